@@ -1,4 +1,4 @@
-//! Parsing an address: once for every address that comes in.
+//! Parsing an address, which happens once for every submitted address.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::address::Address;

@@ -1,4 +1,4 @@
-//! Classifying a reply to RCPT: once for every address that a server is asked about.
+//! Classifying a reply to RCPT, which happens once for every address that a server is asked about.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::smtp::reply::Reply;

@@ -20,7 +20,7 @@ fn transaction(criterion: &mut Criterion) {
         let now = Instant::now();
         let mut dialog = Dialog::new(Arc::clone(&config), false, now);
         dialog.receive(now, b"220 mx.example\r\n");
-        // An answer to what was not yet sent would end the session.
+        // An answer to unsent bytes would end the session.
         dialog.take_outgoing(Vec::new());
         dialog.receive(now, b"250-mx.example\r\n250 PIPELINING\r\n");
         while dialog.poll_event().is_some() {}

@@ -1,4 +1,4 @@
-//! A question to the resolver, its answer, and the cache that spares both: once or a few times for every domain.
+//! A question to the resolver, its answer, and the cache that saves both: once or a few times for every domain.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::dns::cache::Cache;
@@ -15,13 +15,13 @@ fn question(number: u32) -> Question {
     Question { name, kind: RecordKind::Mx }
 }
 
-/// The answer with two mail exchanges under the domain, as a resolver writes it (RFC 1035 4.1).
+/// The answer with two mail exchanges below the domain, in the form of a resolver (RFC 1035 4.1).
 fn answer(sent: &Encoded) -> Vec<u8> {
     let mut bytes = sent.bytes().to_vec();
     bytes[2..4].copy_from_slice(&[0x81, 0x80]);
     bytes[6..8].copy_from_slice(&2u16.to_be_bytes());
     for host in [b"\x03mx1", b"\x03mx2"] {
-        // A pointer to the question's name, MX, IN, 300 s, and behind the preference a label and another pointer.
+        // A pointer to the question's name, MX, IN, 300 s; after the preference a label and another pointer.
         bytes.extend_from_slice(&[0xC0, 12, 0, 15, 0, 1, 0, 0, 1, 44, 0, 8, 0, 10]);
         bytes.extend_from_slice(host);
         bytes.extend_from_slice(&[0xC0, 12]);

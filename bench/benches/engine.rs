@@ -1,4 +1,4 @@
-//! The way to the engine's threads and back, and a whole fast check but for its HTTP, against a resolver on loopback.
+//! A message to the engine's threads and back, and a whole fast check without HTTP, against a resolver on loopback.
 
 use api::{Findings, Verification};
 use checks::fast;
@@ -11,7 +11,7 @@ use mailnet::{Mailnet, Scenario};
 use std::hint::black_box;
 
 const SCENARIO: &str = "[[group]]\nname = \"d{n}.example\"\ncount = 100\nmailboxes.ok = [\"user-#\"]\n";
-/// Requests under way at once, where many are.
+/// How many requests are under way at once, in the variant with many.
 const DEPTH: u64 = 100;
 
 fn start(net: &mailnet::Running) -> Engine {
@@ -34,7 +34,7 @@ fn submit(client: &Client, address: &Address) {
     assert!(client.submit(request).is_ok(), "there is room");
 }
 
-/// A disposable domain is answered by the shard without DNS: what is left is the way there and back.
+/// The shard answers a disposable domain without DNS, so only the messages remain.
 fn round_trip(criterion: &mut Criterion) {
     let net = Mailnet::start(Scenario::parse(SCENARIO).expect("a scenario")).expect("mailnet starts");
     let engine = start(&net);
@@ -64,7 +64,7 @@ fn round_trip(criterion: &mut Criterion) {
     engine.stop();
 }
 
-/// From the text of an address to the text of the answer; its domain is known.
+/// From the text of an address to the text of the answer, for a known domain.
 fn fast_check(criterion: &mut Criterion, client: &Client) {
     let check = |text: &str| -> Option<String> {
         let address = Address::parse(text).ok()?;

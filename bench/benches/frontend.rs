@@ -1,4 +1,4 @@
-//! What the front end does for every request beside the engine and the store: the key, the rate limit, the JSON.
+//! The work of the frontend for every request, without the engine and the store: the key, the rate limit, the JSON.
 
 use api::{Checks, FastFindings, Findings, Reason, Verification};
 use checks::auth::ApiKey;
@@ -21,7 +21,7 @@ fn key(criterion: &mut Criterion) {
 fn rate_limit(criterion: &mut Criterion) {
     let counters = Counters::new(Kept::default());
     let id = |number| WindowId { key: KeyId::new(NOW, number), row: Row::Fast };
-    // Windows of other keys are in memory as well.
+    // Windows of other keys are also in memory.
     for number in 0..10_000 {
         assert!(counters.count(id(number), 600, NOW).is_ok(), "the first of a window");
     }
@@ -31,7 +31,7 @@ fn rate_limit(criterion: &mut Criterion) {
     group.bench_function("count", |bench| {
         bench.iter(|| {
             turn += 1;
-            // A request each millisecond, of keys in turn: steps come and go as in a server that is asked much.
+            // A request each millisecond, with the keys in turn: steps come and go as in a busy server.
             counters.count(id(turn % 1000), u32::MAX, black_box(NOW + turn as u64)).is_ok()
         });
     });

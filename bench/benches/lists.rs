@@ -1,4 +1,4 @@
-//! Look-ups in the lists: once for every address.
+//! Look-ups in the lists, which happen once for every address.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::lists::{is_disposable, is_role};

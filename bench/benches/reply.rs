@@ -1,4 +1,4 @@
-//! Cutting replies out of a stream: once for every command of every session.
+//! Parsing replies from a stream, which happens once for every command of every session.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use engine_proto::smtp::reply::ReplyParser;

@@ -1,5 +1,5 @@
-//! The store: a hold and its settlement alone and in a group commit, and the look-up of a key. The disk under the
-//! temporary folder decides over the first two.
+//! The store: a hold and its settlement, alone and in a group commit, and the look-up of a key. The disk of the
+//! temporary folder determines the first two.
 
 use checks::auth::ApiKey;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -14,7 +14,7 @@ use store_redb::{RedbStore, StoreOptions};
 
 const NOW: u64 = 1_801_386_000_000;
 const ACCOUNTS: u128 = 100;
-/// Writes that share a commit.
+/// How many writes share a commit.
 const GROUP: u128 = 100;
 const KEYS: u128 = 1_000;
 

@@ -1,11 +1,11 @@
-//! A bare server: hyper on monoio as the frontend runs them, and a handler that reads the body and answers with a
-//! fixed one of the size of a fast check's answer. What `cargo xtask measure api` holds the server beside.
+//! A bare server, with which `cargo xtask measure api` compares: hyper on monoio as in the frontend, and a handler that
+//! reads the body and answers with a fixed one of the size of a fast check's answer.
 //!
 //! ```text
 //! cargo run --release --package bench --example hello
 //! ```
-//! It prints `listening on http://ADDR` and serves on one thread until it is killed. Its driver is io_uring where the
-//! kernel lets it, or the one of its argument: `io_uring` or `epoll`.
+//! It prints `listening on http://ADDR` and serves on one thread until it is killed. Its driver is io_uring if the
+//! kernel allows it, or the one of its argument: `io_uring` or `epoll`.
 
 use checks::runtime;
 use engine::config::DriverChoice;
@@ -25,7 +25,7 @@ use std::io::Write;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// As the API answers a fast check of `user-123456@d123.example`.
+/// The API's answer to a fast check of `user-123456@d123.example`.
 const BODY: &[u8] = br#"{"email":"user-123456@d123.example","deliverable":null,"reason":"fast_check_passed","credits_remaining":null,"mode":"fast","suggestion":null,"checks":{"mx":true,"disposable":false,"role_account":false,"free_email":false}}"#;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let choice = runtime::choose(choice)?;
     runtime::run(choice.driver, |driver| async move {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        // As the frontend does: epoll wants sockets that do not block.
+        // As in the frontend: epoll needs sockets that do not block.
         listener.set_nonblocking(driver == runtime::Driver::Epoll)?;
         let address = listener.local_addr()?;
         let listener = TcpListener::from_std(listener)?;
@@ -57,7 +57,7 @@ async fn converse(stream: TcpStream) {
     let Ok(stream) = stream.into_poll_io() else { return };
     let served =
         http1::Builder::new().timer(MonoioTimer).serve_connection(MonoioIo::new(stream), service_fn(hello));
-    // How a connection ends is the peer's business.
+    // A peer may end its connection in any way.
     let _ = served.await;
 }
 

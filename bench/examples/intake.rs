@@ -1,12 +1,12 @@
-//! How fast the store takes batches of 200 addresses, each with its charge, rows and idempotency key in one commit, and
-//! beside it what redb alone does with the same bytes in groups of the same size.
+//! How fast the store accepts batches of 200 addresses, each with its charge, rows and idempotency key in one commit,
+//! compared with redb alone for the same bytes in groups of the same size.
 //!
 //! ```text
 //! cargo run --release --package bench --example intake -- FOLDER BATCHES UNDER_WAY
 //! ```
-//! FOLDER decides over the disk; what is made there is removed. It prints a line each for `store` and `redb`: batches,
-//! seconds, CPU seconds of the process, p50 and p99 in milliseconds, batches to a commit. `cargo xtask measure intake` makes a table
-//! of it.
+//! FOLDER selects the disk; its files are removed. The program prints one line each for `store` and `redb`: batches,
+//! seconds, CPU seconds of the process, p50 and p99 in milliseconds, batches per commit. `cargo xtask measure intake`
+//! prints a table of them.
 
 use hdrhistogram::Histogram;
 use redb::{Database, TableDefinition};
@@ -30,9 +30,8 @@ const NOW: u64 = 1_801_386_000_000;
 
 type Table = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// The rows that a batch is made of in the store (docs/storage.md), by table: bytes of key and value. The value of
-/// `batch_rows` is a hash of 16 bytes for each address, and the sealed texts: 28 bytes and the addresses, a length
-/// before each.
+/// The rows of a batch in the store (docs/storage.md), by table: bytes of key and value. The value of `batch_rows` has
+/// a hash of 16 bytes for each address, and the sealed texts: 28 bytes and the addresses, each with its length.
 const OTHER_ROWS: [(Table, usize, usize); 5] = [
     (TableDefinition::new("accounts"), 16, 60),
     (TableDefinition::new("batches"), 32, 40 + BATCH_ROWS_MAX),
@@ -99,7 +98,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
             };
             let rows = (0..BATCH_ROWS_MAX).map(row).collect();
             let idempotency = Some(Idempotency { key: format!("key {number}"), body: [1; 32] });
-            // Far from the numbers that the store gives its own entries.
+            // Far from the numbers of the store's own entries.
             let id = BatchId::new(NOW, 1 << 60 | u128::from(number));
             let new = NewBatch { id, account, name: None, rows, idempotency, mode: BatchMode::Live };
             waiting.push_back((since, store.create_batch(new, NOW)));
@@ -110,7 +109,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
     Ok(Figures { batches, seconds, cpu_s, latency_us, group: batches as f64 / groups.max(1) as f64 })
 }
 
-/// The same rows as bytes, so many batches to a commit, as durable as the store's.
+/// Writes the same rows as bytes, with the same number of batches per commit and the same durability.
 fn by_redb(path: &Path, batches: u64, group: f64) -> Result<Figures, Box<dyn Error>> {
     let database = Database::create(path)?;
     let rows: usize = (0..BATCH_ROWS_MAX).map(|row| 16 + 1 + email(0, row).len()).sum();
@@ -130,7 +129,7 @@ fn by_redb(path: &Path, batches: u64, group: f64) -> Result<Figures, Box<dyn Err
             for (table, key_bytes, value_bytes) in OTHER_ROWS {
                 let mut table = transaction.open_table(table)?;
                 for number in first..batches.min(first + group) {
-                    // Of accounts there is one.
+                    // There is one account.
                     let number = if value_bytes == 60 && key_bytes == 16 { 0 } else { number };
                     table.insert(key(number, key_bytes).as_slice(), vec![7; value_bytes].as_slice())?;
                 }
@@ -143,14 +142,14 @@ fn by_redb(path: &Path, batches: u64, group: f64) -> Result<Figures, Box<dyn Err
     Ok(Figures { batches, seconds, cpu_s, latency_us, group: group as f64 })
 }
 
-/// A key in the order of its number, as ids are in the order of their making.
+/// A key in the order of its number, as ids are in the order of their creation.
 fn key(number: u64, bytes: usize) -> Vec<u8> {
     let mut key = vec![0; bytes];
     key[..8].copy_from_slice(&number.to_be_bytes());
     key
 }
 
-/// Processor time of this process so far.
+/// The CPU time of this process so far.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -1,14 +1,15 @@
-//! What a look-up of MX records costs the engine: it asks a resolver about many names, each once.
+//! The cost of a look-up of MX records in the engine: it asks a resolver about many names, each once.
 //!
 //! ```text
 //! cargo run --release --package bench --example resolve -- RESOLVER NAMES DOMAIN UNDER_WAY
 //! ```
-//! The names are `d1.DOMAIN`, `d2.DOMAIN` and on; each has to have a null MX (RFC 7505), so that one question answers it. It prints
-//! names, seconds, CPU seconds of the engine's shard and of the whole process. `cargo xtask measure dns` makes a table of it.
+//! The names are `d1.DOMAIN`, `d2.DOMAIN` and on. Each must have a null MX (RFC 7505), so that one question answers it.
+//! The program prints names, seconds, and CPU seconds of the engine's shard and of the whole process. `cargo xtask
+//! measure dns` prints a table of them.
 
 use engine::config::EngineConfig;
 use engine::proto::address::Domain;
-use engine::{Engine, MailHosts, Pending};
+use engine::{Engine, MailHosts, PendingInquiry};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::error::Error;
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gauge = engine.gauge();
     let shard = || -> f64 { gauge().shards.iter().map(|shard| shard.busy.as_secs_f64()).sum() };
     let (began, shard_before, cpu_before) = (Instant::now(), shard(), cpu());
-    let mut waiting: VecDeque<Pending<MailHosts>> = VecDeque::with_capacity(under_way);
+    let mut waiting: VecDeque<PendingInquiry<MailHosts>> = VecDeque::with_capacity(under_way);
     for number in 1..=names {
         while waiting.len() >= under_way {
             take(&mut waiting)?;
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         take(&mut waiting)?;
     }
     let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);
-    // The shard shows its time with its heartbeat.
+    // The shard publishes its time with its heartbeat.
     std::thread::sleep(Duration::from_millis(500));
     let shard_s = shard() - shard_before;
     writeln!(std::io::stdout(), "{names} {seconds:.3} {shard_s:.3} {cpu_s:.3}")?;
@@ -60,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The oldest answer; a wrong one ends the measurement.
-fn take(waiting: &mut VecDeque<Pending<MailHosts>>) -> Result<(), String> {
+fn take(waiting: &mut VecDeque<PendingInquiry<MailHosts>>) -> Result<(), String> {
     let Some(pending) = waiting.pop_front() else { return Ok(()) };
     match pending.answer_blocking(PATIENCE) {
         Some(Ok(MailHosts::Absent)) => Ok(()),
@@ -68,7 +69,7 @@ fn take(waiting: &mut VecDeque<Pending<MailHosts>>) -> Result<(), String> {
     }
 }
 
-/// Processor time of this process so far.
+/// The CPU time of this process so far.
 fn cpu() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

@@ -1,12 +1,15 @@
-//! Benches of one hot thing each, in `benches/`; here is what they have in common.
+//! The shared settings of the benches in `benches/`, each of which measures one frequent operation.
 //!
-//! `cargo bench -p bench` runs all, `--bench dns` one file. `-- --save-baseline NAME` keeps the figures, `-- --baseline
-//! NAME` compares with them. `cargo xtask bench-table` prints the latest as a table.
+//! `cargo bench -p bench` runs all of them, `--bench dns` one file. `-- --save-baseline NAME` keeps the figures, and
+//! `-- --baseline NAME` compares with them. `cargo xtask bench-table` prints the latest ones as a table. [`brief`] has
+//! the settings of every bench.
+//!
+//! Invariant: a bench contacts nothing outside of the machine, and all benches together take less than five minutes.
 
 use criterion::Criterion;
 use std::time::Duration;
 
-/// Short enough that all of them take less than five minutes.
+/// The settings of every bench: so short that all of them take less than five minutes.
 pub fn brief() -> Criterion {
     Criterion::default().warm_up_time(Duration::from_secs(1)).measurement_time(Duration::from_secs(3))
 }

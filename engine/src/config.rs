@@ -11,23 +11,23 @@ pub use source::{Proxy, SourceConfig, SourceWay};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// The engine's settings; [`Default`] is what runs without any.
+/// The engine's settings. [`Default`] is the configuration without any option.
 #[derive(Clone)]
 pub struct EngineConfig {
     /// Recursive resolvers, asked in turn. Empty: the system's (`/etc/resolv.conf`).
     pub resolvers: Vec<SocketAddr>,
     /// Port of the recipients' mail servers.
     pub smtp_port: u16,
-    /// Non-public networks that may be contacted all the same.
+    /// Non-public networks that may be contacted, as exceptions from the filter of public networks.
     pub allow_net: Vec<Network>,
-    /// What is said in EHLO: a name or an address literal. `None`: the host's fully qualified name, else the literal of the
-    /// address from which mail servers are asked.
+    /// The argument of EHLO: a name or an address literal. `None`: the fully qualified name of this machine, else the literal of
+    /// the address from which mail servers are asked.
     pub ehlo: Option<String>,
     /// The reverse-path of MAIL. `None`: `postmaster@` the EHLO name.
     pub mail_from: Option<String>,
-    /// From where mail servers are asked; each site from one of them. Empty: from the address that the kernel chooses.
+    /// The sources of sessions. Each site is asked from one of them. Empty: the address that the kernel chooses.
     pub sources: Vec<SourceConfig>,
-    /// Threads that ask. 0: one per core.
+    /// Number of shards, one thread each. 0: one per core.
     pub shards: usize,
     /// Which runtime drives the shards.
     pub runtime: RuntimeChoice,
@@ -39,18 +39,18 @@ pub struct EngineConfig {
     pub sessions: usize,
     /// Most requests under way at once, over all clients.
     pub tickets_max: usize,
-    /// The operator's spam traps.
+    /// The operator's spam traps: addresses that are never asked about.
     pub spamtraps: SpamTraps,
     /// The secret of this installation, 32 random bytes: it keys the names of control recipients, which are the same for
     /// a domain and a day, and every keyed hash that leaves the engine.
     pub installation: [u8; 32],
-    /// Counts of refused recipients of an earlier run, as [`crate::Engine::refusals`] gave them under the same secret.
+    /// Counts of refused recipients of an earlier run, from [`crate::Engine::refusals`] under the same secret.
     pub refusals: Vec<KeptRefusals>,
-    /// Mailboxes of the operator's own that are known to be accepted: they show whether a host still accepts anybody.
+    /// Mailboxes of the operator that exist. Their accept shows that a host does not refuse everyone.
     pub canaries: Vec<Address>,
 }
 
-/// Without the installation's secret: what is shown of a configuration may end in a log.
+/// Leaves out the secret of the installation, because the text may be logged.
 impl fmt::Debug for EngineConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EngineConfig")
@@ -73,36 +73,36 @@ impl fmt::Debug for EngineConfig {
     }
 }
 
-/// `--runtime`.
+/// The runtime that drives the shards: `--runtime`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuntimeChoice {
-    /// What the bench shows cheaper per address.
+    /// The runtime that takes less processor time for an address, by the benchmark in docs/performance.md.
     Auto,
-    /// monoio.
+    /// monoio, on io_uring or epoll.
     Monoio,
-    /// glommio; needs io_uring.
+    /// glommio, on io_uring only.
     Glommio,
 }
 
-/// `--driver`.
+/// The kernel interface of the runtime: `--driver`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DriverChoice {
-    /// io_uring where the kernel lets us, else epoll.
+    /// io_uring if the kernel allows it, else epoll.
     Auto,
-    /// io_uring, or a refusal to start.
+    /// io_uring; without it the engine does not start.
     IoUring,
-    /// epoll.
+    /// epoll, which every kernel has.
     Epoll,
 }
 
-/// `--pace`.
+/// The profile of the pace at sites: `--pace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Below what providers ask of senders.
+    /// Below the limits that providers publish for senders.
     Polite,
-    /// At what most servers bear.
+    /// At the limits that most servers have.
     Fast,
-    /// No caps beyond what keeps a session alive: for one's own servers and for benchmarks.
+    /// Without limits, except those that keep a session open: for own servers and benchmarks.
     Lab,
 }
 
@@ -129,7 +129,7 @@ impl Network {
     /// # Errors
     /// A sentence that says what is wrong.
     pub fn parse(text: &str) -> Result<Network, String> {
-        let wrong = || format!("`{text}` is no network: write it as 192.0.2.0/24 or 2001:db8::/32");
+        let wrong = || format!("`{text}` is not a network: write it as 192.0.2.0/24 or 2001:db8::/32");
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix.parse::<u8>().map_err(|_| wrong())?)),
             None => (text, None),

@@ -9,7 +9,7 @@ pub(crate) mod rest;
 
 use crate::config::{EngineConfig, Proxy, SourceConfig, SourceWay as Configured};
 use crate::ehlo;
-use crate::host;
+use crate::machine;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use crate::{SourceFigures, StartError};
@@ -36,9 +36,9 @@ pub(crate) struct Pool {
 
 /// A source.
 pub(crate) struct Source {
-    /// What it is told apart by, for as long as it is the same.
+    /// A name that is the same as long as the source is, for the choice of sites.
     id: String,
-    /// What logs and metrics call it.
+    /// The name in logs and metrics.
     pub(crate) label: String,
     way: Way,
     families: Families,
@@ -87,10 +87,10 @@ impl Pool {
         Pool::new(config)
     }
 
-    /// The pool of a configuration whose own name and reverse-path are complete.
+    /// The pool of a configuration with an EHLO name and a reverse-path.
     ///
     /// # Errors
-    /// A source that cannot be one, and what to do.
+    /// A source that cannot be used, and the remedy.
     pub(crate) fn new(config: &EngineConfig) -> Result<Pool, StartError> {
         let named = !config.sources.is_empty();
         if config.sources.len() > SOURCES_MAX {
@@ -112,7 +112,7 @@ impl Pool {
         Ok(Pool { sources, named })
     }
 
-    /// The source from which a site is asked, whose hosts have these addresses.
+    /// The source for a site whose hosts have these addresses.
     pub(crate) fn choose(&self, site: &str, addresses: impl Iterator<Item = IpAddr>) -> Option<usize> {
         let sources = self.sources.iter().map(|source| (source.id.as_str(), source.families));
         choose(sources, site, Families::of_all(addresses))
@@ -161,7 +161,7 @@ impl Source {
         };
         if let Some(from) = configured.mail_from.as_deref().filter(|from| !from.is_empty()) {
             Address::parse(from).map_err(|error| {
-                StartError(format!("mail_from of the source {label} is no address: {error}"))
+                StartError(format!("mail_from of the source {label} is not an address: {error}"))
             })?;
         }
         let dialog = dialog(ehlo.as_deref(), configured.mail_from.as_deref());
@@ -198,10 +198,10 @@ impl Source {
 
     /// Whether it reaches this address, as far as its family goes.
     pub(crate) fn serves(&self, address: IpAddr) -> bool {
-        self.families.have(address)
+        self.families.has(address)
     }
 
-    /// What stands behind a destination in the wants_traces of sessions.
+    /// The text after a destination in the traces of sessions.
     pub(crate) fn in_traces(&self) -> String {
         match self.way {
             Way::Kernel => String::new(),
@@ -210,17 +210,16 @@ impl Source {
         }
     }
 
-    /// It could not be used, which is our fault. The operator hears of it, but not all the time.
-    pub(crate) fn failed(&self, why: &str, now: Duration) {
-        self.connections.failed_ourselves(now);
+    /// The source could not be used, which is our fault. A log line tells the operator, from time to time.
+    pub(crate) fn on_failed(&self, why: &str, now: Duration) {
+        self.connections.on_failed_ourselves(now);
         let last = self.warned.load(Ordering::Relaxed);
         let due = last == 0 || now.as_secs() + 1 >= last + OUTAGE_WINDOW.as_secs();
         let stamp = now.as_secs() + 1;
         let swap = |last| self.warned.compare_exchange(last, stamp, Ordering::Relaxed, Ordering::Relaxed);
         if due && swap(last).is_ok() {
             tracing::warn!(
-                "the source {} cannot be used: {why}; while that lasts, nothing is said of addresses whose sites are \
-                 asked from it",
+                "the source {} cannot be used: {why}; until it can be used, the addresses of its sites get no verdict",
                 self.label
             );
         }
@@ -240,12 +239,12 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
 fn own_address(address: IpAddr) -> Result<(), StartError> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(StartError(format!(
-            "the source {address} is no address of one host: name one of this host's"
+            "the source {address} is not the address of a single host: name an address of this host"
         )));
     }
     bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrNotAvailable => StartError(format!(
-            "the source {address} is no address of this host: add it to an interface, or remove the source"
+            "the source {address} is not an address of this host: add it to an interface, or remove the source"
         )),
         _ => StartError(format!("the source {address} cannot be used ({error}): remove it")),
     })
@@ -269,7 +268,7 @@ fn proxy_address(proxy: &Proxy) -> Result<SocketAddr, StartError> {
         ))
     };
     let mut found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    found.next().ok_or_else(|| unknown("there is none".into()))
+    found.next().ok_or_else(|| unknown("the look-up found none".into()))
 }
 
 fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
@@ -278,11 +277,11 @@ fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
         (None, None) => Ok(None),
         (None, Some(_)) => Err(wrong("there is a password and no user name: write socks5://USER@HOST:PORT")),
         (Some(_), None) => {
-            Err(wrong("there is a user name and no password: set one, best with password_file"))
+            Err(wrong("there is a user name and no password: set a password, preferably with password_file"))
         }
         (Some(user), Some(password)) => match Credentials::new(user, password) {
             Some(credentials) => Ok(Some(credentials)),
-            None => Err(wrong("user name and password have 1 to 255 bytes each (RFC 1929)")),
+            None => Err(wrong("the user name and the password must have 1 to 255 bytes each (RFC 1929)")),
         },
     }
 }
@@ -302,10 +301,9 @@ pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
                 source.label
             );
         }
-        host::confirm_name(resolver, &source.dialog.ehlo, own).await;
+        machine::confirm_name(resolver, &source.dialog.ehlo, own).await;
     }
 }
 
 #[cfg(test)]
-#[path = "egress/tests.rs"]
 mod tests;

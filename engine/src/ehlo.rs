@@ -4,8 +4,7 @@ use engine_proto::address::Domain;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// How to write one.
-const FORM: &str =
-    "write a full name, as mx1.example.org, or an address literal, as [192.0.2.1] or [IPv6:2001:db8::1]";
+const FORM: &str = "write a full name, such as mx1.example.org, or an address literal, such as [192.0.2.1] or [IPv6:2001:db8::1]";
 
 /// Root servers: no packet goes to them. The address from which the kernel would reach them is the one that mail servers
 /// see, if no NAT is in between.
@@ -14,10 +13,10 @@ const FAR: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)), 53),
 ];
 
-/// Reads a name that an operator gave: a domain in A-labels, or a literal in its usual form.
+/// Parses a name that an operator gave: a domain in A-labels, or an address literal.
 ///
 /// # Errors
-/// What is wrong, and what to write.
+/// The fault of the text, and the form that is accepted.
 pub(crate) fn parse(text: &str) -> Result<String, String> {
     if let Some(inside) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         let tagged = inside.get(..5).filter(|tag| tag.eq_ignore_ascii_case("IPv6:")).map(|_| &inside[5..]);
@@ -25,10 +24,10 @@ pub(crate) fn parse(text: &str) -> Result<String, String> {
             Some(address) => address.parse().map(IpAddr::V6).ok(),
             None => inside.parse().map(IpAddr::V4).ok(),
         };
-        return address.map(literal).ok_or_else(|| format!("`{text}` is no address literal: {FORM}"));
+        return address.map(literal).ok_or_else(|| format!("`{text}` is not an address literal: {FORM}"));
     }
     let domain =
-        Domain::parse(text).map_err(|error| format!("`{text}` is no full name ({error}): {FORM}"))?;
+        Domain::parse(text).map_err(|error| format!("`{text}` is not a full name ({error}): {FORM}"))?;
     Ok(domain.as_str().to_owned())
 }
 
@@ -82,7 +81,7 @@ mod tests {
             let read = parse(text);
             assert_eq!(read.as_deref().ok(), expected, "{text}");
             if let Err(said) = read {
-                assert!(said.contains(": write a full name, as mx1.example.org, or "), "{said}");
+                assert!(said.contains(": write a full name, such as mx1.example.org, or "), "{said}");
             }
         }
         assert!(is_literal("[192.0.2.1]") && !is_literal("mx1.example.org"));

@@ -1,5 +1,5 @@
-//! Gathers what a domain's DNS says about its mail, for the detail of a full check. Where mail goes, SPF and DMARC have
-//! to be read; of the rest what has not come in time is as if it were not there.
+//! Gathers the DNS facts of a domain, for the detail of a full check. The mail hosts, SPF and DMARC are required. Other records that
+//! do not arrive in time count as absent.
 
 use crate::inquiry::Asker;
 use crate::runtime::Runtime;
@@ -32,7 +32,7 @@ pub(crate) async fn answer<R: Runtime>(
     }));
 }
 
-/// Where mail goes, SPF and DMARC, and the address of the first host; `None` where DNS did not tell.
+/// The mail hosts, SPF and DMARC, and the address of the first host; `None` if DNS gave no answer.
 async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsFacts, Option<IpAddr>)> {
     let (found, _) = walk(shard, domain, true).await;
     let first_host = match &found {
@@ -48,7 +48,7 @@ async fn required<R: Runtime>(shard: &Shard<R>, domain: &Domain) -> Option<(DnsF
     };
     if !matches!(found, Found::Dead(_)) {
         let question = Question { name: Name::from(domain), kind: RecordKind::Mx };
-        // The walk has asked it already, and what was shuffled there is listed as it stands here.
+        // The walk has asked this already. The hosts are listed in the order of the records, because a walk shuffles equal preferences.
         let plan = MxPlan::new(domain, &*shard.resolver.look_up(&question, true).await, 0).ok()?;
         facts.provider = Some(plan.site().provider());
         facts.mx_hosts = plan.listed().into_iter().map(|host| host.as_str().into()).collect();
@@ -85,7 +85,7 @@ async fn optional<R: Runtime>(
     first_host: Option<IpAddr>,
     deadline: Instant,
 ) -> DnsFacts {
-    // A zone that answers to a selector which nobody has made answers to all.
+    // A zone with an answer for a selector that does not exist has a wildcard.
     let nobody_s = format!("{}._domainkey", shard.selector);
     let names = [
         Name::under("default._bimi", domain),
@@ -120,7 +120,7 @@ async fn ask<R: Runtime>(shard: &Shard<R>, name: Name) -> Arc<Outcome> {
     shard.resolver.look_up(&text_at(name), true).await
 }
 
-/// The outcomes of questions in their order, as far as they come before `deadline`; so many are asked at once.
+/// The outcomes of questions in their order, `None` for those that do not arrive before `deadline`.
 async fn burst<R: Runtime>(
     shard: &Shard<R>,
     questions: Vec<Option<Question>>,

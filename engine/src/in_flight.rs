@@ -1,7 +1,7 @@
-//! Works whose recipients are being asked about, in one transaction.
+//! Works under way: their recipients are asked about in one transaction.
 //!
-//! A session may go on for longer than some of them have time: they are answered when their time is over, whatever the
-//! session does, and what it still hears of them comes too late.
+//! A session may take longer than the patience of some works. These are answered at their deadline, and a later reply about
+//! them is ignored.
 
 use crate::work::Work;
 use std::cell::{Cell, RefCell};
@@ -10,7 +10,7 @@ use std::time::Instant;
 pub(crate) struct InFlight {
     /// By their places in the transaction, until they have their answers.
     works: RefCell<Vec<Option<Work>>>,
-    /// Nobody's time is over before.
+    /// No deadline passes before this instant.
     due: Cell<Option<Instant>>,
 }
 
@@ -35,7 +35,7 @@ impl InFlight {
         self.works.borrow_mut().iter_mut().filter_map(Option::take).collect()
     }
 
-    /// Takes those whose time is over.
+    /// Takes the works whose deadline has passed.
     pub(crate) fn take_expired(&self, now: Instant) -> Vec<Work> {
         if self.due.get().is_none_or(|due| due > now) {
             return Vec::new();

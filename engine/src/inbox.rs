@@ -19,7 +19,7 @@ pub(crate) struct Inbox<T> {
     owner: AtomicWaker,
 }
 
-/// How long an owner without an executor lets items gather before it sleeps until somebody wakes it.
+/// How long an owner without an executor gathers items before it sleeps until a wake-up.
 const GATHERING: Duration = Duration::from_millis(1);
 
 impl<T> Inbox<T> {

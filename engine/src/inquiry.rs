@@ -1,7 +1,7 @@
-//! Questions about a domain that DNS alone answers: no mail server hears of them.
+//! Inquiries: questions about a domain that DNS alone answers, without a session.
 //!
-//! They go to the shard at home for the domain and use its walks and its cache. Each has a way back of its own and
-//! a place of its own among those under way, so that a queue full of addresses does not keep them out.
+//! They go to the home shard of the domain and use its walks and cache. Each has its own way back and its own room, so a queue full
+//! of addresses does not delay them.
 
 use crate::inbox::Inbox;
 use crate::{Outage, Refusal};
@@ -23,16 +23,16 @@ pub enum MailHosts {
     Unknown,
 }
 
-/// What is asked about a domain, on its way to the shard.
+/// A question about a domain, on its way to the shard.
 pub(crate) enum Inquiry {
     /// Whether it has mail hosts; until then.
     MailHosts(Domain, Asker<MailHosts>, Instant),
-    /// What its DNS says about its mail; until then.
+    /// The DNS facts of the domain, before this instant.
     Facts(Domain, Asker<Option<DnsFacts>>, Instant),
 }
 
 /// An answer that is still to come.
-pub struct Pending<T>(Arc<Inbox<Result<T, Outage>>>);
+pub struct PendingInquiry<T>(Arc<Inbox<Result<T, Outage>>>);
 
 /// Whoever answers. Dropped without an answer, it says that the engine stops.
 pub struct Asker<T> {
@@ -42,22 +42,22 @@ pub struct Asker<T> {
 }
 
 /// The two ends of a way back.
-pub fn pending<T>() -> (Asker<T>, Pending<T>) {
+pub fn pending_inquiry<T>() -> (Asker<T>, PendingInquiry<T>) {
     ends(None)
 }
 
 /// The same with a place among those under way, which is given back with the answer.
-pub(crate) fn pending_in<T>(place: InquiryPlace) -> (Asker<T>, Pending<T>) {
+pub(crate) fn pending_inquiry_in<T>(place: InquiryPlace) -> (Asker<T>, PendingInquiry<T>) {
     ends(Some(place))
 }
 
-fn ends<T>(place: Option<InquiryPlace>) -> (Asker<T>, Pending<T>) {
+fn ends<T>(place: Option<InquiryPlace>) -> (Asker<T>, PendingInquiry<T>) {
     let way_back = Arc::new(Inbox::new(1));
-    let pending = Pending(Arc::clone(&way_back));
+    let pending = PendingInquiry(Arc::clone(&way_back));
     (Asker { way_back, answered: false, _place: place }, pending)
 }
 
-impl<T> Pending<T> {
+impl<T> PendingInquiry<T> {
     /// The answer; waits for it on any executor.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl<T> Pending<T> {
 }
 
 impl<T> Asker<T> {
-    /// Answers.
+    /// Gives the answer to the caller.
     pub fn answer(mut self, answer: Result<T, Outage>) {
         self.give(answer);
     }
@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn an_answer_comes_once_and_none_is_an_answer_too() {
-        let (asker, answer) = pending();
+        let (asker, answer) = pending_inquiry();
         asker.answer(Ok(7));
         assert_eq!(answer.answer_blocking(Duration::ZERO), Some(Ok(7)));
         assert_eq!(answer.answer_blocking(Duration::ZERO), None);
-        let (asker, answer) = pending::<u8>();
+        let (asker, answer) = pending_inquiry::<u8>();
         assert_eq!(answer.answer_blocking(Duration::ZERO), None);
         drop(asker);
         assert_eq!(answer.answer_blocking(Duration::ZERO), Some(Err(Outage::Stopping)));
@@ -135,7 +135,7 @@ mod tests {
             (0..INQUIRIES_MAX).filter_map(|_| InquiryPlace::take(&under_way).ok()).collect();
         assert_eq!(places.len(), INQUIRIES_MAX);
         assert!(InquiryPlace::take(&under_way).is_err());
-        let asker = pending_in::<u8>(places.into_iter().next().expect("a place")).0;
+        let asker = pending_inquiry_in::<u8>(places.into_iter().next().expect("a place")).0;
         asker.answer(Ok(1));
         assert_eq!(under_way.load(Ordering::Relaxed), 0);
     }

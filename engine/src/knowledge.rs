@@ -3,30 +3,30 @@
 //! what is remembered spares questions where that is allowed.
 
 use crate::Priority;
+use crate::faults::{Fault, planted};
 use crate::seed::{HashMap, Hashing, NumberMap};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::{
     CONTROL_ACCEPTS_MAX, CONTROL_ATTEMPTS_MAX, CONTROL_SINGLE_TTL, CONTROL_TRANSIENT_TTL, CONTROL_TTL,
     CONTROL_UNKNOWN_TTL, KNOWN_DOMAINS_MAX, KNOWN_MAILBOX_AGE, KNOWN_MAILBOX_TTL, KNOWN_MAILBOXES_MAX,
-    REFUSALS_SINGLE_MAX,
+    REFUSALS_SINGLE_MAX, RUN_MIN,
 };
 use engine_proto::verdict::catch_all::ControlFinding;
-use engine_proto::verdict::evidence::RUN_MIN;
 use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// A domain at a host. What one host shows says nothing about another: a backup often accepts everyone and finds out
-/// later, and its accept must not be confirmed by the refusal of a host that knows its mailboxes.
+/// A domain at a host. One host shows nothing about another: a backup often accepts everyone and finds out later, so its accept must
+/// not be confirmed by the refusal of a host that knows its mailboxes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct DomainAtHost {
     pub(crate) domain: Domain,
     pub(crate) host: Rc<str>,
 }
 
-/// What is known, by a keyed hash of 64 bits: a fifth of the memory that names would take. Even of a full table one
-/// question in 10^14 would find what was learned about another, and nobody can make that happen.
+/// The knowledge, by keyed hashes of 64 bits, which take a fifth of the memory of names. Even with a full table, one question in 10^14
+/// finds the entry of another domain, and the key is secret, so no peer can cause that.
 #[derive(Default)]
 pub(crate) struct Knowledge {
     known: NumberMap<Known>,
@@ -37,7 +37,7 @@ pub(crate) struct Knowledge {
     mailboxes: HashMap<Rc<str>, KnownMailbox>,
     /// How often one of them was changed.
     mailbox_changes: u64,
-    /// What hosts answered to single checks.
+    /// The runs of answers to single checks, by host.
     singles: HashMap<Rc<str>, SingleRun>,
     /// When hosts changed their behaviour last.
     changed: HashMap<Rc<str>, Instant>,
@@ -70,7 +70,7 @@ impl KnownMailbox {
     fn kept(&self, changes: u64) -> MailboxKept {
         // It was accepted no longer ago than it may be old.
         let fresh = (self.until + KNOWN_MAILBOX_AGE).checked_sub(KNOWN_MAILBOX_TTL);
-        // What is not proven may turn out to be nothing.
+        // An accept without proof may be worth nothing.
         let from_proven = fresh.filter(|_| self.proven);
         let lasts = self.proven || self.refused;
         let from_unproven = if lasts { Some(self.until) } else { fresh.map(|fresh| fresh.min(self.until)) };
@@ -78,7 +78,7 @@ impl KnownMailbox {
     }
 }
 
-/// That the known mailbox of a host need not be replaced, so that nobody looks it up for each recipient that is accepted.
+/// A note at a route that the known mailbox of its host need not be replaced. It saves a look-up for each accepted recipient.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct MailboxKept {
     /// As long as no known mailbox was changed.
@@ -88,7 +88,7 @@ pub(crate) struct MailboxKept {
     from_unproven: Option<Instant>,
 }
 
-/// What control recipients have shown.
+/// The results of control recipients for one domain at one host.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     finding: ControlFinding,
@@ -100,9 +100,9 @@ struct Known {
     contradicted: Option<Instant>,
     /// `postmaster@` the domain was refused.
     no_postmaster: Option<Instant>,
-    /// What showed nothing may soon show something.
+    /// The last reply was transient, so another reply may come soon.
     passes: bool,
-    /// How many recipients it refused in sessions that it accepted nobody in, and when it last did.
+    /// Number of recipients that were refused in sessions without an accept, and the time of the last one.
     refused: u8,
     refused_at: Option<Instant>,
 }
@@ -124,12 +124,11 @@ impl Knowledge {
         self.keyed.hash_one(at)
     }
 
-    /// What an earlier session showed, for an answer that cannot wait for the end of its own. `lasting`: the host's
-    /// operator is known to tell mailboxes apart at all times.
+    /// The finding of an earlier session, for an answer that cannot wait for the end of its own session. `lasting`: the operator of the
+    /// host is known to tell mailboxes apart at all times.
     pub(crate) fn believed(&self, number: u64, lasting: bool, now: Instant) -> Option<ControlFinding> {
         let known = self.known.get(&number)?;
-        #[cfg(feature = "sim")]
-        if crate::sim::planted(crate::sim::Fault::BelieveControl) {
+        if planted(Fault::BelieveControl) {
             return Some(known.finding);
         }
         let ttl = match known.finding {
@@ -152,8 +151,8 @@ impl Knowledge {
         })
     }
 
-    /// A session saw the domain refuse so many recipients in a row here and accept nobody, and proved that.
-    pub(crate) fn learned_refusals(&mut self, number: u64, refused: u32, now: Instant) {
+    /// A session proved that the domain refused this number of recipients in a row and accepted none.
+    pub(crate) fn on_refusals(&mut self, number: u64, refused: u32, now: Instant) {
         let is_doubtful = |known: &Known| known.finding == ControlFinding::AcceptsAll;
         if refused < RUN_MIN && !self.known.get(&number).is_some_and(is_doubtful) {
             return;
@@ -172,10 +171,9 @@ impl Knowledge {
     }
 
     /// Whether two sessions in a row showed, within the hour, that every recipient of the domain is accepted here.
-    pub(crate) fn accepts_all(&self, number: u64, now: Instant) -> bool {
+    pub(crate) fn is_catch_all(&self, number: u64, now: Instant) -> bool {
         let sessions = 2;
-        #[cfg(feature = "sim")]
-        let sessions = if crate::sim::planted(crate::sim::Fault::SpareEarly) { 1 } else { sessions };
+        let sessions = if planted(Fault::SpareEarly) { 1 } else { sessions };
         self.known.get(&number).is_some_and(|known| {
             let fresh = known.at + CONTROL_TTL > now && !known.is_contradicted(now);
             let shown = known.finding == ControlFinding::AcceptsAll && known.sessions >= sessions;
@@ -189,16 +187,16 @@ impl Knowledge {
     }
 
     /// `postmaster@` the domain was refused.
-    pub(crate) fn learned_no_postmaster(&mut self, number: u64, now: Instant) {
+    pub(crate) fn on_no_postmaster(&mut self, number: u64, now: Instant) {
         self.entry(number, now).no_postmaster = Some(now);
     }
 
-    /// Whether the host accepted a mailbox within the hour.
+    /// Whether the host has a known mailbox: it accepted one within [`KNOWN_MAILBOX_TTL`].
     pub(crate) fn has_mailbox(&self, host: &Rc<str>, now: Instant) -> bool {
         self.mailboxes.get(host).is_some_and(|known| known.until > now)
     }
 
-    /// A mailbox that the host accepted within the hour.
+    /// The known mailbox of the host.
     pub(crate) fn mailbox(&self, host: &Rc<str>, now: Instant) -> Option<String> {
         let known = self.mailboxes.get(host)?;
         (known.until > now).then(|| known.address.clone())
@@ -212,7 +210,7 @@ impl Knowledge {
     }
 
     /// The mailbox that was asked about in front of others was not accepted.
-    pub(crate) fn mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
+    pub(crate) fn on_mailbox_first_failed(&mut self, host: &Rc<str>, now: Instant) {
         if let Some(known) = self.mailboxes.get_mut(host) {
             known.failed = Some(now);
         }
@@ -220,7 +218,7 @@ impl Knowledge {
 
     /// The host accepted this mailbox. `proven`: and tells mailboxes apart. One is enough: a proven one replaces another
     /// one, and one that has become old.
-    pub(crate) fn learned_mailbox(
+    pub(crate) fn on_mailbox(
         &mut self,
         host: &Rc<str>,
         address: &str,
@@ -248,7 +246,7 @@ impl Knowledge {
     }
 
     /// The host accepted its known mailbox again; false if it is not this one.
-    pub(crate) fn renewed_mailbox(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
+    pub(crate) fn on_mailbox_again(&mut self, host: &Rc<str>, address: &str, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host).filter(|known| known.address == address) else {
             return false;
         };
@@ -264,7 +262,7 @@ impl Knowledge {
     }
 
     /// The session that accepted this mailbox did not prove that: unless another one did, it is no known mailbox.
-    pub(crate) fn unproven_mailbox(&mut self, host: &Rc<str>, address: &str) {
+    pub(crate) fn on_mailbox_unproven(&mut self, host: &Rc<str>, address: &str) {
         if self.mailboxes.get(host).is_some_and(|known| !known.proven && known.address == address) {
             self.mailboxes.remove(host);
             self.mailbox_changes += 1;
@@ -273,7 +271,7 @@ impl Knowledge {
 
     /// The host refuses the mailbox now. True where it was proven, so that the host has changed: it stays known, for such
     /// a host goes on to refuse others. Otherwise the host may never have known it, and it is soon forgotten.
-    pub(crate) fn refused_mailbox(&mut self, host: &Rc<str>, now: Instant) -> bool {
+    pub(crate) fn on_mailbox_refused(&mut self, host: &Rc<str>, now: Instant) -> bool {
         let Some(known) = self.mailboxes.get_mut(host) else { return false };
         if !known.proven {
             self.mailbox_changes += 1;
@@ -296,7 +294,7 @@ impl Knowledge {
     }
 
     /// The host accepts everyone where it refused unknown recipients: it is not believed before it refuses one again.
-    pub(crate) fn doubt(&mut self, host: &Rc<str>, now: Instant) {
+    pub(crate) fn on_changed(&mut self, host: &Rc<str>, now: Instant) {
         if self.changed.len() >= KNOWN_MAILBOXES_MAX && !self.changed.contains_key(host) {
             self.changed.clear();
         }
@@ -318,7 +316,7 @@ impl Knowledge {
         }
     }
 
-    /// The host accepted somebody who was asked about to prove others' answers.
+    /// The host accepted a recipient that was asked about as a proof.
     pub(crate) fn on_mailbox_accepted(&mut self, host: &Rc<str>) {
         if let Some(run) = self.singles.get_mut(host) {
             run.refused = 0;
@@ -326,15 +324,14 @@ impl Knowledge {
     }
 
     /// Whether a control recipient that was refused earlier still speaks for single checks at the host: not for too many.
-    pub(crate) fn believes(&self, host: &Rc<str>) -> bool {
-        #[cfg(feature = "sim")]
-        if crate::sim::planted(crate::sim::Fault::BelieveControl) {
+    pub(crate) fn is_believed(&self, host: &Rc<str>) -> bool {
+        if planted(Fault::BelieveControl) {
             return true;
         }
         self.singles.get(host).is_none_or(|run| run.accepted < CONTROL_ACCEPTS_MAX)
     }
 
-    /// Whether the host refused so many single checks in a row that the next refusal is to be proven.
+    /// Whether the host refused so many single checks in a row that the last refusal needs a proof.
     pub(crate) fn is_long_run(&self, host: &Rc<str>) -> bool {
         self.singles.get(host).is_some_and(|run| run.refused >= REFUSALS_SINGLE_MAX)
     }
@@ -346,7 +343,7 @@ impl Knowledge {
 
     /// A session showed this of the domain; `again`: it has shown something before. True where it contradicts what an
     /// earlier session showed within the hour.
-    pub(crate) fn learned(
+    pub(crate) fn on_shown(
         &mut self,
         number: u64,
         finding: ControlFinding,
@@ -375,18 +372,18 @@ impl Knowledge {
         contradiction
     }
 
-    /// What the session showed last of the domain was a transient reply.
-    pub(crate) fn learned_transient(&mut self, number: u64, now: Instant) {
+    /// The last reply for the domain in the session was transient.
+    pub(crate) fn on_transient(&mut self, number: u64, now: Instant) {
         self.entry(number, now).passes = true;
     }
 
     /// The host changed its behaviour in the middle of a session: nothing that it showed is believed for an hour.
-    pub(crate) fn contradicted(&mut self, number: u64, now: Instant) {
+    pub(crate) fn on_contradicted(&mut self, number: u64, now: Instant) {
         self.entry(number, now).contradicted = Some(now + CONTROL_TTL);
     }
 
     /// A session ended before the control recipient was answered for; true when it is to be asked again.
-    pub(crate) fn unanswered(&mut self, number: u64, now: Instant) -> bool {
+    pub(crate) fn on_unanswered(&mut self, number: u64, now: Instant) -> bool {
         if self.unanswered.len() >= KNOWN_DOMAINS_MAX {
             self.unanswered.clear();
         }
@@ -395,7 +392,7 @@ impl Knowledge {
         if *attempts < CONTROL_ATTEMPTS_MAX {
             return true;
         }
-        self.learned(number, ControlFinding::Unknown, false, now);
+        self.on_shown(number, ControlFinding::Unknown, false, now);
         false
     }
 
@@ -407,7 +404,7 @@ impl Knowledge {
             return false;
         }
         let at = DomainAtHost { domain: work.address.domain().clone(), host: Rc::clone(host) };
-        self.accepts_all(self.number(&at), now)
+        self.is_catch_all(self.number(&at), now)
     }
 
     fn entry(&mut self, number: u64, now: Instant) -> &mut Known {
@@ -432,7 +429,7 @@ impl Knowledge {
         }
         self.known.retain(|_, known| known.at + CONTROL_TTL > now);
         if self.known.len() >= KNOWN_DOMAINS_MAX {
-            // All of it is fresh: any half will do, it costs a question each to learn again.
+            // All entries are fresh, so any half may go: each costs one question to learn again.
             let mut keep = false;
             self.known.retain(|_, _| {
                 keep = !keep;

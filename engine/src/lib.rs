@@ -1,7 +1,21 @@
-//! The engine: it asks DNS and mail servers about addresses, on threads of its own.
+//! The engine asks DNS and mail servers about addresses, on threads of its own. It is the shell of `engine_proto`: threads,
+//! sockets, runtimes and caches. It does not know accounts, credits or HTTP.
 //!
-//! It knows nothing of accounts, credits or HTTP. A caller starts an [`Engine`], takes a [`Client`] for each of
-//! its own threads, submits [`Request`]s with tickets of its making and gets one [`Answer`] for each.
+//! # Entry points
+//!
+//! A caller starts an [`Engine`] with an [`config::EngineConfig`] and takes a [`Client`] for each of its own threads.
+//! [`Client::submit`] takes a [`Request`] with a ticket of the caller, and [`Client::answer`] gives one [`Answer`] for each ticket.
+//! [`Client::mail_hosts`] and [`Client::facts`] ask DNS alone.
+//!
+//! # Invariants
+//!
+//! - Every accepted ticket gets exactly one answer, also after a panic and when the engine stops.
+//! - A work on its way through the engine finds no queue full: its ticket has reserved the room.
+//! - One shard owns a site. The path of an address takes no lock.
+//! - A site is asked from one source, and no other source replaces it.
+//! - No address appears in a log line, and no known mailbox of one owner in the trace of another.
+//!
+//! `docs/architecture.md` follows an address through the modules.
 
 #![deny(missing_docs)]
 
@@ -9,11 +23,12 @@ pub mod config;
 mod egress;
 mod ehlo;
 mod facts;
-mod host;
+mod faults;
 mod in_flight;
 mod inbox;
 mod inquiry;
 mod knowledge;
+mod machine;
 mod probe;
 mod queue;
 mod quota;
@@ -40,10 +55,10 @@ use engine_proto::facts::DnsFacts;
 use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
 pub use engine_proto::refusals::{KeptRefusals, KeptStep};
 use engine_proto::verdict::Reason;
-pub use host::system_resolvers;
 use inbox::Inbox;
-pub use inquiry::{Asker, MailHosts, Pending, pending};
+pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
+pub use machine::system_resolvers;
 use runtime::{Chosen, Flavor};
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
@@ -55,132 +70,132 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use work::{Mailbox, Message, Work};
 
-/// How urgent a request is: whose turn it is at a crowded site.
+/// The urgency of a request: it decides the order of the works at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
-    /// Somebody waits for the answer.
+    /// A single check: a caller waits for the answer.
     Single,
-    /// A row of a batch: asked again later when a server says "not now".
+    /// A row of a batch. It is asked about again if a server wants a later try.
     Batch,
-    /// A line of a list that is cleaned.
+    /// A line of a list of `mailprobe clean`.
     List,
 }
 
-/// One address to ask about.
+/// A question about one address.
 #[derive(Debug)]
 pub struct Request {
-    /// The caller's number for it; comes back with the answer.
+    /// The caller's number of the request. The answer has the same number.
     pub ticket: u64,
-    /// The address.
+    /// The address that is asked about.
     pub address: Address,
-    /// How urgent it is.
+    /// The urgency, which decides the order at a site.
     pub priority: Priority,
-    /// Whose it is, by the caller's own numbers: works of different owners take turns at a crowded site.
+    /// The caller's number of the owner. Works of different owners take turns at a site.
     pub owner: u64,
-    /// Keep the whole story (DNS answers, commands, replies) in [`Answer::trace`].
+    /// Whether [`Answer::trace`] is to have the DNS answers, commands and replies.
     pub trace: bool,
 }
 
-/// What came out for one request. Every accepted request gets exactly one.
+/// The answer to one request. Every accepted request gets exactly one.
 #[derive(Debug)]
 pub struct Answer {
-    /// The request's number.
+    /// The number of the request.
     pub ticket: u64,
-    /// What is said about the address, or why nothing can be.
+    /// The finding, or the reason why there is none.
     pub result: Result<Finding, Outage>,
-    /// The story, a line a step, where the request asked for it.
+    /// One line per step, if the request asked for it; else empty.
     pub trace: Vec<String>,
 }
 
-/// A verdict with the rule that decided.
+/// The result for an address: a reason, which is the verdict, and the rule that decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// The verdict's reason; [`Reason::deliverable`] is the verdict.
     pub reason: Reason,
     /// Name of the rule that decided, as docs/verdicts.md lists them.
     pub rule: &'static str,
-    /// The server asked for a later try (greylisting and other transient refusals): after this long.
+    /// The delay after which the server wants another try (greylisting and other transient refusals); `None` for a final result.
     pub retry_after: Option<Duration>,
-    /// The behaviour that the verdict rests on: a keyed hash of the domain and the host. Where that behaviour is
-    /// contradicted later, [`Engine::withdrawn`] names it.
+    /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later,
+    /// [`Engine::withdrawn`] names it.
     pub evidence: Option<u64>,
 }
 
-/// Evidence that was contradicted: a verdict that rests on it and was given before is not to be used again.
+/// Evidence that was contradicted. An earlier verdict with this evidence must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Withdrawn {
-    /// As [`Finding::evidence`].
+    /// The keyed hash of [`Finding::evidence`].
     pub evidence: u64,
-    /// When it was contradicted.
+    /// The time of the contradiction.
     pub at: SystemTime,
 }
 
-/// The engine itself cannot ask; nothing is said about the address and nothing may be charged.
+/// The reason why the engine did not ask. It says nothing about the address, and nothing may be charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outage {
     /// No resolver answers, or no outbound SMTP connection succeeds anywhere.
     Unavailable,
-    /// As many addresses of its site wait as may: hand it over again when some of them have been answered. Never said
-    /// to a [`Priority::Single`].
+    /// The site has as many works as it may have. Submit the address again after some of them are answered. A
+    /// [`Priority::Single`] never gets this.
     SiteFull,
-    /// The site has refused as many recipients within the hour as our own budget allows, so nothing was asked: ask again
-    /// after this long.
+    /// The site has refused as many recipients within the hour as the budget allows, so nothing was asked. Submit the address
+    /// again after this time.
     OverBudget(Duration),
-    /// The engine is stopping.
+    /// The engine stops, and answers all requests under way so.
     Stopping,
 }
 
-/// Why a request was not taken.
+/// The reason why a request was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many requests are under way as there is room for; try again when an answer has come.
+    /// The maximum number of requests is under way. Try again after an answer has arrived.
     Full,
-    /// The engine is stopping.
+    /// The engine stops and accepts no request.
     Stopping,
 }
 
-/// What the engine is at.
+/// The load of the engine at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Figures {
-    /// Tickets under way.
+    /// Number of tickets without an answer.
     pub under_way: usize,
-    /// Each shard.
+    /// The load of each shard, in the order of their numbers.
     pub shards: Vec<ShardFigures>,
-    /// Each source.
+    /// The state of each source, in the order of the configuration.
     pub sources: Vec<SourceFigures>,
 }
 
-/// How a source fares.
+/// The state of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFigures {
     /// Its address, or its proxy and EHLO name.
     pub name: String,
-    /// How often a site that blocked it sent it to rest there.
+    /// How often the source began a rest, because a site blocked it.
     pub rests: u64,
-    /// At how many sites it rests.
+    /// Number of sites at which it rests now.
     pub resting: usize,
-    /// Nobody can be reached from it.
+    /// Whether no host can be reached from it.
     pub down: bool,
 }
 
-/// What a shard is at.
+/// The load of a shard at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ShardFigures {
-    /// Messages in its inbox.
+    /// Number of messages in its inbox.
     pub waiting: usize,
-    /// Sessions that are open, as of its last heartbeat.
+    /// Number of open sessions at its last heartbeat.
     pub sessions: usize,
-    /// Addresses that wait for their turn at a site, as of its last heartbeat.
+    /// Number of addresses that wait for a session at its last heartbeat.
     pub queued: usize,
-    /// Answers to recipients that it has heard since the start.
+    /// Number of replies about recipients since the start.
     pub answers: u64,
-    /// Processor time that it has used since the start; zero where the kernel does not tell.
+    /// Processor time since the start; zero if the kernel does not count it.
     pub busy: Duration,
-    /// Since its last heartbeat.
+    /// Time since its last heartbeat.
     pub silent: Duration,
 }
 
-/// Why the engine did not start: one line that says what and what to do.
+/// The reason why the engine did not start: one line with the fault and its remedy.
 #[derive(Debug)]
 pub struct StartError(pub String);
 
@@ -192,7 +207,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// The running engine.
+/// The running engine. It stops when it is dropped or by [`Engine::stop`].
 pub struct Engine {
     shared: Arc<Shared>,
     under_way: Arc<AtomicUsize>,
@@ -215,7 +230,7 @@ impl Engine {
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
     ) -> Result<Engine, StartError> {
         let chosen = runtime::choose(config.runtime, config.driver).map_err(StartError)?;
-        host::complete(&mut config)?;
+        machine::complete(&mut config)?;
         let shared = Arc::new(shared(config)?);
         let mut threads = Vec::new();
         for index in 0..shared.shards.len() {
@@ -252,7 +267,7 @@ impl Engine {
         format!("{count} shard{} on {}", if count == 1 { "" } else { "s" }, self.chosen.why)
     }
 
-    /// A look at the engine that any thread can take at any time.
+    /// A function that reads the load of the engine. Any thread may call it at any time.
     pub fn gauge(&self) -> impl Fn() -> Figures + Send + Sync + 'static {
         let (shared, under_way) = (Arc::clone(&self.shared), Arc::clone(&self.under_way));
         move || {
@@ -273,20 +288,20 @@ impl Engine {
         }
     }
 
-    /// The counts of refused recipients, to be kept for the next start. A look that any thread can take at any time; it
-    /// shows what was counted a second ago.
+    /// A function that reads the counts of refused recipients, as of a second ago. Any thread may call it at any time. The
+    /// next start takes the counts in [`EngineConfig::refusals`].
     pub fn refusals(&self) -> impl Fn() -> Vec<KeptRefusals> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.kept_refusals()
     }
 
-    /// Evidence that was contradicted since the last call; each is given once.
+    /// A function that takes the evidence that was contradicted since its last call.
     pub fn withdrawn(&self) -> impl Fn() -> Vec<Withdrawn> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || std::mem::take(&mut *shared.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What is wrong with the resolvers, and what to do about it: one line, while they count as down.
+    /// One line with the fault of the resolvers and its remedy, while they count as down; else `None`.
     pub fn trouble(&self) -> Option<String> {
         let resolvers = &self.shared.config.resolvers;
         let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
@@ -297,15 +312,15 @@ impl Engine {
         let (names, health) = (names.join(", "), &self.shared.resolvers);
         if health.denials.are_down() {
             return Some(format!(
-                "{who} {names} {deny} every name without proof, as filters and captive portals do; name another one with \
-                 --resolver"
+                "{who} {names} {deny} every name without proof, as filters and captive portals do; name another \
+                 resolver with --resolver"
             ));
         }
-        let silent = || format!("{who} {names} {answer}; see to the network and to --resolver");
+        let silent = || format!("{who} {names} {answer}; check the network and --resolver");
         health.are_silent().then(silent)
     }
 
-    /// Stops the shards: what is under way is answered with [`Outage::Stopping`].
+    /// Stops the shards. Requests under way are answered with [`Outage::Stopping`].
     pub fn stop(mut self) {
         self.end();
     }
@@ -352,11 +367,11 @@ impl Drop for Engine {
 fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
     let pool = Pool::on_this_host(&config)?;
-    let ipv6 = pool.has_ipv6().unwrap_or_else(|| host::has_ipv6(&config));
+    let ipv6 = pool.has_ipv6().unwrap_or_else(|| machine::has_ipv6(&config));
     Ok(assemble(config, pool, ipv6, tls, Instant::now()))
 }
 
-/// What all shards share, from what is known about the host.
+/// The state that all shards share.
 fn assemble(
     config: EngineConfig,
     pool: Pool,
@@ -445,8 +460,7 @@ impl Client {
         Ok(())
     }
 
-    /// The shard may have ended while something was handed to it, and nobody looks into its inbox any more: what is
-    /// left there answers for itself when it is dropped.
+    /// Drops the messages of a shard that ended while they were handed to it. Each answers for itself when it is dropped.
     fn see_to_the_end(&self, face: &ShardFace) {
         // A shard empties its inbox before it shows that it has ended. Either it finds what was pushed before, or this
         // sees its end.
@@ -455,22 +469,22 @@ impl Client {
         }
     }
 
-    /// Asks whether a domain has mail hosts, of DNS alone. The answer comes within [`FAST_PATIENCE`]; what DNS has
-    /// not told by then is [`MailHosts::Unknown`].
+    /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]; without an answer of DNS it is
+    /// [`MailHosts::Unknown`].
     ///
     /// # Errors
     /// [`Refusal`]; nothing was asked.
-    pub fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+    pub fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
         let deadline = Instant::now() + FAST_PATIENCE;
         self.inquire(&domain.clone(), |asker| Inquiry::MailHosts(domain, asker, deadline))
     }
 
-    /// Asks what a domain's DNS says about its mail; `None` where it could not be read. The answer comes within
-    /// [`FACTS_PATIENCE`].
+    /// Asks for the DNS facts of a domain. The answer arrives within [`FACTS_PATIENCE`]; it is `None` if DNS could not be
+    /// read.
     ///
     /// # Errors
     /// [`Refusal`]; nothing was asked.
-    pub fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+    pub fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         let deadline = Instant::now() + FACTS_PATIENCE;
         self.inquire(&domain.clone(), |asker| Inquiry::Facts(domain, asker, deadline))
     }
@@ -479,11 +493,11 @@ impl Client {
         &self,
         domain: &Domain,
         inquiry: impl FnOnce(Asker<T>) -> Inquiry,
-    ) -> Result<Pending<T>, Refusal> {
+    ) -> Result<PendingInquiry<T>, Refusal> {
         if self.shared.stopping.load(Ordering::Relaxed) {
             return Err(Refusal::Stopping);
         }
-        let (asker, pending) = inquiry::pending_in(InquiryPlace::take(&self.shared.inquiries)?);
+        let (asker, pending) = inquiry::pending_inquiry_in(InquiryPlace::take(&self.shared.inquiries)?);
         let home = self.shared.shard_of(domain.as_str());
         // The place reserves the room; without it the inquiry is dropped and answers for itself.
         drop(home.inbox.push(Message::Inquire(inquiry(asker))));
@@ -491,22 +505,21 @@ impl Client {
         Ok(pending)
     }
 
-    /// The next answer; waits for it on any executor, and on a wake-up from another thread.
+    /// Waits for the next answer, on any executor. Other threads may wake the task.
     pub async fn answer(&self) -> Answer {
         let answer = self.mailbox.inbox.pop().await;
         self.release();
         answer
     }
 
-    /// The next answer, for threads without an executor; `None` after `patience`.
+    /// Waits for the next answer on a thread without an executor; `None` after `patience`.
     pub fn answer_blocking(&self, patience: Duration) -> Option<Answer> {
         let answer = self.mailbox.inbox.pop_blocking(patience)?;
         self.release();
         Some(answer)
     }
 
-    /// Puts up to `most` answers into `into`; waits for the first no longer than `patience`. For those who take many
-    /// at a time.
+    /// Appends up to `most` answers to `into`. It waits for the first answer for at most `patience`.
     pub fn answers_blocking(&self, most: usize, patience: Duration, into: &mut Vec<Answer>) {
         let before = into.len();
         let inbox = &self.mailbox.inbox;

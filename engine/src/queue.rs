@@ -1,26 +1,24 @@
-//! Who waits at a group of hosts, and whose turn it is. No I/O, and no step that looks at all who wait.
+//! The works that wait at a group of hosts, in the order of their turns. No I/O, and no step that looks at all works.
 //!
-//! Works wait in *lanes*: those that have tried the same routes wait together, so whether a route has work, and
-//! whether work has a route, is asked of a lane and not of each work in it. There are few lanes, since routes are tried
-//! in order. Recipients that are to be asked alone have lanes of their own.
+//! Works wait in *lanes*: works that have tried the same routes are in one lane. So a lane tells whether a route has work, and
+//! whether a work has a route. There are few lanes, because routes are tried in order. Recipients that are to be asked about alone
+//! have lanes of their own.
 //!
-//! In a lane the order is: single checks, then batches, then lists; inside each, owners take turns, a work each. Where a
-//! class is passed over [`PASSED_MAX`] times it gets a turn all the same, so that nobody starves behind a constant load.
+//! The order in a lane is: single checks, then batches, then lists. In a class, owners take turns, one work each. A class that was
+//! passed over [`QUEUE_PASSED_MAX`] times gets the next turn, so no class starves under constant load.
 //!
-//! A work that expires leaves its number behind in its lane; whoever comes upon it goes on to the next.
+//! A work that expires leaves its number in its lane; the next reader of the lane drops that number.
 
 use crate::Priority;
 use crate::work::Work;
 use engine_proto::address::Domain;
+use engine_proto::limits::QUEUE_PASSED_MAX;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Instant;
 
 const CLASSES: usize = 3;
 const SINGLE: usize = Priority::Single as usize;
-
-/// A class that waits is passed over so many times in a row: one work in ten is of a class below.
-const PASSED_MAX: u8 = 9;
 
 /// See the module.
 pub(crate) struct Queue {
@@ -42,7 +40,7 @@ struct Lane {
     tried: u64,
     /// They are to be asked alone.
     suspect: bool,
-    /// Who was put back, in front of those who take turns.
+    /// Works that were put back. They come before the owners that take turns.
     returned: [VecDeque<u64>; CLASSES],
     classes: [Turns; CLASSES],
     /// Works in each class.
@@ -98,7 +96,7 @@ impl Queue {
         taken
     }
 
-    /// Takes all works whose time is over, or all there are.
+    /// Takes all works whose deadline has passed, or all works if `now` is `None`.
     pub(crate) fn take_expired(&mut self, now: Option<Instant>) -> Vec<Work> {
         let mut taken = Vec::new();
         for class in 0..CLASSES {
@@ -151,7 +149,7 @@ impl Queue {
         self.works.len()
     }
 
-    /// How many wait that somebody waits for.
+    /// Number of single checks that wait.
     pub(crate) fn singles(&self) -> usize {
         self.deadlines[SINGLE].len()
     }
@@ -161,7 +159,7 @@ impl Queue {
         self.deadlines[SINGLE].first().map(|&(deadline, _)| deadline)
     }
 
-    /// All works, for their wants_traces.
+    /// All works, to add to their traces.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Work> {
         self.works.values_mut()
     }
@@ -187,7 +185,7 @@ impl Queue {
         lane
     }
 
-    /// The lane and the class whose turn it is on `route`; `alone`: they may be recipients to be asked alone.
+    /// The lane and the class that have the next turn on `route`. `alone`: recipients that are asked about alone count too.
     fn choose(&mut self, route: usize, awaited: u64, alone: bool) -> Option<(usize, usize)> {
         let count = self.lanes.len();
         let open = |lane: &Lane, class: usize| {
@@ -202,7 +200,7 @@ impl Queue {
         };
         let lanes: [Option<usize>; CLASSES] = std::array::from_fn(find);
         let waits = |&class: &usize| lanes[class].is_some();
-        let owed = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= PASSED_MAX);
+        let owed = (0..CLASSES).rev().filter(waits).find(|&class| self.passed[class] >= QUEUE_PASSED_MAX);
         let class = owed.or_else(|| (0..CLASSES).find(waits))?;
         self.passed[class] = 0;
         for other in (class + 1..CLASSES).filter(waits) {
@@ -259,7 +257,7 @@ impl Queue {
         Some(work)
     }
 
-    /// Takes all works of a lane's class. The lane goes with its last work, and another one may stand in its place.
+    /// Takes all works of a class from a lane. An empty lane is removed, and another lane may take its index.
     fn drain(&mut self, lane: usize, tried: u64, class: usize, taken: &mut Vec<Work>) {
         let suspect = self.lanes.get(lane).map(|lane| lane.suspect);
         let same = |lane: &Lane| lane.tried == tried && Some(lane.suspect) == suspect;
@@ -289,7 +287,7 @@ impl Lane {
     }
 }
 
-/// Those who take turns, in the order of their turns. None of them is ever empty-handed for longer than a turn.
+/// Owners in the order of their turns. An owner without works has no turn.
 struct Ring<K, V> {
     order: VecDeque<K>,
     members: HashMap<K, V>,
@@ -334,5 +332,4 @@ impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
 }
 
 #[cfg(test)]
-#[path = "queue_tests.rs"]
 mod tests;

@@ -1,9 +1,8 @@
-//! How many patient works may be at one site at a time.
+//! The number of patient works that one site may have at a time.
 //!
-//! A slow or dead site must not fill the engine: whoever hands over a list would wait for it, and all other sites with
-//! him. So works of batches and lists take a place at their site, from when they reach it until they are answered,
-//! and who finds none is told so at once ([`crate::Outage::SiteFull`]). Somebody who waits for his answer
-//! ([`crate::Priority::Single`]) needs no place.
+//! A slow or dead site must not fill the engine, because then the lists of all other sites would wait too. So a work of a batch or
+//! list needs an admission from the time when it reaches its site until it is answered. Without one, its client is told so at once
+//! ([`crate::Outage::SiteFull`]). A single check ([`crate::Priority::Single`]) needs no admission.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +17,7 @@ pub(crate) struct SiteAdmission(Arc<AtomicUsize>);
 impl SiteQuota {
     /// A place, if fewer than `most` are taken.
     pub(crate) fn enter(&self, most: usize) -> Option<SiteAdmission> {
-        // The shard that owns the site alone enters; others only leave. So nobody gets in between.
+        // Only the shard that owns the site adds; other threads only remove. So the count cannot grow in between.
         if self.0.load(Ordering::Relaxed) >= most {
             return None;
         }

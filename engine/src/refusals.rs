@@ -1,9 +1,13 @@
 //! The budgets of refused recipients of a shard's sites, and how they are kept over restarts. The rules are
 //! [`engine_proto::refusals`].
+//!
+//! A budget is no part of the record of a host (`site/route.rs`): its key is a site and a source, it counts single recipients,
+//! and it outlives the process.
 
+use crate::faults::{Fault, planted};
 use crate::seed::{HashMap, keyed_number};
 use crate::shard::{ShardFace, Shared};
-use engine_proto::limits::REFUSALS_SITES_MAX;
+use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
 use engine_proto::smtp::reply::Reply;
 use std::cell::{Cell, RefCell};
@@ -31,9 +35,6 @@ pub(crate) struct AskedRecipients {
     left: Cell<u32>,
 }
 
-/// The budget keeps so much room for what proves the answers of a session.
-const KEPT_FOR_PROOF: usize = 2;
-
 /// How often other threads are shown what was counted.
 const PUBLISH: Duration = Duration::from_secs(1);
 
@@ -41,13 +42,12 @@ impl SiteRefusals {
     /// How many recipients may be asked about now, so that room is left for what proves their answers.
     pub(crate) fn room(&self, step: u64) -> usize {
         let room = self.room_for_proof(step);
-        if room == usize::MAX { room } else { room.saturating_sub(KEPT_FOR_PROOF) }
+        if room == usize::MAX { room } else { room.saturating_sub(REFUSALS_KEPT_FOR_PROOF) }
     }
 
     /// How many recipients may be asked about now to prove the answers that sessions hold.
     pub(crate) fn room_for_proof(&self, step: u64) -> usize {
-        #[cfg(feature = "sim")]
-        if crate::sim::planted(crate::sim::Fault::IgnoreBudget) {
+        if planted(Fault::IgnoreBudget) {
             return usize::MAX;
         }
         self.counts.borrow().left(self.budget.get(), step) as usize
@@ -64,7 +64,7 @@ impl SiteRefusals {
         self.counts.borrow().wait(step, into)
     }
 
-    /// The site turned out to bear less.
+    /// Lowers the budget, because the site allows fewer refusals.
     pub(crate) fn lower(&self, budget: RefusalBudget) {
         self.budget.set(self.budget.get().min(budget));
     }
@@ -75,33 +75,32 @@ impl AskedRecipients {
     pub(crate) fn begin(site: Option<&Rc<SiteRefusals>>, count: usize) -> AskedRecipients {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         let site = site.map(Rc::clone);
-        #[cfg(feature = "sim")]
-        let site = site.filter(|_| !crate::sim::planted(crate::sim::Fault::ForgetReserved));
+        let site = site.filter(|_| !planted(Fault::ForgetReserved));
         if let Some(site) = &site {
-            site.counts.borrow_mut().ask(count);
+            site.counts.borrow_mut().on_asked(count);
         }
         AskedRecipients { site, left: Cell::new(count) }
     }
 
-    /// The session ended before so many were answered for. Where the site refuses recipients, it may have refused these, or
-    /// may yet do so.
-    pub(crate) fn lost(&self, count: usize, step: u64) {
+    /// The session ended before this number of recipients got an answer. If the site refuses recipients, it may have refused these too, or
+    /// may do so later.
+    pub(crate) fn on_lost(&self, count: usize, step: u64) {
         let refuses = |site: &&Rc<SiteRefusals>| site.counts.borrow().totals(step).0 > 0;
         let Some(site) = self.site.as_ref().filter(refuses) else { return };
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left.get());
         self.left.set(self.left.get() - count);
-        (0..count).for_each(|_| site.counts.borrow_mut().answered(false, step));
+        (0..count).for_each(|_| site.counts.borrow_mut().on_answer(false, step));
         site.changed.set(site.changed.get() || count > 0);
     }
 
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
-    pub(crate) fn answered(&self, reply: &Reply, step: u64) {
+    pub(crate) fn on_answer(&self, reply: &Reply, step: u64) {
         self.left.set(self.left.get().saturating_sub(1));
         let Some(site) = &self.site else { return };
         if reply.is_transient() {
-            return site.counts.borrow_mut().take_back(1);
+            return site.counts.borrow_mut().on_unanswered(1);
         }
-        site.counts.borrow_mut().answered(reply.is_positive(), step);
+        site.counts.borrow_mut().on_answer(reply.is_positive(), step);
         site.changed.set(true);
     }
 }
@@ -109,7 +108,7 @@ impl AskedRecipients {
 impl Drop for AskedRecipients {
     fn drop(&mut self) {
         if let Some(site) = &self.site {
-            site.counts.borrow_mut().take_back(self.left.get());
+            site.counts.borrow_mut().on_unanswered(self.left.get());
         }
     }
 }
@@ -195,7 +194,7 @@ impl Shared {
         step_at(self.since_epoch(now)).0
     }
 
-    /// All counts: of sites that were asked, and of those that an earlier run asked and nobody has since.
+    /// All counts: of sites that this run asked, and of those that an earlier run asked.
     pub(crate) fn kept_refusals(&self) -> Vec<KeptRefusals> {
         let step = self.refusal_step(Instant::now());
         let old = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,15 +226,15 @@ mod tests {
     fn recipients_without_an_answer_count_where_others_are_refused() {
         let (site, step) = (site(), 7);
         let asked = AskedRecipients::begin(Some(&site), 50);
-        asked.lost(8, step);
+        asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 50, "nobody was refused yet");
-        asked.answered(&Reply::new(550, "5.1.1 no such user"), step);
+        asked.on_answer(&Reply::new(550, "5.1.1 no such user"), step);
         assert_eq!(site.room_for_proof(step), 50, "all of them may be refused");
-        asked.lost(8, step);
+        asked.on_lost(8, step);
         drop(asked);
         assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more may have been");
         let asked = AskedRecipients::begin(Some(&site), 2);
-        asked.lost(8, step);
+        asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
     }
 }

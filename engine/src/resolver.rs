@@ -56,7 +56,7 @@ struct Inner<R: Runtime> {
     upstreams: Vec<SocketAddr>,
     config: LookupConfig,
     cache: RefCell<Cache<Hashing>>,
-    /// The lookups of questions that somebody has.
+    /// The lookups under way, by question.
     pending: RefCell<HashMap<Question, Rc<PendingLookup<R>>>>,
     /// The lookups that show something of the resolvers; their outcomes are not kept.
     probes: RefCell<Vec<Rc<PendingLookup<R>>>>,
@@ -72,30 +72,30 @@ struct Inner<R: Runtime> {
     doubts: Doubts<R>,
     random: RefCell<StdRng>,
     record: RefCell<Upstreams>,
-    /// What all shards know of the resolvers.
+    /// The state of the resolvers, which all shards share.
     health: Arc<Resolvers>,
     /// How many outages were over when the cache was last used.
     outages: Cell<u32>,
     /// The engine's start: what [`Inner::age`] counts from.
     started: Instant,
-    /// What is asked to see whether anybody is there at all: the address of the name that we say in EHLO.
+    /// The question that tests whether any resolver answers: the address of our EHLO name.
     own_name: Question,
 }
 
-/// A question that is being asked, and who waits for it.
+/// A question under way, with the tasks that wait for it.
 struct PendingLookup<R: Runtime> {
     /// Until it has ended.
     lookup: RefCell<Option<Lookup>>,
-    /// Somebody waits for what it is about, so that it goes before those of lists.
+    /// A single check waits for it, so it comes before questions of lists.
     urgent: bool,
     is_probe: bool,
     /// The resolver for which it waits until there is room.
     queued: Cell<Option<usize>>,
-    /// Where answers are awaited.
+    /// The messages whose answers are awaited.
     sent: RefCell<Vec<Sent<R>>>,
     /// How many lookups were answered when it began.
     answered_before: u32,
-    /// How it ended, and whether anybody answered at all.
+    /// The outcome, and whether any resolver answered at all.
     ended: RefCell<Option<(Arc<Outcome>, bool)>>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -107,7 +107,7 @@ impl<R: Runtime> Clone for Resolver<R> {
 }
 
 impl<R: Runtime> Resolver<R> {
-    /// The resolver of one of so many shards of an engine that was started then.
+    /// The resolver of a shard. `shards` is the number of shards, and `started` the start of the engine.
     pub(crate) fn new(
         config: &EngineConfig,
         health: Arc<Resolvers>,
@@ -189,8 +189,8 @@ impl<R: Runtime> Resolver<R> {
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
     }
 
-    /// What DNS says to a question: from the cache, from the same question that is already being asked, or asked; before
-    /// those of lists where it is `urgent`.
+    /// Looks a question up: in the cache, in a lookup under way, or by a new one. An `urgent` question comes before those of
+    /// lists.
     pub(crate) async fn look_up(&self, question: &Question, urgent: bool) -> Arc<Outcome> {
         self.look_up_elsewhere(question, urgent, &[]).await
     }
@@ -204,7 +204,7 @@ impl<R: Runtime> Resolver<R> {
     ) -> Arc<Outcome> {
         let inner = &self.inner;
         let now = R::now();
-        // What failed in an outage was not the domain's fault.
+        // A failure during an outage is not the domain's fault.
         let ended = inner.health.ended();
         if inner.outages.replace(ended) != ended {
             inner.cache.borrow_mut().forget_failures(now);
@@ -234,7 +234,7 @@ impl<R: Runtime> Drop for Inner<R> {
 }
 
 impl<R: Runtime> PendingLookup<R> {
-    /// How it ends. It goes on when nobody waits any more.
+    /// Waits for the outcome. The lookup continues if no task waits any more.
     async fn end(&self) -> (Arc<Outcome>, bool) {
         poll_fn(|context| match &*self.ended.borrow() {
             Some(ended) => Poll::Ready(ended.clone()),
@@ -316,7 +316,7 @@ impl<R: Runtime> Inner<R> {
         self.leave_tries(pending, &lookup, now);
         self.record.borrow_mut().note(&lookup);
         self.doubts.note_dispute(&lookup);
-        let (answered, question) = (lookup.any_answer(), lookup.question().clone());
+        let (answered, question) = (lookup.has_any_answer(), lookup.question().clone());
         let silence = Outcome::Failed { why: Failure::Timeout, ttl: ttl::failure(Failure::Timeout) };
         let outcome = lookup.into_outcome().unwrap_or(silence);
         if pending.is_probe {
@@ -326,7 +326,7 @@ impl<R: Runtime> Inner<R> {
             self.health.note(true, pending.answered_before);
             self.learn(question, pending, outcome, now);
         } else if self.health.is_suspect() && !self.calling.replace(true) {
-            // Names whose own servers are dead look like dead resolvers. Ours is another matter, so it tells them apart.
+            // If the servers of many names are dead, the resolvers look dead. Our own name has other servers, so it shows the difference.
             let call = self.probe(&self.own_name, &[], now);
             let (inner, pending) = (Rc::clone(self), Rc::clone(pending));
             R::spawn(async move {
@@ -364,16 +364,16 @@ impl<R: Runtime> Inner<R> {
         self.settle(question, pending, outcome, now);
     }
 
-    /// Keeps what was learned and tells those who wait for it.
+    /// Keeps the outcome and wakes the tasks that wait for it.
     fn settle(&self, question: Question, pending: &PendingLookup<R>, outcome: Outcome, now: Instant) {
         self.pending.borrow_mut().remove(&question);
         let outcome = self.cache.borrow_mut().insert(question, outcome, now);
         pending.finish(outcome, true);
     }
 
-    /// The network says that nobody listens at a resolver.
+    /// ICMP reported that a resolver cannot be reached.
     fn unreachable(self: &Rc<Self>, pending: &Rc<PendingLookup<R>>, upstream: usize, now: Instant) {
-        pending.show(|lookup| lookup.handle_unreachable(upstream));
+        pending.show(|lookup| lookup.on_unreachable(upstream));
         self.go_on(pending, now);
     }
 
@@ -397,7 +397,7 @@ async fn tick<R: Runtime>(inner: Rc<Inner<R>>) {
         for pending in inner.all() {
             inner.note_overdue(&pending, now);
             if pending.deadline().is_some_and(|deadline| deadline <= now) {
-                pending.show(|lookup| lookup.handle_timeout(now));
+                pending.show(|lookup| lookup.on_timeout(now));
                 inner.go_on(&pending, now);
             }
         }

@@ -1,22 +1,24 @@
-//! Where the engine's randomness comes from: the operating system, and in a simulation ([`crate::sim`]) the seed of the
+//! Where the engine's randomness comes from: the operating system, and in a simulation (`sim.rs`) the seed of the
 //! thread that runs it, so that the same seed draws and orders everything alike.
 
+use rand::Rng;
+#[cfg(feature = "sim")]
+use rand::SeedableRng;
 use rand::rngs::StdRng;
-use rand::{RngCore, SeedableRng};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::{BuildHasherDefault, Hasher};
 #[cfg(feature = "sim")]
 use std::time::Duration;
 use std::time::SystemTime;
 
-/// A map whose order nobody outside can foresee.
+/// A map with a random hash key, so that no peer can predict its order.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, Hashing>;
 
 #[cfg(not(feature = "sim"))]
 pub(crate) type Hashing = std::hash::RandomState;
 
 #[cfg(feature = "sim")]
-pub(crate) use simulated::Hashing;
+pub(crate) use simulated::SeededHashing as Hashing;
 
 /// A map by numbers that are keyed hashes already.
 pub(crate) type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Number>>;
@@ -46,7 +48,7 @@ pub(crate) fn rng() -> StdRng {
     if let Some(seed) = simulated::draw() {
         return StdRng::seed_from_u64(seed);
     }
-    StdRng::from_os_rng()
+    rand::make_rng()
 }
 
 /// The wall clock at the start of an engine. In a simulation it follows from the seed, at any time of a day.
@@ -117,24 +119,24 @@ pub(crate) mod simulated {
 
     /// The standard library's hashing, keyed by the thread's seed where it has one.
     #[derive(Clone)]
-    pub(crate) enum Hashing {
+    pub(crate) enum SeededHashing {
         Random(RandomState),
         Seeded(u64),
     }
 
-    impl Default for Hashing {
-        fn default() -> Hashing {
-            draw().map_or_else(|| Hashing::Random(RandomState::new()), Hashing::Seeded)
+    impl Default for SeededHashing {
+        fn default() -> SeededHashing {
+            draw().map_or_else(|| SeededHashing::Random(RandomState::new()), SeededHashing::Seeded)
         }
     }
 
-    impl BuildHasher for Hashing {
+    impl BuildHasher for SeededHashing {
         type Hasher = DefaultHasher;
 
         fn build_hasher(&self) -> DefaultHasher {
             match self {
-                Hashing::Random(state) => state.build_hasher(),
-                Hashing::Seeded(seed) => {
+                SeededHashing::Random(state) => state.build_hasher(),
+                SeededHashing::Seeded(seed) => {
                     let mut hasher = DefaultHasher::new();
                     hasher.write_u64(*seed);
                     hasher

@@ -2,28 +2,21 @@
 
 use crate::egress::Source;
 use crate::egress::connect::Unconnected;
+use crate::faults::{Fault, sometimes};
 use crate::runtime::Runtime;
 use crate::tls::Transport;
+use engine_proto::limits::{
+    SESSION_QUIET, SESSION_READ_BYTES, SESSION_READ_BYTES_A_REPLY, SESSION_READ_BYTES_MAX,
+};
 use engine_proto::smtp::dialog::{Closure, Dialog, Event};
 use rustls::ClientConfig;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// Room for one read where a single reply is due, as to EHLO. A waiting read holds its buffer, and most sessions of a
-/// large list wait.
-const READ_BYTES_ALONE: usize = 512;
-/// Room for each of several replies that are due.
-const READ_BYTES_A_REPLY: usize = 96;
-/// Room for one read, at most: the replies of a group of 100 recipients fit in two.
-const READ_BYTES_MAX: usize = 4096;
-
-/// What has come is read within this.
-const QUIET: Duration = Duration::from_millis(1);
-
-/// What all sessions of a shard from one source share.
+/// The state that all sessions of a shard from one source share.
 pub(crate) struct SessionConfig {
     pub(crate) source: Arc<Source>,
     pub(crate) tls: Arc<ClientConfig>,
@@ -38,11 +31,11 @@ pub(crate) struct Session<R: Runtime> {
     address: IpAddr,
     /// Nothing of this session goes on after this instant, whatever the server does.
     pub(crate) limit: Instant,
-    /// What was said, a line each, while somebody wants to know.
+    /// The lines of the session so far, if a trace is wanted.
     pub(crate) trace: Option<Vec<String>>,
-    /// When the server was last received: what it said in one breath came at one time.
+    /// When bytes of the server last arrived. All replies in one read have this time.
     pub(crate) answered_at: Instant,
-    /// The begin of a line of the server's whose end has not come yet.
+    /// The beginning of a line of the server that has not ended yet.
     received: Vec<u8>,
 }
 
@@ -102,24 +95,24 @@ impl<R: Runtime> Session<R> {
         }
     }
 
-    /// Whether the server has kept silent while nothing was asked. What it says unasked would be taken for the answer
-    /// to what comes next, and all answers behind it for others' answers: such a session is over.
+    /// Whether the server sent nothing while nothing was asked. Unexpected bytes would be taken for the reply to the next command, and
+    /// all later replies for the wrong commands. So such a session ends.
     pub(crate) async fn is_quiet(&mut self) -> bool {
-        let buffer = Vec::with_capacity(READ_BYTES_ALONE);
-        match self.transport.read(buffer, R::now() + QUIET).await {
+        let buffer = Vec::with_capacity(SESSION_READ_BYTES);
+        match self.transport.read(buffer, R::now() + SESSION_QUIET).await {
             (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => true,
             (Ok(length), bytes) if length > 0 => {
                 self.hear(&bytes);
                 false
             }
             _ => {
-                self.dialog.closed();
+                self.dialog.on_closed();
                 false
             }
         }
     }
 
-    /// Why the server has ended the session, where that was heard already.
+    /// Why the server ended the session, if that is known already.
     pub(crate) fn ending(&mut self) -> Option<Closure> {
         std::iter::from_fn(|| self.dialog.poll_event()).find_map(|event| match event {
             Event::Over(closure) => Some(closure),
@@ -133,8 +126,7 @@ impl<R: Runtime> Session<R> {
         if self.dialog.wants_write() {
             self.write().await;
         }
-        #[cfg(feature = "sim")]
-        if crate::sim::sometimes(crate::sim::Fault::LeakSession) {
+        if sometimes(Fault::LeakSession) {
             std::mem::forget(self.transport);
         }
         self.trace
@@ -153,13 +145,13 @@ impl<R: Runtime> Session<R> {
 
     async fn read(&mut self) {
         let room = match self.dialog.replies_due() {
-            0 => READ_BYTES_ALONE,
-            behind_the_next => READ_BYTES_A_REPLY * (behind_the_next + 1),
+            0 => SESSION_READ_BYTES,
+            behind_the_next => SESSION_READ_BYTES_A_REPLY * (behind_the_next + 1),
         };
-        let buffer = Vec::with_capacity(room.min(READ_BYTES_MAX));
+        let buffer = Vec::with_capacity(room.min(SESSION_READ_BYTES_MAX));
         let (result, bytes) = self.transport.read(buffer, self.deadline()).await;
         match result {
-            Ok(0) => self.dialog.closed(),
+            Ok(0) => self.dialog.on_closed(),
             Ok(_) => self.hear(&bytes),
             Err(error) => self.judge(Some(error)),
         }
@@ -181,7 +173,7 @@ impl<R: Runtime> Session<R> {
                 Err(error) => format!("tls: handshake failed: {error}"),
             });
         }
-        self.dialog.tls_done(R::now(), result.is_ok());
+        self.dialog.on_tls_done(R::now(), result.is_ok());
     }
 
     fn judge(&mut self, error: Option<io::Error>) {
@@ -190,15 +182,15 @@ impl<R: Runtime> Session<R> {
             Some(error) if error.kind() == io::ErrorKind::TimedOut => {
                 // The limit of all the works may come before the deadline of the dialog.
                 let deadline = self.dialog.deadline().unwrap_or_else(R::now);
-                self.dialog.handle_timeout(deadline.max(R::now()));
-                self.dialog.closed();
+                self.dialog.on_timeout(deadline.max(R::now()));
+                self.dialog.on_closed();
             }
-            Some(_) => self.dialog.closed(),
+            Some(_) => self.dialog.on_closed(),
         }
     }
 
-    /// The whole lines of what the server says, for the trace. What has no end yet waits for it, in bounds: the
-    /// dialog ends a session whose line is too long.
+    /// Adds whole lines of the server to the trace. The rest waits for its end, within bounds: the dialog ends a session with a line
+    /// that is too long.
     fn listen(&mut self, bytes: &[u8]) {
         if self.trace.is_none() {
             return;

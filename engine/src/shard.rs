@@ -2,9 +2,10 @@
 
 use crate::config::{EngineConfig, Pace};
 use crate::egress::{self, Pool, rest};
-use crate::host;
+use crate::faults::{Fault, planted, sometimes};
 use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
+use crate::machine;
 use crate::probe;
 use crate::refusals::RefusalBook;
 use crate::resolver::Resolver;
@@ -18,12 +19,14 @@ use crate::work::{Message, Plan, Work};
 use crate::{Finding, KeptRefusals, KeptStep, Outage, Priority, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
-use engine_proto::limits::{GROUPS_BYTES_MAX, SHARD_CACHE_BYTES_MIN, SINGLE_RETRY_MIN};
+use engine_proto::limits::{
+    GROUPS_BYTES_MAX, SHARD_CACHE_BYTES_MIN, SINGLE_RETRY_MIN, SINGLE_RETRY_SPREAD, WITHDRAWN_MAX,
+};
 use engine_proto::outage::Resolvers;
 use engine_proto::pace::{Ceiling, Profile, SitePace, Start};
 use engine_proto::verdict::Reason;
 use engine_proto::verdict::catch_all::ControlShape;
-use rand::Rng;
+use rand::RngExt;
 use rand::rngs::StdRng;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What all threads of the engine share.
+/// The state that all threads of the engine share.
 pub(crate) struct Shared {
     pub(crate) config: EngineConfig,
     /// From where mail servers are asked, and whether any can be reached.
@@ -53,13 +56,13 @@ pub(crate) struct Shared {
     pub(crate) started_at: SystemTime,
     /// Counts of refusals of an earlier run, by their keys, until the shard that owns the site takes them.
     pub(crate) kept: Mutex<std::collections::HashMap<u64, Vec<KeptStep>>>,
-    /// Evidence that was contradicted and that nobody was told of yet.
+    /// Contradicted evidence that the caller has not read yet.
     pub(crate) withdrawn: Mutex<Vec<Withdrawn>>,
     /// How often a client has recalled what was under way.
     pub(crate) recalls: AtomicU64,
 }
 
-/// What other threads see of a shard.
+/// The part of a shard that other threads see.
 pub(crate) struct ShardFace {
     pub(crate) inbox: Inbox<Message>,
     /// Milliseconds since the engine's start at the shard's last heartbeat; [`u64::MAX`] when it has ended.
@@ -100,14 +103,14 @@ impl Shared {
         now.saturating_duration_since(self.started)
     }
 
-    /// A mail server's word was heard at this source.
-    pub(crate) fn reached(&self, source: usize) {
-        self.pool.sources[source].connections.reached();
+    /// A mail server has replied to this source.
+    pub(crate) fn on_reached(&self, source: usize) {
+        self.pool.sources[source].connections.on_reached();
     }
 
     /// A connection from this source to a host of `site` could not be made.
-    pub(crate) fn not_reached(&self, source: usize, site: &str, now: Instant) {
-        self.pool.sources[source].connections.failed(self.hasher.hash_one(site), self.age(now));
+    pub(crate) fn on_not_reached(&self, source: usize, site: &str, now: Instant) {
+        self.pool.sources[source].connections.on_failed(self.hasher.hash_one(site), self.age(now));
     }
 
     /// Answers with what is known when nothing more can be found out: with nothing, where that is our fault.
@@ -125,20 +128,17 @@ impl Shared {
 /// the domain: a short list gets no second session and no second control recipient.
 const WORKS_A_RUN: usize = 500;
 const RUNS_AT_HOME: usize = 2;
-/// How works are spread over sessions of one group: one more session for each so many.
+/// Number of works for which a group gets one more session.
 const WORKS_A_SESSION: usize = 50;
-/// Works whose time is over are looked for this often.
+/// Interval of the search for works whose deadline has passed.
 const SWEEP: Duration = Duration::from_millis(250);
-const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
 /// The control recipient of a domain is the same for so long.
 const DAY_S: u64 = 24 * 3600;
-/// Most contradictions that wait to be told.
-const WITHDRAWN_MAX: usize = 100_000;
 /// How long after a recall what turns up is answered.
 const RECALL_LASTS: Duration = Duration::from_secs(5);
 /// Groups without work are looked for this often.
 const FORGET: Duration = Duration::from_secs(2);
-/// So many messages are taken at one look at the clock: some ten microseconds' worth.
+/// Number of messages that are handled between two readings of the clock: some ten microseconds of work.
 const MESSAGES_A_LOOK: usize = 32;
 /// The shard says this often that it is alive.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(200);
@@ -162,7 +162,7 @@ pub(crate) struct Shard<R: Runtime> {
     pub(crate) selector: String,
     /// Works that begin anew, and when.
     later: RefCell<Vec<(Instant, Work)>>,
-    /// Somebody has asked for a trace, so wants_traces are kept.
+    /// Whether a request has ever asked for a trace. Before, sessions keep none.
     pub(crate) wants_traces: Cell<bool>,
     sites: RefCell<HashMap<Box<str>, Rc<Site>>>,
     groups: RefCell<HashMap<Box<str>, Rc<Group>>>,
@@ -214,7 +214,7 @@ impl Main for ShardMain {
             }
         }
         shard.abandon();
-        // What is left of inquiries answers for itself when it is dropped.
+        // Inquiries that are left answer for themselves when they are dropped.
         while let Some(message) = face.inbox.try_pop() {
             if let Message::Resolve(work) | Message::Probe(work, _) = message {
                 work.fail(Outage::Stopping);
@@ -236,7 +236,7 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         face.sessions.store(shard.open.get(), Ordering::Relaxed);
         face.queued.store(shard.queued(), Ordering::Relaxed);
         face.answers.store(shard.answers.get(), Ordering::Relaxed);
-        if let Some(busy) = host::thread_time() {
+        if let Some(busy) = machine::thread_time() {
             face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
         }
         shard.refusals.publish(face, now, shard.shared.refusal_step(now));
@@ -318,8 +318,8 @@ impl<R: Runtime> Shard<R> {
         }
     }
 
-    /// When a single check that met a transient failure is asked about once more: within the time that somebody waits,
-    /// and not all in the same moment.
+    /// The delay before a single check that met a transient failure is asked about once more: within its patience, and with a random
+    /// part.
     pub(crate) fn single_retry(&self) -> Duration {
         SINGLE_RETRY_MIN + SINGLE_RETRY_SPREAD.mul_f64((self.random() % 1024) as f64 / 1024.0)
     }
@@ -329,8 +329,8 @@ impl<R: Runtime> Shard<R> {
         self.shared.refusal_step(R::now())
     }
 
-    /// A recipient of the domain that nobody owns: the same for a day, for greylisting and address verification are
-    /// keyed by the recipient, and another one in each installation. `second`: one of another shape.
+    /// A control recipient of the domain. It is the same for a day, because greylisting and address verification remember recipients,
+    /// and another one in each installation. `second`: a name of another shape.
     pub(crate) fn control_recipient(&self, domain: &Domain, second: bool) -> String {
         let secret = &self.shared.config.installation;
         let day = (self.shared.since_epoch(R::now()).as_secs() / DAY_S).to_string();
@@ -341,7 +341,7 @@ impl<R: Runtime> Shard<R> {
         format!("{}@{}", shape.local_part(hash), domain.as_str())
     }
 
-    /// What verdicts that rest on the behaviour of a host towards a domain are marked with.
+    /// The evidence key of verdicts that rest on the behaviour of a host towards a domain.
     pub(crate) fn evidence_key(&self, domain: &Domain, host: &str) -> u64 {
         seed::keyed_number(&self.shared.config.installation, &["evidence", domain.as_str(), host])
     }
@@ -355,8 +355,8 @@ impl<R: Runtime> Shard<R> {
         }
     }
 
-    /// Answers all who wait where the budget of refusals is used up; false where it is not.
-    pub(crate) fn is_over_budget(&self, group: &Group, now: Instant) -> bool {
+    /// Answers all works of the group if the budget of refusals is used up; true if so.
+    pub(crate) fn answer_if_over_budget(&self, group: &Group, now: Instant) -> bool {
         let Some(refusals) = &group.refusals else { return false };
         if !refusals.is_used_up(self.shared.refusal_step(now)) {
             return false;
@@ -368,7 +368,7 @@ impl<R: Runtime> Shard<R> {
         true
     }
 
-    /// Answers what its client has recalled. What is on its way between two places then turns up within seconds.
+    /// Answers the works that their client has recalled. A work between two queues appears within seconds.
     fn answer_recalled(&self, now: Instant) {
         let recalls = self.shared.recalls.load(Ordering::SeqCst);
         let (seen, until) = self.recalls.get();
@@ -385,7 +385,7 @@ impl<R: Runtime> Shard<R> {
         verify::answer_recalled(self);
     }
 
-    /// Sends those whose time has come to the shard that is at home for their domain.
+    /// Sends works that are due for another try to the home shard of their domain.
     fn begin_anew(&self, now: Instant) {
         let due: Vec<_> = self.later.borrow_mut().extract_if(.., |(at, _)| *at <= now).collect();
         for (_, work) in due {
@@ -411,7 +411,7 @@ impl<R: Runtime> Shard<R> {
         if down && !connections.may_try(time) {
             return work.fail(Outage::Unavailable);
         }
-        // What was laid to the hosts in an outage may have been its doing.
+        // Failures that were counted for the hosts during an outage may have had that cause.
         if group.outages.replace(connections.ended()) != connections.ended() || down {
             group.lift("no_connection");
         }
@@ -425,11 +425,11 @@ impl<R: Runtime> Shard<R> {
             Ok(work) => group.enqueue(work),
             Err(work) => return work.fail(Outage::SiteFull),
         }
-        if self.is_over_budget(&group, now) {
+        if self.answer_if_over_budget(&group, now) {
             return;
         }
         self.active.borrow_mut().entry(group.number).or_insert_with(|| Rc::clone(&group));
-        // A host that is down is known to be: nobody waits to hear it again.
+        // It is known already that the host is down, so the works are answered at once.
         if group.next(now) == Next::Nothing {
             group.take_unroutable(now).into_iter().for_each(|work| self.shared.give_up(work, now));
         }
@@ -457,7 +457,7 @@ impl<R: Runtime> Shard<R> {
         if !self.knowledge.borrow().needs_no_question(&work, host, now) {
             return Some(work);
         }
-        work.note(|| format!("control recipient: known to be accepted at {host}, so nothing is asked"));
+        work.note(|| format!("control recipient: {host} accepted it earlier, so mailprobe asks nothing"));
         let evidence = Some(self.evidence_key(work.address.domain(), host));
         let (reason, rule) = (Reason::CatchAll, "control_remembered");
         work.finish(Finding { reason, rule, retry_after: None, evidence });
@@ -507,14 +507,13 @@ impl<R: Runtime> Shard<R> {
                 Next::Nothing => return,
             }
             if group.refusal_room(self.shared.refusal_step(now)) == 0 {
-                // What is being asked about may make room when it is answered.
-                if !self.is_over_budget(group, now) {
+                // Recipients under way may make room when they are answered.
+                if !self.answer_if_over_budget(group, now) {
                     queue(&site.waiting, group);
                 }
                 return;
             }
             let start = site.pace.borrow_mut().may_start(now, site.open.get());
-            #[cfg(feature = "sim")]
             let Some(start) = mistaken(start, group) else { return };
             match start {
                 Start::Now => {}
@@ -524,7 +523,7 @@ impl<R: Runtime> Shard<R> {
             if self.open.get() >= self.sessions_max {
                 return queue(&self.starved, group);
             }
-            site.pace.borrow_mut().started();
+            site.pace.borrow_mut().on_started();
             let seat = Seat::take(self, group);
             let (shard, group) = (Rc::clone(self), Rc::clone(group));
             R::spawn(async move {
@@ -573,12 +572,12 @@ impl<R: Runtime> Shard<R> {
         self.active.borrow().values().map(|group| group.waiting()).sum()
     }
 
-    /// A sheet for a session's trace, if anybody wants one.
+    /// An empty trace for a session, if any request asked for one.
     pub(crate) fn trace(&self) -> Option<Vec<String>> {
         self.wants_traces.get().then(Vec::new)
     }
 
-    /// Tells a trace of a session that came to nothing to those who wait in its group.
+    /// Adds the trace of a session that failed to the works that wait in its group.
     pub(crate) fn add_trace(&self, group: &Group, trace: Option<Vec<String>>) {
         if let Some(trace) = trace {
             group.add_trace(&trace);
@@ -597,8 +596,7 @@ impl<R: Runtime> Shard<R> {
     }
 
     fn sweep(self: &Rc<Self>, now: Instant) {
-        #[cfg(feature = "sim")]
-        if crate::sim::planted(crate::sim::Fault::AnswerLate) {
+        if planted(Fault::AnswerLate) {
             return;
         }
         self.active.borrow_mut().retain(|_, group| group.is_active());
@@ -616,9 +614,8 @@ impl<R: Runtime> Shard<R> {
 
     /// Drops the groups and sites that had no work for a while.
     fn forget(&self, now: Instant) {
-        rest::end(self, now);
-        #[cfg(feature = "sim")]
-        if crate::sim::planted(crate::sim::Fault::LeakGroup) {
+        rest::count_ended(self, now);
+        if planted(Fault::LeakGroup) {
             return;
         }
         let mut groups = self.groups.borrow_mut();
@@ -628,7 +625,7 @@ impl<R: Runtime> Shard<R> {
         groups.retain(|_, group| !group.is_forgotten(now, is_crowded));
         drop(groups);
         self.walks.borrow_mut().forget(now);
-        // A site lives as long as a group of it.
+        // A site is kept as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
     }
 
@@ -649,9 +646,7 @@ pub(crate) fn queue(queue: &RefCell<VecDeque<Weak<Group>>>, group: &Rc<Group>) {
 }
 
 /// When a session may begin, where a defect in that is planted; `None`: never.
-#[cfg(feature = "sim")]
 fn mistaken(start: Start, group: &Group) -> Option<Start> {
-    use crate::sim::{Fault, planted};
     match start {
         Start::WhenOneEnds if planted(Fault::IgnoreSessions) => Some(Start::Now),
         Start::At(_) if planted(Fault::IgnoreStarts) => Some(Start::Now),
@@ -683,8 +678,7 @@ impl<R: Runtime> Drop for Seat<R> {
         shard.open.set(shard.open.get() - 1);
         group.site.open.set(group.site.open.get() - 1);
         group.on_session_closed(R::now());
-        #[cfg(feature = "sim")]
-        if crate::sim::sometimes(crate::sim::Fault::LeakTask) {
+        if sometimes(Fault::LeakTask) {
             R::spawn(std::future::pending());
         }
         if shard.shared.stopping.load(Ordering::Relaxed) {

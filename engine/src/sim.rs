@@ -7,6 +7,8 @@
 
 use crate::config::EngineConfig;
 use crate::egress::Pool;
+use crate::faults;
+pub use crate::faults::Fault;
 use crate::runtime::Runtime;
 use crate::runtime::{Main, sim as runtime};
 use crate::seed::simulated as seed;
@@ -20,9 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// All that is not the engine: mail servers, resolvers, and whoever asks. Times are those since the beginning.
+/// The world outside the engine: mail servers, resolvers and clients. Times count from the beginning of the run.
 pub trait World {
-    /// The engine connects. What is put on the wire counts its time from now as well.
+    /// The engine connects. Bytes on the wire count their delays from now as well.
     fn connect(&mut self, link: Link, to: SocketAddr, wire: &mut Wire) -> Connect;
     /// The engine says something on a connection.
     fn hear(&mut self, link: Link, bytes: &[u8], wire: &mut Wire);
@@ -30,7 +32,7 @@ pub trait World {
     fn hung_up(&mut self, link: Link);
     /// The engine sends a datagram to a resolver: what comes back, and after how long.
     fn datagram(&mut self, now: Duration, to: SocketAddr, payload: &[u8]) -> Vec<(Duration, Vec<u8>)>;
-    /// The engine answers a request. What comes back is submitted after so long.
+    /// The engine answers a request. The returned request is submitted after the returned time.
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)>;
     /// The engine does not take a request.
     fn refused(&mut self, now: Duration, ticket: u64, refusal: Refusal);
@@ -38,7 +40,7 @@ pub trait World {
 
 /// Peers in memory at real time, made for each shard on its own thread: [`start_in_memory`].
 pub trait MemoryPeers {
-    /// The engine connects; what is put into `greeting` is what it hears first.
+    /// The engine connects. It reads the contents of `greeting` first.
     fn connect(&mut self, to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost>;
     /// The engine asks a resolver.
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>>;
@@ -46,12 +48,11 @@ pub trait MemoryPeers {
 
 /// A host in memory, for one connection.
 pub trait MemoryHost {
-    /// The engine says `bytes`; what is added to `replies` is what it hears.
+    /// The engine sends `bytes`. It reads the bytes that are added to `replies`.
     fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>);
 }
 
-/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`, whose peers are made by `peers` and
-/// which opens no socket.
+/// Starts an engine like [`Engine::start`], on the runtime and driver of `config`. `peers` makes its peers, and it opens no socket.
 ///
 /// # Errors
 /// As [`Engine::start`].
@@ -70,23 +71,23 @@ pub fn start_in_memory(
 pub struct Link {
     /// Its number, from 0 on in the order of connecting.
     pub id: u32,
-    /// The time.
+    /// The time since the beginning of the run.
     pub now: Duration,
 }
 
-/// What comes of a connection attempt.
+/// The result of a connection attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Connect {
     /// It is open after so long.
     Open(Duration),
     /// It is refused after so long.
     Refused(Duration),
-    /// Nothing is ever heard.
+    /// The connection attempt gets no answer.
     #[default]
     Silent,
 }
 
-/// What the world sends on a connection; nothing overtakes.
+/// The bytes and events that the world sends on a connection, in their order.
 #[derive(Debug, Default)]
 pub struct Wire(pub(crate) Vec<(Duration, Act)>);
 
@@ -112,56 +113,6 @@ impl Wire {
     pub fn reset(&mut self, after: Duration) {
         self.0.push((after, Act::Reset));
     }
-}
-
-/// A defect that is put into the engine on purpose, to see that it is noticed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// One answer in 16 is not delivered.
-    LoseTicket,
-    /// One answer in 16 is delivered twice.
-    AnswerTwice,
-    /// A work whose time is over is not answered.
-    AnswerLate,
-    /// A refusal that is not about the recipient denies the mailbox.
-    SessionAsRecipient,
-    /// An accepted recipient is confirmed at once, and no control recipient is asked.
-    ConfirmWithoutControl,
-    /// The limit of open sessions of a site is not applied.
-    IgnoreSessions,
-    /// The limit of session starts of a site is not applied.
-    IgnoreStarts,
-    /// Some sites get no session.
-    StarveSite,
-    /// A task outlives its session.
-    LeakTask,
-    /// The state of a session is not freed.
-    LeakSession,
-    /// A group without work is not forgotten.
-    LeakGroup,
-    /// An accept of patient work is confirmed when its checkpoint closes or its session ends, although no recipient of the
-    /// same domain and host was refused after it in the same session. It suffices that one was refused before it, at any
-    /// time. To plant: the test "a refusal follows this accept" is always true.
-    BelieveAccept,
-    /// A run of refusals denies its mailboxes although no known mailbox was accepted behind it. To plant: the positive
-    /// control (a mailbox that was accepted before, a canary, postmaster) is neither asked nor waited for, and the run
-    /// counts as honest.
-    BelieveRefusals,
-    /// The budget of refused recipients never says no. To plant: the room that is left is always unlimited; what is
-    /// refused and accepted is counted as before. This holds for real recipients and for controls.
-    IgnoreBudget,
-    /// Recipients that were sent and not answered yet take nothing from the budget. To plant: the room that is left is
-    /// computed from the refusals that were heard alone, and the recipients under way count as none.
-    ForgetReserved,
-    /// A refused control recipient is believed for ever by single checks. To plant: neither the 10 minutes nor the 20
-    /// accepts of a host end it, and no evidence against it does.
-    BelieveControl,
-    /// Rows of a domain are answered `catch_all` without being asked about after one accepted control. To plant: the
-    /// second control in another session is not waited for.
-    SpareEarly,
-    /// A 421 to a recipient that follows refusals in its session is taken for the end of a session that has had its
-    /// share. To plant: its words pause no site, lower no rate and rest no source; the next session begins at once.
-    IgnoreBusy,
 }
 
 /// Every fault with its name on the command line.
@@ -194,26 +145,10 @@ pub const FAULTS_OF_EVIDENCE: [(Fault, &str); 7] = [
 type Count = Box<dyn Fn() -> Option<Census>>;
 
 thread_local! {
-    static PLANTED: Cell<(Option<Fault>, u32)> = const { Cell::new((None, 0)) };
     static CENSUS: RefCell<Vec<Count>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether this defect is in the engine.
-pub(crate) fn planted(fault: Fault) -> bool {
-    PLANTED.get().0 == Some(fault)
-}
-
-/// Whether it shows this time: one time in 16.
-pub(crate) fn sometimes(fault: Fault) -> bool {
-    let (planted, count) = PLANTED.get();
-    if planted != Some(fault) {
-        return false;
-    }
-    PLANTED.set((planted, count + 1));
-    count % 16 == 15
-}
-
-/// What a run is made from.
+/// The input of a run.
 #[derive(Debug)]
 pub struct Setup {
     /// All that is drawn follows from it.
@@ -222,13 +157,13 @@ pub struct Setup {
     pub config: EngineConfig,
     /// Hosts can be reached at IPv6 addresses.
     pub ipv6: bool,
-    /// A defect to plant.
+    /// The defect that is planted, if any.
     pub fault: Option<Fault>,
     /// The run ends by then, even if something is still unanswered.
     pub limit: Duration,
 }
 
-/// What a shard keeps.
+/// Counts of the state that a shard keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "counts, named by what they count")]
 pub struct Census {
@@ -238,7 +173,7 @@ pub struct Census {
     pub waiting: usize,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     /// Two runs that differ in any step differ in this.
@@ -247,21 +182,21 @@ pub struct Ending {
     pub answered: Duration,
     /// Tickets that count as under way then.
     pub under_way: usize,
-    /// What the shards keep a while later.
+    /// The state that the shards keep some time after the last answer.
     pub kept: Vec<Census>,
     /// Tasks that outlived the shards.
     pub tasks: usize,
-    /// Connections that did.
+    /// Number of connections that outlived the shards.
     pub connections: usize,
-    /// Shards whose memory outlived them.
+    /// Number of shards with memory that is still in use after their end.
     pub shards_left: usize,
-    /// Tasks that panicked.
+    /// Number of tasks that panicked.
     pub panics: u32,
     /// A task ran on and on without time passing.
     pub spins: bool,
 }
 
-/// What is under way ends with its own time-outs, and nothing is kept for a group without work after this.
+/// After this time all timeouts have passed, and no state is kept for a group without work.
 const LINGER: Duration = Duration::from_secs(600);
 /// How often is looked whether that is so.
 const LOOK: Duration = Duration::from_secs(15);
@@ -276,7 +211,7 @@ pub fn run<W: World + 'static>(
     arrivals: Vec<(Duration, Request)>,
 ) -> Result<(Ending, W), StartError> {
     seed::plant(Some(setup.seed));
-    PLANTED.set((setup.fault, 0));
+    faults::plant(setup.fault);
     let tickets = setup.config.tickets_max;
     let world = Rc::new(RefCell::new(world));
     runtime::start(setup.seed, Rc::clone(&world) as Rc<RefCell<dyn World>>);
@@ -287,7 +222,7 @@ pub fn run<W: World + 'static>(
     drop(run);
     runtime::stop();
     CENSUS.with(|census| census.borrow_mut().clear());
-    PLANTED.set((None, 0));
+    faults::plant(None);
     seed::plant(None);
     match Rc::try_unwrap(world) {
         Ok(world) => Ok((ending, world.into_inner())),

@@ -1,7 +1,6 @@
-//! Sites and the groups of hosts below them: who waits for what, and which route is to be tried next. No I/O.
+//! Sites, and the groups of hosts below them: the works that wait, and the route that is tried next. No I/O.
 //!
-//! A site is paced as a whole. Below it, domains with the same set of MX hosts form a group and share its queue,
-//! its routes and its sessions.
+//! A site has one pace. Below it, domains with the same set of MX hosts form a group and share a queue, routes and sessions.
 
 mod alike;
 mod held;
@@ -13,35 +12,20 @@ use crate::queue::Queue;
 use crate::quota::SiteQuota;
 use crate::refusals::SiteRefusals;
 use crate::work::{Plan, PlannedRoute, Work};
-pub(crate) use alike::BlanketRefusal;
-use engine_proto::limits::{BULK_PATIENCE, MX_ADDRESSES_MAX, SINGLE_PATIENCE, TRANSACTION_RECIPIENTS_MAX};
+use engine_proto::limits::{
+    BULK_PATIENCE, GROUP_IDLE, GROUP_IDLE_FRESH, HOST_DOWN, MX_ADDRESSES_MAX, PROVEN_ANSWERS_A_SESSION,
+    REST_SHORT, ROUTES_MAX, SINGLE_PATIENCE, SITE_LAST_TRY, SITE_SESSIONS_MIN, SITE_WORKS_A_SESSION,
+    SITES_TO_FILL, SLOW_GROUP_AFTER, SLOW_GROUP_SHARES_MAX, STUCK_AFTER, STUCK_SESSIONS_MAX,
+    UNPROVEN_SESSION_AFTER,
+};
 use engine_proto::pace::{SitePace, Start};
-use engine_proto::verdict::catch_all::accepts_everything;
 pub(crate) use held::{HeldAnswers, UnclearWait};
 pub(crate) use route::{KnownBy, Route};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
-use std::time::{Duration, Instant};
-
-/// How long a host that cannot be reached, or refuses us, is left alone.
-pub(crate) const DOWN: Duration = Duration::from_secs(60);
-
-/// Groups without work are forgotten after this.
-const GROUP_IDLE: Duration = Duration::from_secs(120);
-/// Those of which nothing is known after this: a moment longer than a session waits for more work.
-const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
-
-/// Patient works that may be at a site, for each session that it may have: a full transaction.
-const WORKS_AT_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
-/// A site that has closed its doors to all but one session is counted as if it had so many: the fewer are let in, the
-/// longer does the last one wait.
-const SESSIONS_MIN: usize = 10;
-/// The longest pause of a site that pushes back, and a try behind it.
-const LAST_TRY: Duration = Duration::from_secs(90);
-/// It takes so many sites to fill the engine with patient works.
-const SITES_TO_FILL: usize = 4;
+use std::time::Instant;
 
 /// A site: the unit of pacing.
 pub(crate) struct Site {
@@ -66,7 +50,7 @@ pub(crate) struct Group {
     pub(crate) number: u64,
     /// From which source it is asked.
     pub(crate) source: Cell<usize>,
-    /// A domain of it accepts everyone, or did.
+    /// Whether a domain of the group accepts everyone, or did.
     pub(crate) catch_alls: Cell<bool>,
     /// How many outages were over when it was last asked.
     pub(crate) outages: Cell<u32>,
@@ -97,23 +81,6 @@ fn is_honest(site: &str) -> bool {
     HONEST_SITES.contains(&site)
 }
 
-/// Patient work at a host of which less is known has one session, and one more for each so many answers that were proven. Whatever
-/// a server answered in other sessions is lost when it changes its behaviour: a host has to show for a while that it
-/// does not.
-const PROVEN_A_SESSION: u32 = 500;
-/// It has one more for each such time: slow servers are not asked by one session for long.
-const SESSION_AFTER: Duration = Duration::from_secs(2);
-
-/// After each such time another session is worth its connection for fewer works that wait: for a half, a third, and so on down
-/// to a tenth, up to [`STUCK_SESSIONS_MAX`].
-const SLOW_AFTER: Duration = Duration::from_secs(10);
-const SLOW_SHARES_MAX: usize = 10;
-
-/// How long somebody waits behind busy sessions before another one is opened.
-const STUCK_AFTER: Duration = Duration::from_secs(2);
-/// Most sessions of a group up to which that is done.
-const STUCK_SESSIONS_MAX: u32 = 8;
-
 /// A session that waits for answers.
 pub(crate) struct Busy<'g>(&'g Group);
 
@@ -123,12 +90,9 @@ impl Drop for Busy<'_> {
     }
 }
 
-/// A rest that somebody waits for, and that patient work prefers to a backup.
-const REST_SHORT: Duration = Duration::from_secs(5);
-
 struct GroupState {
     queue: Queue,
-    /// Who is being asked about.
+    /// The recipients under way.
     in_flight: Vec<Weak<InFlight>>,
     /// Answers that open sessions hold.
     held: Vec<Weak<HeldAnswers>>,
@@ -149,10 +113,10 @@ impl GroupState {
     }
 }
 
-/// What a group's work can do next.
+/// The next step for the works that wait in a group.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Try this route.
+    /// The work can be asked about over this route.
     Route(usize),
     /// Every route that is left rests until then.
     Rest(Instant),
@@ -172,8 +136,8 @@ impl Site {
         }
     }
 
-    /// Lets a work in; gives it back when as many patient ones are there as may be, of `tickets_max` in all. Where the
-    /// site has given no answer for as long as patient work waits, who comes now waits for one more try.
+    /// Admits a work, or returns it if the site has as many patient works as it may have; `tickets_max` is the total of the engine.
+    /// If the site has given no answer for [`BULK_PATIENCE`], a new work waits for one more try only.
     pub(crate) fn admit(&self, mut work: Work, tickets_max: usize, now: Instant) -> Result<Work, Work> {
         let is_here = work.admission.as_ref().is_some_and(|admission| self.quota.has(admission));
         if work.priority == Priority::Single || is_here {
@@ -181,12 +145,12 @@ impl Site {
         }
         let pace = self.pace.borrow();
         if let Some(since) = pace.pushing_since() {
-            work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + LAST_TRY));
+            work.deadline = work.deadline.min((since + BULK_PATIENCE).max(now + SITE_LAST_TRY));
         }
-        let sessions = (pace.sessions() as usize).max(SESSIONS_MIN);
-        let wanted = sessions.saturating_mul(WORKS_AT_A_SESSION);
+        let sessions = (pace.sessions() as usize).max(SITE_SESSIONS_MIN);
+        let wanted = sessions.saturating_mul(SITE_WORKS_A_SESSION);
         let Some(admission) =
-            self.quota.enter(wanted.min(tickets_max / SITES_TO_FILL).max(WORKS_AT_A_SESSION))
+            self.quota.enter(wanted.min(tickets_max / SITES_TO_FILL).max(SITE_WORKS_A_SESSION))
         else {
             return Err(work);
         };
@@ -199,14 +163,11 @@ impl Site {
         let mut pace = self.pace.borrow_mut();
         let may = pace.may_start(now, self.open.get().saturating_sub(1)) == Start::Now;
         if may {
-            pace.started();
+            pace.on_started();
         }
         may
     }
 }
-
-/// Most routes of a group: a work has a bit for each.
-const ROUTES_MAX: usize = u64::BITS as usize;
 
 /// The routes that there is room for: of each host its first addresses, as many of all as there is room for, in their
 /// order.
@@ -230,24 +191,7 @@ impl Group {
             if *planned.host != *last {
                 last = planned.host.as_ref().into();
             }
-            Route {
-                host: Rc::clone(&last),
-                preference: planned.preference,
-                address: planned.address,
-                down: Cell::new(None),
-                resting: Cell::new(None),
-                strikes: Cell::new(0),
-                accepts_everything: accepts_everything(&last),
-                refused: Cell::new(None),
-                repeated_rule: Cell::new(None),
-                refused_alike: RefCell::default(),
-                shut_domains: RefCell::default(),
-                warnings: Cell::new(0),
-                changes: Cell::new(0),
-                plain_only: Cell::new(false),
-                last_domain: RefCell::default(),
-                mailbox_kept: Cell::default(),
-            }
+            Route::new(Rc::clone(&last), planned.preference, planned.address)
         });
         Group {
             site,
@@ -275,13 +219,13 @@ impl Group {
         }
     }
 
-    /// How many recipients the budget of refusals lets us ask about now.
+    /// Number of recipients that the budget of refusals allows now.
     pub(crate) fn refusal_room(&self, step: u64) -> usize {
         self.refusals.as_ref().map_or(usize::MAX, |refusals| refusals.room(step))
     }
 
     /// Whether all recipients of a transaction are to have one domain.
-    pub(crate) fn takes_one_domain(&self) -> bool {
+    pub(crate) fn is_one_domain(&self) -> bool {
         self.one_domain
     }
 
@@ -311,11 +255,7 @@ impl Group {
 
     /// Forgets that routes are down for this reason.
     pub(crate) fn lift(&self, rule: &'static str) {
-        let down = |route: &&Route| route.down.get().is_some_and(|(_, why)| why == rule);
-        for route in self.routes.iter().filter(down) {
-            route.down.set(None);
-            route.on_answer();
-        }
+        self.routes.iter().for_each(|route| route.lift(rule));
     }
 
     /// The routes to the host of route `index` that have addresses of the same family, a bit each.
@@ -340,7 +280,7 @@ impl Group {
         for (index, route) in self.routes.iter().enumerate() {
             if let Some(rule) = route.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.leave(rule, Some(DOWN));
+                work.leave(rule, Some(HOST_DOWN));
             }
         }
     }
@@ -395,7 +335,7 @@ impl Group {
         all.push(Rc::downgrade(in_flight));
     }
 
-    /// Takes all works whose time is over, those that are being asked about included; or all that wait.
+    /// Takes all works whose deadline has passed, with those under way; or all works that wait, if `now` is `None`.
     pub(crate) fn take_expired(&self, now: Option<Instant>) -> Vec<Work> {
         let state = &mut *self.state.borrow_mut();
         let mut expired = state.queue.take_expired(now);
@@ -419,8 +359,8 @@ impl Group {
         taken
     }
 
-    /// Whether the site has only pushed back for a while, will let nobody in for longer than somebody waits, and no
-    /// session is there to go on.
+    /// Whether single checks need not wait: the site has pushed back for a while, will admit no session for a while, and no other session is
+    /// open.
     pub(crate) fn is_hopeless(&self, now: Instant) -> bool {
         let pace = self.site.pace.borrow();
         let shut = pace.pause(now).is_some_and(|until| until > now + REST_SHORT);
@@ -440,13 +380,13 @@ impl Group {
         for work in &mut taken {
             let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
             if let Some(rule) = untried.filter_map(|(_, route)| route.down_rule(now)).next_back() {
-                work.leave(rule, Some(DOWN));
+                work.leave(rule, Some(HOST_DOWN));
             }
         }
         taken
     }
 
-    /// What the work that waits can do next. The order of the routes is that of the MX preferences.
+    /// The next step for the works that wait. Routes are in the order of the MX preferences.
     pub(crate) fn next(&self, now: Instant) -> Next {
         let state = self.state.borrow();
         let mut rest: Option<Instant> = None;
@@ -476,9 +416,9 @@ impl Group {
         self.state.borrow().queue.len()
     }
 
-    /// Whether patient works wait, for which a silent host is asked again. Those that somebody waits for then leave
-    /// `route`: nobody waits to hear it again, and nobody else has to pay for that.
-    pub(crate) fn is_patient(&self, route: usize, rule: &'static str) -> bool {
+    /// Lets single checks leave a silent route, because they cannot wait for another try. True if patient works wait, for which the host
+    /// is asked again.
+    pub(crate) fn release_singles(&self, route: usize, rule: &'static str) -> bool {
         let queue = &mut self.state.borrow_mut().queue;
         if queue.singles() == 0 {
             return true;
@@ -488,7 +428,7 @@ impl Group {
         }
         for mut work in queue.take_singles(1 << route) {
             work.tried |= 1 << route;
-            work.leave(rule, Some(DOWN));
+            work.leave(rule, Some(HOST_DOWN));
             queue.push_back(work);
         }
         true
@@ -501,9 +441,9 @@ impl Group {
             (state.queue.len(), state.open, state.open_since)
         };
         // Slow servers: the longer sessions take, the fewer works are worth another one.
-        let long = now.saturating_duration_since(since).as_secs() / SLOW_AFTER.as_secs();
+        let long = now.saturating_duration_since(since).as_secs() / SLOW_GROUP_AFTER.as_secs();
         let works = match open {
-            0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_SHARES_MAX),
+            0..STUCK_SESSIONS_MAX => works_a_session / (1 + long as usize).min(SLOW_GROUP_SHARES_MAX),
             _ => works_a_session,
         };
         let is_worth = (open as usize).saturating_mul(works) < waiting && open < self.allowed(now);
@@ -516,12 +456,13 @@ impl Group {
         if self.honest || state.queue.singles() > 0 || state.open == 0 {
             return u32::MAX;
         }
-        let long = now.saturating_duration_since(state.open_since).as_millis() / SESSION_AFTER.as_millis();
-        let more = self.proven.get() / PROVEN_A_SESSION;
+        let long =
+            now.saturating_duration_since(state.open_since).as_millis() / UNPROVEN_SESSION_AFTER.as_millis();
+        let more = self.proven.get() / PROVEN_ANSWERS_A_SESSION;
         more.saturating_add(long as u32).saturating_add(1)
     }
 
-    /// A session has proven so many answers.
+    /// A session has proven this number of answers.
     pub(crate) fn on_proven(&self, answers: usize) {
         self.proven.set(self.proven.get().saturating_add(answers as u32));
     }
@@ -531,9 +472,8 @@ impl Group {
         self.proven.set(0);
     }
 
-    /// Whether somebody waits behind sessions that all wait themselves, for answers to others' recipients: a server
-    /// may take a minute over one of them. Sessions that are still being opened are not given company, so that a host
-    /// that greets nobody gets no crowd.
+    /// Whether a single check waits behind sessions that all wait for the reply to another recipient: a server may take a minute for
+    /// one. While a session is being opened this is false, so a host that gives no greeting does not get more and more sessions.
     pub(crate) fn is_stuck(&self, now: Instant) -> bool {
         let state = self.state.borrow();
         if state.open == 0 || state.open != self.busy.get() || state.open >= STUCK_SESSIONS_MAX {
@@ -564,7 +504,7 @@ impl Group {
         state.used = now;
     }
 
-    /// Adds to the wants_traces of those who wait.
+    /// Adds lines to the traces of the works that wait.
     pub(crate) fn add_trace(&self, lines: &[String]) {
         for work in self.state.borrow_mut().queue.iter_mut() {
             if let Some(trace) = &mut work.trace {
@@ -600,9 +540,9 @@ impl Group {
         self.waiting() > 0 || self.state.borrow().open > 0
     }
 
-    /// Nothing waits, nothing is open, and nothing has been for a while: a short one where nothing is known that would
-    /// be missed. A long list leaves thousands of such groups behind in a minute.
-    /// Where groups take too much memory, `crowded`, it is at once, and that a domain accepts everyone is asked again.
+    /// Whether the group may be forgotten: it had no work and no session for a while. The while is shorter if nothing is known of the
+    /// group; a long list leaves thousands of such groups in a minute. If groups take too much memory (`crowded`), it is zero, and a
+    /// domain that accepts everyone is asked about again later.
     pub(crate) fn is_forgotten(&self, now: Instant, crowded: bool) -> bool {
         if self.is_active() {
             return false;
@@ -626,5 +566,4 @@ impl Group {
 }
 
 #[cfg(test)]
-#[path = "site_tests.rs"]
 mod tests;

@@ -1,10 +1,10 @@
-//! Opportunistic TLS (RFC 7435, RFC 3207): rustls's connection object, pumped through the runtime seam.
+//! Opportunistic TLS (RFC 7435, RFC 3207): the connection object of rustls over the streams of a runtime.
 //!
-//! Any certificate is taken: a mail server's name proves nothing without DANE or MTA-STS, and a probe sends
-//! nothing that it would not say in the clear. Encryption is used where it is offered because some servers talk
-//! to nobody without it.
+//! Any certificate is accepted. The name of a mail server proves nothing without DANE or MTA-STS, and a probe sends nothing that it
+//! would not send in the clear. Encryption is used if it is offered, because some servers require it.
 
-use crate::runtime::{Rented, Stream};
+use crate::runtime::{ByteStream, Rented};
+use engine_proto::limits::TLS_READ_BYTES;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -27,10 +27,7 @@ pub(crate) struct Tls<S> {
     connection: ClientConnection,
 }
 
-/// Room for one read of ciphertext.
-const READ_BYTES: usize = 4096;
-
-impl<S: Stream> Transport<S> {
+impl<S: ByteStream> Transport<S> {
     /// Reads what there is into the empty `buffer`, up to its capacity; `Ok(0)`: the peer closed.
     pub(crate) async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         match self {
@@ -74,7 +71,7 @@ impl<S: Stream> Transport<S> {
     }
 }
 
-impl<S: Stream> Tls<S> {
+impl<S: ByteStream> Tls<S> {
     async fn handshake(&mut self, deadline: Instant) -> io::Result<()> {
         while self.connection.is_handshaking() {
             self.flush(deadline).await?;
@@ -119,7 +116,7 @@ impl<S: Stream> Tls<S> {
 
     /// Takes ciphertext from the peer.
     async fn fill(&mut self, deadline: Instant) -> io::Result<usize> {
-        let (result, buffer) = self.stream.read(Vec::with_capacity(READ_BYTES), deadline).await;
+        let (result, buffer) = self.stream.read(Vec::with_capacity(TLS_READ_BYTES), deadline).await;
         let count = result?;
         let mut unread = &buffer[..count];
         while !unread.is_empty() {

@@ -6,13 +6,13 @@ use crate::facts;
 use crate::inquiry::{Asker, Inquiry, MailHosts};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::walk::{FRESH, Found, Joined, Waiter, walk};
+use crate::walk::{Found, Joined, Waiter, walk};
 use crate::work::{Message, Work};
 use crate::{Outage, Priority};
 use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
 use engine_proto::dns::{Failure, ttl};
-use engine_proto::limits::DNS_FAILURE_TTL;
+use engine_proto::limits::{DNS_FAILURE_TTL, SINGLE_DNS_RETRY_MAX, WALK_FRESH};
 use engine_proto::lists;
 use engine_proto::verdict::Reason;
 use std::pin::pin;
@@ -67,12 +67,12 @@ fn join<R: Runtime>(shard: &Rc<Shard<R>>, domain: Domain, waiter: Waiter, now: I
     }
 }
 
-/// Walks through DNS for a domain and hands over to all who wait for it.
+/// Walks through DNS for a domain, and hands its result to all waiters.
 async fn serve<R: Runtime>(shard: Rc<Shard<R>>, domain: Domain, urgent: bool) {
     let turn = Turn(Rc::clone(&shard));
     let (found, trace) = {
         let mut walk = pin!(walk(&shard, &domain, urgent));
-        match R::before(R::now() + FRESH, walk.as_mut()).await {
+        match R::before(R::now() + WALK_FRESH, walk.as_mut()).await {
             Some(found) => found,
             None => {
                 drop(turn);
@@ -99,7 +99,7 @@ impl<R: Runtime> Drop for Turn<R> {
     }
 }
 
-/// Answers those whose time is over while they wait for DNS.
+/// Answers the works whose deadline has passed while they waited for DNS.
 pub(crate) fn sweep<R: Runtime>(shard: &Shard<R>, now: Instant) {
     let expired = shard.walks.borrow_mut().take_expired(now);
     for waiter in expired {
@@ -110,7 +110,7 @@ pub(crate) fn sweep<R: Runtime>(shard: &Shard<R>, now: Instant) {
     }
 }
 
-/// Answers those who wait for DNS and whom their client has recalled.
+/// Answers the works that their client recalled while they waited for DNS.
 pub(crate) fn answer_recalled<R: Runtime>(shard: &Shard<R>) {
     let recalled = shard.walks.borrow_mut().take_recalled();
     recalled.into_iter().for_each(Work::give_up);
@@ -122,9 +122,6 @@ fn hand_over<R: Runtime>(shard: &Rc<Shard<R>>, waiter: Waiter, found: &Found, tr
         Waiter::Domain { asker, .. } => answer_mail_hosts(shard, asker, found),
     }
 }
-
-/// Nobody who waits for an answer waits longer than this to ask DNS again.
-const SINGLE_AGAIN_MAX: Duration = Duration::from_secs(8);
 
 /// Sends an address on to the shard that owns its site, or answers where DNS said enough.
 fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_walk: &[String]) {
@@ -140,7 +137,7 @@ fn send_on<R: Runtime>(shard: &Rc<Shard<R>>, mut work: Work, found: &Found, of_w
             // By then the failure is no longer remembered, here or in the cache.
             let again =
                 ttl::failure(*why) + if why.may_pass() { Duration::ZERO } else { Duration::from_secs(1) };
-            if work.priority == Priority::Single && again > SINGLE_AGAIN_MAX {
+            if work.priority == Priority::Single && again > SINGLE_DNS_RETRY_MAX {
                 work.leave(dns_rule(*why), Some(DNS_FAILURE_TTL));
             } else {
                 work.leave_for_now(dns_rule(*why), DNS_FAILURE_TTL, again);
@@ -172,7 +169,7 @@ fn answer_mail_hosts<R: Runtime>(shard: &Shard<R>, asker: Asker<MailHosts>, foun
     });
 }
 
-/// What is said of a domain for which DNS took too long.
+/// The answer for a domain whose walk took too long.
 fn cannot_tell<R: Runtime>(shard: &Shard<R>) -> Result<MailHosts, Outage> {
     if shard.resolver.is_down() { Err(Outage::Unavailable) } else { Ok(MailHosts::Unknown) }
 }

@@ -1,4 +1,4 @@
-//! The walk through DNS to a domain's mail hosts: one for all who ask about the domain, and kept for a while.
+//! The walk through DNS to the mail hosts of a domain: one for all works of the domain, and kept for a while.
 
 use crate::inquiry::{Asker, MailHosts};
 use crate::runtime::Runtime;
@@ -10,7 +10,9 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::{Dead, MxPlan, MxSet, NoMail};
 use engine_proto::dns::public::is_public;
 use engine_proto::dns::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
-use engine_proto::limits::{SHARD_CACHE_BYTES_MIN, WALK_TTL, WALKS_BYTES_MAX, WALKS_MAX};
+use engine_proto::limits::{
+    SHARD_CACHE_BYTES_MIN, WALK_TTL, WALK_WAITERS_MAX, WALKS_BYTES_MAX, WALKS_FRESH_MAX, WALKS_MAX,
+};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -19,9 +21,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// What DNS says about where a domain's mail goes.
+/// The mail hosts of a domain, or the reason why there are none.
 #[derive(Clone)]
 pub(crate) enum Found {
     Hosts(Arc<Plan>),
@@ -29,9 +31,6 @@ pub(crate) enum Found {
     OutOfReach,
     Dead(Dead),
 }
-
-/// Patient works are let wait for a walk only up to so many: one that hangs must not fill the engine.
-const WAITERS_MAX: usize = 256;
 
 /// Whoever waits for a walk.
 pub(crate) enum Waiter {
@@ -42,13 +41,13 @@ pub(crate) enum Waiter {
 /// The walks through DNS of a shard: known, or under way.
 pub(crate) struct Walks {
     known: HashMap<Domain, Walk>,
-    /// What those take, and may take.
+    /// Bytes that the kept walks take, and may take.
     bytes: usize,
     bytes_max: usize,
     under_way: HashMap<Domain, UnderWay>,
-    /// Walks that have yet to begin, in their order. What has begun or has nobody waiting by its turn is passed over.
+    /// Walks that have not begun, in their order. A walk that has begun meanwhile, or has no waiters, is skipped.
     queued: VecDeque<Domain>,
-    /// Walks that began less than [`FRESH`] ago.
+    /// Walks that began less than [`engine_proto::limits::WALK_FRESH`] ago.
     fresh: usize,
 }
 
@@ -57,12 +56,6 @@ struct UnderWay {
     begun: bool,
 }
 
-/// Most walks for patient works that are fresh at a time. A list brings thousands of domains at once: asked about
-/// together they take memory and overflow the sockets of the resolver, and are answered no sooner.
-const FRESH_MAX: usize = 200;
-/// A walk that takes longer than this is not counted any more: domains whose name servers are silent hold up nobody.
-pub(crate) const FRESH: Duration = Duration::from_secs(1);
-
 struct Walk {
     found: Found,
     until: Instant,
@@ -70,13 +63,13 @@ struct Walk {
     bytes: usize,
 }
 
-/// How somebody stands who has come for a walk.
+/// The state of a walk for a work that joins it.
 pub(crate) enum Joined {
-    /// What it found is known.
+    /// Its result is known.
     Known(Waiter, Found, Rc<[String]>),
-    /// There is none; it has to be made, before those of lists where somebody waits for it.
+    /// There was none: the caller starts it. An urgent walk comes before those of lists.
     First { urgent: bool },
-    /// It is under way.
+    /// The walk is under way; its waiters get the result.
     Waiting,
     /// It is under way, and enough wait for it.
     SiteFull(Waiter),
@@ -94,7 +87,7 @@ impl Waiter {
         matches!(self, Waiter::Address(work) if work.trace.is_some())
     }
 
-    fn is_patient(&self) -> bool {
+    fn release_singles(&self) -> bool {
         matches!(self, Waiter::Address(work) if work.priority != Priority::Single)
     }
 
@@ -107,7 +100,7 @@ impl Waiter {
 }
 
 impl Walks {
-    /// Those of one of so many shards.
+    /// The walks of one shard of an engine with this number of shards.
     pub(crate) fn new(shards: usize) -> Walks {
         Walks {
             known: HashMap::default(),
@@ -120,14 +113,14 @@ impl Walks {
     }
 
     pub(crate) fn join(&mut self, domain: &Domain, waiter: Waiter, now: Instant) -> Joined {
-        // A walk that nobody wanted the trace of is walked again for one who does; the DNS cache knows the way.
+        // A walk without a trace is repeated for a request that wants one; the answers are in the DNS cache.
         let told = |walk: &Walk| !waiter.wants_trace() || !walk.trace.is_empty();
         if let Some(walk) = self.known.get(domain).filter(|walk| walk.until > now && told(walk)) {
             return Joined::Known(waiter, walk.found.clone(), Rc::clone(&walk.trace));
         }
-        let now_or_never = !waiter.is_patient();
+        let now_or_never = !waiter.release_singles();
         let known = self.under_way.get_mut(domain);
-        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WAITERS_MAX) && !now_or_never {
+        if known.as_ref().is_some_and(|walk| walk.waiting.len() >= WALK_WAITERS_MAX) && !now_or_never {
             return Joined::SiteFull(waiter);
         }
         let begins = match known {
@@ -138,7 +131,7 @@ impl Walks {
                 begins
             }
             None => {
-                let begun = now_or_never || self.fresh < FRESH_MAX;
+                let begun = now_or_never || self.fresh < WALKS_FRESH_MAX;
                 self.under_way.insert(domain.clone(), UnderWay { waiting: vec![waiter], begun });
                 if !begun {
                     self.queued.push_back(domain.clone());
@@ -153,10 +146,10 @@ impl Walks {
         Joined::First { urgent: now_or_never }
     }
 
-    /// A walk has ended or is fresh no longer: the domain whose walk is to begin in its place.
+    /// A walk has ended, or is fresh no longer: returns the domain whose walk begins in its place.
     pub(crate) fn another(&mut self) -> Option<Domain> {
         self.fresh = self.fresh.saturating_sub(1);
-        while self.fresh < FRESH_MAX {
+        while self.fresh < WALKS_FRESH_MAX {
             let domain = self.queued.pop_front()?;
             if let Some(walk) = self.under_way.get_mut(&domain).filter(|walk| !walk.begun) {
                 walk.begun = true;
@@ -167,7 +160,7 @@ impl Walks {
         None
     }
 
-    /// Keeps what a walk found, and gives those who wait for it.
+    /// Keeps the result of a walk, and returns its waiters.
     pub(crate) fn end(
         &mut self,
         domain: Domain,
@@ -187,7 +180,7 @@ impl Walks {
             self.forget(now);
         }
         if !has_room(self) {
-            // All of it is fresh: the DNS cache still knows most of what is dropped here.
+            // All results are fresh. The DNS cache still has most of the answers behind them.
             self.known.clear();
             self.bytes = 0;
         }
@@ -205,13 +198,13 @@ impl Walks {
         self.bytes = self.known.values().map(|walk| walk.bytes).sum();
     }
 
-    /// Takes those whose time is over while they wait for DNS.
+    /// Takes the waiters whose deadline has passed.
     pub(crate) fn take_expired(&mut self, now: Instant) -> Vec<Waiter> {
         let mut expired = Vec::new();
         for walk in self.under_way.values_mut() {
             expired.extend(walk.waiting.extract_if(.., |waiter| waiter.deadline() <= now));
         }
-        // Nobody waits any more: whoever comes next starts a walk anew, should this one have got lost.
+        // A walk without waiters may be lost; the next work of the domain starts a new one.
         self.under_way.retain(|_, walk| !walk.waiting.is_empty());
         expired
     }
@@ -230,7 +223,7 @@ impl Walks {
         recalled
     }
 
-    /// Answers all who wait: the engine stops.
+    /// Answers all waiters, because the engine stops.
     pub(crate) fn abandon(&mut self) {
         let waiting = self.under_way.drain().flat_map(|(_, walk)| walk.waiting);
         waiting.for_each(|waiter| waiter.fail(Outage::Stopping));
@@ -239,7 +232,7 @@ impl Walks {
 
 /// How many bytes of memory a walk takes that is kept, about.
 fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
-    // What an allocator takes beside what it is asked for, with the counts of an `Arc`.
+    // Bytes that an allocation costs in addition, with the counts of an `Arc`.
     const ALLOCATION: usize = 24;
     let text = |text: &str| text.len() + ALLOCATION;
     let plan = match found {
@@ -254,7 +247,7 @@ fn size_of_walk(domain: &Domain, found: &Found, trace: &[String]) -> usize {
     2 * size_of::<(Domain, Walk)>() + text(domain.as_str()) + plan + trace
 }
 
-/// Walks through DNS for a domain, and tells the trace of it while wants_traces are kept.
+/// Walks through DNS for a domain, and returns its trace if traces are wanted.
 pub(crate) async fn walk<R: Runtime>(
     shard: &Shard<R>,
     domain: &Domain,
@@ -279,7 +272,7 @@ async fn find<R: Runtime>(
     }
     let plan = MxPlan::new(domain, &outcome, shard.random())?;
     let found = addresses(shard, &plan, urgent, trace).await;
-    // Where filters answer 0.0.0.0, they say of other records that there are none: that is not to be believed either.
+    // Filters that answer 0.0.0.0 also deny other records of the name, so those denials are not believed either.
     let is_denied = matches!(found, Err(Dead::CannotTell(Failure::Unproven)));
     let dispute = if plan.is_implicit() { shard.resolver.take_dispute(&question.name) } else { None };
     if plan.is_implicit() && (is_denied || dispute.is_some()) {
@@ -444,7 +437,7 @@ mod tests {
             let domain = work.address.domain().clone();
             matches!(walks.join(&domain, Waiter::Address(work), now), Joined::First { .. })
         };
-        for n in 0..FRESH_MAX {
+        for n in 0..WALKS_FRESH_MAX {
             assert!(join(&mut walks, &format!("d{n}.example"), Priority::List));
         }
         for name in ["a.example", "b.example", "c.example"] {

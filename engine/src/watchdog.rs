@@ -1,8 +1,7 @@
-//! A thread that sees to it that no shard sleeps while it has work.
+//! A thread that wakes shards that sleep although they have work.
 //!
-//! glommio 0.9.0 can go to sleep with runnable tasks queued, when its preempt timer fires between arming and
-//! running; a wake-up from another thread ends that. The watchdog wakes every shard whose heartbeat is overdue, on
-//! either runtime, and says so.
+//! glommio 0.9.0 can sleep with runnable tasks, if its preempt timer fires between arming and running. A wake-up from another
+//! thread ends that. The watchdog wakes every shard whose heartbeat is overdue, on each runtime, and logs it.
 
 use crate::StartError;
 use crate::shard::{HEARTBEAT, Shared};
@@ -20,7 +19,7 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
         .spawn(move || {
             let mut overdue = vec![false; shared.shards.len()];
             while !shared.stopping.load(Ordering::Relaxed) {
-                // Whoever stops the engine unparks it: nobody waits for the rest of a beat.
+                // The stop of the engine unparks this thread, so it does not wait for the rest of the interval.
                 std::thread::park_timeout(HEARTBEAT);
                 look(&shared, &mut overdue);
             }
@@ -36,7 +35,11 @@ fn look(shared: &Shared, overdue: &mut [bool]) {
         if late {
             if !*was {
                 let waiting = face.inbox.len();
-                tracing::warn!(shard = index, waiting, "a shard's heartbeat is overdue: it is woken");
+                tracing::warn!(
+                    shard = index,
+                    waiting,
+                    "a shard's heartbeat is overdue: the watchdog wakes the shard"
+                );
             }
             face.inbox.wake();
         }

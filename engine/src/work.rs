@@ -1,5 +1,6 @@
-//! What travels between threads: an address with all that is known of it so far, and where it is to go.
+//! The messages between threads: an address with all that is known of it, and its destination.
 
+use crate::faults::{Fault, sometimes};
 use crate::inbox::Inbox;
 use crate::inquiry::Inquiry;
 use crate::quota::SiteAdmission;
@@ -17,13 +18,13 @@ use std::time::{Duration, Instant};
 /// An address on its way to a verdict: a handle of one word, since it moves often.
 pub(crate) struct Work(Box<WorkState>);
 
-/// What is known of an address so far.
+/// The state of an address on its way through the engine.
 pub(crate) struct WorkState {
     pub(crate) ticket: u64,
     pub(crate) client: Arc<Mailbox>,
     pub(crate) address: Address,
     pub(crate) priority: Priority,
-    /// Whose it is.
+    /// The caller's number of the owner.
     pub(crate) owner: u64,
     /// When it is answered with what is known, whatever goes on.
     pub(crate) deadline: Instant,
@@ -41,9 +42,9 @@ pub(crate) struct WorkState {
     pub(crate) was_accepted: bool,
     /// It was refused in a session that ended behind that; the next one at the host is to prove it.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
-    /// What is answered if nothing better comes.
+    /// The finding that is used if no better one is made.
     pub(crate) fallback: Finding,
-    /// Asking all over again after this long may bring more than the fallback: what was heard was transient.
+    /// The delay after which another try may give more than the fallback, because the reply was transient.
     again: Option<Duration>,
     asked_again: bool,
     /// It was asked about once more because the control recipient got a transient reply.
@@ -66,7 +67,7 @@ pub(crate) struct CarriedRefusal {
     pub(crate) said: Classification,
 }
 
-/// Where a client's answers go, and how many it may still get.
+/// The inbox of a client for its answers, and the number of answers that it may still get.
 pub(crate) struct Mailbox {
     pub(crate) inbox: Inbox<Answer>,
     /// Tickets under way of all clients together.
@@ -100,20 +101,20 @@ impl Mailbox {
         self.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Answers that nobody takes still give their tickets back: those that are here, and those to come.
+    /// The client is gone: its answers, present and future, only return their tickets.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
         self.empty();
     }
 
-    /// Takes an answer.
+    /// Adds an answer to the inbox of the client.
     fn put(&self, answer: Answer) {
         // The room was reserved when the request was taken.
         if self.inbox.push(answer).is_err() {
             tracing::error!("an answer found no room in its client's inbox");
             self.under_way.fetch_sub(1, Ordering::Relaxed);
         }
-        // Pairs with `abandon`: either that finds the answer, or this sees that nobody will.
+        // Pairs with `abandon`: either that function finds the answer, or this one sees that the client is gone.
         fence(Ordering::SeqCst);
         if self.abandoned.load(Ordering::SeqCst) {
             self.empty();
@@ -128,7 +129,7 @@ impl Mailbox {
     }
 }
 
-/// What a shard's inbox takes.
+/// A message in the inbox of a shard.
 pub(crate) enum Message {
     /// To the home shard of the domain: find its mail hosts.
     Resolve(Work),
@@ -143,7 +144,7 @@ pub(crate) enum Message {
 /// The mail hosts of a domain, in the order in which they are to be tried.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// Who runs the hosts: the unit of pacing and sharding.
+    /// The operator of the hosts: the unit of pacing and sharding.
     pub(crate) site: Box<str>,
     /// Names the set of hosts, so that domains with equal sets share sessions.
     pub(crate) group: Box<str>,
@@ -162,7 +163,7 @@ pub(crate) struct PlannedRoute {
 }
 
 impl Plan {
-    /// The plan without the routes whose addresses are not wanted.
+    /// The plan with only those routes that have a wanted address.
     pub(crate) fn with_routes(&self, wanted: impl Fn(IpAddr) -> bool) -> Plan {
         let routes = self.routes.iter().filter(|route| wanted(route.address)).cloned().collect();
         Plan { site: self.site.clone(), group: self.group.clone(), routes, handed: AtomicUsize::new(0) }
@@ -226,7 +227,7 @@ impl Work {
         self.again = None;
     }
 
-    /// As [`WorkState::leave`], for a failure that may well have passed `again` later.
+    /// As [`Work::leave`], for a failure that has probably passed after `again`.
     pub(crate) fn leave_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
         self.leave(rule, Some(retry_after));
         self.again = Some(again);
@@ -247,11 +248,11 @@ impl Work {
         self.tried = 0;
         self.returns = 0;
         self.carried = None;
-        self.note(|| format!("that may pass: asked again in {} s", after.as_secs()));
+        self.note(|| format!("the cause may be temporary: next attempt in {} s", after.as_secs()));
         Some(after)
     }
 
-    /// A server has spoken about it, and that is held. Its client hears of it the first time.
+    /// A server has replied about it, and the session holds the answer. The client counts it the first time.
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.answers.fetch_add(1, Ordering::Relaxed);
@@ -263,7 +264,7 @@ impl Work {
         self.recalls != self.client.recalls.load(Ordering::Relaxed)
     }
 
-    /// Adds a line to the story, where somebody wants it.
+    /// Adds a line to the trace, if the request asked for one.
     pub(crate) fn note(&mut self, line: impl FnOnce() -> String) {
         if let Some(trace) = &mut self.trace {
             trace.push(line());
@@ -272,12 +273,10 @@ impl Work {
 
     fn answer(&mut self, result: Result<Finding, Outage>) {
         self.answered = true;
-        #[cfg(feature = "sim")]
-        if crate::sim::sometimes(crate::sim::Fault::LoseTicket) {
+        if sometimes(Fault::LoseTicket) {
             return;
         }
-        #[cfg(feature = "sim")]
-        if crate::sim::sometimes(crate::sim::Fault::AnswerTwice) {
+        if sometimes(Fault::AnswerTwice) {
             let (ticket, result) = (self.ticket, result.clone());
             let _ = self.client.inbox.push(Answer { ticket, result, trace: Vec::new() });
         }
@@ -289,7 +288,7 @@ impl Work {
 /// There has to be so much time left to ask once more.
 const ASKING_TAKES: Duration = Duration::from_secs(5);
 
-/// What is answered where nothing can be told.
+/// The finding for an address about which nothing is known.
 pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {
     Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None }
 }

@@ -1,4 +1,4 @@
-//! The budget of refused recipients: nobody waits for answers that the budget forbids to ask for.
+//! The budget of refused recipients: works without a budget are answered at once.
 
 use engine::config::{EngineConfig, Pace};
 use engine::proto::address::Address;

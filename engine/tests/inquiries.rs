@@ -1,5 +1,4 @@
-//! Questions that DNS alone answers, against the mail internet: what comes out, how long it takes, and that no mail
-//! server hears of them.
+//! Inquiries against the mail internet: their answers, their time, and that no mail server gets a connection.
 
 mod support;
 

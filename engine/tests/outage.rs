@@ -1,4 +1,4 @@
-//! Nobody can be reached: when that is laid to us and no longer to the domains, and that it passes by itself.
+//! An outage of our own: when it begins, that domains are not blamed for it, and that it ends by itself.
 
 mod support;
 

@@ -1,10 +1,11 @@
-//! How many batches of 200 rows a second the store makes, and how many rows a second it answers.
+//! A measurement of batches of 200 rows: how many the store creates per second, and how many rows it answers per
+//! second.
 //!
 //! ```text
 //! cargo run --release --package frontend --example batch_bench -- [FOLDER] [BATCHES]
 //! ```
-//! FOLDER (default: a temporary one) decides over the disk. Two threads make BATCHES batches each (default 1,000),
-//! with 16 under way at once, and then answer them all, 100 rows a write.
+//! FOLDER (default: a temporary one) selects the disk. Two threads create BATCHES batches each (default 1,000), with 16
+//! under way at once, and then answer them all, 100 rows per write.
 
 use api::Reason;
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(std::fs::remove_dir_all(&folder)?)
 }
 
-/// How much all threads did, and the seconds that it took.
+/// The amount of work of all threads, and its time in seconds.
 fn on_all_threads(work: impl Fn(u128) -> u32 + Sync) -> (u32, f64) {
     let start = Instant::now();
     let work = &work;

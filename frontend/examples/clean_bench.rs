@@ -1,11 +1,12 @@
-//! What a line costs `mailprobe clean` beside the engine: reading, parsing, duplicates, waiting rows, writing.
+//! A measurement of the cost of a line in `mailprobe clean` without the engine: reading, parsing, duplicates, waiting
+//! rows, writing.
 //!
 //! ```text
 //! cargo run --release --package frontend --example clean_bench -- [LINES] [DUPLICATES] [FOLDER] [FLAGS...]
 //! ```
-//! LINES (default 1,000,000) are rows of a CSV, DUPLICATES (default 10) percent of them with an address that came
-//! before. Each address is answered at once that 50,000 others have been asked about since. FLAGS: unordered, stuck
-//! (the first row is answered last, so that all others wait for it on the disk), gz (the list is packed).
+//! LINES (default 1,000,000) is the number of rows of a CSV, DUPLICATES (default 10) the percentage of rows with an
+//! earlier address. An address is answered as soon as 50,000 others were submitted after it. FLAGS: unordered, stuck
+//! (the first row is answered last, so that all others wait for it on the disk), gz (the list is compressed).
 
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -81,14 +82,14 @@ fn write_list(path: &Path, lines: u64, duplicates: u64, packed: bool) -> Result<
     Ok(())
 }
 
-/// Seconds that this thread was on a processor.
+/// The CPU time of this thread in seconds.
 fn cpu_seconds() -> Result<f64, Box<dyn Error>> {
     let text = fs::read_to_string("/proc/thread-self/schedstat")?;
     let nanoseconds: f64 = text.split(' ').next().unwrap_or_default().parse()?;
     Ok(nanoseconds / 1e9)
 }
 
-/// Answers all but those that came last, and the first one last of all.
+/// Answers all addresses except the last submitted ones, and the first address at the end.
 struct Instantly {
     asked: VecDeque<u64>,
     held: Option<u64>,

@@ -1,10 +1,11 @@
-//! How many writes a second the ledger takes, and how long each waits, by how many are under way at once.
+//! A measurement of the ledger: how many writes it takes per second, and how long each waits, by the number of writes
+//! under way.
 //!
 //! ```text
 //! cargo run --release --package frontend --example ledger_bench -- [FOLDER] [SECONDS] [ACCOUNTS]
 //! ```
-//! FOLDER (default: a temporary one) decides over the disk, which decides over everything. Each write is a hold or
-//! its settlement, on ACCOUNTS accounts (default 100) in turn. SECONDS (default 5) are for each row.
+//! FOLDER (default: a temporary one) selects the disk, which determines the result. Each write is a hold or its
+//! settlement, on ACCOUNTS accounts (default 100) in turn. SECONDS (default 5) is the time of each row.
 
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
@@ -46,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Keeps `depth` writes under way; says how many were done and how many microseconds each took.
+/// Keeps `depth` writes under way. Returns how many were done, and the microseconds of each.
 fn run(
     folder: &Path,
     depth: usize,

@@ -46,9 +46,11 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
     engine::Engine::start(config).map(|engine| Box::new(engine) as Box<dyn Backend>)
 }
 
-/// Verify mail addresses: can an address receive mail without a bounce?
+const EXIT_CODES: &str = "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage";
+
+/// Verify mail addresses: check whether their mailboxes accept mail.
 #[derive(Parser)]
-#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false)]
+#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -63,6 +65,7 @@ enum Command {
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
     Clean(clean::CleanCommand),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
+    #[command(long_about = classify::ABOUT)]
     Classify,
     /// Manage accounts: on a running server, or in the data folder of a stopped server.
     Account(Administered<account::AccountArgs>),
@@ -70,11 +73,11 @@ enum Command {
     Key(Administered<key::KeyArgs>),
     /// Write a backup of all accounts, keys, credits and results. The server may keep running.
     Backup(Administered<backup::BackupArgs>),
-    /// Create a data folder from a backup.
+    /// Create a data folder from a backup. The folder must be new or empty.
     Restore(Administered<backup::RestoreArgs>),
     /// Return unused space of the database to the file system. Stop the server first.
     Compact(Administered<backup::CompactArgs>),
-    /// Accept the keys in the data folder, because the keys of its database are lost. Stop the server first.
+    /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
     #[command(long_about = accept_keys::ABOUT)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
     /// Print the metrics of a running server in the text format of Prometheus.

@@ -264,13 +264,18 @@ fn one_line(why: &str) -> String {
     why.replace(char::is_control, "\u{fffd}")
 }
 
-fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
-    let cannot = |why: String| ConfigError(format!("cannot read the spam traps {}: {why}", path.display()));
+/// Reads a file of at most `bytes_max` bytes. `what` is its content in the message of an error.
+fn read_file(path: &Path, bytes_max: u64, what: &str) -> Result<String, ConfigError> {
+    let cannot = |why: String| ConfigError(format!("cannot read {what} {}: {why}", path.display()));
     let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
-    if size > SPAMTRAPS_BYTES_MAX {
-        return Err(cannot(format!("the file is larger than {SPAMTRAPS_BYTES_MAX} bytes")));
+    if size > bytes_max {
+        return Err(cannot(format!("the file is larger than {bytes_max} bytes")));
     }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+    std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))
+}
+
+fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
+    let text = read_file(path, SPAMTRAPS_BYTES_MAX, "the spam traps")?;
     // The line may be an address, so the message does not repeat it.
     SpamTraps::parse(&text).map_err(|error| {
         ConfigError(format!(

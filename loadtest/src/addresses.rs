@@ -1,4 +1,4 @@
-//! Who is asked about: addresses from a file, in turn, or made by counting, so that none comes twice.
+//! The addresses to ask about: from a file in turn, or generated without repetition.
 
 use crate::random::Random;
 use std::fs::File;
@@ -6,10 +6,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most addresses of a file that are kept; what follows them is left out.
+/// How many addresses of a file are kept; the rest is ignored.
 const KEPT_MAX: usize = 1_000_000;
 
-/// A supply that threads share.
+/// A source of addresses that threads share.
 #[derive(Debug)]
 pub struct Addresses {
     next: AtomicU64,
@@ -18,22 +18,23 @@ pub struct Addresses {
 
 #[derive(Debug)]
 enum Source {
-    /// In turn, from the top again when they are used up.
+    /// Addresses in turn, from the beginning again after the last.
     Listed(Vec<String>),
-    /// `user-N@dM.example`, as the built-in scenario has them: another user each time, at a domain by chance, so that
-    /// what comes to one domain comes as irregularly as what comes to a server.
+    /// `user-N@dM.example`, as in the built-in scenario: a new user each time, at a random domain, so that the requests
+    /// to a domain arrive as irregularly as those to the server.
     Counted { domains: u64 },
 }
 
 impl Addresses {
-    /// Addresses of so many domains `d1.example`, `d2.example` and on. Each address comes once.
+    /// Generated addresses of the domains `d1.example`, `d2.example` and on. Each address occurs once.
     pub fn counted(domains: u64) -> Addresses {
         Addresses { next: AtomicU64::new(0), source: Source::Counted { domains: domains.max(1) } }
     }
 
-    /// The addresses of a file: a line each, or the first column of a CSV file.
+    /// The addresses of a file: one per line, or the first column of a CSV file.
     ///
     /// # Errors
+    ///
     /// One line that names the file.
     pub fn read(path: &Path) -> Result<Addresses, String> {
         let wrong = |error: std::io::Error| format!("{}: {error}", path.display());
@@ -46,12 +47,12 @@ impl Addresses {
             }
         }
         if listed.is_empty() {
-            return Err(format!("{} holds no address", path.display()));
+            return Err(format!("{} has no address", path.display()));
         }
         Ok(Addresses { next: AtomicU64::new(0), source: Source::Listed(listed) })
     }
 
-    /// Appends the next address, as the inside of a JSON string.
+    /// Appends the next address in the form of a JSON string without its quotes.
     pub fn next(&self, out: &mut String) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed);
         match &self.source {
@@ -109,6 +110,6 @@ mod tests {
         assert_eq!(all[1], r#"\"q\\\\\"@y.example"#);
         assert_eq!(all[2], "a@x.example");
         std::fs::write(&path, "nobody\n").unwrap();
-        assert!(Addresses::read(&path).unwrap_err().contains("holds no address"));
+        assert!(Addresses::read(&path).unwrap_err().contains("has no address"));
     }
 }

@@ -1,31 +1,31 @@
-//! When requests are due: at a fixed rate whatever the server does (open loop), so that a server that stalls finds
-//! all who came meanwhile, and their latency counts from the moment they came. A client that waits for an answer
-//! before it asks again (closed loop) leaves out just those: that is what coordinated omission means.
+//! The times of requests: a fixed rate that does not depend on the server (open loop). A server that stalls gets all
+//! requests of that time afterwards, and their latency counts from their due times. A client that waits for an answer
+//! before its next request (closed loop) omits exactly these: that is coordinated omission.
 
 use crate::random::Random;
 use std::time::Duration;
 
-/// How arrivals are spread.
+/// The distribution of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Spread {
-    /// Callers who know nothing of each other: exponential gaps.
+    /// Random times, as of independent callers: exponential gaps.
     Poisson,
-    /// Like a clock.
+    /// Regular times: equal gaps.
     Even,
 }
 
-/// The arrivals that one of several threads sends.
+/// The arrivals of one of several threads.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     gap: f64,
-    /// Seconds from the start.
+    /// The next arrival, in seconds from the start.
     next: f64,
     spread: Spread,
     random: Random,
 }
 
 impl Arrivals {
-    /// The part of thread `part` of `parts`, of `rate` a second in all.
+    /// The share of thread `part` of `parts`, for `rate` requests per second in all.
     pub fn new(rate: f64, spread: Spread, part: usize, parts: usize, seed: u64) -> Arrivals {
         let mut random = Random::new(seed ^ (part as u64).wrapping_mul(0xA076_1D64_78BD_642F));
         let gap = parts as f64 / rate;
@@ -36,12 +36,12 @@ impl Arrivals {
         Arrivals { gap, next, spread, random }
     }
 
-    /// When the next is due, from the start.
+    /// The time of the next arrival, from the start.
     pub fn due(&self) -> Duration {
         Duration::from_secs_f64(self.next)
     }
 
-    /// The one that was due is sent.
+    /// Moves on to the next arrival.
     pub fn advance(&mut self) {
         self.next += match self.spread {
             Spread::Poisson => self.random.exponential() * self.gap,

@@ -1,19 +1,20 @@
-//! One question at a time, blocking: what a run asks before it begins, and the page of metrics each second.
+//! Single blocking requests: those before a run, and the page of metrics each second.
 
 use crate::http;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// For a single question.
+/// The time limit of a single request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest answer.
+/// The longest answer in bytes.
 const BYTES_MAX: u64 = 2 << 20;
 
-/// Sends a request and gives status and body.
+/// Sends a request and returns the status and the body.
 ///
 /// # Errors
-/// Whatever the socket says, or that the answer is none.
+///
+/// The error of the socket, or an answer that is not HTTP.
 pub fn ask(server: SocketAddr, request: &str) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect_timeout(&server, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;

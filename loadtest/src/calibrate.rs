@@ -1,9 +1,9 @@
-//! Measures on this machine what the parts of the work cost, so that a plan can add them up for a workload that was not
-//! measured.
+//! Measures the cost of each part of the work on this machine, from which a plan computes the cost of a workload that
+//! was not measured.
 //!
-//! Lists with many and with few addresses a domain, and with many and with few domains a site, tell the cost of an
-//! address, a domain and a session apart; the same with TLS says what TLS adds. Mail servers take a while to
-//! answer, as they do outside: a machine that waits does its work in smaller pieces than one that is kept busy.
+//! The costs of an address, a domain and a session are separated by lists with many and with few addresses per domain,
+//! and with many and with few domains per site. The same lists with TLS give the cost of TLS. Mail servers take a while
+//! to answer, as real ones do: a machine that waits works in smaller portions than a busy one.
 
 use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
 use crate::fit::{Row, cost, fit};
@@ -20,31 +20,36 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Before each reply of a mail server.
+/// The delay before each reply of a mail server.
 const LATENCY_MS: u64 = 20;
-/// Checks a second, and for how many seconds.
+/// Checks per second, and the duration in seconds.
 const FAST_RATES: [(f64, u64); 3] = [(100.0, 10), (500.0, 6), (2000.0, 5)];
 const FULL_RATES: [(f64, u64); 4] = [(50.0, 16), (200.0, 10), (500.0, 6), (2000.0, 5)];
-/// Domains of the runs over the API.
+/// The number of domains in the runs over the API.
 const API_DOMAINS: u64 = 500;
 
+/// The options of `calibrate`.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// Where the figures go
+    /// File for the figures
     #[arg(long, value_name = "FILE", default_value = "figures.json")]
     out: PathBuf,
-    /// Runs of each list; the one with the median CPU time counts
+    /// Number of runs of each list; the run with the median CPU time counts
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// The folder of the binaries mailprobe and mailnet [default: this program's own]
+    /// Folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]
     bin_dir: Option<PathBuf>,
-    /// Further flags for mailprobe
+    /// More flags for mailprobe
     #[arg(last = true)]
     flags: Vec<String>,
 }
 
-/// Measures, prints and writes.
+/// Measures the costs, prints and writes them.
+///
+/// # Errors
+///
+/// One line: a run failed, or the file cannot be written.
 pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     crate::raise_open_files();
     let place = Place { bin_dir: bin_dir(args.bin_dir.as_deref())?, flags: &args.flags, stop };
@@ -53,7 +58,7 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<End, St
     crate::world::write(&args.out, &(text + "\n"))?;
     for fitted in &figures.fitted {
         say(&format!(
-            "{:<44}{:>8.2} CPU s measured,{:>8.2} by the parts ({:+.0} %)",
+            "{:<44}{:>8.2} CPU s measured,{:>8.2} fitted ({:+.0} %)",
             fitted.name,
             fitted.measured_cpu_s,
             fitted.fitted_cpu_s,
@@ -89,14 +94,14 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
     })
 }
 
-/// What lists say.
+/// The results of the lists.
 struct Lists {
     parts: Parts,
     recipients_per_session: f64,
     fitted: Vec<Fitted>,
 }
 
-/// A list that was measured.
+/// A list with its measured cost.
 struct Measured {
     name: String,
     workload: ListWorkload,
@@ -104,7 +109,7 @@ struct Measured {
 }
 
 impl Measured {
-    /// Addresses, domains and sessions.
+    /// The numbers of addresses, domains and sessions.
     fn counts(&self) -> [f64; 3] {
         let domains = self.workload.scenario.domains as f64;
         [self.workload.addresses() as f64, domains, self.cost.counted.sessions]
@@ -156,7 +161,7 @@ impl Lists {
 fn name(workload: &ListWorkload) -> String {
     let ListWorkload { scenario: Scenario { domains, sites, tls, .. }, each } = workload;
     let sites = sites.map_or(String::new(), |sites| format!(" on {sites} sites"));
-    format!("{domains} domains{sites}, {each} each, {}", if *tls { "TLS" } else { "in the clear" })
+    format!("{domains} domains{sites}, {each} each, {}", if *tls { "TLS" } else { "no TLS" })
 }
 
 fn parts(start: f64, [address, domain, session]: [f64; 3], [tls_address, tls_session]: [f64; 2]) -> Parts {
@@ -174,15 +179,17 @@ fn parts(start: f64, [address, domain, session]: [f64; 3], [tls_address, tls_ses
     }
 }
 
-/// From a list with many addresses a domain: the first session of a domain, and then another for every so many.
+/// How many recipients a session takes, from a list with many addresses per domain: the first session of a domain opens
+/// at once, and another one for every so many recipients.
 fn recipients_per_session(many: &Measured) -> f64 {
     let sessions = many.cost.counted.sessions / many.workload.scenario.domains as f64;
     let each = many.workload.each as f64;
-    // Never less than one: a session that took nobody is none. With one session for all there is no more to learn.
+    // At least one, since a session takes at least one recipient. If one session took all, the number is unknown and
+    // large.
     ((each - 1.0) / (sessions - 1.0).max(1e-9)).clamp(1.0, 1e6)
 }
 
-/// Bytes of a session, in the clear and with TLS.
+/// The bytes of a session, without and with TLS.
 fn memory(place: &Place<'_>) -> Result<Memory, String> {
     let slope = |tls| -> Result<f64, String> {
         let open = |domains| {
@@ -203,7 +210,7 @@ struct Fast {
     domain: f64,
 }
 
-/// Fast checks: of domains that are known for their cost, of new ones for the memory that a domain takes.
+/// Fast checks: of known domains for their cost, and of new ones for the memory of a domain.
 fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     say("measuring fast checks")?;
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
@@ -213,7 +220,7 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     let mut us = Vec::new();
     for (rate, seconds) in FAST_RATES {
         let outcome = known.ask(rate, Mix::only(Endpoint::Fast), Duration::from_secs(seconds), stop)?;
-        let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is not known")?;
+        let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is unknown")?;
         us.push((rate, cpu * 1000.0));
     }
     known.stop()?;
@@ -235,18 +242,18 @@ struct Api {
 }
 
 impl Api {
-    /// Full checks at several rates: what is left of their cost without domains and sessions, and how long sessions wait.
+    /// Full checks at several rates: their cost without domains and sessions, and the idle time of sessions.
     fn measure(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts) -> Result<Api, String> {
         let idle = idle(place)?;
         let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
         for (rate, seconds) in FULL_RATES {
-            say(&format!("measuring full checks over the API, {rate} a second"))?;
+            say(&format!("measuring full checks over the API, {rate} per second"))?;
             let (checks, spent, sessions) = full(place, stop, rate, seconds, idle)?;
             let domains = distinct(API_DOMAINS as f64, checks);
             let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
             curve.push((rate, (rest / checks * 1e6).max(0.0)));
-            // Checks of a domain come by chance: a session is found open if one came less than its wait ago. That is
-            // seen best where about half of them find one.
+            // Checks reach a domain at random times. They find an open session if the previous check came less than the
+            // idle time before. The estimate is best if about half of them find one.
             if rate == FULL_RATES[1].0 {
                 let gap = API_DOMAINS as f64 / rate;
                 session_idle_s = -(sessions / checks).clamp(1e-6, 1.0).ln() * gap;
@@ -256,7 +263,7 @@ impl Api {
     }
 }
 
-/// CPU seconds a second of a server that nobody asks.
+/// CPU seconds per second of an idle server.
 fn idle(place: &Place<'_>) -> Result<f64, String> {
     const SECONDS: u64 = 5;
     let service = Service::start(place, Scenario::of(1))?;
@@ -268,7 +275,7 @@ fn idle(place: &Place<'_>) -> Result<f64, String> {
     Ok(spent / SECONDS as f64)
 }
 
-/// Checks, CPU seconds beyond those of an idle server, and sessions of a server of its own.
+/// The number of checks, the CPU seconds above those of an idle server, and the sessions, of a new server.
 fn full(
     place: &Place<'_>,
     stop: &Arc<AtomicBool>,
@@ -307,13 +314,13 @@ fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64)
     let rows = outcome.stats.batch_rows as f64;
     let rest =
         spent - distinct(API_DOMAINS as f64, rows) * engine.domain / 1e6 - sessions * engine.session / 1e6;
-    // All that came with the rows, sessions and domains as well: more than a row's share alone, and so on the safe side.
+    // The increase includes sessions and domains as well, so the estimate per row is too high, which is safe.
     let peak = outcome.samples.iter().chain(&samples).filter_map(|sample| sample.rss_kib).max().unwrap_or(0);
     let row_bytes = (peak.saturating_sub(resident) * 1024) as f64 / rows.max(1.0);
     Ok(Batches { row_us: (rest / rows.max(1.0) * 1e6).max(0.0), row_bytes })
 }
 
-/// How many of `domains` are met when so many addresses are at domains by chance.
+/// How many of `domains` occur in this number of addresses at random domains.
 pub fn distinct(domains: f64, addresses: f64) -> f64 {
     domains * (1.0 - (-addresses / domains).exp())
 }

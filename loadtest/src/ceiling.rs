@@ -1,5 +1,5 @@
-//! What the client itself can do: the same threads against a server that answers everything at once and does nothing.
-//! A run that asks for half of it or less measures its server, and not the client.
+//! The limit of the client itself: the same threads against a server that answers at once without any work. A run at
+//! half of this rate or less measures its server and not the client.
 
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+/// The options of `ceiling`.
 #[derive(Debug, Args)]
 pub struct CeilingArgs {
-    /// Clients that ask at once
+    /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
-    /// How long to count
+    /// Length of the run
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = crate::objective::time)]
     duration: Duration,
 }
@@ -28,12 +29,16 @@ pub struct CeilingArgs {
 const BODY: &str =
     r#"{"email":"user@d1.example","deliverable":null,"reason":"fast_check_passed","credits_remaining":null}"#;
 
-/// Measures it.
+/// Measures the highest rate of the client.
+///
+/// # Errors
+///
+/// One line: a socket or thread could not be created.
 pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
-    let wrong = |error: std::io::Error| format!("a bare server: {error}");
+    let wrong = |error: std::io::Error| format!("cannot start a bare server: {error}");
     let listener = TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
     let server = listener.local_addr().map_err(wrong)?;
-    // Ends with the process.
+    // The thread ends with the process.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             std::thread::spawn(move || answer(stream));
@@ -63,14 +68,14 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
     let summary = Summary::of(&outcome, &[]);
     say(&summary.text())?;
     say(&format!(
-        "a thread of this client needs {:.1} us of CPU a request: {:.0} requests/s on one core of its own",
+        "a thread of this client needs {:.1} us of CPU per request: {:.0} requests/s on one core of its own",
         summary.client.us_per_request,
         1e6 / summary.client.us_per_request
     ))?;
     Ok(End::Met)
 }
 
-/// Answers whatever comes, a read at a time: the client sends one request in one write and waits.
+/// Answers each read with one answer: the client sends one request in one write and waits.
 fn answer(mut stream: TcpStream) {
     let whole = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",

@@ -1,6 +1,6 @@
-//! `plan --check`: does the model hold for workloads that it was not fitted to? A list and a server are given another
-//! latency, TLS, other numbers of addresses a domain and another mix than `calibrate` had; what the model says
-//! beforehand is compared with what is measured.
+//! `plan --check`: tests the model with workloads that it was not fitted to. A list and a server get another latency,
+//! TLS, other numbers of addresses per domain and another mix than in `calibrate`. The predictions of the model are
+//! compared with measurements.
 
 use crate::End;
 use crate::figures::Figures;
@@ -19,18 +19,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// By how much a prediction may be off.
+/// The largest allowed relative error of a prediction.
 const BOUND: f64 = 0.2;
 const LATENCY_MS: u64 = 50;
-/// Runs of the list; the median counts, as it does in `calibrate`.
+/// How often the list is run; the median counts, as in `calibrate`.
 const RUNS: u32 = 3;
 
-/// What was said and what came.
+/// A prediction with its measurement.
 struct Compared {
     what: &'static str,
     predicted: f64,
     measured: f64,
-    /// Whether it has to hold; the others are shown for what they explain.
+    /// Whether the allowed error applies; other figures are shown as explanation.
     bound: bool,
 }
 
@@ -55,7 +55,11 @@ impl Compared {
     }
 }
 
-/// Compares; exit code 1 when one is off by more than the bound.
+/// Compares all predictions; the exit code is 1 if one exceeds the allowed error.
+///
+/// # Errors
+///
+/// One line: a workload could not be run.
 pub fn check(args: &PlanArgs, figures: &Figures, stop: &Arc<AtomicBool>) -> Result<End, String> {
     crate::raise_open_files();
     let place = Place { bin_dir: bin_dir(args.bin_dir.as_deref())?, flags: &args.flags, stop };
@@ -90,7 +94,7 @@ fn list_check(place: &Place<'_>, figures: &Figures) -> Result<Vec<Compared>, Str
     ])
 }
 
-/// Fast and full checks at once.
+/// Fast and full checks at the same time.
 fn server_check(
     place: &Place<'_>,
     figures: &Figures,
@@ -133,7 +137,7 @@ fn server_check(
     ])
 }
 
-/// Sessions that were open on average, once the first had ended.
+/// The average number of open sessions, after the first had ended.
 fn open(outcome: &Outcome, seconds: f64) -> f64 {
     let steady = outcome.samples.iter().filter(|sample| sample.at > seconds / 4.0 && sample.at < seconds);
     let open: Vec<f64> = steady.filter_map(|sample| sample.gauges[SESSIONS]).collect();

@@ -1,4 +1,4 @@
-//! One connection to the server, kept open and never blocked on: a request at most is under way on it.
+//! A connection to the server that stays open and never blocks: at most one request is under way on it.
 
 use crate::http::{self, Answer};
 use crate::mix::Endpoint;
@@ -8,58 +8,59 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
-/// Read at once.
+/// How many bytes are read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// More than the longest answer.
+/// More bytes than the longest answer has.
 const ANSWER_BYTES_MAX: usize = 2 << 20;
 
-/// The request that is under way.
+/// A request under way.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
-    /// What was asked.
+    /// The endpoint of the request.
     pub endpoint: Endpoint,
-    /// When it was due.
+    /// The time at which it was due.
     pub due: Instant,
-    /// When it was sent, as far as this side can tell.
+    /// The time at which it was sent by this side.
     pub sent: Instant,
 }
 
-/// A place for a connection; it opens when something is asked.
+/// A connection that opens with its first request.
 #[derive(Debug, Default)]
 pub struct Connection {
     stream: Option<TcpStream>,
-    /// The request, as far as it is not yet written.
+    /// The part of the request that is not yet written.
     out: Vec<u8>,
     written: usize,
     input: Vec<u8>,
-    /// The server has closed its side.
+    /// Whether the server has closed its side.
     ended: bool,
-    /// What waits for its answer.
+    /// The request that waits for its answer.
     pub job: Option<Job>,
 }
 
-/// What an event led to.
+/// The result of an event.
 pub enum ReadStep {
-    /// Nothing to tell yet.
+    /// There is no answer yet.
     Waiting,
-    /// An answer to the job; its bytes are [`Connection::body`] until [`Connection::done`].
+    /// The job has an answer; its bytes are [`Connection::body`] until [`Connection::done`].
     Answered(Answer),
-    /// The job has none, or, without a job, the server closed.
+    /// The job has no answer; without a job, the server has closed.
     Failed(Failure),
 }
 
 impl Connection {
-    /// Begins a request. Gives the stream if it is new and has to be watched.
+    /// Starts a request. Returns the stream if it is new and must be watched.
     ///
     /// # Errors
-    /// When not even the attempt to connect can begin.
+    ///
+    /// The attempt to connect cannot be started.
     pub fn ask(&mut self, server: SocketAddr, request: &str, job: Job) -> io::Result<Option<&TcpStream>> {
         self.out.clear();
         self.out.extend_from_slice(request.as_bytes());
         (self.written, self.job) = (0, Some(job));
         if self.stream.is_some() {
-            // What goes wrong here shows at the next event as well.
+            // A failure also shows at the next event.
             let _ = self.write();
             return Ok(None);
         }
@@ -68,7 +69,7 @@ impl Connection {
         Ok(Some(self.stream.insert(connect(server)?)))
     }
 
-    /// The socket has something to tell; `ended` when that is the server's end of it.
+    /// Handles an event of the socket; `ended` states that the server has closed.
     pub fn ready(&mut self, ended: bool, scratch: &mut [u8; READ_BYTES]) -> ReadStep {
         if self.stream.is_none() {
             return ReadStep::Waiting;
@@ -79,7 +80,7 @@ impl Connection {
             Err(_) => return ReadStep::Failed(Failure::Connection),
         }
         if self.job.is_none() {
-            // Bytes that nobody asked for.
+            // Bytes without a request.
             return if self.input.is_empty() {
                 ReadStep::Waiting
             } else {
@@ -93,12 +94,12 @@ impl Connection {
         }
     }
 
-    /// The body of an answer.
+    /// The body of the last answer.
     pub fn body(&self, answer: &Answer) -> &[u8] {
         &self.input[answer.body..answer.end]
     }
 
-    /// The answer has been read; the connection is free.
+    /// Removes the answer, so that the connection is free again.
     pub fn done(&mut self, answer: &Answer) {
         self.job = None;
         if answer.closes || self.ended || self.input.len() > answer.end {
@@ -107,7 +108,7 @@ impl Connection {
         self.input.clear();
     }
 
-    /// Gives the connection up, and the job with it.
+    /// Closes the connection and drops its job.
     pub fn close(&mut self) {
         *self = Connection::default();
     }
@@ -125,7 +126,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads all there is. A server that closes behind a whole answer has answered.
+    /// Reads all available bytes. A server that closes after a complete answer has answered.
     fn read(&mut self, scratch: &mut [u8; READ_BYTES]) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         loop {
@@ -136,8 +137,8 @@ impl Connection {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.input.extend_from_slice(&scratch[..count]);
-                    // A short read has emptied the socket, and what comes later raises another event. What is read
-                    // is bounded: answers have an end, and who sends more than one is cut off.
+                    // A short read has emptied the socket, and later bytes cause another event. The number of bytes is
+                    // limited: an answer has an end, and a server that sends more than one is disconnected.
                     let short = count < READ_BYTES && !self.ended;
                     if short || self.input.len() > ANSWER_BYTES_MAX {
                         return Ok(());
@@ -155,7 +156,7 @@ pub fn scratch() -> Box<[u8; READ_BYTES]> {
     Box::new([0; READ_BYTES])
 }
 
-/// Not yet, or not this time. A socket that still connects says ENOTCONN.
+/// Whether the error is temporary. A connecting socket reports ENOTCONN.
 fn passing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::NotConnected)
 }

@@ -1,56 +1,56 @@
-//! What was measured on a machine: the inputs of a plan.
+//! The measurements of a machine, which are the input of a plan.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Everything `calibrate` finds. CPU is user and system time of mailprobe alone.
+/// The results of `calibrate`. CPU is the user and system time of mailprobe alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// The machine: cores and kernel.
     pub machine: String,
     pub cores: u32,
-    /// CPU microseconds.
+    /// The cost of the parts in CPU microseconds.
     pub cpu_us: Parts,
-    /// Bytes.
+    /// The memory of the parts in bytes.
     pub memory: Memory,
-    /// Recipients of a site beyond the first that one session takes before another opens, in a list.
+    /// How many recipients of a site beyond the first one session takes before another opens, in a list.
     pub recipients_per_session: f64,
-    /// How long a session waits for more work before it ends, in seconds.
+    /// How many seconds a session waits for more work before it ends.
     pub session_idle_s: f64,
-    /// The workloads that the parts are fitted to, with what the fit says of each.
+    /// The workloads that the parts are fitted to, with the fitted cost of each.
     pub fitted: Vec<Fitted>,
 }
 
-/// CPU microseconds of each part of the work.
+/// The CPU microseconds of each part of the work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Parts {
-    /// Starting a process of `clean`.
+    /// The start of a process of `clean`.
     pub start: f64,
-    /// A second of a server that nobody asks.
+    /// One second of an idle server.
     pub idle_second: f64,
-    /// A fast check over the API, of a domain that is known.
+    /// A fast check over the API, of a known domain.
     pub fast: Curve,
-    /// An address in a list, beside its domain and session.
+    /// An address in a list, without its domain and session.
     pub list_address: f64,
-    /// A full check over the API, beside its domain and session.
+    /// A full check over the API, without its domain and session.
     pub api_address: Curve,
-    /// A row of a batch, beside its domain and session.
+    /// A row of a batch, without its domain and session.
     pub batch_row: f64,
-    /// A domain: its look-ups, its control recipient.
+    /// A domain: its look-ups and its control recipient.
     pub domain: f64,
-    /// A session in the clear.
+    /// A session without TLS.
     pub session: f64,
-    /// What TLS adds to a session, and to an address in one.
+    /// The additional cost of TLS for a session, and for an address in one.
     pub tls_session: f64,
     pub tls_address: f64,
 }
 
-/// What one costs by how many come a second: the more, the more of them share a wake-up and a commit.
+/// The cost of one item by the rate of items: at a higher rate more of them share a wake-up and a commit.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Curve(pub Vec<(f64, f64)>);
 
 impl Curve {
-    /// Between what was measured along a line over the logarithm of the rate; beyond it, as at its end.
+    /// The cost at a rate: linear in the logarithm of the rate between the measurements, and constant beyond them.
     pub fn at(&self, rate: f64) -> f64 {
         let above = self.0.iter().position(|(measured, _)| *measured >= rate);
         match above {
@@ -64,17 +64,17 @@ impl Curve {
     }
 }
 
-/// Bytes of resident memory.
+/// The bytes of resident memory of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// A server that nobody asks.
+    /// An idle server.
     pub base: f64,
-    /// An open session with its address, and what TLS adds.
+    /// An open session with its address, and the additional memory of TLS.
     pub session: f64,
     pub tls_session: f64,
-    /// A domain that is remembered.
+    /// A domain in the engine's cache.
     pub domain: f64,
-    /// A row of a batch, while it is unanswered.
+    /// An unanswered row of a batch.
     pub batch_row: f64,
 }
 
@@ -90,9 +90,10 @@ pub struct Fitted {
 }
 
 impl Figures {
-    /// Reads what `calibrate` wrote.
+    /// Reads the file that `calibrate` wrote.
     ///
     /// # Errors
+    ///
     /// One line that names the file.
     pub fn read(path: &Path) -> Result<Figures, String> {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;

@@ -1,7 +1,7 @@
-//! What each part of a workload costs, from what whole workloads cost: least squares of the relative errors, with no cost
-//! below nothing.
+//! The cost of each part of a workload, from the costs of whole workloads: least squares of the relative errors,
+//! without negative costs.
 
-/// A workload: how often each part occurs in it, and what all of it costs.
+/// A workload: how often each part occurs in it, and its total cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Row<const N: usize> {
     pub counts: [f64; N],
@@ -10,7 +10,8 @@ pub struct Row<const N: usize> {
 
 /// The cost of each part. A part that never occurs costs nothing.
 pub fn fit<const N: usize>(rows: &[Row<N>]) -> [f64; N] {
-    // With few parts every set of parts that may cost something can be tried; the best that has none below nothing wins.
+    // There are few parts, so every set of parts with a cost can be tried. The best one without negative costs is
+    // taken.
     (0..1u32 << N)
         .filter_map(|set| solve(rows, set))
         .filter(|costs| costs.iter().all(|cost| *cost >= 0.0))
@@ -18,7 +19,7 @@ pub fn fit<const N: usize>(rows: &[Row<N>]) -> [f64; N] {
         .unwrap_or([0.0; N])
 }
 
-/// The cost of a workload.
+/// The total cost of a workload.
 pub fn cost<const N: usize>(counts: &[f64; N], costs: &[f64; N]) -> f64 {
     counts.iter().zip(costs).map(|(count, cost)| count * cost).sum()
 }
@@ -27,7 +28,8 @@ fn error<const N: usize>(rows: &[Row<N>], costs: &[f64; N]) -> f64 {
     rows.iter().map(|row| (cost(&row.counts, costs) / row.cost.max(1e-9) - 1.0).powi(2)).sum()
 }
 
-/// The normal equations for the parts in `set`, the others at nothing; none where they do not tell the parts apart.
+/// Solves the normal equations for the parts in `set`, with zero for the others; `None` if the workloads do not
+/// separate the parts.
 fn solve<const N: usize>(rows: &[Row<N>], set: u32) -> Option<[f64; N]> {
     let (mut left, mut right) = ([[0.0; N]; N], [0.0; N]);
     for row in rows {
@@ -46,7 +48,7 @@ fn solve<const N: usize>(rows: &[Row<N>], set: u32) -> Option<[f64; N]> {
     eliminate(left, right)
 }
 
-/// Gauss and Jordan, with the largest pivot.
+/// Gauss-Jordan elimination with the largest pivot.
 fn eliminate<const N: usize>(mut left: [[f64; N]; N], mut right: [f64; N]) -> Option<[f64; N]> {
     let scale = left.iter().flatten().fold(0.0f64, |most, value| most.max(value.abs()));
     for i in 0..N {

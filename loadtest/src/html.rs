@@ -1,4 +1,4 @@
-//! The report as one page: no script and nothing from elsewhere, in light and dark.
+//! The report as one page without scripts and external content, for light and dark displays.
 
 use crate::stats::SHOWN;
 use crate::summary::{EndpointShown, SampleShown, Summary};
@@ -26,7 +26,7 @@ svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-widt
 .dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
 code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
 
-/// A page around what it holds.
+/// A page with this content.
 pub fn page(title: &str, content: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\n\
@@ -43,7 +43,7 @@ pub fn report(summary: &Summary) -> String {
     page("mailprobe load test", &out)
 }
 
-/// What a report of a run holds, for pages that hold more.
+/// The content of a report, for pages that contain further parts.
 pub fn content(out: &mut String, summary: &Summary) {
     let _ = writeln!(out, "<p class=\"dim\">{}</p>", escape(&summary.title));
     for verdict in &summary.objectives {
@@ -60,7 +60,7 @@ pub fn content(out: &mut String, summary: &Summary) {
         out.push_str(&plot.svg());
     }
     out.push_str(
-        "<p class=\"dim\">Latency counts from when a request was due, so a stall shows in full. Shaded: the warm-up, \
+        "<p class=\"dim\">Latency counts from the due time of a request, so it includes all waits. Shaded: the warm-up, \
          which does not count.</p>\n",
     );
 }
@@ -79,10 +79,10 @@ fn tiles(out: &mut String, summary: &Summary) {
         tile(format!("{cpu:.3} s"), "server CPU per 1,000 requests");
     }
     if let Some(cores) = summary.server.cores {
-        tile(format!("{cores:.2}"), "cores of the server busy");
+        tile(format!("{cores:.2}"), "busy cores of the server");
     }
     if let Some(rss) = summary.server.rss_peak_mib {
-        tile(format!("{rss:.0} MiB"), "resident at most");
+        tile(format!("{rss:.0} MiB"), "maximum resident memory");
     }
     tile(format!("{:.0} %", summary.client.busy * 100.0), "client busy");
     let first = out.find("<div class=\"tile\">").unwrap_or(out.len());
@@ -165,7 +165,7 @@ fn plots(summary: &Summary) -> Vec<Plot> {
     ];
     if let Some(asked) = summary.load.rate {
         let end = summary.load.warm_up_s + summary.seconds;
-        rate.push(line("asked for", vec![(0.0, asked), (end, asked)]));
+        rate.push(line("due", vec![(0.0, asked), (end, asked)]));
     }
     let latency =
         vec![line("p50", seconds(|second| second.p50_ms)), line("p99", seconds(|second| second.p99_ms))];
@@ -174,7 +174,7 @@ fn plots(summary: &Summary) -> Vec<Plot> {
     };
     let mut plots = vec![
         distribution,
-        time("Requests over time", "a second", Scale::Linear, rate),
+        time("Requests over time", "per second", Scale::Linear, rate),
         time("Latency over time", "ms", Scale::Log(0.01), latency),
         time(
             "Cores of the server",

@@ -1,40 +1,40 @@
-//! As much of HTTP/1.1 (RFC 9112) as a client needs that knows its server: requests with a JSON body, and answers
-//! with a Content-Length. An answer in chunks is refused by name: the server under test never sends one.
+//! The part of HTTP/1.1 (RFC 9112) that a client of this server needs: requests with a JSON body, and answers with a
+//! Content-Length. A chunked answer is an error: the server under test never sends one.
 
 use std::fmt::Write;
 
-/// The longest head of an answer.
+/// The longest head of an answer in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// The longest body of an answer: a batch of 200 rows has some 30 KiB.
+/// The longest body of an answer: a batch of 200 rows has about 30 KiB.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The head of an answer that is there in full.
+/// The head of a complete answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// Its status.
+    /// The status of the answer.
     pub status: u16,
-    /// Where its body begins.
+    /// The index of the body's first byte.
     pub body: usize,
-    /// Where it ends.
+    /// The index after the body.
     pub end: usize,
-    /// The server closes behind it.
+    /// Whether the server closes after it.
     pub closes: bool,
 }
 
-/// Appends a POST with a JSON body.
+/// Appends a POST request with a JSON body.
 pub fn post(out: &mut String, host: &str, path: &str, key: &str, body: &str) {
     head(out, "POST", host, path, key);
     let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
-/// Appends the same with an idempotency key, as a careful caller sends a batch.
+/// Appends such a request with an idempotency key, as a careful caller sends a batch.
 pub fn post_once(out: &mut String, host: &str, path: &str, key: &str, once: (u64, u64), body: &str) {
     head(out, "POST", host, path, key);
     let _ = write!(out, "Idempotency-Key: {:016x}-{}\r\n", once.0, once.1);
     let _ = write!(out, "Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
-/// Appends a GET.
+/// Appends a GET request for a path.
 pub fn get(out: &mut String, host: &str, path: &str, key: &str) {
     head(out, "GET", host, path, key);
     out.push_str("\r\n");
@@ -47,41 +47,46 @@ fn head(out: &mut String, method: &str, host: &str, path: &str, key: &str) {
     }
 }
 
-/// Looks whether `input` begins with a whole answer.
+/// The answer at the start of `input`; `None` if it is incomplete.
 ///
 /// # Errors
-/// One line, when it never will.
+///
+/// One line: the bytes are no answer.
 pub fn answer(input: &[u8]) -> Result<Option<Answer>, &'static str> {
     let Some(blank) = memchr::memmem::find(input, b"\r\n\r\n") else {
-        return if input.len() > HEAD_BYTES_MAX { Err("a head that does not end") } else { Ok(None) };
+        return if input.len() > HEAD_BYTES_MAX {
+            Err("the head of the answer has no end")
+        } else {
+            Ok(None)
+        };
     };
-    let head = std::str::from_utf8(&input[..blank]).map_err(|_| "a head that is no text")?;
+    let head = std::str::from_utf8(&input[..blank]).map_err(|_| "the head of the answer is not text")?;
     let mut lines = head.split("\r\n");
-    let status = status(lines.next().unwrap_or_default()).ok_or("an answer without a status")?;
+    let status = status(lines.next().unwrap_or_default()).ok_or("the answer has no status")?;
     let (mut length, mut closes) = (None, false);
     for line in lines {
-        let (name, value) = line.split_once(':').ok_or("a field without a colon")?;
+        let (name, value) = line.split_once(':').ok_or("a header has no colon")?;
         let value = value.trim();
         if name.eq_ignore_ascii_case("content-length") {
-            let number = value.parse().map_err(|_| "a length that is no number")?;
+            let number = value.parse().map_err(|_| "the length is not a number")?;
             if length.is_some_and(|other: usize| other != number) {
-                return Err("two lengths");
+                return Err("the answer has two lengths");
             }
             length = Some(number);
         } else if name.eq_ignore_ascii_case("connection") {
             closes |= value.eq_ignore_ascii_case("close");
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err("an answer in chunks");
+            return Err("the answer is chunked");
         }
     }
     let body = blank + 4;
     let length = match (length, status) {
         (_, 204 | 304) => 0,
         (Some(length), _) => length,
-        (None, _) => return Err("an answer without a length"),
+        (None, _) => return Err("the answer has no length"),
     };
     if length > BODY_BYTES_MAX {
-        return Err("an answer that is too long");
+        return Err("the answer is too long");
     }
     let end = body + length;
     Ok((input.len() >= end).then_some(Answer { status, body, end, closes }))
@@ -93,15 +98,15 @@ fn status(line: &str) -> Option<u16> {
     words.next()?.parse().ok().filter(|status| (200..600).contains(status))
 }
 
-/// The text between the quotes behind `"name":` in a JSON body, where it has no escapes. The bodies are the server's own
-/// and flat; a parser of JSON would cost more than all else here.
+/// The text of a field of a JSON body, if it has no escapes. The bodies come from the server and are flat; a JSON
+/// parser would cost more than everything else here.
 pub fn text_field<'b>(body: &'b [u8], name: &str) -> Option<&'b str> {
     let rest = after(body, name)?.strip_prefix(b"\"")?;
     let end = memchr::memchr(b'"', rest)?;
     std::str::from_utf8(&rest[..end]).ok()
 }
 
-/// Whether a JSON body says `"name":true`.
+/// Whether a JSON body has `"name":true`.
 pub fn is_true(body: &[u8], name: &str) -> bool {
     after(body, name).is_some_and(|rest| rest.starts_with(b"true"))
 }
@@ -132,16 +137,19 @@ mod tests {
     fn what_is_no_answer_is_refused() {
         let long = vec![b'x'; HEAD_BYTES_MAX + 1];
         for (input, why) in [
-            (&b"SSH-2.0\r\n\r\n"[..], "without a status"),
-            (b"HTTP/1.1 099 x\r\n\r\n", "without a status"),
-            (b"HTTP/1.1 200 OK\r\n\r\n", "without a length"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "no number"),
-            (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "two lengths"),
+            (&b"SSH-2.0\r\n\r\n"[..], "no status"),
+            (b"HTTP/1.1 099 x\r\n\r\n", "no status"),
+            (b"HTTP/1.1 200 OK\r\n\r\n", "no length"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "not a number"),
+            (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+                "the answer has two lengths",
+            ),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", "too long"),
-            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "in chunks"),
-            (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "without a colon"),
-            (b"\xff\xff\r\n\r\n", "no text"),
-            (&long, "does not end"),
+            (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "is chunked"),
+            (b"HTTP/1.1 200 OK\r\nnonsense\r\n\r\n", "no colon"),
+            (b"\xff\xff\r\n\r\n", "not text"),
+            (&long, "has no end"),
         ] {
             let error = answer(input).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -1,4 +1,4 @@
-//! A list through `mailprobe clean`, and what it cost.
+//! A list for `mailprobe clean`, and its cost.
 
 use crate::sampler::{cpu_s, rss_kib};
 use crate::scenario::Scenario;
@@ -11,23 +11,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at.
+/// The pause between two readings of a process.
 const LOOK: Duration = Duration::from_millis(20);
-/// Longest that a list may take.
+/// The longest duration of a list.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Domains whose addresses alternate in a list.
+/// How many domains alternate in a list.
 const BLOCK: u64 = 50;
-/// Sessions that may be open at once.
+/// The limit on open sessions.
 const SESSIONS: u64 = 1000;
 
-/// So many addresses of each domain of a scenario.
+/// A list with this number of addresses for each domain of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ListWorkload {
     pub scenario: Scenario,
     pub each: u64,
 }
 
-/// What it cost.
+/// The measured cost of a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     pub cpu_s: f64,
@@ -36,13 +36,13 @@ pub struct Cost {
 }
 
 impl ListWorkload {
-    /// All of its addresses.
+    /// The number of its addresses.
     pub fn addresses(&self) -> u64 {
         self.scenario.domains * self.each
     }
 
-    /// Domain and number of the row with this index: domains come in blocks, and alternate within one, as in a list that
-    /// is neither sorted nor shuffled by its domains.
+    /// The domain and the number of the row with this index: domains come in blocks and alternate within a block, as in
+    /// a list that is neither sorted nor shuffled by domains.
     fn row(&self, index: u64) -> (u64, u64) {
         let block = index / (BLOCK * self.each);
         let width = BLOCK.min(self.scenario.domains - block * BLOCK);
@@ -60,10 +60,11 @@ impl ListWorkload {
         file.flush()
     }
 
-    /// Cleans it `runs` times; gives the run with the median processor time.
+    /// Cleans the list `runs` times; returns the run with the median CPU time.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: a run failed.
     pub fn clean(&self, at: &Place<'_>, runs: u32) -> Result<Cost, String> {
         let mut costs = Vec::new();
         for _ in 0..runs.max(1) {
@@ -77,10 +78,11 @@ impl ListWorkload {
         costs.get(median).copied().ok_or_else(|| "no runs".into())
     }
 
-    /// Resident memory, in KiB, while its hosts keep all sessions open.
+    /// The resident memory in KiB while its hosts keep all sessions open.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: the run failed.
     pub fn resident(&self, at: &Place<'_>) -> Result<(f64, f64), String> {
         let (_world, process, began) = self.start(at, self.addresses())?;
         let enough = self.addresses() - self.addresses() / 50;
@@ -88,12 +90,12 @@ impl ListWorkload {
         loop {
             thread::sleep(Duration::from_millis(200));
             if at.stop.load(Ordering::Relaxed) || began.elapsed() > LIMIT {
-                return Err("sessions do not open".into());
+                return Err("the sessions do not open".into());
             }
             open = sockets(process.pid()).ok_or("clean ended before its sessions were open")?.max(open);
-            // What was needed only to open them is given back.
+            // Memory that was needed only to open the sessions is released.
             if open >= enough && settled.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(3) {
-                let resident = rss_kib(process.pid()).ok_or("clean ended while it was looked at")?;
+                let resident = rss_kib(process.pid()).ok_or("clean ended during the measurement")?;
                 return Ok((open as f64, resident as f64));
             }
         }
@@ -116,21 +118,21 @@ impl ListWorkload {
     }
 }
 
-/// Where workloads run.
+/// The environment in which workloads run.
 pub struct Place<'a> {
     pub bin_dir: PathBuf,
     pub flags: &'a [String],
     pub stop: &'a AtomicBool,
 }
 
-/// Waits for the end; gives the processor time, which a process that has ended still shows until it is waited for.
+/// Waits for the end; returns the CPU time, which `/proc` has until the process is reaped.
 fn wait(mut process: Process, began: Instant, stop: &AtomicBool) -> Result<f64, String> {
     let pid = process.pid();
-    let id = Pid::from_raw(pid as i32).map(WaitId::Pid).ok_or("a process without a pid")?;
+    let id = Pid::from_raw(pid as i32).map(WaitId::Pid).ok_or("the process has no id")?;
     loop {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         if waitid(id.clone(), options).map_err(|error| error.to_string())?.is_some() {
-            let cpu = cpu_s(pid).ok_or("/proc does not know the process")?;
+            let cpu = cpu_s(pid).ok_or("the process is not in /proc")?;
             process.ended()?;
             return Ok(cpu);
         }
@@ -138,13 +140,13 @@ fn wait(mut process: Process, began: Instant, stop: &AtomicBool) -> Result<f64, 
             return Err("ended by a signal".into());
         }
         if began.elapsed() > LIMIT {
-            return Err(format!("a list is not done within {} s", LIMIT.as_secs()));
+            return Err(format!("a list took longer than {} s", LIMIT.as_secs()));
         }
         thread::sleep(LOOK);
     }
 }
 
-/// Descriptors of a process that are sockets; a few of them are of UDP.
+/// The number of a process's descriptors that are sockets; a few of them are of UDP.
 fn sockets(pid: u32) -> Option<u64> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
     let is_socket = |entry: &std::fs::DirEntry| {

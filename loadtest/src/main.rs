@@ -1,12 +1,13 @@
-//! `mailprobe-loadtest`: an independent witness of what a mailprobe server bears. It shares no code with the server.
+//! `mailprobe-loadtest`: an independent load test of a mailprobe server. It shares no code with the server.
 //!
-//! - `run`: asks at a rate or with so many clients, and says what came of it (run.rs, sender.rs, summary.rs);
-//! - `search`: finds the highest rate that keeps its objectives (search.rs);
-//! - `calibrate`: measures what the parts of the work cost on this machine (calibrate.rs, fit.rs, figures.rs);
-//! - `plan`: adds them up for so many addresses a day, and checks itself (plan.rs, model.rs, providers.rs, check.rs);
-//! - `ceiling`: what this client itself can do, against a server that does nothing (ceiling.rs).
+//! - `run`: sends requests at a rate or with a number of clients, and reports (run.rs, sender.rs, summary.rs);
+//! - `search`: finds the highest rate that meets the objectives (search.rs);
+//! - `calibrate`: measures the costs of each part of the work on this machine (calibrate.rs, fit.rs, figures.rs);
+//! - `plan`: adds these costs up for a number of addresses per day, and checks itself (plan.rs, model.rs, providers.rs,
+//!   check.rs);
+//! - `ceiling`: measures the highest rate of this client, with a server that does nothing (ceiling.rs).
 //!
-//! docs/loadtest.md says how they are used and what each figure means.
+//! docs/loadtest.md describes their use and the meaning of each figure.
 
 mod addresses;
 mod arrivals;
@@ -51,7 +52,7 @@ use summary::Summary;
 #[command(
     name = "mailprobe-loadtest",
     version,
-    about = "Loads a mailprobe server and says how it fared, what it cost and where its limit is"
+    about = "Send requests to a mailprobe server, and report its latencies, errors, costs and highest rate"
 )]
 struct Options {
     #[command(subcommand)]
@@ -60,15 +61,15 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Ask at a rate, or with so many clients, and report
+    /// Send requests at a rate (--rate) or with a number of clients (--clients), and report
     Run(RunArgs),
-    /// Find the highest rate that keeps the objectives
+    /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),
-    /// Measure what the parts of the work cost on this machine, for `plan`
+    /// Measure the costs of each part of the work on this machine, for `plan`
     Calibrate(calibrate::CalibrateArgs),
-    /// Say what so many addresses a day need: cores, memory, sessions, source addresses, hours
+    /// Calculate the cores, memory, sessions, source addresses and hours that a number of addresses per day needs
     Plan(plan::PlanArgs),
-    /// Measure what this client can do, against a server that does nothing
+    /// Measure the highest rate of this load client, with a server that does nothing
     Ceiling(ceiling::CeilingArgs),
 }
 
@@ -87,15 +88,15 @@ struct RunArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Pressure {
-    /// Open loop: requests a second, whatever comes back
+    /// Open loop: requests per second, regardless of the answers
     #[arg(long, value_name = "PER_SECOND", value_parser = search::rate)]
     rate: Option<f64>,
-    /// Closed loop: clients, each with one request under way
+    /// Closed loop: number of clients. Each sends its next request after the answer to its last one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
     clients: Option<u32>,
 }
 
-/// How a command ends that did not fail.
+/// The result of a command that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Met,
@@ -116,7 +117,7 @@ fn main() -> ExitCode {
         Ok(End::Met) => ExitCode::SUCCESS,
         Ok(End::Missed) => ExitCode::FAILURE,
         Err(error) => {
-            // Without a standard error the exit code is all there is to say.
+            // If standard error is closed, only the exit code remains.
             let _ = writeln!(io::stderr(), "mailprobe-loadtest: {error}");
             ExitCode::FAILURE
         }
@@ -141,7 +142,7 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     Ok(if summary.met() { End::Met } else { End::Missed })
 }
 
-/// SIGINT and SIGTERM end a run early; it is reported all the same. A second one ends at once.
+/// SIGINT and SIGTERM end a run early, and it is still reported. A second signal ends the process at once.
 fn watch_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
@@ -151,16 +152,16 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
     Ok(())
 }
 
-/// A connection is a file descriptor; the processes started here inherit the limit.
+/// Each connection is a file descriptor; started processes inherit the limit.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Where it cannot be raised, too many connections fail, and the report says so.
+    // If the limit cannot be raised, too many connections fail, which the report shows.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Prints, at once.
+/// Prints a text without delay.
 fn say(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))

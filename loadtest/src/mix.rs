@@ -1,4 +1,4 @@
-//! What is asked: the endpoints, and in which shares.
+//! The mix of requests: the endpoints with their shares.
 
 use crate::random::Random;
 use serde::Serialize;
@@ -13,21 +13,21 @@ pub enum Endpoint {
     Full,
     /// `POST /v1/verify/batch`.
     Batch,
-    /// `GET /v1/verify/batch/{batch_id}`, of a batch that this run made.
+    /// `GET /v1/verify/batch/{batch_id}`, of a batch from this run.
     Poll,
     /// `GET /v1/account`.
     Account,
 }
 
-/// How many kinds there are.
+/// The number of endpoints.
 pub const KINDS: usize = 5;
 
 impl Endpoint {
-    /// All, in the order of reports.
+    /// All endpoints in the order of reports.
     pub const ALL: [Endpoint; KINDS] =
         [Endpoint::Fast, Endpoint::Full, Endpoint::Batch, Endpoint::Poll, Endpoint::Account];
 
-    /// As `--mix`, `--objective` and the reports spell it.
+    /// The name in `--mix`, `--objective` and the reports.
     pub fn name(self) -> &'static str {
         match self {
             Endpoint::Fast => "fast",
@@ -38,35 +38,35 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint of this name.
+    /// The endpoint with this name.
     pub fn named(name: &str) -> Option<Endpoint> {
         Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name)
     }
 }
 
-/// Shares of the endpoints; they need not add up to 100.
+/// Shares of the endpoints; their sum is arbitrary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mix {
     weights: [u32; KINDS],
 }
 
-/// A weight is a share, not a count.
+/// The largest weight: it is a share, not a count.
 const WEIGHT_MAX: u32 = 1_000_000;
 
 impl Mix {
-    /// Nothing but one endpoint.
+    /// A mix with only one endpoint.
     pub fn only(endpoint: Endpoint) -> Mix {
         let mut weights = [0; KINDS];
         weights[endpoint as usize] = 1;
         Mix { weights }
     }
 
-    /// Whether any request goes there.
+    /// Whether the endpoint has a share.
     pub fn has(&self, endpoint: Endpoint) -> bool {
         self.weights[endpoint as usize] > 0
     }
 
-    /// The next request's endpoint.
+    /// Draws the endpoint of the next request.
     pub fn draw(&self, random: &mut Random) -> Endpoint {
         let mut at = random.below(u64::from(self.total()));
         for endpoint in Endpoint::ALL {
@@ -93,11 +93,11 @@ impl std::str::FromStr for Mix {
             let (name, weight) = part.split_once('=').ok_or_else(|| format!("`{part}` is not NAME=SHARE"))?;
             let endpoint = Endpoint::named(name.trim()).ok_or_else(|| {
                 let known = Endpoint::ALL.map(Endpoint::name).join(", ");
-                format!("there is no endpoint `{}`; there are {known}", name.trim())
+                format!("`{}` is not an endpoint; the endpoints are {known}", name.trim())
             })?;
             let weight = weight.trim().parse().ok().filter(|weight| *weight <= WEIGHT_MAX);
-            weights[endpoint as usize] =
-                weight.ok_or_else(|| format!("`{part}`: a share is a whole number up to {WEIGHT_MAX}"))?;
+            weights[endpoint as usize] = weight
+                .ok_or_else(|| format!("`{part}`: a share must be a whole number up to {WEIGHT_MAX}"))?;
         }
         if weights.iter().all(|weight| *weight == 0) {
             return Err("all shares are 0".into());
@@ -127,7 +127,7 @@ mod tests {
         }
         for (text, why) in [
             ("fast", "not NAME=SHARE"),
-            ("slow=1", "no endpoint `slow`"),
+            ("slow=1", "`slow` is not an endpoint"),
             ("fast=-1", "whole number"),
             ("fast=9999999", "whole number"),
             ("fast=0", "all shares are 0"),

@@ -1,15 +1,16 @@
-//! The model of a plan: what a workload takes, from what its parts cost. Pure; docs/loadtest.md writes the formulas down.
+//! The model of a plan: the needs of a workload, from the costs of its parts. It is pure; docs/loadtest.md has the
+//! formulas.
 
 use crate::calibrate::distinct;
 use crate::figures::{Figures, Parts};
 use crate::providers::{ERRORS, Limits};
 use serde::Serialize;
 
-/// By which way addresses come.
+/// The interface that addresses use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// Lists, by `mailprobe clean`.
+    /// Lists, with `mailprobe clean`.
     Clean,
     /// Single checks over the API.
     Api,
@@ -17,50 +18,50 @@ pub enum Way {
     Batch,
 }
 
-/// What comes within some time.
+/// The addresses of a period, with their properties.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Workload {
     pub way: Way,
-    /// Addresses in all, and the share of them that is checked fast.
+    /// The number of addresses, and the share of fast checks.
     pub addresses: f64,
     pub fast: f64,
-    /// Seconds in which they come.
+    /// The length of the period in seconds.
     pub seconds: f64,
-    /// Addresses of a domain, over all of that time.
+    /// Addresses per domain over the whole period.
     pub per_domain: f64,
-    /// To a mail server and back, its own time to answer included.
+    /// The round trip to a mail server in seconds, with its time to answer.
     pub round_trip_s: f64,
-    /// Shares of addresses: greylisted, at servers with TLS, that exist.
+    /// The shares of addresses that are greylisted, at servers with TLS, and existing.
     pub greylisted: f64,
     pub tls: f64,
     pub exists: f64,
-    /// Share of addresses at providers, by their names in the table.
+    /// The shares of addresses at providers, by their names in the table.
     pub providers: Vec<(String, f64)>,
 }
 
-/// What a group of sites takes: a provider is one site, all others are many.
+/// The needs of a group of sites: a provider is one site, all others are many.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Group {
     pub name: String,
-    /// Recipients asked about, those that are asked again included.
+    /// The number of recipients, with those that are asked about again.
     pub recipients: f64,
     pub sessions: f64,
     pub recipients_per_session: f64,
-    /// Seconds from connect to close.
+    /// The seconds from connect to close.
     pub session_life: f64,
-    /// Sessions open on average.
+    /// The average number of open sessions.
     pub open: f64,
-    /// Recipients a second that one source address may ask one site of the group; none: no limit.
+    /// How many recipients per second one source address may ask one site of the group about; `None` for no limit.
     pub polite_rate: Option<f64>,
-    /// What of the limits binds.
+    /// The name of the limit that applies.
     pub bound_by: &'static str,
-    /// Source addresses that it takes to be done in time.
+    /// How many source addresses are needed to finish in time.
     pub sources: f64,
-    /// Seconds that it takes with one source.
+    /// How many seconds are needed with one source.
     pub seconds_with_one: f64,
 }
 
-/// What a workload takes.
+/// The needs of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Demand {
     pub fast: f64,
@@ -69,9 +70,9 @@ pub struct Demand {
     pub domains: f64,
     pub sessions: f64,
     pub sessions_open: f64,
-    /// Domains that are in memory.
+    /// The number of domains in memory.
     pub remembered: f64,
-    /// CPU seconds in all, and what they are made of.
+    /// The total CPU seconds, and their parts.
     pub cpu_s: f64,
     pub cpu_parts: Vec<(&'static str, f64)>,
     pub memory_bytes: f64,
@@ -79,16 +80,16 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Adds it up. `table` holds the limits of providers; its row `other` those of everybody else.
+    /// The needs of a workload. `table` has the limits of providers; its row `other` has those of all other sites.
     pub fn of(workload: &Workload, figures: &Figures, table: &[Limits]) -> Demand {
         let fast = workload.addresses * workload.fast;
         let full = workload.addresses - fast;
         // A single check does not wait for greylisting: it is answered `unverifiable` at once.
         let again = if workload.way == Way::Api { 0.0 } else { workload.greylisted };
         let domains = match workload.way {
-            // A list is read once: its domains are its own.
+            // A list is read once, and its domains occur in no other list.
             Way::Clean => full / workload.per_domain,
-            // Checks meet their domains by chance, and fast ones meet the same.
+            // Checks have random domains, and fast checks have the same ones.
             Way::Api | Way::Batch => distinct(workload.addresses / workload.per_domain, workload.addresses),
         };
         let groups = groups(workload, figures, table, full * (1.0 + again), domains);
@@ -121,9 +122,9 @@ impl Demand {
     }
 }
 
-/// Rows of batches that are in memory at most (docs/operations.md).
+/// The largest number of batch rows in memory (docs/operations.md).
 const ROWS_IN_MEMORY: f64 = 100_000.0;
-/// Domains that a shard remembers at most; there is a shard for each core.
+/// The largest number of domains in a shard's cache; there is a shard for each core.
 const DOMAINS_IN_MEMORY: f64 = 200_000.0;
 
 struct Counts {
@@ -153,7 +154,7 @@ fn cpu(workload: &Workload, parts: &Parts, counts: &Counts) -> Vec<(&'static str
     .into()
 }
 
-/// What a recipient costs beside its domain and session.
+/// The cost of a recipient without its domain and session.
 pub fn address_us(workload: &Workload, parts: &Parts, recipients: f64) -> f64 {
     match workload.way {
         Way::Clean => parts.list_address,
@@ -184,7 +185,7 @@ fn groups(
     groups
 }
 
-/// The sessions of so many recipients at so many sites.
+/// The sessions of this number of recipients at this number of sites.
 fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f64, sites: f64) -> Group {
     let refused = (1.0 - workload.exists).max(1e-9);
     let errors = if limits.recipients.is_finite() { ERRORS / refused } else { f64::INFINITY };
@@ -192,9 +193,10 @@ fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f6
     let each = recipients / sites;
     let sessions = sites
         * match workload.way {
-            // A list asks all that it has of a site at once: a first session, and more as the queue is long.
+            // A list asks a site about all its recipients at once: there is a first session, and further ones for a
+            // long queue.
             Way::Clean => (1.0 + (each - 1.0).max(0.0) / figures.recipients_per_session).max(each / most),
-            // A check that comes while a session waits for work needs none of its own.
+            // A check that arrives while a session is idle needs no new one.
             Way::Api | Way::Batch => {
                 let per_second = each / workload.seconds;
                 let alone = (-per_second * figures.session_idle_s).exp();
@@ -215,10 +217,10 @@ fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f6
     let (rate, bound_by) = if by_sessions < by_starts {
         (by_sessions, "sessions at once")
     } else {
-        (by_starts, "new sessions a minute")
+        (by_starts, "new sessions per minute")
     };
     let polite_rate = rate.is_finite().then_some(rate);
-    // A site's recipients a second, for each site of the group.
+    // The recipients per second of each site in the group.
     let wanted = each / workload.seconds;
     Group {
         name: limits.name.clone(),
@@ -234,21 +236,22 @@ fn group(workload: &Workload, figures: &Figures, limits: &Limits, recipients: f6
     }
 }
 
-/// How long a session waits on average for a check that still finds it: the mean of an exponential gap below the wait.
+/// How long a session waits on average for a check that still finds it: the mean of an exponential gap below the idle
+/// time.
 fn gap(per_second: f64, wait: f64) -> f64 {
     let passed = per_second * wait;
-    // Where next to nothing comes, whatever comes is as likely early as late.
+    // At a very low rate all times are equally likely.
     if passed < 1e-6 { wait / 2.0 } else { 1.0 / per_second - wait / passed.exp_m1() }
 }
 
-/// Round trips of a session: connect, greeting and EHLO are three; STARTTLS, the handshake (one in TLS 1.3) and EHLO
-/// again are three more; then a group of recipients, the control recipient, and QUIT.
+/// The round trips of a session: three for connect, greeting and EHLO; three more for STARTTLS, the handshake (one in
+/// TLS 1.3) and EHLO again; then a group of recipients, the control recipient, and QUIT.
 fn life(workload: &Workload, recipients: f64) -> f64 {
     let groups = (recipients / GROUP).ceil().max(1.0);
     (3.0 + 3.0 * workload.tls + groups + 1.0 + 1.0) * workload.round_trip_s
 }
 
-/// Recipients that leave in one pipelined group.
+/// The recipients of one pipelined group.
 const GROUP: f64 = 100.0;
 
 #[cfg(test)]
@@ -257,7 +260,7 @@ pub mod tests {
     use crate::figures::{Curve, Memory};
     use crate::providers::{Pace, built_in};
 
-    /// Round figures.
+    /// Round figures for tests.
     pub fn figures() -> Figures {
         Figures {
             machine: "2 cores, test".into(),
@@ -281,6 +284,7 @@ pub mod tests {
         }
     }
 
+    /// A workload for tests.
     pub fn workload(way: Way) -> Workload {
         Workload {
             way,
@@ -304,7 +308,7 @@ pub mod tests {
     fn a_list_adds_up() {
         let demand = Demand::of(&workload(Way::Clean), &figures(), &built_in(Pace::Lab));
         close(demand.domains, 1e5);
-        // A first session and nine recipients more at one for twenty.
+        // A first session, and one more for every twenty of nine more recipients.
         close(demand.sessions, 1e5 * (1.0 + 9.0 / 20.0));
         let cpu = 0.05 + 1e6 * 10e-6 + 1e5 * 100e-6 + 1.45e5 * 200e-6;
         close(demand.cpu_s, cpu);
@@ -342,7 +346,7 @@ pub mod tests {
 
     #[test]
     fn a_session_lives_while_checks_find_it() {
-        // By simulation: gaps drawn until one is longer than the wait.
+        // By simulation: gaps are drawn until one is longer than the idle time.
         let (per_second, wait) = (0.4, 2.0);
         let mut random = crate::random::Random::new(5);
         let (mut sum, mut count) = (0.0, 0.0);
@@ -370,10 +374,10 @@ pub mod tests {
         let demand = Demand::of(&work, &figures, &built_in(Pace::Polite));
         let google = &demand.groups[0];
         close(google.recipients, 4e5);
-        // Half are refused, so that ten errors end a session after twenty recipients.
+        // Half are refused, so ten errors end a session after twenty recipients.
         close(google.recipients_per_session, 20.0);
         close(google.polite_rate.unwrap(), 100.0 / 60.0 * 20.0);
-        assert_eq!(google.bound_by, "new sessions a minute");
+        assert_eq!(google.bound_by, "new sessions per minute");
         assert_eq!(google.sources, 2.0);
         let icloud = &demand.groups[1];
         close(icloud.recipients_per_session, 5.0);

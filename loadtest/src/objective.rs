@@ -1,4 +1,4 @@
-//! What a run has to keep: `full.p99=250ms`, `errors=0.1%`, `rate=95%`, `rss=512MiB`.
+//! The objectives of a run: `full.p99=250ms`, `errors=0.1%`, `rate=95%`, `rss=512MiB`.
 
 use crate::mix::Endpoint;
 use crate::run::Outcome;
@@ -6,10 +6,10 @@ use crate::stats::{SHOWN, quantile_ms};
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// One of them.
+/// One objective of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
-    /// As it was given.
+    /// The text of the option.
     pub text: String,
     endpoint: Option<Endpoint>,
     measure: Measure,
@@ -17,58 +17,60 @@ pub struct Objective {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Measure {
-    /// At most so many milliseconds at a quantile.
+    /// At most this many milliseconds at a quantile.
     Latency { quantile: f64, ms: f64 },
     /// At most this share of requests without a 2xx.
     Errors(f64),
-    /// At least so many good answers a second.
+    /// At least this many good answers a second.
     Rate(f64),
-    /// At least this share of what was due was answered well.
+    /// At least this share of the due requests was answered with 2xx.
     RateShare(f64),
     /// At most so much resident memory, in KiB.
     Rss(f64),
 }
 
-/// Where a measure has to stay.
+/// The limit of a measure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bound {
     pub limit: f64,
-    /// Of the limit and of what is found.
+    /// The unit of the limit and of the result.
     pub unit: &'static str,
-    /// At least the limit, not at most.
+    /// Whether the limit is a minimum instead of a maximum.
     pub at_least: bool,
 }
 
-/// How an objective was kept.
+/// The result of an objective.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
     pub objective: String,
     pub met: bool,
-    /// In the unit of the objective's bound; none when there was nothing to judge by.
+    /// The measured value in the unit of the objective; `None` without data.
     pub found: Option<f64>,
-    /// One line: what was found and by how much it is off.
+    /// One line with the value and its distance from the limit.
     pub line: String,
 }
 
 impl Objective {
-    /// Looks at a run.
+    /// Judges a run by this objective.
     pub fn judge(&self, outcome: &Outcome) -> Verdict {
         let seen = self.endpoint.map_or_else(|| outcome.stats.all(), |one| outcome.stats.of(one).clone());
         let found = match self.measure {
             _ if self.endpoint.is_some() && seen.requests() == 0 => {
-                return self.unseen("no such request was made");
+                return self.unseen("there were no such requests");
             }
             Measure::Latency { quantile, .. } => quantile_ms(&seen.latency, quantile),
             Measure::Errors(_) => seen.errors() as f64 * 100.0 / seen.requests().max(1) as f64,
             Measure::Rate(_) => outcome.rate(),
-            // Of what was due, not of what was asked for: arrivals by chance are a few more or less.
+            // The share of due requests, not of the requested rate, since random arrivals vary.
             Measure::RateShare(_) => {
                 let good = seen.requests() - seen.errors();
                 good as f64 * 100.0 / seen.requests().max(1) as f64
             }
             Measure::Rss(_) => match outcome.rss_peak_kib() {
                 Some(found) => found as f64 / 1024.0,
-                None => return self.unseen("the server's memory is not known: --spawn, --pid or --metrics"),
+                None => {
+                    return self.unseen("the server's memory is unknown: use --spawn, --pid or --metrics");
+                }
             },
         };
         let Bound { limit, unit, at_least } = self.bound();
@@ -85,24 +87,24 @@ impl Objective {
         Verdict { objective: self.text.clone(), met, found: Some(found), line }
     }
 
-    /// Nothing to judge by is not a success.
+    /// A result without data is a failure.
     fn unseen(&self, why: &str) -> Verdict {
         let line = format!("missed: {}: {why}", self.text);
         Verdict { objective: self.text.clone(), met: false, found: None, line }
     }
 
-    /// What it looks at, as it was given: `full.p99`.
+    /// The name of the measure as given: `full.p99`.
     pub fn subject(&self) -> &str {
         self.text.split_once('=').map_or(&self.text, |(subject, _)| subject)
     }
 
-    /// Where what it looks at has to stay.
+    /// The limit of the measure.
     pub fn bound(&self) -> Bound {
         let (limit, unit, at_least) = match self.measure {
             Measure::Latency { ms, .. } => (ms, "ms", false),
             Measure::Errors(share) => (share * 100.0, "%", false),
             Measure::Rate(rate) => (rate, "/s", true),
-            Measure::RateShare(share) => (share * 100.0, "% of what was due", true),
+            Measure::RateShare(share) => (share * 100.0, "% of the due requests", true),
             Measure::Rss(kib) => (kib / 1024.0, "MiB", false),
         };
         Bound { limit, unit, at_least }
@@ -113,7 +115,8 @@ impl std::str::FromStr for Objective {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Objective, String> {
-        let (left, limit) = text.split_once('=').ok_or("an objective is [ENDPOINT.]MEASURE=LIMIT")?;
+        let (left, limit) =
+            text.split_once('=').ok_or("an objective has the form [ENDPOINT.]MEASURE=LIMIT")?;
         let (endpoint, measure) =
             match left.split_once('.').and_then(|(name, measure)| Some((Endpoint::named(name)?, measure))) {
                 Some((endpoint, measure)) => (Some(endpoint), measure),
@@ -121,7 +124,7 @@ impl std::str::FromStr for Objective {
             };
         let whole_run = |measure: Measure| match endpoint {
             None => Ok(measure),
-            Some(_) => Err(format!("`{left}`: this is a measure of the whole run, not of an endpoint")),
+            Some(_) => Err(format!("`{left}`: this measure is of the whole run, not of an endpoint")),
         };
         let measure = match measure {
             "errors" => Measure::Errors(share(limit)?),
@@ -132,7 +135,7 @@ impl std::str::FromStr for Objective {
                 let known = SHOWN.iter().find(|(shown, _)| *shown == name);
                 let (_, quantile) = known.ok_or_else(|| {
                     format!(
-                        "`{name}` is no measure: there are p50, p90, p99, p99.9, max, errors, rate and rss"
+                        "`{name}` is not a measure; the measures are p50, p90, p99, p99.9, max, errors, rate and rss"
                     )
                 })?;
                 Measure::Latency { quantile: *quantile, ms: milliseconds(limit)? }
@@ -142,7 +145,7 @@ impl std::str::FromStr for Objective {
     }
 }
 
-/// As it was given.
+/// The text of the option.
 impl Serialize for Objective {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
@@ -157,11 +160,12 @@ impl fmt::Display for Objective {
 
 fn number(digits: &str, whole: &str) -> Result<f64, String> {
     let number = digits.trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| format!("`{whole}` is no number that makes sense here"))
+    number.ok_or_else(|| format!("`{whole}` is not a valid number"))
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let digits = text.strip_suffix('%').ok_or_else(|| format!("`{text}` is no share: write 0.1%"))?;
+    let digits =
+        text.strip_suffix('%').ok_or_else(|| format!("`{text}` is not a percentage such as 0.1%"))?;
     Ok(number(digits, text)? / 100.0)
 }
 
@@ -175,7 +179,7 @@ pub fn milliseconds(text: &str) -> Result<f64, String> {
             return Ok(number(digits, text)? * factor);
         }
     }
-    Err(format!("`{text}` is no time: write 250us, 250ms, 30s, 5m or 1h"))
+    Err(format!("`{text}` is not a time such as 250us, 250ms, 30s, 5m or 1h"))
 }
 
 fn kib(text: &str) -> Result<f64, String> {
@@ -184,17 +188,18 @@ fn kib(text: &str) -> Result<f64, String> {
             return Ok(number(digits, text)? * factor);
         }
     }
-    Err(format!("`{text}` is no size: write 512MiB"))
+    Err(format!("`{text}` is not a size such as 512MiB"))
 }
 
-/// A time as clap reads it.
+/// Parses a time for clap.
 ///
 /// # Errors
-/// One line.
+///
+/// One line: the text is no time.
 pub fn time(text: &str) -> Result<std::time::Duration, String> {
     let ms = milliseconds(text)?;
     if ms > 7.0 * 86_400_000.0 {
-        return Err("at most a week".into());
+        return Err("the maximum is a week".into());
     }
     Ok(std::time::Duration::from_secs_f64(ms / 1000.0))
 }
@@ -255,9 +260,9 @@ mod tests {
             ("errors=0%", false, "missed: errors=0%: 2.00 %, 2.00 over"),
             ("errors=2%", true, "met: errors=2%: 2.00 %"),
             ("rate=9.8", true, "met: rate=9.8: 9.80 /s"),
-            ("rate=99%", false, "98.00 % of what was due, 1.00 under (1 %)"),
-            ("fast.p50=1s", false, "no such request was made"),
-            ("rss=1GiB", false, "memory is not known"),
+            ("rate=99%", false, "98.00 % of the due requests, 1.00 under (1 %)"),
+            ("fast.p50=1s", false, "there were no such requests"),
+            ("rss=1GiB", false, "memory is unknown"),
         ] {
             let verdict = text.parse::<Objective>().unwrap().judge(&outcome);
             assert_eq!(verdict.met, met, "{text}: {}", verdict.line);

@@ -1,4 +1,4 @@
-//! The flags that commands share, and what becomes of them.
+//! The flags that commands share, and their conversion to a run.
 
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
@@ -13,102 +13,107 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Whom to ask.
+/// The server under test.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// The server, as HOST:PORT
-    #[arg(long, default_value = "127.0.0.1:8080", conflicts_with = "spawn")]
+    /// Address of the server
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", conflicts_with = "spawn")]
     server: String,
-    /// A file of API keys: every word that begins with mp_ counts, and requests take them by chance
+    /// File with API keys: all words that begin with mp_. Each request uses a random one of them
     #[arg(long, value_name = "FILE", conflicts_with = "spawn")]
     key_file: Option<PathBuf>,
-    /// Make an account and a key in this data folder, whose server may run, with limits that are not in the way
+    /// Create an account and a key in this data folder, with limits above the load. The server may be running
     #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "spawn"])]
     data: Option<PathBuf>,
-    /// The server's process on this machine, for its processor time and memory
+    /// Process id of the server on this machine, to measure its processor time and memory
     #[arg(long, conflicts_with = "spawn")]
     pid: Option<u32>,
-    /// Where the server's metrics are, as IP:PORT
+    /// Address of the server's metrics, as IP:PORT
     #[arg(long, value_name = "ADDR", conflicts_with = "spawn")]
     metrics: Option<SocketAddr>,
-    /// Start a server of its own and a mail internet on loopback for it, both in a temporary folder
+    /// Start `mailprobe serve` and mailnet on loopback, in a temporary folder
     #[arg(long)]
     pub spawn: bool,
-    /// The folder of the binaries mailprobe and mailnet [default: this program's own]
+    /// Folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
-    /// --spawn: a scenario for mailnet; needs --addresses
+    /// --spawn: scenario for mailnet; requires --addresses
     #[arg(long, value_name = "FILE", requires = "spawn", requires = "addresses")]
     scenario: Option<PathBuf>,
-    /// --spawn: milliseconds before each reply of a mail server
+    /// --spawn: delay before each reply of a mail server, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency: u64,
-    /// --spawn: the mail servers offer STARTTLS
+    /// --spawn: let the mail servers offer STARTTLS
     #[arg(long)]
     tls: bool,
-    /// --spawn: further flags for `mailprobe serve`
+    /// --spawn: more flags for `mailprobe serve`
     #[arg(last = true)]
     flags: Vec<String>,
 }
 
-/// How to ask.
+/// The requests of a run.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
-    /// Shares of fast, full, batch, poll and account
+    /// Shares of the kinds of requests: fast, full, batch, poll, account
     #[arg(long, value_name = "NAME=SHARE,...", default_value = "fast=80,full=20")]
     mix: Mix,
-    /// How long to count
+    /// Length of the run or step, without the warm-up
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     duration: Duration,
-    /// How long to ask before anything counts
+    /// Warm-up before the run or step; requests in this time do not count
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
     warm_up: Duration,
-    /// How long an answer may take
+    /// Longest wait for an answer
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Duration,
-    /// Most connections of the open loop
+    /// Maximum number of connections (`run`: only with --rate)
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     connections: u32,
-    /// Threads that send
+    /// Number of threads that send requests
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
-    /// The threads that send never sleep: each takes a core, and the server is not charged for waking them, as it is not
-    /// where its callers are on other machines
+    /// Never let the sending threads sleep. Each thread then uses a whole core, and the server spends no time on waking
+    /// them, as if the client were on another machine
     #[arg(long)]
     spin: bool,
-    /// How the requests of the open loop are spread
+    /// Distribution of the requests over time (`run`: only with --rate)
     #[arg(long, value_enum, default_value = "poisson")]
     spread: Spread,
-    /// Addresses of a batch
+    /// Number of addresses in a batch
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
     batch_size: u32,
-    /// A file of addresses, asked in turn [default: counted ones, none twice, of --domains]
+    /// File of addresses, used in turn [default: numbered addresses, each once, of --domains domains]
     #[arg(long, value_name = "FILE")]
     addresses: Option<PathBuf>,
-    /// Domains of the counted addresses
+    /// Number of domains of the numbered addresses
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     domains: u32,
-    /// The same seed asks the same at the same times
+    /// Seed of the random numbers. The same seed sends the same requests at the same times
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Where the figures go, and what they have to keep.
+/// The outputs of a run, and its objectives.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// Write all figures as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a report as one HTML page
+    /// Write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// What has to be kept, such as full.p99=250ms, errors=0.1%, rate=95%, rss=512MiB; exit code 1 when it is not
+    /// Objective, such as full.p99=250ms, errors=0.1%, rate=95%, rss=512MiB (repeatable). The exit code is 1 if an
+    /// objective is missed
     #[arg(long = "objective", value_name = "[ENDPOINT.]MEASURE=LIMIT")]
     pub objectives: Vec<Objective>,
 }
 
 impl TargetArgs {
-    /// Finds the server or starts one. The world, if there is one, has to be kept until the end.
+    /// Finds the server or starts one. The world, if there is one, must live until the end.
+    ///
+    /// # Errors
+    ///
+    /// One line: there is no server, or no usable key.
     pub fn reach(&self, load: &LoadArgs) -> Result<(Target, Option<World>), String> {
         if self.spawn {
             let mut world = World::start(self.setting(load)?)?;
@@ -120,10 +125,9 @@ impl TargetArgs {
             .to_socket_addrs()
             .ok()
             .and_then(|mut found| found.next())
-            .ok_or_else(|| format!("{} is no HOST:PORT that can be found", self.server))?;
-        std::net::TcpStream::connect_timeout(&server, Duration::from_secs(5)).map_err(|error| {
-            format!("cannot connect to {server} ({error}); name the server with --server")
-        })?;
+            .ok_or_else(|| format!("{} is not HOST:PORT, or the host is unknown", self.server))?;
+        std::net::TcpStream::connect_timeout(&server, Duration::from_secs(5))
+            .map_err(|error| format!("cannot connect to {server} ({error}); set the server with --server"))?;
         let keys = match (&self.key_file, &self.data) {
             (Some(file), _) => read_keys(file)?,
             (None, Some(data)) => {
@@ -132,7 +136,9 @@ impl TargetArgs {
                 vec![Administrator { mailprobe, data: data.clone() }.key(&account, None)?]
             }
             (None, None) => {
-                return Err("needs a key: --key-file FILE, --data DIR of the server, or --spawn".into());
+                return Err(
+                    "a key is missing: use --key-file FILE, --data DIR of the server, or --spawn".into()
+                );
             }
         };
         let watched = Watched { pid: self.pid, metrics: self.metrics };
@@ -155,7 +161,7 @@ impl TargetArgs {
 }
 
 impl LoadArgs {
-    /// As a run takes it.
+    /// The load of a run.
     pub fn load(&self, pressure: Loop) -> Load {
         Load {
             pressure,
@@ -172,7 +178,7 @@ impl LoadArgs {
         }
     }
 
-    /// Whom to ask about.
+    /// The addresses of the requests.
     pub fn supply(&self) -> Result<Addresses, String> {
         match &self.addresses {
             Some(path) => Addresses::read(path),
@@ -180,7 +186,7 @@ impl LoadArgs {
         }
     }
 
-    /// What a search judges by when nothing is said.
+    /// The endpoint of the default objective of a search: the slowest one in the mix.
     pub fn slowest(&self) -> Endpoint {
         let order = [Endpoint::Full, Endpoint::Fast, Endpoint::Batch, Endpoint::Poll, Endpoint::Account];
         order.into_iter().find(|endpoint| self.mix.has(*endpoint)).unwrap_or(Endpoint::Full)
@@ -188,7 +194,7 @@ impl LoadArgs {
 }
 
 impl OutputArgs {
-    /// Writes what was asked for.
+    /// Writes the files that the flags name.
     pub fn write(&self, json: &impl serde::Serialize, html: &str) -> Result<(), String> {
         if let Some(path) = &self.json {
             let text = serde_json::to_string_pretty(json).map_err(|error| error.to_string())?;
@@ -201,14 +207,14 @@ impl OutputArgs {
     }
 }
 
-/// The folder of the binaries.
+/// The folder of the programs.
 pub fn bin_dir(given: Option<&Path>) -> Result<PathBuf, String> {
     match given {
         Some(path) => Ok(path.to_owned()),
         None => std::env::current_exe()
             .ok()
             .and_then(|path| path.parent().map(Path::to_owned))
-            .ok_or_else(|| "where this program lies is not known: give --bin-dir".into()),
+            .ok_or_else(|| "the folder of this program is unknown: set --bin-dir".into()),
     }
 }
 
@@ -217,7 +223,7 @@ fn read_keys(path: &Path) -> Result<Vec<String>, String> {
     let keys: Vec<String> =
         text.split_whitespace().filter(|word| word.starts_with("mp_")).map(str::to_owned).collect();
     if keys.is_empty() {
-        return Err(format!("{} holds no key that begins with mp_", path.display()));
+        return Err(format!("{} has no key (a word that begins with mp_)", path.display()));
     }
     Ok(keys)
 }

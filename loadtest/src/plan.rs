@@ -1,4 +1,4 @@
-//! `plan`: what a machine needs for so many addresses a day, from figures that were measured on it.
+//! `plan`: the needs of a number of addresses per day, from figures that were measured on a machine.
 
 mod report;
 
@@ -13,75 +13,76 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// The options of `plan`.
 #[derive(Debug, Args)]
 pub struct PlanArgs {
-    /// What `calibrate` wrote
+    /// File with the figures of `calibrate`
     #[arg(long, value_name = "FILE", default_value = "figures.json")]
     figures: PathBuf,
-    /// Addresses a day, such as 250k or 10M
+    /// Number of addresses per day, such as 250k or 10M
     #[arg(long, value_name = "N", default_value = "1M", value_parser = amount)]
     per_day: f64,
-    /// By which way they come
+    /// Kind of checks
     #[arg(long, value_enum, default_value = "clean")]
     way: Way,
-    /// Percent of them that are checked fast
+    /// Percentage of fast checks
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     fast: f64,
-    /// Hours of the day in which they have to be done
+    /// Number of hours of the day for this work
     #[arg(long, value_name = "N", default_value_t = 24.0)]
     hours: f64,
-    /// How much more than on average comes at the busiest time
+    /// Load at the busiest time, divided by the average load
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     peak: f64,
-    /// Addresses of a domain in a day
+    /// Number of addresses per domain and day
     #[arg(long, value_name = "N", default_value_t = 10.0)]
     per_domain: f64,
-    /// To a mail server and back, with its own time to answer
+    /// Time from a command to the reply of a mail server: the round trip and the time that the server needs
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = milliseconds)]
     round_trip: f64,
-    /// Percent of the addresses whose servers say "later" first
+    /// Percentage of addresses that a server greylists
     #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
     greylisted: f64,
-    /// Percent at servers that offer STARTTLS
+    /// Percentage of addresses at servers that offer STARTTLS
     #[arg(long, value_name = "PERCENT", default_value = "95", value_parser = percent)]
     tls: f64,
-    /// Percent that exist: the others are refused, and refusals end sessions
+    /// Percentage of addresses that exist. The others are refused, and refusals end sessions
     #[arg(long, value_name = "PERCENT", default_value = "80", value_parser = percent)]
     exists: f64,
-    /// Percent of the addresses at providers, such as google=30,microsoft365=20
+    /// Percentages of addresses at big providers, such as google=30,microsoft365=20
     #[arg(long, value_name = "NAME=PERCENT,...", value_parser = share, value_delimiter = ',')]
     share: Vec<(String, f64)>,
-    /// Limits of providers, in place of the built-in ones of the same names
+    /// File with limits of providers. They replace the built-in limits of the same names
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
-    /// How politely sites are asked, as --pace of mailprobe
+    /// Pace at each site: the same as --pace of mailprobe
     #[arg(long, value_enum, default_value = "polite")]
     pace: Pace,
-    /// Source addresses there are
+    /// Number of source addresses
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sources: u32,
-    /// Percent of a core that may be busy
+    /// Highest load of a core, in percent
     #[arg(long, value_name = "PERCENT", default_value = "60", value_parser = percent)]
     busy: f64,
-    /// Run a second workload on this machine and compare what was predicted with what is measured; exit code 1 when
-    /// they differ by more than 20 percent
+    /// Run two workloads on this machine, and compare the prediction with the measurement. The exit code is 1 if they
+    /// differ by more than 20 percent
     #[arg(long)]
     check: bool,
-    /// --check: the folder of the binaries mailprobe and mailnet [default: this program's own]
+    /// --check: folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
     /// Write the plan as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the plan as one HTML page
+    /// Write the plan as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// --check: further flags for mailprobe
+    /// --check: more flags for mailprobe
     #[arg(last = true)]
     pub flags: Vec<String>,
 }
 
-/// A plan.
+/// A plan with its inputs and results.
 #[derive(Debug, Serialize)]
 pub struct Plan {
     pub workload: Workload,
@@ -94,13 +95,17 @@ pub struct Plan {
     pub sessions: f64,
     pub sources_needed: f64,
     pub sources: u32,
-    /// Hours that it takes with the sources there are and on this machine.
+    /// The hours that the workload takes with the given sources on this machine.
     pub hours_polite: f64,
     pub hours_machine: f64,
     pub limit: String,
 }
 
-/// Plans, prints and writes; or checks.
+/// Plans, prints and writes; or checks the model.
+///
+/// # Errors
+///
+/// One line: a file cannot be read or written, or a measurement failed.
 pub fn plan(args: &PlanArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     let figures = Figures::read(&args.figures)?;
     if args.check {
@@ -122,7 +127,7 @@ impl PlanArgs {
     fn workload(&self, table: &[Limits]) -> Result<Workload, String> {
         let sound = |number: f64| number.is_finite() && number > 0.0;
         if !sound(self.hours) || self.hours > 24.0 {
-            return Err("--hours is above 0 and at most 24".into());
+            return Err("--hours must be above 0 and at most 24".into());
         }
         if !sound(self.per_domain)
             || self.per_domain < 1.0
@@ -130,16 +135,19 @@ impl PlanArgs {
             || self.peak < 1.0
             || self.busy <= 0.0
         {
-            return Err("--per-domain and --peak are 1 or more, --busy is above 0".into());
+            return Err("--per-domain and --peak must be at least 1, --busy above 0".into());
         }
         let known = |name: &str| name != OTHER && table.iter().any(|limits| limits.name == name);
         if let Some((name, _)) = self.share.iter().find(|(name, _)| !known(name)) {
             let names: Vec<&str> =
                 table.iter().map(|limits| limits.name.as_str()).filter(|name| *name != OTHER).collect();
-            return Err(format!("--share: no limits are known of `{name}`; there are {}", names.join(", ")));
+            return Err(format!(
+                "--share: `{name}` is not a known provider; the known ones are {}",
+                names.join(", ")
+            ));
         }
         if self.share.iter().map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9 {
-            return Err("--share: more than 100 percent in all".into());
+            return Err("--share: the sum is above 100 percent".into());
         }
         Ok(Workload {
             way: self.way,
@@ -166,7 +174,7 @@ impl Plan {
         Ok(Plan::make(args.workload(&table)?, figures, &table, args.peak, args.busy, args.sources))
     }
 
-    /// The busiest time is planned as if it went on.
+    /// The plan is for the busiest time.
     fn make(
         workload: Workload,
         figures: Figures,
@@ -200,7 +208,7 @@ impl Plan {
         plan
     }
 
-    /// One sentence: what binds.
+    /// One sentence that names the limiting resource.
     fn limit(&self) -> String {
         let slowest = self
             .demand
@@ -209,8 +217,8 @@ impl Plan {
             .max_by(|one, other| one.seconds_with_one.total_cmp(&other.seconds_with_one));
         match slowest {
             Some(group) if self.sources_needed > f64::from(self.sources) => format!(
-                "politeness, not the machine: {} takes {:.1} recipients/s from a source ({}), so it takes {:.0} \
-                 sources, or {:.1} h with {}",
+                "politeness, not the machine: {} accepts {:.1} recipients/s per source (its limit: {}), so the work needs \
+                 {:.0} sources, or {:.1} h with {}",
                 group.name,
                 group.polite_rate.unwrap_or(0.0),
                 group.bound_by,
@@ -219,16 +227,16 @@ impl Plan {
                 self.sources
             ),
             Some(group) if self.hours_polite > self.hours_machine => format!(
-                "nothing: it fits. Of the two, politeness ends first: {} with {} sources takes {:.1} h, this machine {:.1} h",
+                "not reached. Politeness is closest: {} with {} sources takes {:.1} h, this machine {:.1} h",
                 group.name, self.sources, self.hours_polite, self.hours_machine
             ),
             _ if self.cores > f64::from(self.figures.cores) => {
-                format!("the machine: it has {} cores, and {:.1} are needed", self.figures.cores, self.cores)
+                format!(
+                    "the machine: it has {} cores, and the work needs {:.1}",
+                    self.figures.cores, self.cores
+                )
             }
-            _ => format!(
-                "nothing: it fits. The machine would be the first limit, after {:.1} h",
-                self.hours_machine
-            ),
+            _ => format!("not reached. The machine is closest: it takes {:.1} h", self.hours_machine),
         }
     }
 }
@@ -241,12 +249,12 @@ fn amount(text: &str) -> Result<f64, String> {
     let number = digits.parse().ok().map(|number: f64| number * factor);
     number
         .filter(|number| (1.0..=1e12).contains(number))
-        .ok_or_else(|| "an amount such as 250k or 10M".into())
+        .ok_or_else(|| "must be a number such as 250k or 10M".into())
 }
 
 fn percent(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse().ok().filter(|number| (0.0..=100.0).contains(number));
-    number.map(|number: f64| number / 100.0).ok_or_else(|| "a number from 0 to 100".into())
+    number.map(|number: f64| number / 100.0).ok_or_else(|| "must be a number from 0 to 100".into())
 }
 
 fn share(text: &str) -> Result<(String, f64), String> {
@@ -267,10 +275,10 @@ mod tests {
     #[test]
     fn what_binds_is_said() {
         let mut work = workload(Way::Clean);
-        assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("nothing: it fits"));
+        assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("not reached. "));
         work.providers = vec![("icloud".into(), 0.5)];
         let plan = made(work.clone(), Pace::Polite, 1);
-        assert!(plan.limit.starts_with("politeness, not the machine: icloud takes 8.3"), "{}", plan.limit);
+        assert!(plan.limit.starts_with("politeness, not the machine: icloud accepts 8.3"), "{}", plan.limit);
         assert_eq!(plan.sources_needed, 6.0);
         assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("politeness"));
         work = Workload { addresses: 1e9, ..workload(Way::Clean) };
@@ -285,10 +293,10 @@ mod tests {
         assert!((three.cores / one.cores - 3.0).abs() < 1e-6);
         assert!((three.sessions / one.sessions - 3.0).abs() < 1e-6);
         let text = three.text();
-        for part in ["an address of a list", "0 % fast", "(peak)", "the limit is"] {
+        for part in ["an address of a list", "0 % fast", "(peak)", "not reached. "] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(three.html().contains("How it adds up"));
+        assert!(three.html().contains("Calculation"));
     }
 
     #[test]

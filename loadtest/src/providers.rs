@@ -1,35 +1,35 @@
-//! How many sessions and recipients mail operators bear: what politeness allows, whatever the machine can do.
+//! The limits of mail operators on sessions and recipients: the polite rate, whatever the machine can do.
 //!
-//! Source of the built-in rows: the shaping tables of KumoMTA (`assets/policy-extras/shaping.toml`, connection limit and
-//! deliveries a connection), which are what mailprobe's profile `polite` keeps to. They are facts about strangers and
-//! change: give a file where you know better.
+//! Source of the built-in rows: the shaping tables of KumoMTA (`assets/policy-extras/shaping.toml`, connection limit
+//! and deliveries per connection), which are also the basis of mailprobe's profile `polite`. These limits change
+//! without notice: a file can replace them.
 
 use std::path::Path;
 
-/// What a site takes from one source address.
+/// The limits of a site for one source address.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     pub name: String,
-    /// Sessions at once.
+    /// The limit on simultaneous sessions.
     pub sessions: f64,
-    /// Recipients a session.
+    /// The limit on recipients per session.
     pub recipients: f64,
-    /// New sessions a minute.
+    /// The limit on new sessions per minute.
     pub starts: f64,
 }
 
-/// How politely sites are asked, as `--pace` says it.
+/// The pace profile, as in `--pace`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Pace {
-    /// Below what providers ask of senders.
+    /// Below the limits that providers set for senders.
     Polite,
-    /// At what most servers bear.
+    /// At the limits of most servers.
     Fast,
-    /// No limits: one's own servers.
+    /// No limits, for your own servers.
     Lab,
 }
 
-/// Sessions and recipients a session; every other site has the last row's.
+/// Sessions, and recipients per session; every other site has those of the last row.
 const BUILT_IN: [(&str, f64, f64); 12] = [
     ("google", 5.0, 50.0),
     ("microsoft365", 5.0, 50.0),
@@ -44,14 +44,14 @@ const BUILT_IN: [(&str, f64, f64); 12] = [
     ("orange", 2.0, 100.0),
     (OTHER, 10.0, 100.0),
 ];
-/// The row of every site that has none.
+/// The name of the row for sites without a row.
 pub const OTHER: &str = "other";
-/// New sessions a minute with one site.
+/// New sessions per minute with one site.
 const STARTS: f64 = 100.0;
-/// Refusals in one session after which the next is taken: a stock Postfix slows down after ten.
+/// How many refusals of a session precede a new session: Postfix delays replies after ten by default.
 pub const ERRORS: f64 = 10.0;
 
-/// The built-in table at a pace.
+/// The built-in table for a pace profile.
 pub fn built_in(pace: Pace) -> Vec<Limits> {
     let row = |(name, sessions, recipients): (&str, f64, f64)| {
         let name = name.to_owned();
@@ -68,10 +68,11 @@ pub fn built_in(pace: Pace) -> Vec<Limits> {
     BUILT_IN.into_iter().map(row).collect()
 }
 
-/// A table from a file: a line each of name, sessions, recipients a session and new sessions a minute; `#` begins a
-/// comment. It replaces the rows of the same names.
+/// Reads a table from a file: one line with name, sessions, recipients per session and new sessions per minute; `#`
+/// starts a comment. It replaces the rows with the same names.
 ///
 /// # Errors
+///
 /// One line that names file and line.
 pub fn read(path: &Path, mut table: Vec<Limits>) -> Result<Vec<Limits>, String> {
     let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -82,7 +83,7 @@ pub fn read(path: &Path, mut table: Vec<Limits>) -> Result<Vec<Limits>, String> 
         }
         let row = parse(&words).ok_or_else(|| {
             format!(
-                "{}:{}: a line is a name, sessions, recipients a session and new sessions a minute, all above 0",
+                "{}:{}: a line has a name, sessions, recipients per session and new sessions per minute; all numbers are above 0",
                 path.display(),
                 number + 1
             )

@@ -1,20 +1,22 @@
-//! Repeatable random numbers: the same seed draws the same requests at the same times (SplitMix64, Steele, Lea and Flood 2014).
+//! Repeatable random numbers: the same seed gives the same requests at the same times (SplitMix64, Steele, Lea and
+//! Flood 2014).
 //!
-//! A library's generator may draw another sequence in its next version, and runs of two versions could not be compared.
+//! A library's generator may have another sequence in its next version, and runs of two versions would not be
+//! comparable.
 
-/// A sequence of draws.
+/// A sequence of random numbers.
 #[derive(Debug, Clone)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The sequence of a seed.
+    /// The sequence of this seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// 64 bits.
+    /// The next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.state;
@@ -33,7 +35,7 @@ impl Random {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// A wait of an exponential distribution with mean 1: the gaps of a Poisson process.
+    /// A number of an exponential distribution with mean 1: the gaps of a Poisson process.
     pub fn exponential(&mut self) -> f64 {
         -self.unit().ln()
     }

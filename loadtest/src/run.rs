@@ -1,4 +1,4 @@
-//! A run: threads that send, a thread that samples the server, and what comes of both.
+//! A run: threads that send requests, a thread that samples the server, and their results.
 
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
@@ -17,16 +17,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How hard to ask.
+/// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loop {
-    /// So many requests a second, whatever comes back.
+    /// This many requests per second, whatever the answers.
     Open(f64),
-    /// So many clients, each with one request under way.
+    /// This many clients, each with one request under way.
     Closed(usize),
 }
 
-/// Whom to ask.
+/// The server under test, with its keys and process.
 #[derive(Debug, Clone)]
 pub struct Target {
     pub server: SocketAddr,
@@ -35,7 +35,7 @@ pub struct Target {
     pub watched: Watched,
 }
 
-/// How to ask.
+/// The load of a run with its limits.
 #[derive(Debug, Clone)]
 pub struct Load {
     pub pressure: Loop,
@@ -47,12 +47,12 @@ pub struct Load {
     pub patience: Duration,
     pub connections: usize,
     pub threads: usize,
-    /// The sending threads never sleep.
+    /// Whether the sending threads never sleep.
     pub spin: bool,
     pub seed: u64,
 }
 
-/// A second of a run, all threads together.
+/// One second of a run over all threads.
 #[derive(Debug, Clone, Copy)]
 pub struct Second {
     pub second: u32,
@@ -62,55 +62,56 @@ pub struct Second {
     pub p99_ms: f64,
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Outcome {
-    /// How it was asked.
+    /// The load of the run.
     pub load: Load,
-    /// What was due while it counted.
+    /// The requests that were due during the counted time.
     pub stats: Stats,
-    /// How long it counted.
+    /// The length of the counted time in seconds.
     pub seconds: f64,
-    /// All of it, second by second, the warm-up and what came late too.
+    /// The whole run by seconds, with the warm-up and late answers.
     pub timeline: Vec<Second>,
     pub samples: Vec<Sample>,
-    /// Processor time of the server while it counted.
+    /// The CPU seconds of the server during the counted time.
     pub server_cpu_s: Option<f64>,
-    /// The busiest sending thread's share of its core.
+    /// The largest CPU share of a sending thread.
     pub client_busy: f64,
-    /// Processor time of the sending threads for a request.
+    /// The CPU microseconds of the sending threads per request.
     pub client_us: f64,
-    /// Ended early by a signal.
+    /// Whether a signal ended the run early.
     pub interrupted: bool,
 }
 
 impl Outcome {
-    /// Answers of 2xx a second while it counted.
+    /// The answers with 2xx per second of the counted time.
     pub fn rate(&self) -> f64 {
         let all = self.stats.all();
         (all.requests() - all.errors()) as f64 / self.seconds
     }
 
-    /// The largest resident memory while it counted.
+    /// The peak of resident memory during the counted time.
     pub fn rss_peak_kib(&self) -> Option<u64> {
         self.samples.iter().filter_map(|sample| sample.rss_kib).max()
     }
 
-    /// Processor time of the server for a thousand answered requests.
+    /// The CPU seconds of the server per thousand answered requests.
     pub fn cpu_per_thousand(&self) -> Option<f64> {
         let answered = self.stats.all().answered();
         self.server_cpu_s.filter(|_| answered > 0).map(|cpu| cpu * 1000.0 / answered as f64)
     }
 
-    /// The client may have been what held the rate back: its figures say little of the server then.
+    /// Whether the client may have limited the rate: its figures then say little about the server.
     pub fn client_limited(&self) -> bool {
         self.client_busy > 0.8
     }
 }
 
-/// Runs it. The addresses go on where an earlier run ended.
+/// Executes a run. Its addresses follow those of an earlier run.
 ///
 /// # Errors
-/// One line.
+///
+/// One line: a thread or socket could not be created, or the server has no metrics.
 pub fn run(
     target: &Target,
     load: &Load,
@@ -151,7 +152,7 @@ pub fn run(
     Ok((outcome, orders.addresses))
 }
 
-/// Processor time of the server while it counted, and how long that was.
+/// The CPU time of the server during the counted time, and its length.
 struct Window {
     cpu_s: Option<f64>,
     seconds: f64,
@@ -189,7 +190,7 @@ fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
     })
 }
 
-/// Looks at the server's processor time when counting begins and when it ends.
+/// Reads the server's CPU time at the start and at the end of the counted time.
 fn window(orders: &Orders, watched: Watched) -> Window {
     wait_for(orders, orders.count_from);
     let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
@@ -208,11 +209,11 @@ fn wait_for(orders: &Orders, when: Instant) {
     }
 }
 
-/// A slice comes when its thread is at a later second; who is later than so many adds to the counts alone.
+/// A thread hands over its slice of a second when it enters a later one. A slice that is later than this adds only to
+/// the counts.
 const SECONDS_OPEN: usize = 90;
 
-/// Adds the threads' slices of the same second up. Histograms are kept for the latest seconds alone, so that a run may be
-/// as long as it likes.
+/// Adds up the threads' slices of each second. Only the latest seconds have histograms, so a run may have any length.
 fn collect(slices: &Receiver<Slice>) -> BTreeMap<u32, Second> {
     let (mut open, mut closed) = (BTreeMap::<u32, Slice>::new(), BTreeMap::<u32, Second>::new());
     for slice in slices {
@@ -257,7 +258,7 @@ fn outcome(
     let busy = brought.iter().map(|thread| thread.busy.as_secs_f64()).collect::<Vec<_>>();
     let sent: u64 = brought.iter().map(|thread| thread.sent).sum();
     if stats.all().requests() == 0 {
-        return Err("nothing was due while it counted: a longer --duration or a higher --rate helps".into());
+        return Err("no request was due in the run: use a longer --duration or a higher --rate".into());
     }
     Ok(Outcome {
         load: load.clone(),
@@ -279,17 +280,19 @@ fn second(slice: &Slice) -> Second {
     Second { second, answered, errors, p50_ms, p99_ms }
 }
 
-/// A batch of one address, so that the first poll has something to ask for.
+/// A batch of one address, so that the first poll has a batch.
 fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String> {
     let key = target.keys.first().map_or("", String::as_str);
     let (mut body, mut request) = (String::new(), String::new());
     batch_body(&mut body, addresses, 1);
     http::post(&mut request, &target.host, "/v1/verify/batch", key, &body);
     let (status, body) = ask(target.server, &request)
-        .map_err(|error| format!("{}: {error}; a batch was asked for, to be polled", target.server))?;
+        .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.server))?;
     match (status, http::text_field(&body, "batch_id")) {
         (202, Some(id)) => Ok(id.to_owned()),
-        _ => Err(format!("a batch, made to be polled, was answered {status}: leave poll out of --mix")),
+        _ => Err(format!(
+            "the run needs a batch to poll, and its request got {status}: use a --mix without poll"
+        )),
     }
 }
 
@@ -297,7 +300,7 @@ fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String>
 pub mod tests {
     use super::*;
 
-    /// 100 full checks of 1 to 100 ms in ten seconds at 10/s, two of them refused for the rate.
+    /// The outcome of 100 full checks of 1 to 100 ms in ten seconds at 10/s, two of them refused for the rate.
     pub fn outcome() -> Outcome {
         let mut stats = Stats::new();
         for ms in 1..=100 {
@@ -319,6 +322,7 @@ pub mod tests {
         }
     }
 
+    /// A load for tests.
     pub fn load(pressure: Loop) -> Load {
         Load {
             pressure,

@@ -1,5 +1,5 @@
-//! What the server costs while it is asked: processor time and memory from /proc/PID, and figures of the engine from
-//! the page of metrics, each second.
+//! The cost of the server during a run: CPU time and memory from /proc/PID, and the engine's figures from the page of
+//! metrics, each second.
 
 use crate::ask::ask;
 use crate::http;
@@ -8,42 +8,43 @@ use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// Gauges that are kept, each the sum over its labels, with what reports call them.
+/// The recorded gauges, each the sum over its labels, with their names in reports.
 pub const GAUGES: [(&str, &str); 4] = [
-    ("mailprobe_engine_tickets", "addresses under way"),
+    ("mailprobe_engine_tickets", "addresses in progress"),
     ("mailprobe_engine_shard_sessions", "SMTP sessions"),
     ("mailprobe_store_queue", "store queue"),
     ("mailprobe_connections_open", "connections"),
 ];
 
-/// Where [`GAUGES`] has the addresses under way and the SMTP sessions.
+/// The index of the addresses under way in [`GAUGES`].
 pub const UNDER_WAY: usize = 0;
+/// The index of the SMTP sessions in [`GAUGES`].
 pub const SESSIONS: usize = 1;
 
-/// How it is looked at.
+/// The sources of the samples.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Watched {
-    /// The process, when it runs on this machine.
+    /// The server's process, if it runs on this machine.
     pub pid: Option<u32>,
-    /// Where its metrics are.
+    /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
 }
 
-/// One look.
+/// The values at one moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
-    /// Seconds since the beginning.
+    /// The seconds since the start of the run.
     pub at: f64,
-    /// User and system time since the process started.
+    /// User and system time since the start of the process, in seconds.
     pub cpu_s: Option<f64>,
-    /// Resident memory.
+    /// The resident memory in KiB.
     pub rss_kib: Option<u64>,
-    /// As [`GAUGES`] lists them.
+    /// The values in the order of [`GAUGES`].
     pub gauges: [Option<f64>; GAUGES.len()],
 }
 
 impl Watched {
-    /// Looks now.
+    /// Takes a sample now.
     pub fn look(&self, begin: Instant) -> Sample {
         let mut sample = Sample { at: begin.elapsed().as_secs_f64(), ..Sample::default() };
         if let Some(pid) = self.pid {
@@ -62,7 +63,7 @@ impl Watched {
         sample
     }
 
-    /// Looks each second until `stop` is gone.
+    /// Takes a sample each second until the sender of `stop` is dropped.
     pub fn watch(&self, begin: Instant, stop: &Receiver<()>) -> Vec<Sample> {
         let mut samples = vec![self.look(begin)];
         let mut next = begin;
@@ -77,18 +78,18 @@ impl Watched {
     }
 }
 
-/// User and system time of a process, all its threads, those that have ended as well.
+/// The user and system time of a process in seconds, over all threads, also ended ones.
 pub fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Resident memory.
+/// The resident memory of a process in KiB.
 pub fn rss_kib(pid: u32) -> Option<u64> {
     status_kib(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmRSS:")
 }
 
-/// The fourteenth and the fifteenth field (proc(5)); the second, a name, may hold spaces and parentheses.
+/// The fourteenth and the fifteenth field (proc(5)); the second, a name, may contain spaces and parentheses.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -106,7 +107,7 @@ fn page(metrics: SocketAddr) -> Option<String> {
     (status == 200).then(|| String::from_utf8(body).ok()).flatten()
 }
 
-/// A family's samples, added up over their labels.
+/// The sum of a family's samples over their labels.
 fn sum_of(page: &str, family: &str) -> Option<f64> {
     let values = page.lines().filter_map(|line| {
         let rest = line.strip_prefix(family)?;

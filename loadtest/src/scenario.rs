@@ -1,29 +1,29 @@
-//! Mail internets that are made by numbers, for mailnet: so many domains, of which every second address exists.
+//! Generated mail internets for mailnet: a number of domains in which every second address exists.
 
 use std::fmt::Write;
 
-/// What is played where no file is given.
+/// A scenario that is used without a given file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scenario {
-    /// Domains `d1.example` and on.
+    /// The number of domains: `d1.example` and on.
     pub domains: u64,
-    /// Sites that they share out among them; none: each domain has a host and a site of its own.
+    /// The number of sites that they share; `None`: each domain has its own host and site.
     pub sites: Option<u64>,
-    /// Before each reply of a mail server.
+    /// The delay before each reply of a mail server.
     pub latency_ms: u64,
-    /// Whether STARTTLS is offered.
+    /// Whether the hosts offer STARTTLS.
     pub tls: bool,
-    /// RCPTs are never answered, so that sessions stay open.
+    /// Whether RCPT is never answered, so that sessions stay open.
     pub hangs: bool,
 }
 
 impl Scenario {
-    /// Every domain with a host of its own, without latency or TLS.
+    /// A scenario in which every domain has its own host, without latency and TLS.
     pub fn of(domains: u64) -> Scenario {
         Scenario { domains, sites: None, latency_ms: 0, tls: false, hangs: false }
     }
 
-    /// As a file for mailnet.
+    /// The text of the scenario for mailnet.
     pub fn text(&self) -> String {
         let tls = if self.tls { "\"STARTTLS\", " } else { "" };
         let faults = if self.hangs { ", faults = [{ at = \"rcpt\", does = \"hang\" }]" } else { "" };

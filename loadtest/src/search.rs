@@ -1,5 +1,5 @@
-//! The highest rate that keeps its objectives: doubled until one is missed, then halved in between. A miss is asked
-//! again before it counts, since a busy moment of the machine is no limit of the server.
+//! The search for the highest rate that keeps its objectives: the rate is doubled until one is missed, and then
+//! bisected. A miss is repeated before it counts, since a busy moment of the machine is no limit of the server.
 
 use crate::objective::{Objective, Verdict, time};
 use crate::options::{LoadArgs, OutputArgs, TargetArgs};
@@ -14,34 +14,35 @@ use std::time::Duration;
 
 mod report;
 
-/// Memory is flat when it grows by less than this over a run.
+/// Memory is constant if it grows by less than this during a run.
 const FLAT: f64 = 0.05;
-/// What a search keeps beside what it is told: the rate itself.
+/// The objective that a search adds: the rate itself.
 const RATE_KEPT: &str = "rate=97%";
-/// A rate beyond this is a mistake.
+/// A higher rate is a mistake.
 const RATE_MAX: f64 = 10_000_000.0;
 /// The lowest rate that is tried, unless a search begins below it.
 const RATE_MIN: f64 = 1.0;
-/// So many requests have to fall due in a run for it to show anything.
+/// A run is significant only with this number of due requests.
 const DUE_MIN: f64 = 10.0;
 
+/// The options of `search`.
 #[derive(Debug, Args)]
 pub struct SearchArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// The rate to begin with
+    /// Rate of the first step, in requests per second
     #[arg(long, value_name = "PER_SECOND", default_value = "100", value_parser = rate)]
     from: f64,
-    /// The highest rate to try
+    /// Highest rate of a step, in requests per second
     #[arg(long, value_name = "PER_SECOND", default_value = "100000", value_parser = rate)]
     to: f64,
-    /// How close to come, in percent of the rate
+    /// Precision of the result, in percent of the rate
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     precision: f64,
-    /// Afterwards, hold this share of it, in percent, for --hold
+    /// Rate of the final run, in percent of the highest rate that met the objectives
     #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
     hold_at: f64,
-    /// How long to hold it; 0s leaves it out
+    /// Length of the final run; 0s: no final run
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
     hold: Duration,
     #[command(flatten)]
@@ -50,16 +51,17 @@ pub struct SearchArgs {
     output: OutputArgs,
 }
 
-/// A rate as clap reads it.
+/// Parses a rate for clap.
 ///
 /// # Errors
-/// One line.
+///
+/// One line: the text is no rate.
 pub fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0 && *rate <= RATE_MAX);
-    rate.ok_or_else(|| format!("a rate is a number above 0 and up to {RATE_MAX}"))
+    rate.ok_or_else(|| format!("a rate must be above 0 and at most {RATE_MAX}"))
 }
 
-/// What a search tries next, and when it is done.
+/// The next rate of a search, and its end.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Bisection {
     first: f64,
@@ -92,7 +94,7 @@ impl Bisection {
     }
 }
 
-/// A run of the search.
+/// One run of the search.
 #[derive(Debug, Clone, Serialize)]
 pub struct Step {
     pub asked: f64,
@@ -100,29 +102,33 @@ pub struct Step {
     pub p99_ms: f64,
     pub errors: u64,
     pub cores: Option<f64>,
-    /// Whether every objective was met.
+    /// Whether it met every objective.
     pub kept: bool,
-    /// In the order of the search's objectives.
+    /// The results in the order of the search's objectives.
     pub objectives: Vec<Verdict>,
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Serialize)]
 pub struct Found {
-    /// The highest rate that was kept; none when not even the lowest was.
+    /// The highest rate that was kept; `None` if not even the lowest was.
     pub highest: Option<f64>,
     pub objectives: Vec<Objective>,
     pub steps: Vec<Step>,
-    /// The run at a share of it.
+    /// The run at a share of this rate.
     pub held: Option<Summary>,
-    /// Whether memory stayed as it was while it was held.
+    /// Whether memory remained constant during this run.
     pub memory_flat: Option<bool>,
 }
 
-/// Searches, prints each step, holds and reports.
+/// Searches, prints each step, holds the rate and reports.
+///
+/// # Errors
+///
+/// One line: a run failed.
 pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     if !(0.1..=100.0).contains(&args.precision) || !(1.0..=100.0).contains(&args.hold_at) {
-        return Err("--precision is from 0.1 to 100 percent, --hold-at from 1 to 100".into());
+        return Err("--precision must be from 0.1 to 100, --hold-at from 1 to 100".into());
     }
     crate::raise_open_files();
     let objectives = objectives(args)?;
@@ -143,7 +149,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     Ok(end)
 }
 
-/// What has to be kept. Without a word about latency, the slowest endpoint's p99 stays below a second.
+/// The objectives of the search. Without one about latency, the slowest endpoint's p99 must be below a second.
 fn objectives(args: &SearchArgs) -> Result<Vec<Objective>, String> {
     let mut objectives = args.output.objectives.clone();
     if objectives.is_empty() {
@@ -158,7 +164,7 @@ struct Series<'a> {
     args: &'a SearchArgs,
     target: Target,
     objectives: Vec<Objective>,
-    /// They go on from run to run, so that nothing is asked twice.
+    /// They continue from run to run, so that no address is repeated.
     addresses: Option<crate::addresses::Addresses>,
     stop: &'a Arc<AtomicBool>,
 }
@@ -217,14 +223,14 @@ impl Series<'_> {
     }
 
     fn run(&mut self, load: Load) -> Result<Summary, String> {
-        let addresses = self.addresses.take().ok_or("a run before failed")?;
+        let addresses = self.addresses.take().ok_or("an earlier run failed")?;
         let (outcome, addresses) = run(&self.target, &load, addresses, self.stop)?;
         self.addresses = Some(addresses);
         Ok(Summary::of(&outcome, &self.objectives))
     }
 }
 
-/// The lowest rate of a search that begins with `first`, whose runs take so many seconds.
+/// The lowest rate of a search that begins with `first`, with runs of this many seconds.
 fn lowest(first: f64, seconds: f64) -> f64 {
     (DUE_MIN / seconds).max(RATE_MIN).min(first)
 }
@@ -235,7 +241,7 @@ fn line(step: &Step) -> String {
     let missed: Vec<&str> = objectives.iter().filter(|one| !one.met).map(|one| one.line.as_str()).collect();
     let verdict = if *kept { "kept".to_owned() } else { missed.join("; ") };
     format!(
-        "{asked:>10.1}/s asked, {rate:>10.1}/s answered, p99 {p99_ms:.1} ms, {errors} errors{cores}: {verdict}"
+        "{asked:>10.1}/s due, {rate:>10.1}/s good answers, p99 {p99_ms:.1} ms, {errors} errors{cores}: {verdict}"
     )
 }
 
@@ -243,17 +249,15 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
     let objectives: Vec<&str> = found.objectives.iter().map(|one| one.text.as_str()).collect();
     let objectives = objectives.join(", ");
     let mut lines = vec![match found.highest {
-        Some(highest) => format!("the highest rate that keeps {objectives}: {highest:.1}/s"),
-        None => format!("no rate was found that keeps {objectives}"),
+        Some(highest) => format!("the highest rate that meets {objectives}: {highest:.1}/s"),
+        None => format!("no rate meets {objectives}"),
     }];
     if let Some(held) = &found.held {
         lines.push(held.text());
     }
     match found.memory_flat {
-        Some(true) => lines.push("memory stayed flat while it was held".to_owned()),
-        Some(false) => {
-            lines.push(format!("memory grew by more than {:.0} % while it was held", FLAT * 100.0))
-        }
+        Some(true) => lines.push("memory did not grow in the final run".to_owned()),
+        Some(false) => lines.push(format!("memory grew by more than {:.0} % in the final run", FLAT * 100.0)),
         None => {}
     }
     say(&lines.join("\n"))?;

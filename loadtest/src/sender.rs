@@ -1,8 +1,8 @@
-//! A thread that sends: connections of its own, one epoll, no lock on the way of a request.
+//! A thread that sends requests: it has its own connections and epoll, and no lock on the path of a request.
 //!
-//! Open loop: each request has a time at which it is due. If every connection is taken then, it is sent as soon as one
-//! is free, and its latency still begins where it was due. What was due and never found a connection counts as
-//! `unsent`. Closed loop: each connection asks again as soon as it has its answer.
+//! Open loop: each request is due at a given time. If every connection is in use then, it is sent as soon as one is
+//! free, and its latency still counts from the due time. A request that never finds a free connection counts as
+//! `unsent`. Closed loop: each connection sends its next request as soon as it has an answer.
 
 use crate::addresses::Addresses;
 use crate::arrivals::{Arrivals, Spread};
@@ -27,68 +27,69 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Events that are taken at once.
+/// How many events are taken at once.
 const EVENTS: usize = 256;
-/// How often it looks for requests that take too long, at the latest.
+/// The longest pause between two checks for requests over their time limit.
 const LOOK: Duration = Duration::from_millis(100);
-/// Batches that polls ask for.
+/// How many batches are kept for polls.
 const BATCHES_KEPT: usize = 64;
-/// After a connection failed the next attempt waits: a server that is down is not hammered by a closed loop.
+/// The pause after a failed connection, so that a closed loop does not flood a server that is down.
 const REST: Duration = Duration::from_millis(20);
 
-/// What all threads of a run share.
+/// The values that all threads of a run share.
 #[derive(Debug)]
 pub struct Orders {
-    /// Whom to ask, and as which host.
+    /// The address of the server, and the value of Host.
     pub server: SocketAddr,
     pub host: String,
     pub keys: Vec<String>,
     pub addresses: Addresses,
     pub mix: Mix,
     pub batch_size: u32,
-    /// Requests a second of all threads; none in the closed loop.
+    /// The requests per second of all threads; `None` in the closed loop.
     pub rate: Option<f64>,
     pub spread: Spread,
     pub seed: u64,
-    /// Connections of all threads.
+    /// The connections of all threads.
     pub connections: usize,
     pub threads: usize,
-    /// They never sleep, so that the server is not charged for waking them.
+    /// Whether the threads never sleep, so that the server has no cost for waking them.
     pub spin: bool,
-    /// When sending begins, when counting does, and when both end.
+    /// The start of sending, the start of counting, and the end of both.
     pub begin: Instant,
     pub count_from: Instant,
     pub end: Instant,
-    /// The longest that an answer may take; after the end, too.
+    /// The time limit of an answer, also after the end.
     pub patience: Duration,
-    /// A batch that polls can ask for until others are made.
+    /// A batch for polls until others are created.
     pub first_batch: Option<String>,
-    /// Set when the run is to end early.
+    /// The flag that ends the run early.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a thread saw in one second.
+/// The observations of a thread in one second.
 pub struct Slice {
-    /// Since the beginning.
+    /// The number of the second since the start.
     pub second: u32,
     pub answered: u64,
     pub errors: u64,
     pub latency: Histogram<u64>,
 }
 
-/// What a thread brings home.
+/// The results of a thread.
 pub struct Brought {
     pub stats: Stats,
-    /// Processor time of the thread from the beginning to the end of sending: how busy the client itself was.
+    /// The CPU time of the thread while it sent: the load of the client itself.
     pub busy: Duration,
-    /// Requests sent, counted or not.
+    /// The number of sent requests, counted or not.
     pub sent: u64,
 }
 
-/// Sends until the end and waits for the answers that are still out.
+/// Sends until the end and waits for the remaining answers.
 ///
 /// # Errors
-/// When epoll cannot be had.
+///
+/// epoll is not available.
 pub fn send(shared: &Orders, part: usize, slices: &Sender<Slice>) -> std::io::Result<Brought> {
     let mut thread = Thread::new(shared, part, slices)?;
     let began = thread_cpu();
@@ -106,12 +107,12 @@ struct Thread<'r> {
     slices: &'r Sender<Slice>,
     epoll: OwnedFd,
     places: Vec<Connection>,
-    /// Places without a job, and when each may be used again; the last one used comes first.
+    /// Indices of connections without a job, and the time from which each may be used; the last used one comes first.
     free: Vec<usize>,
     resting: VecDeque<(Instant, usize)>,
     arrivals: Option<Arrivals>,
     random: Random,
-    /// For idempotency keys: another one each run, whatever the seed, and how many were used.
+    /// For idempotency keys: a random number for each run, whatever the seed, and the number of used keys.
     once: (u64, u64),
     batches: VecDeque<String>,
     stats: Stats,
@@ -150,7 +151,7 @@ impl<'r> Thread<'r> {
         })
     }
 
-    /// Sends what is due, while `sending`, and takes what comes, until `end` or until nothing is left to wait for.
+    /// Sends due requests while `sending`, and takes answers, until `end` or until no answer is missing.
     fn until(&mut self, end: Instant, sending: bool) -> std::io::Result<()> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let mut look = Instant::now() + LOOK;
@@ -159,7 +160,7 @@ impl<'r> Thread<'r> {
             let over = if sending { self.stopped() } else { self.busy_places == 0 };
             self.rested(now);
             if sending && !over {
-                // At the end as well: what was due while this thread had no core is not lost.
+                // Also at the end: requests that were due while this thread had no core are not lost.
                 self.send_due(now, end);
             }
             if now >= end || over {
@@ -189,7 +190,7 @@ impl<'r> Thread<'r> {
         let exact = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
         match epoll::wait(&self.epoll, spare_capacity(events), Some(&exact)) {
             Err(Errno::NOSYS) => {
-                // Before Linux 5.11 epoll knows milliseconds alone.
+                // Before Linux 5.11 epoll has only milliseconds.
                 let millis = (time.as_micros().div_ceil(1000)) as i64;
                 let coarse = Timespec { tv_sec: millis / 1000, tv_nsec: millis % 1000 * 1_000_000 };
                 epoll::wait(&self.epoll, spare_capacity(events), Some(&coarse)).map(drop)?;
@@ -200,7 +201,7 @@ impl<'r> Thread<'r> {
         Ok(())
     }
 
-    /// When the next request can be sent; none while all connections are taken.
+    /// The time at which the next request can be sent; `None` while all connections are in use.
     fn next_due(&self, sending: bool) -> Option<Instant> {
         let rested = self.resting.front().map(|(when, _)| *when);
         if !sending || self.free.is_empty() {
@@ -260,7 +261,7 @@ impl<'r> Thread<'r> {
         }
     }
 
-    /// Writes the next request.
+    /// Writes the next request to the buffer.
     fn compose(&mut self, endpoint: Endpoint) {
         let shared = self.shared;
         let key = match shared.keys.len() {
@@ -336,7 +337,7 @@ impl<'r> Thread<'r> {
         }
     }
 
-    /// Gives a place up, and counts its job as lost.
+    /// Closes a connection and counts its job as lost.
     fn fail(&mut self, place: usize, failure: Failure) {
         let now = Instant::now();
         if let Some(job) = self.places[place].job {
@@ -361,12 +362,12 @@ impl<'r> Thread<'r> {
         }
     }
 
-    /// What was due before the end and was not sent took until the end at least.
+    /// Requests that were due before the end and were not sent took at least until the end.
     fn count_unsent(&mut self) {
         let end = self.shared.end;
         let Some(mut arrivals) = self.arrivals.clone() else { return };
         if self.stopped() {
-            // Who ends a run early has not waited for what was just due.
+            // A run that is ended early has not waited for requests that were just due.
             return;
         }
         loop {
@@ -394,7 +395,7 @@ impl<'r> Thread<'r> {
         due >= self.shared.count_from
     }
 
-    /// Something ended, well or not, in this second.
+    /// Counts a request that ended in this second.
     fn tick(&mut self, now: Instant, latency: Duration, good: bool) {
         let second = now.saturating_duration_since(self.shared.begin).as_secs() as u32;
         if second != self.slice.second {
@@ -409,13 +410,13 @@ impl<'r> Thread<'r> {
     fn cut(&mut self, second: u32) {
         let slice = std::mem::replace(&mut self.slice, empty_slice(second));
         if slice.answered > 0 {
-            // Who collects them is gone only when the run is.
+            // The receiver is dropped only at the end of the run.
             let _ = self.slices.send(slice);
         }
     }
 }
 
-/// The body of a batch.
+/// Writes the body of a batch with this many addresses.
 pub fn batch_body(body: &mut String, addresses: &Addresses, size: u32) {
     body.push_str("{\"emails\":[");
     for number in 0..size {

@@ -1,4 +1,4 @@
-//! A server of one's own that is asked several times over, for calibration and for checks of a plan.
+//! A server for several loads, for calibration and for checks of a plan.
 
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest that work under way may take to end.
+/// How long work under way may take to end.
 const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 const SETTLE_LOOK: Duration = Duration::from_millis(500);
-/// Looks in a row at which nothing is under way.
+/// How many consecutive samples must have no work under way.
 const SETTLE_LOOKS: u32 = 4;
 
 /// The server with its mail internet.
@@ -28,10 +28,11 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it.
+    /// Starts both programs.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: a program did not start.
     pub fn start(place: &Place<'_>, scenario: Scenario) -> Result<Service, String> {
         let mut world = World::start(Setting {
             bin_dir: place.bin_dir.clone(),
@@ -42,18 +43,20 @@ impl Service {
         Ok(Service { world, target, supply: RefCell::new(Some(Addresses::counted(scenario.domains))) })
     }
 
-    /// The server's process.
+    /// The process id of the server.
     ///
     /// # Errors
-    /// When it is not known, which it always is here.
+    ///
+    /// It is unknown, which never happens here.
     pub fn pid(&self) -> Result<u32, String> {
-        self.target.watched.pid.ok_or_else(|| "the server's process is not known".into())
+        self.target.watched.pid.ok_or_else(|| "the server's process id is unknown".into())
     }
 
-    /// Asks at a rate; no address twice.
+    /// Sends requests at a rate, without repeating an address.
     ///
     /// # Errors
-    /// One line; also when requests failed: figures of refusals are no figures.
+    ///
+    /// One line; also if requests failed, since the cost of refusals is meaningless.
     pub fn ask(
         &self,
         rate: f64,
@@ -93,30 +96,32 @@ impl Service {
         Ok(outcome)
     }
 
-    /// Waits until nothing is under way; gives what was seen meanwhile.
+    /// Waits until no work is under way; returns the samples of that time.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: the limit was reached.
     pub fn settle(&self, stop: &Arc<AtomicBool>) -> Result<Vec<Sample>, String> {
         let (began, mut quiet, mut samples) = (Instant::now(), 0, Vec::new());
         while quiet < SETTLE_LOOKS {
             if stop.load(Ordering::Relaxed) || began.elapsed() > SETTLE_LIMIT {
-                return Err("work under way does not end".into());
+                return Err("the work in progress does not end".into());
             }
             thread::sleep(SETTLE_LOOK);
             let sample = self.target.watched.look(began);
-            let under_way =
-                sample.gauges[UNDER_WAY].ok_or("the server's metrics do not say what is under way")?;
+            let under_way = sample.gauges[UNDER_WAY]
+                .ok_or("the server's metrics lack the number of addresses in progress")?;
             quiet = if under_way == 0.0 { quiet + 1 } else { 0 };
             samples.push(sample);
         }
         Ok(samples)
     }
 
-    /// Ends it; what its mail internet counted.
+    /// Ends both programs and returns the counts of the mail internet.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: a program failed.
     pub fn stop(self) -> Result<Counted, String> {
         self.world.stop()
     }

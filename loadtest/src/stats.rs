@@ -1,32 +1,33 @@
-//! What was seen: a histogram of latencies, answers by status and failures by kind, for each endpoint.
+//! The results of requests: a histogram of latencies, answers by status and failures by kind, for each endpoint.
 //!
-//! Latencies are in microseconds, to three digits. A request counts where it was due, and its latency begins there.
+//! Latencies are in microseconds with three digits. A request counts at the time at which it was due, and its latency
+//! begins then.
 
 use crate::mix::{Endpoint, KINDS};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The longest latency that is told apart.
+/// The largest latency of a histogram.
 const MICROS_MAX: u64 = 3_600_000_000;
-/// Different reasons that are counted; a server has 13.
+/// How many different reasons are counted; a server has 13.
 const REASONS_MAX: usize = 64;
 
-/// Why there is no answer.
+/// The reason why a request has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failure {
-    /// No connection, or one that ended before the answer.
+    /// There was no connection, or it ended before the answer.
     Connection,
-    /// No answer within the time that was left for it.
+    /// There was no answer within the time limit.
     Timeout,
-    /// Something that is no answer.
+    /// The bytes are no valid answer.
     Malformed,
-    /// It was due, and no connection was free until the end.
+    /// The request was due, and no connection was free until the end.
     Unsent,
 }
 
 impl Failure {
-    /// As reports spell it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Failure::Connection => "connection",
@@ -42,70 +43,70 @@ pub fn histogram(digits: u8) -> Histogram<u64> {
     Histogram::new_with_bounds(1, MICROS_MAX, digits).expect("the bounds are constant and sound")
 }
 
-/// Adds a latency.
+/// Adds a latency to a histogram.
 pub fn note(histogram: &mut Histogram<u64>, latency: Duration) {
     histogram.saturating_record((latency.as_micros() as u64).max(1));
 }
 
-/// One endpoint's.
+/// The results of one endpoint.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Of everything that was due, answered or not.
+    /// The latencies of all due requests, answered or not.
     pub latency: Histogram<u64>,
-    /// Answers.
+    /// The answers by status.
     pub status: BTreeMap<u16, u64>,
-    /// What got none.
+    /// The requests without an answer.
     pub failures: BTreeMap<Failure, u64>,
 }
 
 impl Seen {
-    /// All requests.
+    /// The number of all requests.
     pub fn requests(&self) -> u64 {
         self.answered() + self.failures.values().sum::<u64>()
     }
 
-    /// All that were answered, with whatever status.
+    /// The number of answered requests with any status.
     pub fn answered(&self) -> u64 {
         self.status.values().sum()
     }
 
-    /// All but answers of 2xx: refusals for the rate as well.
+    /// The number of requests without a 2xx, with refusals for the rate.
     pub fn errors(&self) -> u64 {
         let good = self.status.range(200..300).map(|(_, count)| count).sum::<u64>();
         self.requests() - good
     }
 
-    /// Refusals for the rate.
+    /// The number of refusals for the rate (429).
     pub fn limited(&self) -> u64 {
         self.status.get(&429).copied().unwrap_or(0)
     }
 }
 
-/// What one thread saw, or all.
+/// The results of one thread, or of all.
 #[derive(Debug, Clone)]
 pub struct Stats {
     seen: [Seen; KINDS],
-    /// Reasons of single checks.
+    /// The reasons in the answers to single checks.
     pub reasons: BTreeMap<String, u64>,
-    /// Full checks that were answered from an earlier one.
+    /// Full checks that were repeats.
     pub cached: u64,
-    /// Addresses in batches that were accepted.
+    /// Addresses in accepted batches.
     pub batch_rows: u64,
 }
 
 impl Stats {
-    /// Nothing yet.
+    /// Empty results of all endpoints.
     pub fn new() -> Stats {
         let none = || Seen { latency: histogram(3), status: BTreeMap::new(), failures: BTreeMap::new() };
         Stats { seen: std::array::from_fn(|_| none()), reasons: BTreeMap::new(), cached: 0, batch_rows: 0 }
     }
 
-    /// What an endpoint saw.
+    /// The results of an endpoint.
     pub fn of(&self, endpoint: Endpoint) -> &Seen {
         &self.seen[endpoint as usize]
     }
 
-    /// All endpoints together.
+    /// The sum over all endpoints.
     pub fn all(&self) -> Seen {
         let mut all = Stats::new().seen[0].clone();
         for seen in &self.seen {
@@ -114,21 +115,21 @@ impl Stats {
         all
     }
 
-    /// An answer came.
+    /// Records an answer with its latency.
     pub fn answered(&mut self, endpoint: Endpoint, status: u16, latency: Duration) {
         let seen = &mut self.seen[endpoint as usize];
         note(&mut seen.latency, latency);
         *seen.status.entry(status).or_default() += 1;
     }
 
-    /// None came.
+    /// Records a request without an answer.
     pub fn failed(&mut self, endpoint: Endpoint, failure: Failure, latency: Duration) {
         let seen = &mut self.seen[endpoint as usize];
         note(&mut seen.latency, latency);
         *seen.failures.entry(failure).or_default() += 1;
     }
 
-    /// A check's reason.
+    /// Counts the reason in an answer.
     pub fn reason(&mut self, reason: &str) {
         if let Some(count) = self.reasons.get_mut(reason) {
             *count += 1;
@@ -137,7 +138,7 @@ impl Stats {
         }
     }
 
-    /// Adds another thread's.
+    /// Adds the results of another thread.
     pub fn add(&mut self, other: &Stats) {
         for (seen, more) in self.seen.iter_mut().zip(&other.seen) {
             merge(seen, more);
@@ -160,7 +161,7 @@ fn merge(seen: &mut Seen, more: &Seen) {
     }
 }
 
-/// Percentiles that reports show, with their names.
+/// The percentiles in reports, with their names.
 pub const SHOWN: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 

@@ -1,4 +1,4 @@
-//! A run as figures: what is printed, written as JSON and drawn.
+//! The figures of a run, which are printed, written as JSON and plotted.
 
 use crate::mix::Endpoint;
 use crate::objective::{Objective, Verdict};
@@ -9,15 +9,15 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Everything a report shows.
+/// The content of a report.
 #[derive(Debug, Serialize)]
 pub struct Summary {
-    /// What was asked, in words.
+    /// The load in words.
     pub title: String,
     pub load: LoadShown,
-    /// Seconds that counted.
+    /// The length of the counted time in seconds.
     pub seconds: f64,
-    /// Requests that were due, answers of 2xx a second, refusals for the rate, requests without a 2xx.
+    /// Due requests, answers with 2xx per second, refusals for the rate, and requests without a 2xx.
     pub requests: u64,
     pub rate: f64,
     pub limited: u64,
@@ -34,12 +34,13 @@ pub struct Summary {
     pub samples: Vec<SampleShown>,
 }
 
+/// The load in the report's JSON.
 #[derive(Debug, Serialize)]
 pub struct LoadShown {
     pub mix: String,
-    /// Open loop: requests a second.
+    /// Open loop: the requests per second.
     pub rate: Option<f64>,
-    /// Closed loop: clients.
+    /// Closed loop: the number of clients.
     pub clients: Option<usize>,
     pub warm_up_s: f64,
     pub duration_s: f64,
@@ -48,6 +49,7 @@ pub struct LoadShown {
     pub seed: u64,
 }
 
+/// The figures of one endpoint in the report's JSON.
 #[derive(Debug, Serialize)]
 pub struct EndpointShown {
     pub name: &'static str,
@@ -56,30 +58,33 @@ pub struct EndpointShown {
     pub limited: u64,
     pub status: BTreeMap<u16, u64>,
     pub failures: BTreeMap<&'static str, u64>,
-    /// Milliseconds by percentile, from when a request was due.
+    /// Milliseconds by percentile, counted from the due time.
     pub latency_ms: BTreeMap<&'static str, f64>,
-    /// The whole distribution: percentile and milliseconds.
+    /// The whole distribution as percentiles and milliseconds.
     pub distribution: Vec<(f64, f64)>,
 }
 
+/// The figures of the server in the report's JSON.
 #[derive(Debug, Serialize)]
 pub struct ServerShown {
     pub cpu_s: Option<f64>,
     pub cpu_s_per_1000: Option<f64>,
-    /// Cores that were busy on average.
+    /// The average number of busy cores.
     pub cores: Option<f64>,
     pub rss_peak_mib: Option<f64>,
-    /// Resident memory at the end of a run over that in its middle third.
+    /// The resident memory at the end of a run, divided by that in its middle third.
     pub rss_growth: Option<f64>,
 }
 
+/// The figures of the client in the report's JSON.
 #[derive(Debug, Serialize)]
 pub struct ClientShown {
-    /// The busiest thread's share of its core.
+    /// The largest CPU share of a thread.
     pub busy: f64,
     pub us_per_request: f64,
 }
 
+/// The figures of one second in the report's JSON.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct SecondShown {
     pub second: u32,
@@ -89,17 +94,18 @@ pub struct SecondShown {
     pub p99_ms: f64,
 }
 
+/// A sample of the server in the report's JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct SampleShown {
     pub at: f64,
-    /// Cores busy since the sample before.
+    /// The number of busy cores since the previous sample.
     pub cores: Option<f64>,
     pub rss_mib: Option<f64>,
     pub gauges: BTreeMap<&'static str, f64>,
 }
 
 impl Summary {
-    /// Sums a run up and judges it.
+    /// The summary of a run, with the results of its objectives.
     pub fn of(outcome: &Outcome, objectives: &[Objective]) -> Summary {
         let all = outcome.stats.all();
         let used = Endpoint::ALL.into_iter().filter(|one| outcome.stats.of(*one).requests() > 0);
@@ -135,13 +141,13 @@ impl Summary {
         self.objectives.iter().all(|verdict| verdict.met)
     }
 
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let _ = writeln!(out, "{}", self.title);
         let _ = writeln!(
             out,
-            "{} requests in {:.1} s, {:.1} good answers/s, {} errors ({} refused for the rate)",
+            "{} requests in {:.1} s, {:.1} good answers/s, {} errors ({} of them 429)",
             self.requests, self.seconds, self.rate, self.errors, self.limited
         );
         let _ = writeln!(
@@ -195,18 +201,18 @@ impl Summary {
             let growth = server.rss_growth.map_or(String::new(), |growth| {
                 format!(", {:+.1} % from the middle third of the run to the last", growth * 100.0)
             });
-            let _ = writeln!(out, "server: {rss:.1} MiB resident at most{growth}");
+            let _ = writeln!(out, "server: {rss:.1} MiB maximum resident memory{growth}");
         }
         let ClientShown { busy, us_per_request } = self.client;
         let _ = writeln!(
             out,
-            "client: {us_per_request:.1} us of CPU a request, its busiest thread {:.0} % busy",
+            "client: {us_per_request:.1} us of CPU per request, its busiest thread {:.0} % busy",
             busy * 100.0
         );
     }
 }
 
-/// What was asked, in words.
+/// The load in words.
 pub fn title(load: &Load) -> String {
     let pressure = match load.pressure {
         Loop::Open(rate) => format!("{rate:.1} requests/s, open loop"),
@@ -250,7 +256,7 @@ fn endpoint(name: &'static str, seen: &Seen) -> EndpointShown {
     }
 }
 
-/// Percentiles that come closer to 1 by a factor, as far as there are requests to tell them apart.
+/// Percentiles that approach 1 by a constant factor, as far as the number of requests allows.
 fn distribution(seen: &Seen) -> Vec<(f64, f64)> {
     let (mut points, mut rest) = (Vec::new(), 1.0f64);
     let finest = 1.0 / seen.requests().max(1) as f64;
@@ -272,8 +278,8 @@ fn server(outcome: &Outcome) -> ServerShown {
     }
 }
 
-/// By how much the mean of the last third of the counted samples is above that of the third before: a server that has
-/// just started fills its caches in the first.
+/// The growth of the mean from the middle third to the last third of the counted samples. In the first third a new
+/// server fills its caches.
 fn rss_growth(outcome: &Outcome) -> Option<f64> {
     let from = outcome.load.warm_up.as_secs_f64();
     let counted: Vec<f64> = outcome
@@ -310,7 +316,7 @@ fn samples(outcome: &Outcome) -> Vec<SampleShown> {
     shown.collect()
 }
 
-/// What makes the figures worth less than they look.
+/// Warnings about figures with limited value.
 fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
     let mut warnings = Vec::new();
     if outcome.interrupted {
@@ -318,24 +324,25 @@ fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
     }
     if outcome.client_limited() {
         warnings.push(format!(
-            "the client itself was {:.0} % busy: more --threads, or the figures are the client's",
+            "the client was {:.0} % busy, so the figures may show its own limit: use more --threads",
             outcome.client_busy * 100.0
         ));
     }
     let unsent = all.failures.get(&crate::stats::Failure::Unsent).copied().unwrap_or(0);
     if unsent > 0 {
         warnings.push(format!(
-            "{unsent} requests were due and found no free connection: the server is behind, or --connections is too few"
+            "{unsent} requests were due and not sent, because no connection was free: the server is too slow, or --connections is too low"
         ));
     }
     if all.limited() > 0 {
-        warnings.push(
-            "some were refused for the rate: give the account limits that are not in the way".to_owned(),
-        );
+        warnings.push("some requests got 429: give the account limits above the load".to_owned());
     }
     let checks = outcome.stats.of(Endpoint::Full).requests();
     if outcome.stats.cached * 10 > checks && checks > 0 {
-        warnings.push("more than a tenth of the full checks were repeats, which cost little".to_owned());
+        warnings.push(
+            "more than a tenth of the full checks were repeats, which cost little: use more addresses"
+                .to_owned(),
+        );
     }
     warnings
 }
@@ -369,9 +376,7 @@ mod tests {
         assert!(summary.server.rss_growth.is_some_and(|growth| (growth - 0.2).abs() < 1e-9));
         assert_eq!(summary.samples[1].cores, Some(0.5));
         let text = summary.text();
-        for part in
-            ["429: 2", "0.5000 CPU s per 1,000", "20.0 MiB", "missed: errors=1%", "refused for the rate"]
-        {
+        for part in ["429: 2", "0.5000 CPU s per 1,000", "20.0 MiB", "missed: errors=1%", "of them 429"] {
             assert!(text.contains(part), "{part} in {text}");
         }
         let json = serde_json::to_value(&summary).unwrap();

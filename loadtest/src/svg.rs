@@ -1,4 +1,4 @@
-//! Plots as SVG that stands in a page: axes, lines, and colours from the page's own style sheet.
+//! Plots as SVG within a page: axes, lines, and colours from the page's style sheet.
 
 mod marks;
 
@@ -11,34 +11,34 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 40.0;
-/// Points of a line that can be told apart.
+/// How many points of a line are distinguishable.
 const POINTS_MAX: usize = 720;
 
-/// A line of a plot.
+/// A line of a plot with its name.
 pub struct PlotSeries {
     pub name: String,
     pub points: Vec<(f64, f64)>,
 }
 
-/// How an axis is laid out.
+/// The scale of an axis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// From 0.
+    /// Linear from 0.
     Linear,
-    /// Each decade alike; values below this are shown at it.
+    /// Logarithmic; smaller values are shown at this one.
     Log(f64),
-    /// Percentiles: each nine alike.
+    /// Percentiles: each further nine has the same length.
     Nines,
 }
 
-/// A plot.
+/// A plot of lines, marks and rules.
 pub struct Plot {
     pub title: String,
     pub x_name: &'static str,
     pub y_name: &'static str,
     pub x: Scale,
     pub y: Scale,
-    /// From where to where nothing counts yet.
+    /// The range that does not count yet.
     pub shaded: Option<(f64, f64)>,
     pub series: Vec<PlotSeries>,
     pub marks: Vec<Marks>,
@@ -50,12 +50,12 @@ struct Axis {
     scale: Scale,
     low: f64,
     high: f64,
-    /// Some values lie below the low end and are shown at it.
+    /// Whether some values are below the low end, and are shown at it.
     cut: bool,
 }
 
 impl Plot {
-    /// As an SVG element; nothing when there is nothing to draw.
+    /// The plot as an SVG element; empty without data.
     pub fn svg(&self) -> String {
         let drawn = self.marks.iter().map(|marks| marks.points.len()).sum::<usize>();
         let values = |of: fn(&(f64, f64)) -> f64| -> Vec<f64> {
@@ -64,7 +64,7 @@ impl Plot {
             lines.chain(marks).map(of).filter(|v| v.is_finite()).collect()
         };
         let (mut xs, mut ys) = (values(|point| point.0), values(|point| point.1));
-        // One mark tells something, a line needs two points.
+        // One mark is enough, but a line needs two points.
         if xs.len() < 2 && drawn == 0 {
             return String::new();
         }
@@ -164,7 +164,7 @@ impl Axis {
         }
     }
 
-    /// From 0 to 1.
+    /// The position on the axis, from 0 to 1.
     fn place(&self, value: f64) -> f64 {
         let of = |value: f64| match self.scale {
             Scale::Linear => value,
@@ -204,7 +204,7 @@ impl Axis {
     }
 }
 
-/// The smallest of 1, 2, 5, 10, 20 and so on that is not below.
+/// The smallest number of 1, 2, 5, 10, 20 and so on that is not below `least`.
 fn step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|factor| factor * power >= least * 0.999_999);
@@ -233,7 +233,7 @@ fn up(share: f64) -> f64 {
     HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 }
 
-/// Of a long line the highest point of each stretch, so that no peak is lost.
+/// The highest point of each section of a long line, so that no peak is lost.
 fn thinned(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> + '_ {
     let stretch = points.len().div_ceil(POINTS_MAX).max(1);
     points
@@ -241,7 +241,7 @@ fn thinned(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> + '_ {
         .filter_map(|chunk| chunk.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1)))
 }
 
-/// Text for HTML.
+/// Escapes a text for HTML.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,6 @@
-//! A world of one's own: mailnet and `mailprobe serve` in processes of their own, in a folder that goes with them.
+//! A private world: processes of mailnet and `mailprobe serve`, in a temporary folder.
 //!
-//! Both are ended by their pid, and the folder is removed, however the run ends.
+//! Both processes are ended by their pid, and the folder is removed, at any end of the run.
 
 use crate::run::Target;
 use crate::sampler::Watched;
@@ -17,12 +17,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The server drains: a check under way may take a minute.
+/// The time limit of a drain: a check under way may take a minute.
 const END_LIMIT: Duration = Duration::from_secs(90);
-/// Credits of an account that nothing is to be in the way of.
+/// The credits of the account, more than a run can spend.
 const CREDITS: u64 = 1_000_000_000;
 
-/// A plan whose limits are not in the way.
+/// A plan with limits that are never reached.
 const PLANS: &str = r#"
 [[plan]]
 id = "free"
@@ -43,7 +43,7 @@ fair_use_per_second = 1000000000
 fair_use_burst = 1000000000
 "#;
 
-/// Where the binaries are and what is to be played.
+/// The binaries and the scenario of a world.
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// The folder of `mailprobe` and `mailnet`.
@@ -54,7 +54,7 @@ pub struct Setting {
     pub flags: Vec<String>,
 }
 
-/// A process that is ended with its guard.
+/// A process that ends with its guard.
 pub struct Process {
     child: Child,
     name: &'static str,
@@ -62,14 +62,14 @@ pub struct Process {
     out: Option<BufReader<ChildStdout>>,
 }
 
-/// mailnet, playing.
+/// A running process of mailnet.
 pub struct Mailnet {
     process: Process,
     dns: String,
     smtp_port: String,
 }
 
-/// What mailnet counted.
+/// The final counts of mailnet.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counted {
     pub sessions: f64,
@@ -79,7 +79,7 @@ pub struct Counted {
     pub dns: f64,
 }
 
-/// A folder with a mail internet, and servers or lists that are pointed at it.
+/// A folder with a mail internet, and servers or lists that use it.
 pub struct World {
     folder: tempfile::TempDir,
     setting: Setting,
@@ -91,10 +91,11 @@ impl World {
     /// Starts mailnet.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: the folder or the process could not be created.
     pub fn start(setting: Setting) -> Result<World, String> {
         let folder = tempfile::Builder::new().prefix("mailprobe-loadtest-").tempdir();
-        let folder = folder.map_err(|error| format!("a temporary folder: {error}"))?;
+        let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
         write(&folder.path().join("mailnet.toml"), &setting.scenario)?;
         write(&folder.path().join("plans.toml"), PLANS)?;
         let mut command = Command::new(setting.bin_dir.join("mailnet"));
@@ -103,16 +104,17 @@ impl World {
         let line = process.ready("dns ")?;
         let words: Vec<&str> = line.split(' ').collect();
         let (Some(dns), Some(port)) = (words.first(), words.get(2)) else {
-            return Err(format!("mailnet says ready in other words: {line}"));
+            return Err(format!("mailnet printed an unknown line: {line}"));
         };
         let mailnet = Mailnet { dns: (*dns).to_owned(), smtp_port: (*port).to_owned(), process };
         Ok(World { folder, setting, mailnet: Some(mailnet), server: None })
     }
 
-    /// Starts `mailprobe serve` and makes an account with a key.
+    /// Starts `mailprobe serve` and creates an account with a key.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: the server or a command failed.
     pub fn serve(&mut self) -> Result<Target, String> {
         let mut command = self.mailprobe("serve")?;
         command.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
@@ -123,8 +125,9 @@ impl World {
         let metrics = process.ready("metrics: http://")?;
         let metrics = metrics.trim_end_matches("/metrics").parse().ok();
         let listening = process.ready("listening on http://")?;
-        let server: SocketAddr =
-            listening.parse().map_err(|_| format!("mailprobe serve listens nowhere: {listening}"))?;
+        let server: SocketAddr = listening
+            .parse()
+            .map_err(|_| format!("mailprobe serve printed an unknown address: {listening}"))?;
         let pid = process.child.id();
         self.server = Some(process);
         let account = Administrator { mailprobe: self.binary("mailprobe"), data: self.path("data") };
@@ -136,7 +139,8 @@ impl World {
     /// `mailprobe NAME` with the flags that point its engine at this world.
     ///
     /// # Errors
-    /// When mailnet has been stopped.
+    ///
+    /// mailnet has been stopped.
     pub fn mailprobe(&self, name: &str) -> Result<Command, String> {
         let mailnet = self.mailnet.as_ref().ok_or("mailnet has been stopped")?;
         let mut command = Command::new(self.binary("mailprobe"));
@@ -147,20 +151,21 @@ impl World {
         Ok(command)
     }
 
-    /// Further flags of the setting.
+    /// The further flags of the setting.
     pub fn flags(&self) -> &[String] {
         &self.setting.flags
     }
 
-    /// A file of the folder.
+    /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Ends the server as an operator does, then mailnet; gives what mailnet counted.
+    /// Ends the server by SIGTERM, then mailnet; returns the counts of mailnet.
     ///
     /// # Errors
-    /// One line, when one of them did not end well.
+    ///
+    /// One line: one of them failed.
     pub fn stop(mut self) -> Result<Counted, String> {
         if let Some(server) = self.server.take() {
             server.terminate(END_LIMIT)?;
@@ -187,7 +192,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // The server first: without its mail internet it would wait.
+        // The server ends first: without its mail internet it would wait.
         self.server = None;
     }
 }
@@ -199,11 +204,12 @@ pub struct Administrator {
 }
 
 impl Administrator {
-    /// Makes an account that no limit is in the way of, and a live key. Without a plan of that kind the account gets
-    /// limits of its own.
+    /// Creates an account with limits that are never reached, and a live key. Without a plan for that the account gets
+    /// its own limits.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: a command failed.
     pub fn key(&self, account: &str, plan: Option<&str>) -> Result<String, String> {
         self.run(&["account", "create", account, "--plan", plan.unwrap_or("free")])?;
         self.run(&["account", "grant", account, &CREDITS.to_string(), "--note", "load test"])?;
@@ -217,7 +223,7 @@ impl Administrator {
             self.run(&words.collect::<Vec<_>>())?;
         }
         let made = self.run(&["key", "create", account, "--label", "load test"])?;
-        made["key"].as_str().map(str::to_owned).ok_or_else(|| "key create: no key in its answer".to_owned())
+        made["key"].as_str().map(str::to_owned).ok_or_else(|| "key create: the answer has no key".to_owned())
     }
 
     fn run(&self, words: &[&str]) -> Result<Value, String> {
@@ -239,34 +245,36 @@ impl Administrator {
 }
 
 impl Process {
-    /// Starts it; standard error goes to `log`.
+    /// Starts a process; its standard error goes to `log`.
     ///
     /// # Errors
-    /// One line.
+    ///
+    /// One line: the program cannot be started.
     pub fn start(name: &'static str, mut command: Command, log: &Path) -> Result<Process, String> {
         let errors = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
         let program = command.get_program().to_string_lossy().into_owned();
         let mut child = command
             .stdin(Stdio::null())
-            // Control-C at the terminal is for the load test, which ends its processes in order.
+            // Ctrl-C at the terminal is for the load test, which ends its processes in order.
             .process_group(0)
             .stdout(Stdio::piped())
             .stderr(errors)
             .spawn()
-            .map_err(|error| format!("{program}: {error}; --bin-dir says where the binaries are"))?;
+            .map_err(|error| format!("{program}: {error}; set the folder of the programs with --bin-dir"))?;
         let out = child.stdout.take().map(BufReader::new);
         Ok(Process { child, name, log: log.to_owned(), out })
     }
 
-    /// Its pid.
+    /// The process id of this process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it has ended, and how.
+    /// Whether it has ended with success.
     ///
     /// # Errors
-    /// One line, when nobody knows or when it ended badly.
+    ///
+    /// One line: the status is unknown, or is a failure.
     pub fn ended(&mut self) -> Result<bool, String> {
         match self.child.try_wait() {
             Ok(None) => Ok(false),
@@ -276,7 +284,7 @@ impl Process {
         }
     }
 
-    /// The rest of the first line that begins so.
+    /// The rest of the first line with this prefix.
     fn ready(&mut self, prefix: &'static str) -> Result<String, String> {
         let Some(mut out) = self.out.take() else { return Err(format!("{} has no output", self.name)) };
         let (sender, receiver) = channel();
@@ -284,7 +292,7 @@ impl Process {
             let mut line = String::new();
             while out.read_line(&mut line).is_ok_and(|count| count > 0) {
                 if let Some(rest) = line.trim_end().strip_prefix(prefix) {
-                    // Who asked may have given up.
+                    // The receiver may have given up.
                     let _ = sender.send((rest.to_owned(), out));
                     return;
                 }
@@ -296,12 +304,12 @@ impl Process {
                 self.out = Some(out);
                 Ok(rest)
             }
-            Err(RecvTimeoutError::Timeout) => Err(self.complain("does not say that it is ready")),
+            Err(RecvTimeoutError::Timeout) => Err(self.complain("did not become ready in time")),
             Err(RecvTimeoutError::Disconnected) => Err(self.complain("ended before it was ready")),
         }
     }
 
-    /// Asks it to end; gives what it still said.
+    /// Sends SIGTERM and waits; returns the remaining output.
     fn terminate(mut self, limit: Duration) -> Result<String, String> {
         self.signal(Signal::TERM);
         let until = Instant::now() + limit;
@@ -319,7 +327,7 @@ impl Process {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have ended; it is not yet waited for, so the pid is still its own.
+        // It may have ended; it is not reaped yet, so the pid is still its own.
         if let Some(pid) = Pid::from_raw(self.child.id() as i32) {
             let _ = kill_process(pid, signal);
         }
@@ -335,13 +343,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is what they are for.
+        // Both calls fail if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 /// Writes a file of the folder.
+///
+/// # Errors
+///
+/// One line that names the file.
 pub fn write(path: &Path, text: &str) -> Result<(), String> {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }

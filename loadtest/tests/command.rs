@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-/// A server that knows how it shall behave.
+/// A server with a configurable behaviour.
 #[derive(Default)]
 struct Server {
-    /// Requests seen.
+    /// The number of requests.
     seen: AtomicU64,
-    /// Every so many requests, one is answered 503; 0: none.
+    /// Each request with a multiple of this number is answered 503; 0: none.
     fails_every: u64,
-    /// Every so many requests, the connection is closed in place of an answer; 0: none.
+    /// At each request with a multiple of this number the connection is closed without an answer; 0: none.
     closes_every: u64,
-    /// At this request it stands still for so long, once; all connections do.
+    /// At this request all connections stop once for a while.
     stalls_at: u64,
     stall: Duration,
     stalled: std::sync::RwLock<()>,
@@ -82,7 +82,7 @@ fn head(stream: &mut BufReader<TcpStream>) -> Option<(String, String, usize)> {
     }
 }
 
-/// What the API would say, as far as a load test looks.
+/// The answer of the API, as far as a load test reads it.
 fn reply(line: &str, key: &str, body: &[u8]) -> (&'static str, String) {
     if key != "Bearer mp_test_key" {
         return ("401 Unauthorized", "{}".into());
@@ -102,7 +102,7 @@ fn reply(line: &str, key: &str, body: &[u8]) -> (&'static str, String) {
     }
 }
 
-/// Runs the command; its output and what it wrote as JSON.
+/// Runs the command; returns its output and its JSON.
 fn loadtest(server: SocketAddr, folder: &Path, words: &str) -> (Output, Value) {
     let (key, json) = (folder.join("key"), folder.join("report.json"));
     std::fs::write(&key, "live: mp_test_key\n").unwrap();
@@ -198,7 +198,7 @@ fn a_search_ends_at_its_highest_rate() {
     assert_eq!(report["objectives"][0], "p50=10s");
     assert_eq!(report["steps"][2]["objectives"][0]["met"], true);
     let html = std::fs::read_to_string(html).unwrap();
-    assert!(html.contains("p50 (ms) by the rate asked for") && html.contains("highest rate kept: 200.0/s"));
+    assert!(html.contains("p50 (ms) by rate of due requests") && html.contains("highest rate: 200.0/s"));
 }
 
 #[test]

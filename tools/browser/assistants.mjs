@@ -1,5 +1,5 @@
-// Assistants by the official clients, of both ages of the protocol: they register, send their user through the page of
-// consent in Chromium, list the tools and call them, until they may not any longer.
+// Assistants with the official clients, of both ages of the protocol: they register, send their user through the
+// consent page in Chromium, list the tools and call them, until they are no longer allowed to.
 
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
@@ -26,7 +26,7 @@ class Desk {
     await new Promise((resolve) => desk.server.listen(0, '127.0.0.1', resolve));
     desk.bridge = `http://127.0.0.1:${desk.server.address().port}`;
     desk.redirect = `${desk.bridge}/callback`;
-    // The program's own page is the one elsewhere that they see.
+    // The page of the program is the only other page that they load.
     t.allow(/^request elsewhere: http:\/\/127\.0\.0\.1:\d+\/callback$/);
     return desk;
   }
@@ -174,7 +174,7 @@ await suite({
     await desk.page.getByRole('button', { name: 'End the connection of TypeScript client' }).click();
     await desk.page.getByText('The connection is ended.').waitFor();
     await t.inspect(desk.page, 'connections-none');
-    // The client goes to consent again by itself; its user says no.
+    // The client requests consent again by itself; its user declines.
     const before = provider.kept.tokens.access_token;
     const consent = desk.consent.bind(desk);
     desk.consent = (url) => consent(url, { deny: true });

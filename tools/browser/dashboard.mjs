@@ -1,4 +1,4 @@
-// The dashboard as people use it: from the landing page to an account, keys, checks and out again.
+// The dashboard with the actions of a user: from the landing page to an account, keys, checks and sign-out.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
@@ -97,7 +97,7 @@ await suite({
     await page.getByRole('button', { name: 'Start' }).click();
     await page.getByText('of 900 addresses checked').waitFor();
     await t.inspect(page, 'list-running');
-    // Without a reload: the page keeps itself fresh.
+    // Without a reload: the page updates itself.
     const link = page.getByRole('link', { name: 'Download result' });
     await link.waitFor({ timeout: 120_000 });
     await t.inspect(page, 'list-completed');

@@ -1,4 +1,4 @@
-// The API reference: readable at every size, alone and without script, and its examples work when pasted.
+// The API reference: readable at every size, alone and without script, with examples that work when pasted.
 
 import assert from 'node:assert/strict';
 import { suite } from './harness.mjs';

@@ -1,14 +1,14 @@
-// What the browser tests share: a Chromium, pages that notice what goes wrong on them, and the count of it all.
+// The shared parts of the browser tests: a Chromium, pages that record their errors, and the counts.
 //
-// `cargo xtask browser` starts a server on an empty data folder for every script and says in the environment where
-// it is. A script is a list of tests; each gets a `t`:
+// `cargo xtask browser` starts a server on an empty data folder for every script, and passes its URL in the
+// environment. A script is a list of tests; each gets a `t`:
 //
 //   import { suite } from './harness.mjs';
 //   await suite({
 //     'what it shows': async (t) => { const page = await t.page(); await page.goto(t.base + '/docs'); ... },
 //   });
 //
-// A test fails by throwing (node:assert), and also when one of its pages logged an error or threw one, asked a host
+// A test fails by throwing (node:assert), and also if one of its pages logged or threw an error, requested a host
 // other than the server, or was answered a 4xx or 5xx that the test had not announced by `t.allow(pattern)`.
 
 import { chromium } from 'playwright-core';
@@ -95,7 +95,7 @@ class Test {
   watch(page) {
     const note = (what) => this.faults.push(what);
     page.on('console', (said) => {
-      // Pages name their icon. Only where JSON is shown as a page Chromium looks for one by itself.
+      // Pages name their icon. Chromium only requests a default one for a page of JSON.
       if (said.location().url === `${base}/favicon.ico`) return;
       if (said.type() === 'error' || said.type() === 'warning') {
         note(`console ${said.type()}: ${said.text()} (${said.location().url})`);

@@ -1,4 +1,4 @@
-// The harness itself: it has to notice what the other scripts rely on it to notice.
+// The harness itself: it must detect the errors that the other scripts rely on.
 
 import assert from 'node:assert/strict';
 import { suite } from './harness.mjs';

@@ -37,10 +37,10 @@ impl Address {
         if text.len() > ADDRESS_INPUT_BYTES_MAX {
             return Err(AddressError::TooLong);
         }
-        // A domain cannot hold an at sign and a quoted local part can: the last one parts them.
-        let (local, domain) = text.rsplit_once('@').ok_or(AddressError::NoAtSign)?;
-        let local = local::parse(local)?;
-        let domain = Domain::parse(domain)?;
+        // A quoted local part can have an at sign and a domain cannot. So the last one separates them.
+        let at = text.bytes().rposition(|byte| byte == b'@').ok_or(AddressError::NoAtSign)?;
+        let local = local::parse(&text[..at])?;
+        let domain = Domain::parse(&text[at + 1..])?;
         let length = local.len() + 1 + domain.as_str().len();
         if length > ADDRESS_BYTES_MAX {
             return Err(AddressError::TooLong);
@@ -62,7 +62,7 @@ impl Address {
         &self.text[..self.text.len() - self.domain.as_str().len() - 1]
     }
 
-    /// The domain.
+    /// The domain, in lower case and A-label form.
     pub fn domain(&self) -> &Domain {
         &self.domain
     }
@@ -91,25 +91,25 @@ impl fmt::Debug for Address {
 /// Why a text is no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressError {
-    /// There is nothing.
+    /// The text is empty.
     Empty,
     /// There is no at sign.
     NoAtSign,
     /// The address is longer than a path may be: RFC 5321 4.5.3.1.3.
     TooLong,
-    /// Nothing stands before the at sign.
+    /// The local part is empty.
     LocalEmpty,
     /// The local part is longer than RFC 5321 4.5.3.1.1 allows.
     LocalTooLong,
     /// A dot begins or ends the local part, or follows on another.
     LocalDot,
-    /// The local part has a character that may not stand there, or not without quotes.
+    /// The local part has a character that is not allowed, or not without quotes.
     LocalCharacter,
     /// A quoted local part is not closed, or goes on after its closing quote.
     LocalQuote,
-    /// Nothing stands after the at sign.
+    /// The domain is empty.
     DomainEmpty,
-    /// An address literal such as `[192.0.2.1]` stands for the domain.
+    /// The domain is an address literal, such as `[192.0.2.1]`.
     DomainLiteral,
     /// The domain has one label only.
     DomainOneLabel,
@@ -131,23 +131,21 @@ impl fmt::Display for AddressError {
             AddressError::Empty => "the address is empty",
             AddressError::NoAtSign => "there is no at sign",
             AddressError::TooLong => "the address is longer than 254 bytes",
-            AddressError::LocalEmpty => "nothing stands before the at sign",
+            AddressError::LocalEmpty => "there is nothing before the at sign",
             AddressError::LocalTooLong => "the part before the at sign is longer than 64 bytes",
             AddressError::LocalDot => {
                 "the part before the at sign has a dot at its start, its end or after a dot"
             }
-            AddressError::LocalCharacter => {
-                "the part before the at sign has a character that may not stand there"
-            }
+            AddressError::LocalCharacter => "the part before the at sign has a character that is not allowed",
             AddressError::LocalQuote => "the quotes in the part before the at sign do not enclose it",
-            AddressError::DomainEmpty => "nothing stands after the at sign",
-            AddressError::DomainLiteral => "an address literal stands in place of a domain",
+            AddressError::DomainEmpty => "there is nothing after the at sign",
+            AddressError::DomainLiteral => "there is an address literal in place of a domain",
             AddressError::DomainOneLabel => "the domain has no dot",
             AddressError::DomainDot => "the domain has a dot at its start, its end or after a dot",
             AddressError::DomainLabelTooLong => "a label of the domain is longer than 63 bytes",
             AddressError::DomainTooLong => "the domain is longer than 253 bytes",
             AddressError::DomainNumeric => "the domain ends in a number",
-            AddressError::DomainCharacter => "the domain has a character or a label that may not stand there",
+            AddressError::DomainCharacter => "the domain has a character or a label that is not allowed",
         })
     }
 }

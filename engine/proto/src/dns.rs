@@ -14,7 +14,7 @@ pub mod mx;
 pub mod name;
 pub mod public;
 #[cfg(test)]
-mod testing;
+mod tests;
 pub mod ttl;
 pub mod upstreams;
 pub mod window;
@@ -23,10 +23,10 @@ pub use message::{Exchange, Mx, Question, RecordKind, Records};
 pub use name::Name;
 use std::time::Duration;
 
-/// How a question ended.
+/// The end of a question: records, a denial, or a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// There are records.
+    /// The name has records of this kind.
     Records {
         /// One or more, of the kind that was asked for.
         records: Records,
@@ -43,7 +43,7 @@ pub enum Outcome {
         /// How long that may be kept.
         ttl: Duration,
     },
-    /// Nothing was learned.
+    /// The question got no usable answer.
     Failed {
         /// Why.
         why: Failure,
@@ -109,8 +109,8 @@ impl Failure {
         }
     }
 
-    /// True where the same question may well be answered a moment later: it was lost, the resolver had too much to do, or it
-    /// lied for a while.
+    /// Whether the same question may get an answer a moment later: it was lost, the resolver had too much load, or it denied names for
+    /// a while.
     pub fn may_pass(self) -> bool {
         matches!(self, Failure::Timeout | Failure::Unreachable | Failure::Refused | Failure::Unproven)
     }

@@ -1,29 +1,29 @@
-//! From where a site is asked: the choice of its source, and the rest of a source that a site blocks.
+//! The choice of a source for a site, and the rest of a source that a site blocks.
 //!
-//! The choice is a rendezvous hash (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998):
-//! every source gets a weight at the site, and the heaviest of those that can reach it is the site's. It depends on
-//! nothing but the two names, so it is the same after a restart, and another source in the pool takes over its own
-//! share of the sites and moves no others. Greylisting needs that: who comes back has to come from where it came.
+//! The choice is a rendezvous hash (Thaler and Ravishankar, "Using name-based mappings to increase hit rates", 1998). Every source
+//! has a weight at the site. The source with the greatest weight that can reach the site is chosen. The weight depends on the two
+//! names only, so the choice is the same after a restart, and a new source in the pool takes its own share of the sites and moves no
+//! others. Greylisting needs that: a second try has to come from the same address as the first.
 //!
-//! A source that a site blocks rests there, for longer each time, and no other source is tried in its place: to go
-//! round a block by turning up from elsewhere is what spammers do.
+//! A source that a site blocks rests there, for a longer time after each block. No other source replaces it, because to evade a
+//! block from another address is the behaviour of spammers.
 
 use crate::limits::{SOURCE_REST_MAX, SOURCE_REST_MIN, SOURCE_RESTS_MAX};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Families of addresses.
+/// The address families that a source or a host has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Families {
-    /// IPv4.
+    /// Whether IPv4 is one of them.
     pub ipv4: bool,
-    /// IPv6.
+    /// Whether IPv6 is one of them.
     pub ipv6: bool,
 }
 
 impl Families {
-    /// Both.
+    /// Both families, IPv4 and IPv6.
     pub const ALL: Families = Families { ipv4: true, ipv6: true };
 
     /// The family of one address.
@@ -36,13 +36,13 @@ impl Families {
         addresses.map(Families::of).fold(Families::default(), Families::and)
     }
 
-    /// These and those.
+    /// The families of either set.
     pub fn and(self, other: Families) -> Families {
         Families { ipv4: self.ipv4 || other.ipv4, ipv6: self.ipv6 || other.ipv6 }
     }
 
     /// Whether the address is of one of them.
-    pub fn have(self, address: IpAddr) -> bool {
+    pub fn has(self, address: IpAddr) -> bool {
         self.meet(Families::of(address))
     }
 
@@ -52,9 +52,8 @@ impl Families {
     }
 }
 
-/// The index of the source from which `site` is asked, whose hosts have addresses of these families; `None` where no
-/// source reaches any. A source is a name, which it has for as long as it is the same one, and the families that it
-/// reaches.
+/// The index of the source for `site`, whose hosts have addresses of these families; `None` if no source reaches one. A source is its
+/// lasting name and the families that it reaches.
 pub fn choose<'s>(
     sources: impl Iterator<Item = (&'s str, Families)>,
     site: &str,
@@ -95,7 +94,7 @@ struct Rest {
 impl Rests {
     /// The site has refused the source: it rests for so long, unless it rests already. The first rest takes
     /// [`SOURCE_REST_MIN`], each further one twice as long as the last, up to [`SOURCE_REST_MAX`].
-    pub fn blocked(&mut self, source: usize, site: &str, now: Instant) -> Option<Duration> {
+    pub fn on_blocked(&mut self, source: usize, site: &str, now: Instant) -> Option<Duration> {
         if let Some(rest) = self.find(source, site) {
             if rest.until > now {
                 return None;
@@ -106,7 +105,7 @@ impl Rests {
             return Some(rest.time);
         }
         if self.count >= SOURCE_RESTS_MAX {
-            // So many sites: one that is forgotten is asked again, and says so again.
+            // With so many rests, a site that is forgotten is asked again, and blocks again.
             return None;
         }
         self.count += 1;
@@ -125,7 +124,7 @@ impl Rests {
     }
 
     /// The site has answered the source: its next rest there is short again. Whether it knew of one.
-    pub fn answered(&mut self, source: usize, site: &str, now: Instant) -> bool {
+    pub fn on_answer(&mut self, source: usize, site: &str, now: Instant) -> bool {
         if self.count == 0 {
             return false;
         }
@@ -139,9 +138,9 @@ impl Rests {
         true
     }
 
-    /// The sources whose rest at some site has ended since this was last asked, one for each. What has been over for
-    /// longer than any rest lasts is forgotten.
-    pub fn ended(&mut self, now: Instant) -> Vec<usize> {
+    /// Takes the sources whose rest at a site has ended since the last call, once for each site. A rest that ended long ago is
+    /// forgotten.
+    pub fn take_ended(&mut self, now: Instant) -> Vec<usize> {
         let mut ended = Vec::new();
         for rests in self.sites.values_mut() {
             for rest in rests.iter_mut().filter(|rest| rest.until <= now && !rest.over) {
@@ -161,5 +160,4 @@ impl Rests {
 }
 
 #[cfg(test)]
-#[path = "egress_tests.rs"]
 mod tests;

@@ -5,18 +5,19 @@
 
 use crate::address::Domain;
 use crate::dns::{Outcome, Records};
+use crate::limits::TXT_TAGS_MAX;
 
-/// What was found.
+/// The DNS facts of a domain. A record that could not be read counts as absent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DnsFacts {
-    /// Who runs the mailboxes or the filter before them; none where no host takes the domain's mail.
+    /// The operator of the mailboxes, or of the filter before them; `None` if no host takes the domain's mail.
     pub provider: Option<&'static str>,
-    /// The hosts that take the domain's mail, by preference: the domain itself where it has no MX records (RFC 5321
-    /// 5.1), nobody where DNS says that no host does.
+    /// The hosts that take the domain's mail, by preference: the domain itself if it has no MX records (RFC 5321 5.1), none if DNS says
+    /// that no host does.
     pub mx_hosts: Vec<Box<str>>,
     /// There is one SPF record.
     pub spf: bool,
-    /// What the domain owner asks of receivers whose DMARC check fails.
+    /// The policy for mail that fails the DMARC check.
     pub dmarc_policy: Option<DmarcPolicy>,
     /// The common selectors that have a key.
     pub dkim_selectors: Vec<&'static str>,
@@ -29,11 +30,11 @@ pub struct DnsFacts {
 /// RFC 7489 6.3, `p` and `sp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DmarcPolicy {
-    /// Report only.
+    /// `p=none`: receivers only report (RFC 7489 6.3).
     None,
-    /// Treat as suspicious.
+    /// `p=quarantine`: receivers treat the mail as suspicious.
     Quarantine,
-    /// Refuse.
+    /// `p=reject`: receivers refuse the mail.
     Reject,
 }
 
@@ -104,33 +105,33 @@ pub fn texts(outcome: &Outcome) -> Option<&[Box<str>]> {
     }
 }
 
-/// RFC 7208 4.5: one record, for two are an error and stand for none.
+/// RFC 7208 4.5: exactly one record. Two are an error and count as none.
 pub fn has_spf(texts: &[Box<str>]) -> bool {
     let versions = texts.iter().filter_map(|text| text.split(' ').next());
     versions.filter(|version| version.eq_ignore_ascii_case("v=spf1")).count() == 1
 }
 
-/// The domain whose record speaks for `domain` where it has none of its own (RFC 7489 3.2); `None` where that is itself.
+/// The domain whose DMARC record counts for `domain` if it has none of its own (RFC 7489 3.2); `None` if that is itself.
 pub fn organizational(domain: &Domain) -> Option<Domain> {
     let organization = domain.registrable();
     (organization != domain.as_str()).then(|| Domain::parse(organization).ok()).flatten()
 }
 
-/// What DMARC records say.
+/// The DMARC record of a name (RFC 7489 6.6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dmarc {
     /// There is none: the organizational domain is asked.
     Absent,
     /// There is one, with this policy; `None` where it counts for nothing.
     Record {
-        /// For the domain at which it stands.
+        /// The policy for the domain of the record.
         own: Option<DmarcPolicy>,
         /// For the domains below it.
         below: Option<DmarcPolicy>,
     },
 }
 
-/// RFC 7489 6.6.3. Several records stand for none, and no other domain is asked then.
+/// RFC 7489 6.6.3. Several records count as none, and no other domain is asked then.
 pub fn dmarc(texts: &[Box<str>]) -> Dmarc {
     let mut records = texts.iter().filter_map(|text| tags(text, Some("DMARC1")));
     match (records.next(), records.next()) {
@@ -171,13 +172,9 @@ pub fn has_bimi(texts: &[Box<str>]) -> Option<bool> {
 
 type Tags<'a> = Vec<(&'a str, &'a str)>;
 
-/// Most tags that are read of one record.
-const TAGS_MAX: usize = 32;
-
-/// A tag list (RFC 6376 3.2) in the order in which it stands; `None` when it is none, or when it does not begin with
-/// this version.
+/// A tag list (RFC 6376 3.2) in its order; `None` if the text is no tag list, or does not begin with this version.
 fn tags<'a>(text: &'a str, version: Option<&str>) -> Option<Tags<'a>> {
-    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TAGS_MAX);
+    let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty()).take(TXT_TAGS_MAX);
     let pair = |part: &'a str| part.split_once('=').map(|(name, value)| (name.trim(), value.trim()));
     let tags: Tags<'a> = parts.map(pair).collect::<Option<_>>()?;
     match (tags.first(), version) {

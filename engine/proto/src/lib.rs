@@ -1,11 +1,22 @@
-//! Every protocol decision that mailprobe takes, as pure code.
+//! Every protocol decision of mailprobe, as pure code: bytes, time and randomness in; bytes, deadlines and events out.
 //!
-//! Bytes, time and randomness go in; bytes, deadlines and events come out. Nothing here opens a socket,
-//! reads a clock or draws a random number, so every rule can be tested by a table, a scenario file or a
-//! seeded simulation on a virtual clock.
+//! # Entry points
 //!
-//! Inside the crate the imports go one way: [`limits`] <- [`address`] <- [`dns`], [`smtp`] (which never see
-//! each other) <- [`verdict`].
+//! - [`address::Address::parse`] reads an address.
+//! - [`dns::lookup`] is one question to resolvers, [`dns::mx`] turns MX records into a plan of hosts.
+//! - [`smtp::dialog::Dialog`] is one SMTP session.
+//! - [`mod@verdict::classify`] reads one reply, [`verdict::evidence`] the replies of a session together.
+//! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
+//! - [`retry::Schedule`] decides when an address is asked about again.
+//! - [`limits`] has every bound that a peer can influence.
+//!
+//! # Invariants
+//!
+//! - Nothing here opens a socket, reads a clock or draws a random number. So a table, a scenario file or a seeded simulation on a
+//!   virtual clock can test every rule.
+//! - No input of a peer causes a panic, or takes more memory than [`limits`] allows.
+//! - The imports have one direction: [`limits`] <- [`address`] <- [`dns`], [`smtp`] <- [`verdict`] <- [`retry`]. [`dns`] and
+//!   [`smtp`] do not import each other.
 
 #![deny(missing_docs)]
 
@@ -17,7 +28,9 @@ pub mod limits;
 pub mod lists;
 pub mod outage;
 pub mod pace;
+pub mod public_suffix;
 pub mod refusals;
+pub mod retry;
 pub mod score;
 pub mod smtp;
 pub mod socks5;

@@ -1,92 +1,154 @@
-//! Every wire limit, timeout and lifetime in one place: default, least, most, and where it comes from.
+//! Every bound on what a peer can influence: lengths, counts and times of mail servers, resolvers, proxies and addresses. Each has
+//! its source, or the reason for its value.
 //!
-//! Durations are [`Duration`]; sizes are bytes and counts are items, as the name's last words say.
+//! A [`Duration`] has its own unit. Sizes are bytes and counts are items, as the last words of a name say. A test of
+//! `tools/xtask` refuses constants named `*_MAX` or `*_LIMIT` elsewhere in the engine.
 
 use std::time::Duration;
 
+// Addresses.
+
 /// Longest local part in bytes: RFC 5321 4.5.3.1.1.
 pub const LOCAL_PART_BYTES_MAX: usize = 64;
-/// Longest domain in bytes, in A-label form: RFC 5321 4.5.3.1.2 and RFC 1035 2.3.4 less the root's length byte.
+/// Longest domain in bytes, in A-label form: RFC 5321 4.5.3.1.2, and RFC 1035 2.3.4 without the length byte of the root.
 pub const DOMAIN_BYTES_MAX: usize = 253;
 /// Longest label in bytes: RFC 1035 2.3.4.
 pub const LABEL_BYTES_MAX: usize = 63;
-/// Longest address that a path can carry: RFC 5321 4.5.3.1.3 (256 bytes) less the two angle brackets.
+/// Longest address in bytes that a path can carry: RFC 5321 4.5.3.1.3 (256 bytes) without the two angle brackets.
 pub const ADDRESS_BYTES_MAX: usize = 254;
-/// Longest text that is looked at as an address at all. U-labels can take more bytes than the A-labels that the
-/// limits above count, four a character at most.
+/// Longest text in bytes that is read as an address. U-labels can take more bytes than the A-labels that the limits above
+/// count: at most four bytes a character.
 pub const ADDRESS_INPUT_BYTES_MAX: usize = LOCAL_PART_BYTES_MAX + 1 + 4 * DOMAIN_BYTES_MAX;
+/// Longest domain in characters in which a typo is looked for. The longest well-known domain with two slips is shorter.
+pub const TYPO_DOMAIN_CHARS_MAX: usize = 32;
 
-/// Longest reply line that is read, CRLF included. RFC 5321 4.5.3.1.5 says 512; servers that explain themselves
-/// at length go over it, so four times that is let pass and anything longer ends the session.
-pub const REPLY_LINE_BYTES_MAX: usize = 2048;
-/// Most lines of one reply. EHLO replies of real servers have under 20.
-pub const REPLY_LINES_MAX: usize = 100;
-/// Longest reply over all its lines.
-pub const REPLY_BYTES_MAX: usize = 16 * 1024;
-
-const _: () = assert!(REPLY_LINE_BYTES_MAX >= 512 && REPLY_LINE_BYTES_MAX <= REPLY_BYTES_MAX);
 const _: () = assert!(ADDRESS_BYTES_MAX == 256 - 2);
 const _: () = assert!(LOCAL_PART_BYTES_MAX + 1 + DOMAIN_BYTES_MAX > ADDRESS_BYTES_MAX);
 
-/// How long a recipient's server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that
-/// holds mail which must not be lost; a probe holds none and can come back, so it gives up far sooner.
+// Replies of mail servers.
+
+/// Longest reply line in bytes, with CRLF. RFC 5321 4.5.3.1.5 says 512; some servers explain themselves at length, so four
+/// times as many are accepted. A longer line ends the session.
+pub const REPLY_LINE_BYTES_MAX: usize = 2048;
+/// Most lines of one reply. EHLO replies of real servers have fewer than 20.
+pub const REPLY_LINES_MAX: usize = 100;
+/// Longest reply in bytes over all its lines.
+pub const REPLY_BYTES_MAX: usize = 16 * 1024;
+/// Highest subject of an enhanced status code that RFC 3463 and its registry define. A higher number is a version or the like.
+pub const STATUS_SUBJECT_MAX: u16 = 7;
+/// Longest interval that a reply may name for a later try. RFC 5321 4.5.4.1 has retries of half an hour and more; no
+/// greylisting lasts for a day.
+pub const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Bytes of a read if one reply is due, such as that to EHLO. A waiting read holds its buffer, and most sessions of a large list
+/// wait.
+pub const SESSION_READ_BYTES: usize = 512;
+/// Bytes of a read for each of several replies that are due.
+pub const SESSION_READ_BYTES_A_REPLY: usize = 96;
+/// Most bytes of one read of a session: the replies to 100 recipients fit into two reads.
+pub const SESSION_READ_BYTES_MAX: usize = 4096;
+/// Bytes of one read of TLS ciphertext.
+pub const TLS_READ_BYTES: usize = 4096;
+
+const _: () = assert!(REPLY_LINE_BYTES_MAX >= 512 && REPLY_LINE_BYTES_MAX <= REPLY_BYTES_MAX);
+const _: () = assert!(SESSION_READ_BYTES <= SESSION_READ_BYTES_MAX);
+
+// Times of a session.
+
+/// How long a mail server may take for its greeting. RFC 5321 4.5.3.2.1 says 5 minutes, for a client that holds mail which must
+/// not be lost. A probe holds no mail and can return, so it waits for a shorter time.
 pub const BANNER_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the answer to EHLO, HELO, STARTTLS and RSET. RFC 5321 names no time for them; they need no look-up at the
-/// server, other than the reverse DNS of our address.
+/// How long a mail server may take for the replies to EHLO, HELO, STARTTLS and RSET. RFC 5321 names no time for them. They need
+/// no look-up at the server, except for the reverse DNS of our address.
 pub const EHLO_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the TLS handshake, all its round trips together.
+/// How long the TLS handshake may take, with all its round trips.
 pub const TLS_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the answer to MAIL: RFC 5321 4.5.3.2.2 says 5 minutes. Servers look up our domain here (SPF, DNS lists).
+/// How long a mail server may take for the reply to MAIL: RFC 5321 4.5.3.2.2 says 5 minutes. Servers look up our domain here
+/// (SPF, DNS lists).
 pub const MAIL_TIMEOUT: Duration = Duration::from_secs(45);
-/// For the answer to each RCPT: RFC 5321 4.5.3.2.3 says 5 minutes. A server that asks another one first (Postfix
-/// `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or that holds back strangers stays below this.
+/// How long a mail server may take for the reply to one RCPT: RFC 5321 4.5.3.2.3 says 5 minutes. Servers that ask another server
+/// first (Postfix `reject_unverified_recipient`: 9 s; Exim callout: 30 s) or delay strangers are faster than this.
 pub const RCPT_TIMEOUT: Duration = Duration::from_secs(60);
-/// For a TCP connection: the SYN and four retransmissions of it (RFC 6298: at 1, 3, 7 and 15 s).
+/// How long a TCP connection may take to open: the SYN and four retransmissions (RFC 6298: at 1, 3, 7 and 15 s).
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a session waits for more work before it says QUIT.
+pub const SESSION_IDLE: Duration = Duration::from_secs(2);
+/// How long a session listens for bytes that nothing asked for, before it is used again.
+pub const SESSION_QUIET: Duration = Duration::from_millis(1);
+/// How long the recipients of a transaction wait in all if one of them is a single check: less than for one recipient alone.
+pub const COMPANY_PATIENCE: Duration = Duration::from_secs(12);
 
 /// Most recipients in one transaction: RFC 5321 4.5.3.1.8 obliges every server to take 100.
 pub const TRANSACTION_RECIPIENTS_MAX: usize = 100;
-/// Most bytes of one pipelined group. It fits the send buffer and its replies the receive buffer of any common
-/// host, so that neither side ever blocks on the other (RFC 2920 3.1).
+/// Most bytes of one pipelined group. The group fits into the send buffer of any common host, and its replies into the receive
+/// buffer, so neither side blocks the other (RFC 2920 3.1).
 pub const GROUP_BYTES_MAX: usize = 32 * 1024;
 
 const _: () = assert!(TRANSACTION_RECIPIENTS_MAX * (ADDRESS_BYTES_MAX + 14) < GROUP_BYTES_MAX);
+const _: () = assert!(COMPANY_PATIENCE.as_secs() < RCPT_TIMEOUT.as_secs());
 
-/// Longest TXT record that is kept, its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208
-/// 3.4 asks for under 512.
+/// A reply that comes within this time of the one before is not delayed by a tarpit.
+pub const TARPIT_QUICK: Duration = Duration::from_millis(250);
+/// A reply that comes this long after the one before may be delayed by a tarpit (Postfix `smtpd_error_sleep_time`: 1 s).
+pub const TARPIT_SLOW: Duration = Duration::from_millis(700);
+/// Number of quick replies before a server counts as quick. A server that is slow from the start is no tarpit.
+pub const TARPIT_QUICK_REPLIES_MIN: u32 = 4;
+/// Number of slow replies in a row from a quick server that show a tarpit.
+pub const TARPIT_SLOW_REPLIES_MIN: u32 = 2;
+
+// DNS.
+
+/// Longest TXT record in bytes that is kept, with its strings joined. SPF and DMARC records have a few hundred bytes; RFC 7208
+/// 3.4 asks for fewer than 512.
 pub const DNS_TXT_BYTES_MAX: usize = 4096;
-/// Most records of one kind that are taken from one answer; what follows is left out.
+/// Most tags that are read of one DMARC or DKIM record. RFC 7489 6.3 and RFC 6376 3.6.1 define fewer than 12.
+pub const TXT_TAGS_MAX: usize = 32;
+/// Most records of one kind that are taken from one answer. The rest is ignored.
 pub const DNS_RECORDS_MAX: usize = 64;
-/// Most CNAMEs that are followed inside one answer. Resolvers stop between 8 and 17.
+/// Most CNAMEs that are followed in one answer. Resolvers stop between 8 and 17.
 pub const DNS_CNAMES_MAX: usize = 8;
-/// The UDP payload size that EDNS offers (RFC 6891 6.2.3): what passes unfragmented, after DNS Flag Day 2020.
+/// UDP payload in bytes that EDNS offers (RFC 6891 6.2.3): what passes without fragments, by DNS Flag Day 2020.
 pub const DNS_UDP_PAYLOAD_BYTES: u16 = 1232;
-/// Longest message over TCP: RFC 1035 4.2.2, the most that two length bytes count.
+/// Bytes of the buffer for one datagram: more than EDNS lets a resolver send.
+pub const DNS_DATAGRAM_BYTES: usize = 2048;
+/// Most datagrams that are read from a socket before other sockets are read.
+pub const DNS_DATAGRAMS_A_TURN_MAX: usize = 64;
+/// Longest message in bytes over TCP: RFC 1035 4.2.2, the most that two length bytes can count.
 pub const DNS_TCP_MESSAGE_BYTES_MAX: usize = 65_535;
 
-/// How long the first try at a DNS question waits while no round trip was measured, and the longest that a measured
-/// retransmission time makes it wait: RFC 6298 2.1, and where RFC 1536 1 and every stub resolver start.
+const _: () = assert!(DNS_DATAGRAM_BYTES >= DNS_UDP_PAYLOAD_BYTES as usize);
+
+/// Number of sockets for the questions to one resolver. Random ports make forged answers harder (RFC 5452 9.2).
+pub const DNS_PORTS: usize = 16;
+/// Most questions over one socket. Then a socket with another port replaces it.
+pub const DNS_PORT_USES_MAX: u32 = 2_000;
+/// How long one socket is used at most.
+pub const DNS_PORT_LIFE: Duration = Duration::from_secs(60);
+/// How long a socket is not used after an error.
+pub const DNS_PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
+
+/// How long the first try of a DNS question waits if no round trip was measured, and the longest that a measured
+/// retransmission time makes it wait: RFC 6298 2.1. RFC 1536 1 and common stub resolvers begin with this value too.
 pub const DNS_TRY_TIMEOUT: Duration = Duration::from_secs(1);
-/// The shortest that a measured retransmission time makes the first try wait. RFC 6298 2.4 says 1 s for TCP, which has other ways to
-/// notice a loss; a name that its resolver has to look up takes some 100 ms.
+/// The shortest wait of the first try that a measured retransmission time gives. RFC 6298 2.4 says 1 s for TCP, which can notice
+/// a loss in other ways. A name that the resolver has to look up takes some 100 ms.
 pub const DNS_TRY_TIMEOUT_MIN: Duration = Duration::from_millis(200);
-/// The longest that one try waits, however often it was doubled.
+/// The longest wait of one try, however often it was doubled.
 pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(4);
-/// How long an answer over TCP may take, connecting included.
+/// How long an answer over TCP may take, with the connection.
 pub const DNS_TCP_TIMEOUT: Duration = Duration::from_secs(4);
-/// How long a DNS question may take altogether, from when it is first sent.
+/// How long a DNS question may take in all, from its first datagram.
 pub const DNS_TOTAL_TIMEOUT: Duration = Duration::from_secs(8);
-/// How often each resolver is asked at most, over datagrams that are not answered.
+/// Most datagrams to each resolver for one question.
 pub const DNS_ROUNDS: u32 = 5;
 /// How often a resolver may say REFUSED to one question before that counts as its answer: dnsmasq says so while too many
 /// questions are under way.
 pub const DNS_REFUSALS_MAX: u8 = 4;
-/// How long a question that was refused waits before its resolver is asked again; doubled with each refusal.
+/// How long a refused question waits before its resolver is asked again. Each refusal doubles it.
 pub const DNS_REFUSAL_PAUSE: Duration = Duration::from_millis(100);
-/// Most resolvers of which a lookup makes use.
+/// Most resolvers that a lookup uses.
 pub const DNS_UPSTREAMS_MAX: usize = 8;
-/// So many lookups in a row without a word from any resolver count as an outage. Each took up to
-/// [`DNS_TOTAL_TIMEOUT`], many at once, so that it shows well within a minute.
+/// Number of lookups in a row without a reply from any resolver that count as an outage. Each takes up to
+/// [`DNS_TOTAL_TIMEOUT`] and many run at once, so an outage shows within a minute.
 pub const DNS_SILENT_LOOKUPS_MAX: u32 = 3;
 
 const _: () = assert!(DNS_UDP_PAYLOAD_BYTES >= 512, "RFC 6891 6.2.3");
@@ -95,48 +157,52 @@ const _: () = assert!(DNS_TRY_TIMEOUT.as_millis() <= DNS_TRY_TIMEOUT_MAX.as_mill
 const _: () = assert!(DNS_TRY_TIMEOUT_MAX.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 const _: () = assert!(DNS_TCP_TIMEOUT.as_millis() < DNS_TOTAL_TIMEOUT.as_millis());
 
-/// Questions that may be under way at a resolver at first. Resolvers that serve a household take 64 and more.
+/// Questions under way at a resolver at first. Resolvers of a household take 64 and more.
 pub const DNS_WINDOW_INITIAL: u32 = 32;
-/// The least that losses reduce the window to.
+/// The smallest window in questions: losses do not reduce it further.
 pub const DNS_WINDOW_MIN: u32 = 8;
-/// Where the first slow start ends: below the 150 questions that dnsmasq takes (`dns-forward-max`).
+/// The window in questions at which the first slow start ends: below the 150 questions that dnsmasq takes (`dns-forward-max`).
 pub const DNS_WINDOW_SLOW_START: u32 = 128;
-/// The most questions under way at a resolver. A datagram costs its receiver at least 768 bytes, so that Linux's default receive
-/// buffer of 212,992 bytes holds 277 of them.
+/// The most questions under way at a resolver. A datagram costs its receiver at least 768 bytes, so the default receive buffer of
+/// Linux (212,992 bytes) holds 277 of them.
 pub const DNS_WINDOW_MAX: u32 = 256;
-/// How long the late answer to an earlier try is awaited after a later one was answered: when it comes, the earlier one was
-/// slow and not lost.
+/// How long the answer to an earlier try is awaited after a later try was answered. If it comes, the earlier try was slow and
+/// not lost.
 pub const DNS_LATE_ANSWER: Duration = Duration::from_millis(50);
 
 const _: () = assert!(DNS_WINDOW_MIN > 0 && DNS_WINDOW_MIN <= DNS_WINDOW_INITIAL);
 const _: () = assert!(DNS_WINDOW_INITIAL <= DNS_WINDOW_SLOW_START && DNS_WINDOW_SLOW_START <= DNS_WINDOW_MAX);
 const _: () = assert!(DNS_WINDOW_MAX * 768 < 212_992);
 
-/// So many names in a row that were denied without proof count as a resolver that denies everything.
+/// Number of names in a row that were denied without proof after which a resolver counts as one that denies everything.
 pub const DNS_DENIALS_IN_A_ROW: usize = 20;
-/// So many names in a row that were answered with proof end that.
+/// Number of names in a row that were answered with proof after which it counts as honest again.
 pub const DNS_HONEST_IN_A_ROW: u32 = 20;
-/// A top-level domain that is denied without proof counts as a resolver that denies everything, unless it has answered with
-/// proof within this time: then it denies a part.
+/// A resolver that denies a top-level domain without proof counts as one that denies everything, unless it gave an answer with
+/// proof within this time. Then it denies some names only.
 pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
 /// How often a resolver that denies everything is asked whether it still does.
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long an answer to that question is awaited.
+/// How long the answer to that question is awaited.
 pub const DNS_DENIAL_PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Most of the names that were denied last that are asked about again.
+pub const DNS_DENIED_NAMES_MAX: usize = 7;
+/// Most names that are remembered because one resolver denied them and another did not.
+pub const DNS_DISPUTED_NAMES_MAX: usize = 256;
 
-/// Shortest lifetime of a positive answer. Zones with a TTL of 0 would be asked once an address.
+/// Shortest lifetime of a positive answer. Zones with a TTL of 0 would be asked once for each address.
 pub const DNS_TTL_MIN: Duration = Duration::from_secs(60);
-/// Longest lifetime of a positive answer. RFC 1035 allows 68 years, RFC 8767 4 suggests 7 days; a moved mail
-/// service should be seen within a day.
+/// Longest lifetime of a positive answer. RFC 1035 allows 68 years, and RFC 8767 4 suggests 7 days. A mail service that moved
+/// should be seen within a day.
 pub const DNS_TTL_MAX: Duration = Duration::from_secs(24 * 3600);
-/// Shortest lifetime of a negative answer: the same domain comes a thousand times in one list.
+/// Shortest lifetime of a negative answer: the same domain may occur a thousand times in one list.
 pub const DNS_NEGATIVE_TTL_MIN: Duration = Duration::from_secs(60);
 /// Longest lifetime of a negative answer: RFC 2308 5 finds one to three hours sensible.
 pub const DNS_NEGATIVE_TTL_MAX: Duration = Duration::from_secs(3 * 3600);
-/// Lifetime of a failure: RFC 9520 3.2 asks for 1 s at least and allows 5 minutes.
+/// Lifetime of a failure: RFC 9520 3.2 asks for at least 1 s and allows 5 minutes.
 pub const DNS_FAILURE_TTL: Duration = Duration::from_secs(30);
-/// Lifetime of a failure that may be a loss or a moment's load: silence, REFUSED, a denial without proof. What ends so again
-/// lives as long as any failure.
+/// Lifetime of a failure that may be a loss or a short load: silence, REFUSED, a denial without proof. A second failure of this
+/// kind has the lifetime of any failure.
 pub const DNS_SILENCE_TTL: Duration = Duration::from_secs(1);
 
 const _: () = assert!(DNS_TTL_MIN.as_secs() <= DNS_TTL_MAX.as_secs());
@@ -146,120 +212,269 @@ const _: () = assert!(DNS_FAILURE_TTL.as_secs() >= 1 && DNS_FAILURE_TTL.as_secs(
 const _: () = assert!(DNS_SILENCE_TTL.as_secs() >= 1, "RFC 9520 3.2");
 const _: () = assert!(DNS_SILENCE_TTL.as_millis() < DNS_FAILURE_TTL.as_millis());
 
-/// Most mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 leaves it open and 5.1 wants two addresses
-/// tried at least; the largest providers list under 10.
+/// How long a fast check waits for DNS. Its walk continues, so the next check of the domain finds the result.
+pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
+/// How long the look-up of the DNS facts of a domain may take.
+pub const FACTS_PATIENCE: Duration = Duration::from_secs(3);
+/// Most DNS questions at once for the facts of one domain.
+pub const DNS_BURST_MAX: usize = 16;
+/// Most inquiries under way. An inquiry is a question that DNS alone answers.
+pub const INQUIRIES_MAX: usize = 4096;
+
+const _: () =
+    assert!(FAST_PATIENCE.as_millis() > DNS_TRY_TIMEOUT.as_millis(), "one lost datagram is no failure");
+
+// Walks and hosts.
+
+/// Most mail hosts of one domain that are contacted. RFC 5321 4.5.3.1 sets no limit, and 5.1 wants at least two addresses tried.
+/// The largest providers list fewer than 10.
 pub const MX_HOSTS_MAX: usize = 16;
 /// Most addresses of one mail host that are contacted, for each family.
 pub const MX_ADDRESSES_MAX: usize = 8;
+/// Most routes of a group. A work has one bit for each route.
+pub const ROUTES_MAX: usize = u64::BITS as usize;
 
 const _: () = assert!(MX_HOSTS_MAX >= 2 && MX_HOSTS_MAX <= DNS_RECORDS_MAX, "RFC 5321 5.1");
 const _: () = assert!(MX_ADDRESSES_MAX >= 2, "RFC 5321 5.1");
+const _: () = assert!(ROUTES_MAX >= MX_HOSTS_MAX);
 
-/// How long a control recipient's answer speaks for its domain.
-pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
-/// How long it speaks for the domain where somebody waits for the answer and no later refusal can be waited for.
-pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
-/// So many accepts of a host are believed then before a control recipient is asked again.
-pub const CONTROL_ACCEPTS_MAX: u32 = 15;
-/// So many single checks in a row may be refused at a host with a known mailbox before that is asked about.
-pub const REFUSALS_SINGLE_MAX: u32 = 6;
-/// And so many by one session: several sessions may be refused at a time before the host is seen to have changed.
-pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
-const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
-/// How long a mailbox that was accepted shows that its host still accepts anybody.
-pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
-/// A known mailbox of this age is replaced by the next one that is accepted. So a host has a known mailbox for at least an
-/// hour after its last accept.
-pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
-/// Most hosts of which a shard knows such a mailbox.
-pub const KNOWN_MAILBOXES_MAX: usize = 4096;
-/// So many sessions in a row in which a host changed its behaviour, and it rests.
-pub const CHANGES_MAX: u8 = 2;
-/// How long a control recipient that gave no clear answer is not asked again.
-pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
-/// A single check is asked about once more 5 to 8 s after a transient reply: Postfix's postscreen and its verification of
-/// recipients have an answer by then.
-pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
-/// How long a control recipient that met a transient reply is not asked again: shorter than the time after which the address
-/// is asked about once more.
-pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
-const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
-/// How many sessions may end at a control recipient before its domain counts as unclear.
-pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
-/// Most domains that a shard remembers control recipients of.
-pub const KNOWN_DOMAINS_MAX: usize = 50_000;
-/// How often a recipient may be put back, by throttling or by sessions that ended at it, before it is given up.
-pub const RETURNS_MAX: u8 = 4;
-/// Connections in a row that may die without a word before a host counts as down for patient work.
+/// How long the result of a walk is kept. Its records hold for at least [`DNS_TTL_MIN`], so it outlives none of them by more
+/// than this.
+pub const WALK_TTL: Duration = Duration::from_secs(60);
+/// Most results of walks that a shard keeps.
+pub const WALKS_MAX: usize = 10_000;
+/// Most bytes of all kept results of walks, over all shards.
+pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most patient works that wait for one walk. A walk whose name servers are silent must not fill the engine.
+pub const WALK_WAITERS_MAX: usize = 256;
+/// Most walks for patient works that are fresh at a time. A list brings thousands of domains at once. If all were looked up
+/// together, they would take memory and overflow the sockets of the resolver, and no answer would come sooner.
+pub const WALKS_FRESH_MAX: usize = 200;
+/// How long a walk is fresh. Longer walks are not counted, so domains with silent name servers delay no others.
+pub const WALK_FRESH: Duration = Duration::from_secs(1);
+/// Most bytes of all kept DNS outcomes, over all shards.
+pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
+/// Bytes of all that is known of hosts, over all shards, above which idle groups are forgotten at once.
+pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The least bytes that a shard may keep of each of the three, however many shards there are.
+pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
+/// A group without work is forgotten after this time.
+pub const GROUP_IDLE: Duration = Duration::from_secs(120);
+/// A group without work of which nothing is known is forgotten after this time: a little longer than [`SESSION_IDLE`].
+pub const GROUP_IDLE_FRESH: Duration = Duration::from_secs(5);
+
+const _: () = assert!(SESSION_IDLE.as_secs() < GROUP_IDLE_FRESH.as_secs());
+
+/// How long a host is not asked after it could not be reached, or refused us.
+pub const HOST_DOWN: Duration = Duration::from_secs(60);
+/// How long a route is not used after a failure that may pass at once, such as the restart of a server.
+pub const HOST_RETRY: Duration = Duration::from_secs(2);
+/// Connections in a row that may end without a reply before a host counts as down for patient work.
 pub const STRIKES_MAX: u8 = 3;
-/// How long a session waits for more work before it says QUIT.
-pub const SESSION_IDLE: Duration = Duration::from_secs(2);
+/// Sessions in a row that a host may end at their first recipient before it counts as down.
+pub const HANGUPS_MAX: u8 = 10;
+/// Sessions in a row that a host may end with a reply about us before it counts as down.
+pub const WARNINGS_MAX: u8 = 3;
+/// Sessions in a row in which a host may change its behaviour before it counts as down.
+pub const CHANGES_MAX: u8 = 2;
+/// How often a work may be put back, because of push-back or sessions that ended at it, before it is answered.
+pub const RETURNS_MAX: u8 = 4;
 
-/// How long a single check may take in all; somebody waits for it.
+/// Number of equal refusals in a row that make a blanket refusal if their words leave no doubt.
+pub const BLANKET_CERTAIN_MIN: u8 = 5;
+/// Number of equal refusals in a row that make a blanket refusal whatever their words are.
+pub const BLANKET_ANY_MIN: u8 = 20;
+/// How often the domain of the recipients has to change before equal refusals count for the whole host, unless the name of the
+/// host is below that domain. A host may refuse one of many domains because its owner wants that.
+pub const BLANKET_DOMAIN_CHANGES_MIN: u8 = 2;
+/// Most domains of equal refusals that are counted for a route, and most domains that a route does not ask about.
+pub const BLANKET_DOMAINS_MAX: usize = 16;
+
+const _: () = assert!(BLANKET_CERTAIN_MIN <= BLANKET_ANY_MIN);
+
+// Sites.
+
+/// Works at a site for each session that it may have: a full transaction.
+pub const SITE_WORKS_A_SESSION: usize = TRANSACTION_RECIPIENTS_MAX;
+/// A site with fewer sessions admits as many works as one with this number: with fewer works each would wait longer.
+pub const SITE_SESSIONS_MIN: usize = 10;
+/// Number of sites that can fill the engine with patient works: each site gets at most this share of the tickets.
+pub const SITES_TO_FILL: usize = 4;
+/// How long a patient work waits for a last try at a site that has long pushed back: the longest pause of a site, and the try.
+pub const SITE_LAST_TRY: Duration = Duration::from_secs(90);
+/// A rest that is awaited: patient work prefers a host that rests for less to a backup, and a single check waits for it.
+pub const REST_SHORT: Duration = Duration::from_secs(5);
+/// Patient work at a host of which little is known has one session, and one more for each of so many proven answers. A host
+/// that changes its behaviour makes the answers of all other sessions worthless, so it has to show that it does not.
+pub const PROVEN_ANSWERS_A_SESSION: u32 = 500;
+/// Such a host gets one more session after each of these times, so that slow servers are not asked over one session for long.
+pub const UNPROVEN_SESSION_AFTER: Duration = Duration::from_secs(2);
+/// After each of these times fewer waiting works are worth another session: a half, a third, and so on.
+pub const SLOW_GROUP_AFTER: Duration = Duration::from_secs(10);
+/// The smallest such share is one in this number.
+pub const SLOW_GROUP_SHARES_MAX: usize = 10;
+/// How long a work waits behind busy sessions before another session is opened for it.
+pub const STUCK_AFTER: Duration = Duration::from_secs(2);
+/// Most sessions of a group that are opened for slow servers and for stuck works.
+pub const STUCK_SESSIONS_MAX: u32 = 8;
+/// How often in a row a class of works may be passed over for a higher class: one work in ten is of a lower class.
+pub const QUEUE_PASSED_MAX: u8 = 9;
+
+const _: () = assert!(SITE_LAST_TRY.as_secs() > PACE_PAUSE_MAX.as_secs());
+
+/// Refused recipients in a session at a site of which nothing is known: the hard limit of Postfix
+/// (`smtpd_hard_error_limit`). A lower ceiling counts.
+pub const PACE_ERRORS_INITIAL: u32 = 20;
+/// Sessions at once at a site of which nothing is known. A lower ceiling counts.
+pub const PACE_SESSIONS_INITIAL: u32 = 10;
+/// Number of answers after which the share of refused recipients of a session is known.
+pub const PACE_STRETCH_ANSWERS: u32 = 20;
+/// A learned limit is doubled, to see whether it still holds, after it was reached this often.
+pub const PACE_TRY_AFTER: u32 = 8;
+/// The same for a limit that held again and again: the number doubles each time, up to this.
+pub const PACE_TRY_AFTER_MAX: u32 = 256;
+/// Shortest wait for the start of a session.
+pub const PACE_WAIT_MIN: Duration = Duration::from_millis(1);
+/// Pause of a site after its first push-back. Each further push-back doubles it.
+pub const PACE_PAUSE_MIN: Duration = Duration::from_millis(500);
+/// Longest pause of a site that pushes back, without its random part of a quarter.
+pub const PACE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Shortest pause of a site that says that we are too fast.
+pub const PACE_PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
+/// The smallest share of the rate of new sessions, however often it was halved.
+pub const PACE_SHARE_MIN: f64 = 1.0 / 64.0;
+/// The part of the rate that returns with each successful transaction.
+pub const PACE_SHARE_STEP: f64 = 1.0 / 256.0;
+
+const _: () = assert!(PACE_PAUSE_MIN.as_millis() < PACE_PAUSE_MAX.as_millis());
+
+// Proofs.
+
+/// How long the answer of a control recipient counts for its domain.
+pub const CONTROL_TTL: Duration = Duration::from_secs(3600);
+/// How long it counts for a single check, which cannot wait for a later refusal.
+pub const CONTROL_SINGLE_TTL: Duration = Duration::from_secs(600);
+/// Most accepts of single checks by a host before a control recipient is asked about again.
+pub const CONTROL_ACCEPTS_MAX: u32 = 15;
+/// How long a control recipient is not asked about again after an unclear reply.
+pub const CONTROL_UNKNOWN_TTL: Duration = Duration::from_secs(60);
+/// How long a control recipient is not asked about again after a transient reply: less than [`SINGLE_RETRY_MIN`].
+pub const CONTROL_TRANSIENT_TTL: Duration = Duration::from_secs(4);
+/// Sessions that may end at a control recipient before its domain counts as unclear.
+pub const CONTROL_ATTEMPTS_MAX: u8 = 3;
+/// Most domains at hosts whose control recipients a shard remembers.
+pub const KNOWN_DOMAINS_MAX: usize = 50_000;
+/// From this refusal in a row on, a refusal of a single check needs a proof if its host has a known mailbox: mailprobe asks about
+/// that mailbox. The number counts over all sessions of the host.
+pub const REFUSALS_SINGLE_MAX: u32 = 6;
+/// Most refusals of single checks in a row in one session that need no proof. Several sessions may be refused at once before the
+/// change of the host is seen.
+pub const REFUSALS_SINGLE_SESSION_MAX: u32 = 3;
+/// How long an accepted mailbox shows that its host does not refuse everyone.
+pub const KNOWN_MAILBOX_TTL: Duration = Duration::from_secs(3600 + 600);
+/// A known mailbox of this age is replaced by the next accepted one. So a host has a known mailbox for at least an hour after
+/// its last accept.
+pub const KNOWN_MAILBOX_AGE: Duration = Duration::from_secs(600);
+/// Most hosts of which a shard knows a mailbox.
+pub const KNOWN_MAILBOXES_MAX: usize = 4096;
+/// Number of answers that the first checkpoint of a session releases.
+pub const CHECKPOINT_MIN: u32 = 20;
+/// Number of answers that the longest checkpoint releases.
+pub const CHECKPOINT_MAX: u32 = 320;
+/// Most transactions with questions of one checkpoint.
+pub const CHECKPOINT_ROUNDS_MAX: usize = 12;
+/// Number of short checkpoints in a row that show that one domain accepts everyone, and so count as a long one.
+pub const CATCH_ALL_CHECKPOINTS_MIN: u32 = 3;
+/// Number of refusals in a row that need a proof even if no mailbox is known.
+pub const RUN_MIN: u32 = 12;
+/// A server that ends sessions after so few refusals (Postfix under stress: after one) takes no question behind them. There a
+/// refusal behind an accept of the same session is carried into the next session, which begins with an accept unless the server
+/// has changed. After more refusals the server may have changed for this session alone.
+pub const REFUSALS_CARRIED_MAX: u32 = 2;
+/// Most domains of a session that are remembered because a recipient was greylisted.
+pub const GREYLISTED_DOMAINS_MAX: usize = 20;
+/// Most contradictions that wait until the caller reads them.
+pub const WITHDRAWN_MAX: usize = 100_000;
+
+const _: () = assert!(CONTROL_TRANSIENT_TTL.as_millis() < SINGLE_RETRY_MIN.as_millis());
+const _: () = assert!(REFUSALS_SINGLE_SESSION_MAX <= REFUSALS_SINGLE_MAX);
+const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MIN);
+
+// Waiting times of addresses.
+
+/// How long a single check may take in all: a caller waits for it.
 pub const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
-/// So many sites that could not be reached make an outage of ours: with fewer it is theirs.
+/// How long a row of a batch or a line of a list may take while its site pushes back.
+pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
+/// A single check is asked about once more this long after a transient reply, or up to [`SINGLE_RETRY_SPREAD`] later. By then
+/// postscreen and the verification of recipients of Postfix have an answer.
+pub const SINGLE_RETRY_MIN: Duration = Duration::from_secs(5);
+/// The random part of that time.
+pub const SINGLE_RETRY_SPREAD: Duration = Duration::from_secs(3);
+/// Longest interval in a transient reply after which a single check is asked about once more.
+pub const SINGLE_NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
+/// How long a single check waits at most before DNS is asked again.
+pub const SINGLE_DNS_RETRY_MAX: Duration = Duration::from_secs(8);
+/// After this time patient work that met a transient failure is asked about once more. The cause of such a reply (a failed
+/// look-up, too many processes) ends within seconds or lasts for hours.
+pub const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
+/// After this time a greylisted recipient may be asked about again, whatever time the server names: the default delay of Postgrey.
+pub const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
+
+const _: () = assert!(SINGLE_NAMED_INTERVAL_MAX.as_secs() < SINGLE_PATIENCE.as_secs());
+
+// Outages.
+
+/// Number of sites that could not be reached that make an outage of ours: with fewer it is theirs.
 pub const OUTAGE_SITES_MIN: usize = 10;
-/// How long nobody at all must have been reached. Hosts that refuse do so at once: the first connection that succeeds
-/// among theirs has to be given its round trips and retransmissions (RFC 6298: the third SYN goes out after 3 s).
+/// How long no connection must have succeeded. Hosts that refuse do so at once. The first connection that succeeds among theirs
+/// needs time for its round trips and retransmissions (RFC 6298: the third SYN leaves after 3 s).
 pub const OUTAGE_SILENCE: Duration = Duration::from_secs(5);
 /// How long a failure counts.
 pub const OUTAGE_WINDOW: Duration = Duration::from_secs(60);
-/// How often an address is asked about while nobody can be reached.
+/// How often an address is asked about during an outage.
 pub const OUTAGE_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of bits that tell sites apart in an outage. Two sites with the same bit count once.
+pub const OUTAGE_SITE_BITS: usize = 512;
 
 const _: () = assert!(OUTAGE_SILENCE.as_secs() < OUTAGE_WINDOW.as_secs());
 const _: () = assert!(CONNECT_TIMEOUT.as_secs() < OUTAGE_WINDOW.as_secs());
+const _: () = assert!(OUTAGE_SITES_MIN < OUTAGE_SITE_BITS);
 
-/// How long a fast check waits for DNS. Its walk goes on, so that the next one about the domain finds it done.
-pub const FAST_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the DNS facts of a domain may take to gather.
-pub const FACTS_PATIENCE: Duration = Duration::from_secs(3);
-/// Most DNS questions that are asked at once for the facts of one domain.
-pub const DNS_BURST_MAX: usize = 16;
-/// Most questions under way that DNS alone answers.
-pub const INQUIRIES_MAX: usize = 4096;
+// Sources and proxies.
 
-const _: () = assert!(FAST_PATIENCE.as_millis() > DNS_TRY_TIMEOUT.as_millis(), "one lost datagram is borne");
-
-/// How long a row of a batch or a line of a list may take while its site throttles us.
-pub const BULK_PATIENCE: Duration = Duration::from_secs(600);
-
-/// How long the way to a domain's hosts is kept. It is made of records that hold for [`DNS_TTL_MIN`] at least, so
-/// it outlives none of them by more than this.
-pub const WALK_TTL: Duration = Duration::from_secs(60);
-/// Most ways to hosts that a shard keeps.
-pub const WALKS_MAX: usize = 10_000;
-/// Most bytes that all those ways take, over all shards.
-pub const WALKS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Most bytes that the DNS outcomes take that are kept, over all shards.
-pub const DNS_CACHE_BYTES_MAX: usize = 12 * 1024 * 1024;
-/// Bytes that all that is known of hosts takes before what is idle is forgotten at once, over all shards.
-pub const GROUPS_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The least that a shard may keep of each of the three, however many shards there are.
-pub const SHARD_CACHE_BYTES_MIN: usize = 256 * 1024;
-
-/// Most sources of one pool; each keeps some 4 KiB.
+/// Most sources of one pool. Each takes some 4 KiB.
 pub const SOURCES_MAX: usize = 256;
 /// How long a source first rests at a site that blocks it.
 pub const SOURCE_REST_MIN: Duration = Duration::from_secs(5 * 60);
-/// The longest that it rests, however often that was doubled.
+/// The longest rest, however often it was doubled.
 pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
-/// Most rests that a shard remembers; beyond, a block counts for the host alone, as without a pool.
+/// Most rests that a shard remembers. Beyond, a block counts for the host alone, as without a pool.
 pub const SOURCE_RESTS_MAX: usize = 20_000;
-/// How long a proxy may take to let itself be connected to and to hear who we are. It is a host of the operator's.
+/// How long a proxy may take for its connection and its login. It is a host of the operator.
 pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest user name or password for a proxy in bytes: RFC 1929 2 counts them in one byte.
+pub const SOCKS_CREDENTIAL_BYTES_MAX: usize = 255;
+/// Longest reply of a proxy in bytes: to CONNECT, with a name of 255 bytes as the bound address (RFC 1928 6).
+pub const SOCKS_REPLY_BYTES_MAX: usize = 4 + 1 + 255 + 2;
 
 const _: () = assert!(SOURCE_REST_MIN.as_secs() < SOURCE_REST_MAX.as_secs());
 const _: () = assert!(PROXY_TIMEOUT.as_secs() < CONNECT_TIMEOUT.as_secs());
 
+// Budgets of refused recipients.
+
 /// The counts of refused recipients are kept in steps of this length.
 pub const REFUSALS_STEP: Duration = Duration::from_secs(300);
-/// So many steps count: an hour, and the one that has begun.
+/// Number of steps that count: an hour, and the step that has begun.
 pub const REFUSALS_STEPS: usize = 13;
-/// Where accepts outweigh refusals, one refusal for so many accepts is within the budget.
+/// If a site accepts more than it refuses, one refusal for this number of accepts is within the budget.
 pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
 /// Most sites of which a shard keeps counts of refusals.
 pub const REFUSALS_SITES_MAX: usize = 20_000;
+/// Recipients of the budget that are reserved for the questions which prove the answers of a session.
+pub const REFUSALS_KEPT_FOR_PROOF: usize = 2;
 
-const _: () =
-    assert!(REFUSALS_STEP.as_secs() * (REFUSALS_STEPS as u64 - 1) == 3600, "a budget is of an hour");
+const _: () = assert!(
+    REFUSALS_STEP.as_secs() * (REFUSALS_STEPS as u64 - 1) == 3600,
+    "a budget is the number of recipients in an hour"
+);

@@ -28,7 +28,7 @@ pub fn is_disposable(domain: &str) -> bool {
     }
 }
 
-/// True for a domain where anybody may have a mailbox for nothing. Case does not matter.
+/// Whether the domain is one of a free provider, where everyone may get a mailbox. Case does not matter.
 pub fn is_free(domain: &str) -> bool {
     FREE.contains(domain)
 }
@@ -45,12 +45,12 @@ pub fn is_role(local: &str) -> bool {
 /// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
 pub(crate) struct List {
     lines: &'static str,
-    /// Where each line begins, by the hash of it.
+    /// The offset of each line, by its hash.
     starts: OnceLock<HashTable<u32>>,
 }
 
 impl List {
-    const fn new(text: &'static str) -> List {
+    pub(crate) const fn new(text: &'static str) -> List {
         let bytes = text.as_bytes();
         let mut start = 0;
         while start < bytes.len() && bytes[start] == b'#' {
@@ -62,15 +62,15 @@ impl List {
         List { lines: text.split_at(start).1, starts: OnceLock::new() }
     }
 
-    /// True when the list holds `entry`, in whatever case.
+    /// Whether the list holds `entry`. Letter case does not matter.
     pub(crate) fn contains(&self, entry: &str) -> bool {
         let lines = self.lines.as_bytes();
-        let is_it = |start: &u32| {
+        let matches = |start: &u32| {
             let line = &lines[*start as usize..];
             line.get(..entry.len()).is_some_and(|line| line.eq_ignore_ascii_case(entry.as_bytes()))
                 && matches!(line.get(entry.len()), None | Some(b'\n'))
         };
-        self.starts.get_or_init(|| self.index()).find(hash(entry), is_it).is_some()
+        self.starts.get_or_init(|| self.index()).find(hash(entry), matches).is_some()
     }
 
     fn index(&self) -> HashTable<u32> {
@@ -89,8 +89,8 @@ impl List {
     }
 }
 
-/// FNV-1a over the letters in lower case. The lists are ours, so that nobody chooses what collides in them.
-fn hash(text: &str) -> u64 {
+/// FNV-1a over the letters in lower case. The lists are part of the program, so no peer can choose colliding entries.
+pub(crate) fn hash(text: &str) -> u64 {
     let mix =
         |hash: u64, byte: u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
@@ -109,17 +109,17 @@ pub struct SpamTraps {
 pub struct SpamTrapError {
     /// The line's number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault of the line.
     pub problem: &'static str,
 }
 
 impl SpamTraps {
-    /// Reads one address or domain per line. What follows a `#` at a line's beginning or after white space is a
-    /// comment. A domain stands for all its addresses, not for those of domains below it.
+    /// Reads one address or domain per line. A `#` at the beginning of a line or after white space begins a comment. A domain covers
+    /// all its addresses, and not those of its subdomains.
     ///
     /// # Errors
-    /// [`SpamTrapError`] names the first line that cannot be read. Nothing is skipped: a trap that is not
-    /// watched for would go unnoticed.
+    /// [`SpamTrapError`] names the first line that cannot be read. No line is skipped, because a trap that is not known would be asked
+    /// about.
     pub fn parse(text: &str) -> Result<SpamTraps, SpamTrapError> {
         let mut entries = HashSet::new();
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -144,7 +144,7 @@ impl SpamTraps {
         self.entries.contains(&address[local.len() + 1..]) || self.entries.contains(address.as_str())
     }
 
-    /// How many there are.
+    /// Number of entries of the list.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -200,13 +200,11 @@ fn canonical(entry: &str) -> Result<Box<str>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::public_suffix::{RULES, is_public_suffix, registrable};
 
     #[test]
     fn no_public_suffix_is_disposable() {
-        let is_suffix = |domain: &&str| {
-            psl::suffix(domain.as_bytes()).is_some_and(|suffix| suffix.is_known() && suffix == *domain)
-        };
-        let listed: Vec<&str> = DISPOSABLE.entries().filter(is_suffix).collect();
+        let listed: Vec<&str> = DISPOSABLE.entries().filter(|domain| is_public_suffix(domain)).collect();
         assert!(listed.is_empty(), "everybody below these is called disposable: {listed:?}");
         for domain in ["example.za.com", "joe.pp.ua", "shop.msk.ru", "home.ddns.net"] {
             assert!(!is_disposable(domain), "{domain}");
@@ -226,14 +224,16 @@ mod tests {
             assert!(lasting().any(|line| line == domain), "{domain}");
         }
         for domain in lasting() {
-            let registrable = psl::domain_str(domain);
+            let registrable = registrable(domain);
             assert!(registrable.is_some() && domain.to_ascii_lowercase() == domain, "{domain} is no domain");
         }
     }
 
     #[test]
     fn the_lists_are_sorted_and_lower_case() {
-        for (list, least) in [(&DISPOSABLE, 50_000), (&FREE, 4_000), (&ROLE, 900), (&TYPO_TARGETS, 250)] {
+        for (list, least) in
+            [(&DISPOSABLE, 50_000), (&FREE, 4_000), (&ROLE, 900), (&TYPO_TARGETS, 250), (&RULES, 9_000)]
+        {
             let entries: Vec<&str> = list.entries().collect();
             assert!(entries.len() >= least, "{} entries", entries.len());
             assert!(entries.is_sorted_by(|a, b| a < b));
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_found_and_its_neighbours_are_not() {
-        for list in [&DISPOSABLE, &FREE, &ROLE, &TYPO_TARGETS] {
+        for list in [&DISPOSABLE, &FREE, &ROLE, &TYPO_TARGETS, &RULES] {
             for entry in list.entries() {
                 assert!(list.contains(entry), "{entry}");
                 assert!(

@@ -1,32 +1,31 @@
-//! When the fault is ours: no resolver answers, or denies all that it is asked, or no mail server can be reached at all.
-//! Nothing is then said about an address that hangs on it.
+//! Outages of our own: no resolver answers, or one denies everything, or no mail server can be reached at all. Then nothing is said
+//! about an address that depends on it.
 //!
-//! Both machines are shared by all shards, so that what one learns the others know: they are made of atomics, for
-//! nothing on the path of an address takes a lock. A race between two shards costs one address a verdict that
-//! comes a moment too early or too late, and no more.
+//! All shards share both machines, so each knows what another has seen. They are atomics, because nothing on the path of an address
+//! takes a lock. A race between two shards gives one address its verdict a moment too early or too late, and has no other effect.
 //!
-//! One dead host is never an outage, nor are dead hosts among live ones: it takes [`OUTAGE_SITES_MIN`] sites in the
-//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] in which nobody was reached. The first word from any mail server
-//! ends it. While it lasts, an attempt each [`OUTAGE_PROBE_INTERVAL`] goes on, and everybody else is told at once.
+//! One dead host is never an outage, and neither are dead hosts among live ones. An outage needs [`OUTAGE_SITES_MIN`] sites in the
+//! last [`OUTAGE_WINDOW`], and [`OUTAGE_SILENCE`] without a connection. The first reply of any mail server ends it. During an outage
+//! one attempt is made each [`OUTAGE_PROBE_INTERVAL`], and all other addresses are answered at once.
 
 use crate::dns::denials::Denials;
 use crate::dns::window::Window;
 use crate::limits::{
-    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITES_MIN,
-    OUTAGE_WINDOW,
+    DNS_SILENT_LOOKUPS_MAX, DNS_UPSTREAMS_MAX, OUTAGE_PROBE_INTERVAL, OUTAGE_SILENCE, OUTAGE_SITE_BITS,
+    OUTAGE_SITES_MIN, OUTAGE_WINDOW,
 };
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::Duration;
 
-/// Whether any resolver answers.
+/// The state of all resolvers: whether any of them answers. All shards share it.
 #[derive(Debug, Default)]
 pub struct Resolvers {
     /// One has, at some time.
     ever_answered: AtomicBool,
     /// Lookups that were answered.
     answered: AtomicU32,
-    /// Lookups in a row that ended without a word from anybody, to them or to others meanwhile.
+    /// Lookups in a row without a reply from any resolver, to them or to others meanwhile.
     silent: AtomicU32,
     /// Outages that are over.
     ended: AtomicU32,
@@ -42,8 +41,8 @@ impl Resolvers {
         self.answered.load(Relaxed)
     }
 
-    /// A lookup has ended that began when `before` were answered; `answered`: with a word from any resolver. Where
-    /// others were answered meanwhile, its own silence is a loss: a burst can lose several, and they end together.
+    /// A lookup has ended that began when `before` lookups were answered. `answered`: any resolver replied to it. If others were answered
+    /// meanwhile, its silence is a loss: a burst can lose several, and they end together.
     pub fn note(&self, answered: bool, before: u32) {
         if answered {
             let was_down = self.are_down();
@@ -64,8 +63,8 @@ impl Resolvers {
         self.silent.load(Relaxed) + 1 >= DNS_SILENT_LOOKUPS_MAX
     }
 
-    /// True when silence is laid to the resolvers and not to the domains. The first answer ends it, so that looking
-    /// up has to go on meanwhile.
+    /// Whether silence is the fault of the resolvers and not of the domains. The first answer ends this, so lookups have to continue
+    /// meanwhile.
     pub fn are_down(&self) -> bool {
         !self.ever_answered.load(Relaxed) || self.are_silent()
     }
@@ -82,14 +81,11 @@ impl Resolvers {
     }
 }
 
-/// Sites are told apart by so many bits; two that fall together count once.
-const SLOTS: usize = 512;
-
 /// Whether mail servers can be reached from a source. Times are those since any fixed instant, at least 1 ms after it.
 #[derive(Debug)]
 pub struct Connections {
     /// When the last attempt at a site failed, in milliseconds; 0 for never.
-    failed: [AtomicU64; SLOTS],
+    failed: [AtomicU64; OUTAGE_SITE_BITS],
     /// When the first of those attempts failed that nothing but failures has followed; 0 for none.
     since: AtomicU64,
     down: AtomicBool,
@@ -102,7 +98,7 @@ pub struct Connections {
 impl Default for Connections {
     fn default() -> Connections {
         Connections {
-            failed: [const { AtomicU64::new(0) }; SLOTS],
+            failed: [const { AtomicU64::new(0) }; OUTAGE_SITE_BITS],
             since: AtomicU64::new(0),
             down: AtomicBool::new(false),
             ended: AtomicU32::new(0),
@@ -112,8 +108,8 @@ impl Default for Connections {
 }
 
 impl Connections {
-    /// A mail server was reached: it let us connect, or said something.
-    pub fn reached(&self) {
+    /// A mail server was reached: it accepted a connection, or replied.
+    pub fn on_reached(&self) {
         // Nearly always there is nothing to write, and so no cache line to take from the other shards.
         if self.since.load(Relaxed) != 0 {
             self.since.store(0, Relaxed);
@@ -125,12 +121,12 @@ impl Connections {
     }
 
     /// A connection to the site with this hash could not be made.
-    pub fn failed(&self, site: u64, now: Duration) {
+    pub fn on_failed(&self, site: u64, now: Duration) {
         let now = millis(now);
         let sites = self.sites(now);
-        self.failed[site as usize % SLOTS].store(now, Relaxed);
+        self.failed[site as usize % OUTAGE_SITE_BITS].store(now, Relaxed);
         if sites == 0 || self.since.load(Relaxed) == 0 {
-            // What is older than the window is as if it had not been.
+            // Failures before the window do not count.
             self.since.store(now, Relaxed);
             self.down.store(false, Relaxed);
             return;
@@ -138,26 +134,26 @@ impl Connections {
         self.judge(now, now + millis(OUTAGE_PROBE_INTERVAL));
     }
 
-    /// No connection could be tried, for a reason that is ours beyond doubt: a source address that is gone, a proxy that
-    /// does not let us in. It weighs as much as failures at as many sites as make an outage.
-    pub fn failed_ourselves(&self, now: Duration) {
-        (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.failed(site, now));
+    /// No connection could be tried, for a reason that is certainly ours: a source address that is gone, or a proxy that refuses us. It
+    /// counts as much as failures at [`OUTAGE_SITES_MIN`] sites.
+    pub fn on_failed_ourselves(&self, now: Duration) {
+        (0..OUTAGE_SITES_MIN as u64).for_each(|site| self.on_failed(site, now));
     }
 
-    /// True while nobody can be reached.
+    /// Whether no mail server can be reached now.
     pub fn are_down(&self, now: Duration) -> bool {
         self.down.load(Relaxed) && self.sites(millis(now)) > 0
     }
 
-    /// Whether that an address ends without a connection is laid to us. Time alone can make it so: hosts that failed
-    /// are left alone for a while, and nothing more may be heard of them.
+    /// Whether the end of an address without a connection is our fault. Time alone can make it so: failed hosts are not asked for a
+    /// while, so no further failure may occur.
     pub fn are_to_blame(&self, now: Duration) -> bool {
         let time = millis(now);
         self.judge(time, time);
         self.are_down(now)
     }
 
-    /// Declares an outage, if there is one. Somebody may then try at `probe_at`.
+    /// Declares an outage, if there is one. One attempt may then be made at `probe_at`.
     fn judge(&self, now: u64, probe_at: u64) {
         let since = self.since.load(Relaxed);
         let silent = since != 0 && now.saturating_sub(since) >= millis(OUTAGE_SILENCE);
@@ -211,13 +207,13 @@ mod tests {
             match step.split_at(1) {
                 ("f", count) => {
                     for _ in 0..count.parse().expect("a number") {
-                        connections.failed(next, now);
+                        connections.on_failed(next, now);
                         next += 1;
                     }
                 }
-                ("o", _) => connections.failed(0, now),
-                ("k", _) => connections.reached(),
-                ("b", _) => connections.failed_ourselves(now),
+                ("o", _) => connections.on_failed(0, now),
+                ("k", _) => connections.on_reached(),
+                ("b", _) => connections.on_failed_ourselves(now),
                 ("e", _) => assert_eq!(connections.are_to_blame(now), *down, "{name}: {step} at {second} s"),
                 _ => {}
             }
@@ -278,15 +274,15 @@ mod tests {
         let connections = Connections::default();
         let at = |millis: u64| Duration::from_millis(1_000_000 + millis);
         assert!(connections.may_try(at(0)));
-        (0..20).for_each(|site| connections.failed(site, at(0)));
+        (0..20).for_each(|site| connections.on_failed(site, at(0)));
         assert!(connections.may_try(at(5_000)), "not yet down");
-        connections.failed(20, at(5_000));
+        connections.on_failed(20, at(5_000));
         let tried = (5_000..15_000).step_by(10).filter(|&now| connections.may_try(at(now))).count();
         let interval = OUTAGE_PROBE_INTERVAL.as_millis() as usize;
         assert_eq!(tried, (10_000 - 1) / interval);
         assert_eq!(connections.ended(), 0);
-        connections.reached();
-        connections.reached();
+        connections.on_reached();
+        connections.on_reached();
         assert_eq!(connections.ended(), 1);
         assert!((0..50).all(|_| connections.may_try(at(15_000))));
     }

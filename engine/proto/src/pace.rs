@@ -1,78 +1,57 @@
-//! How fast a site is asked: sessions, new sessions a minute, recipients a transaction and a session.
+//! The pace of a site: sessions, new sessions in a minute, recipients in a transaction and in a session.
 //!
-//! What a profile and the table of providers allow is the ceiling. Below it the pace adapts: a site begins with
-//! [`SESSIONS_AT_FIRST`] sessions, and gets one more for each transaction that went well until it pushes back (421,
-//! 4.7.x, a hang-up) for the first time. Then the number is halved, with a pause that doubles, and grows slowly.
+//! The profile and the table of providers give the ceiling. Below it the pace adapts. A site begins with [`PACE_SESSIONS_INITIAL`]
+//! sessions, and gets one more for each successful transaction until it pushes back (421, 4.7.x, a hang-up) for the first time. Then
+//! the number is halved, with a pause that doubles, and grows slowly.
 //!
-//! Sites count, too, and mostly say so only by what they do. What a session bears is learned from that: refused
-//! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down
-//! after 10 refusals (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1;
-//! so a group is never larger than what is left of a limit that the site has shown or that the profile sets. What is left
-//! of a budget below that limit is stretched where few recipients of the session were refused.
+//! Sites have limits of their own, and most show them only by their behaviour. So the limits of a session are learned: refused
+//! recipients, recipients, transactions, and recipients in one transaction (RFC 5321 4.5.3.1.10). Postfix slows down after 10 refusals
+//! (`smtpd_soft_error_limit`) and hangs up after 20 (`smtpd_hard_error_limit`), under stress after 1. So a group is never larger than
+//! the rest of a limit that the site has shown or that the profile sets. If few recipients of the session were refused, the rest
+//! below that limit counts for more recipients.
 
 mod ceiling;
 #[cfg(test)]
 mod tests;
 
-use crate::limits::TRANSACTION_RECIPIENTS_MAX;
+use crate::limits::{
+    PACE_ERRORS_INITIAL, PACE_PAUSE_MAX, PACE_PAUSE_MIN, PACE_PAUSE_TOO_FAST, PACE_SESSIONS_INITIAL,
+    PACE_SHARE_MIN, PACE_SHARE_STEP, PACE_STRETCH_ANSWERS, PACE_TRY_AFTER, PACE_TRY_AFTER_MAX, PACE_WAIT_MIN,
+    TRANSACTION_RECIPIENTS_MAX,
+};
 pub use ceiling::{Ceiling, Profile, REFUSALS_CISCO};
 use std::time::{Duration, Instant};
-
-/// Refused recipients in a session for a site of which nothing is known: Postfix's hard limit. A ceiling below it
-/// counts.
-const ERRORS_AT_FIRST: u32 = 20;
-/// After so many answers a session shows how many of its recipients are refused.
-const ANSWERS_TO_STRETCH: u32 = 20;
-/// Sessions at once for a site of which nothing is known. A ceiling below it counts.
-const SESSIONS_AT_FIRST: u32 = 10;
-
-/// A limit that was learned is doubled, to see whether it still holds, after it was kept so often: at first, and when it
-/// turned out to hold again and again.
-const KEPT_TO_TRY: u32 = 8;
-const KEPT_TO_TRY_MAX: u32 = 256;
-
-/// Shortest wait for a start.
-const WAIT_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MIN: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(60);
-
-/// How long a site is left alone at least that says we are too fast.
-const PAUSE_TOO_FAST: Duration = Duration::from_secs(5);
-/// The least share of new sessions a minute that is left, however often it was halved.
-const SHARE_MIN: f64 = 1.0 / 64.0;
-/// How much of the share comes back with each transaction that went well.
-const SHARE_STEP: f64 = 1.0 / 256.0;
 
 /// When the next session with a site may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// Now.
+    /// A session may begin now.
     Now,
-    /// Not before this instant.
+    /// No session may begin before this instant.
     At(Instant),
     /// When one of the open ones has ended.
     WhenOneEnds,
 }
 
-/// Counts of one session.
+/// Counts of one session, from its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Transactions that were begun.
+    /// Number of transactions that were begun.
     pub transactions: u32,
     /// Recipients that were asked about.
     pub asked: u32,
     /// Recipients that got an answer.
     pub answers: u32,
-    /// Answers that were refusals.
+    /// Number of replies to RCPT that were refusals.
     pub errors: u32,
 }
 
-/// Where a session was when the site ended it.
+/// The step of a session at which the site ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Before MAIL or at it: between two transactions.
     Between,
-    /// At a recipient.
+    /// It ended in place of the reply to a recipient.
     Recipient,
 }
 
@@ -96,7 +75,7 @@ pub struct SitePace {
     filled: Instant,
     paused_until: Option<Instant>,
     pushes: u32,
-    /// The share of new sessions a minute that the site bears: halved where it says that we are too fast.
+    /// The share of new sessions in a minute that is allowed. It is halved if the site says that we are too fast.
     share: f64,
     /// Since when it has pushed back and given no answer.
     pushing_since: Option<Instant>,
@@ -107,9 +86,9 @@ impl SitePace {
     pub fn new(ceiling: Ceiling, now: Instant) -> SitePace {
         SitePace {
             ceiling,
-            window: f64::from(ceiling.sessions.min(SESSIONS_AT_FIRST)),
+            window: f64::from(ceiling.sessions.min(PACE_SESSIONS_INITIAL)),
             unbent: true,
-            budget: ERRORS_AT_FIRST.min(ceiling.session_errors),
+            budget: PACE_ERRORS_INITIAL.min(ceiling.session_errors),
             errors: Learned::new(ceiling.session_errors),
             recipients: Learned::new(ceiling.session_recipients),
             transactions: Learned::new(u32::MAX),
@@ -123,7 +102,7 @@ impl SitePace {
         }
     }
 
-    /// What the pace stays below.
+    /// The limits of the profile and the provider.
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
     }
@@ -140,8 +119,8 @@ impl SitePace {
         self.fill(now);
         if self.starts < 1.0 {
             let wait = (1.0 - self.starts) / self.starts_a_second();
-            // What is left of a start may be too little for any clock to show.
-            return Start::At(now + Duration::from_secs_f64(wait).max(WAIT_MIN));
+            // The rest of a start may be shorter than any clock can measure.
+            return Start::At(now + Duration::from_secs_f64(wait).max(PACE_WAIT_MIN));
         }
         Start::Now
     }
@@ -166,7 +145,7 @@ impl SitePace {
             && self.pushing_since.is_none()
             && self.pause(now).is_none()
             && self.starts >= self.starts_max()
-            && self.budget >= ERRORS_AT_FIRST.min(self.ceiling.session_errors)
+            && self.budget >= PACE_ERRORS_INITIAL.min(self.ceiling.session_errors)
             && learned.iter().all(|learned| learned.limit == learned.most)
     }
 
@@ -175,8 +154,8 @@ impl SitePace {
         self.window.max(1.0) as u32
     }
 
-    /// A session begins.
-    pub fn started(&mut self) {
+    /// A session begins; it counts for the rate of starts.
+    pub fn on_started(&mut self) {
         self.starts -= 1.0;
     }
 
@@ -186,58 +165,58 @@ impl SitePace {
     }
 
     /// A transaction of `recipients` got all its answers, `refused` of them refusals.
-    pub fn answered(&mut self, recipients: u32) {
+    pub fn on_transaction(&mut self, recipients: u32) {
         self.pushes = 0;
         self.on_answer();
         let step = if self.unbent { 1.0 } else { 1.0 / self.window.max(1.0) };
         if self.share >= 1.0 {
-            // A site that says that we are too fast bears no more sessions before it bears as many new ones a minute.
+            // A site that says that we are too fast gets more sessions only after it takes the full rate of new ones.
             self.window = (self.window + step).min(f64::from(self.ceiling.sessions));
         }
-        self.share = (self.share + SHARE_STEP).min(1.0);
+        self.share = (self.share + PACE_SHARE_STEP).min(1.0);
         if recipients >= self.group.limit {
             self.group.kept();
         }
     }
 
-    /// The site pushed back while `open` sessions were open. `entropy` spreads those who wait.
-    pub fn pushed_back(&mut self, now: Instant, open: u32, entropy: u64) {
+    /// The site pushed back while `open` sessions were open. `entropy` spreads the sessions that wait.
+    pub fn on_pushed_back(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_some() {
             // The sessions of one burst are refused together: that is one sign, not many.
             return;
         }
         self.halve(open);
         self.pushing_since.get_or_insert(now);
-        let pause = PAUSE_MIN.saturating_mul(1 << self.pushes.min(10)).min(PAUSE_MAX);
+        let pause = PACE_PAUSE_MIN.saturating_mul(1 << self.pushes.min(10)).min(PACE_PAUSE_MAX);
         self.pushes = self.pushes.saturating_add(1);
         let spread = 0.75 + (entropy % 1024) as f64 / 2048.0;
         self.paused_until = Some(now + pause.mul_f64(spread));
     }
 
-    /// The site said that we are too fast, or ask about too many who do not exist: it is left alone for
-    /// [`PAUSE_TOO_FAST`] at least, and the rate of new sessions is halved.
-    pub fn too_fast(&mut self, now: Instant, open: u32, entropy: u64) {
+    /// The site said that we are too fast, or ask about too many unknown recipients: it gets a pause of at least
+    /// [`PACE_PAUSE_TOO_FAST`], and the rate of new sessions is halved.
+    pub fn on_too_fast(&mut self, now: Instant, open: u32, entropy: u64) {
         if self.pause(now).is_none() {
             // The sessions of one burst are ended together: that is one sign, not many.
-            self.share = (self.share / 2.0).max(SHARE_MIN);
+            self.share = (self.share / 2.0).max(PACE_SHARE_MIN);
             self.starts = self.starts.min(1.0);
         }
-        self.pushed_back(now, open, entropy);
-        let least = now + PAUSE_TOO_FAST;
+        self.on_pushed_back(now, open, entropy);
+        let least = now + PACE_PAUSE_TOO_FAST;
         let until = self.paused_until.map_or(least, |until| until.max(least));
         self.paused_until = Some(until);
         // The pause earns no burst of sessions behind it.
         self.filled = until;
     }
 
-    /// Whether a session of the site bears one transaction only.
+    /// Whether a session of the site takes one transaction only.
     pub fn bears_one_transaction(&self) -> bool {
         self.transactions.limit == 1
     }
 
-    /// Whether a session bears few refusals: by the profile, or because the site has shown it.
+    /// Whether a session has a low limit of refusals, by the profile or by the behaviour of the site.
     pub fn bounds_errors(&self) -> bool {
-        self.errors.limit < self.errors.most || self.errors.most <= ERRORS_AT_FIRST
+        self.errors.limit < self.errors.most || self.errors.most <= PACE_ERRORS_INITIAL
     }
 
     /// Refusals after which the site ends a session, or takes its time.
@@ -253,9 +232,9 @@ impl SitePace {
     }
 
     /// The site ended a session that had got answers, while `open` were open: it bore so much and no more.
-    pub fn cut_off(&mut self, tally: &Tally, end: End, open: u32) {
+    pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
         if tally.errors > 0 {
-            // A site that bears far less than before is under stress (Postfix: all its processes are taken).
+            // A site that allows far less than before is under stress (Postfix: all its processes are in use).
             if tally.errors < self.budget.min(self.errors.limit) / 2 {
                 self.halve(open);
             }
@@ -270,23 +249,23 @@ impl SitePace {
     }
 
     /// The site broke the protocol, or fell silent, where a transaction was to begin behind others.
-    pub fn broke_between(&mut self, tally: &Tally) {
+    pub fn on_broke_between(&mut self, tally: &Tally) {
         self.transactions.lower(tally.transactions.saturating_sub(1));
     }
 
     /// From `errors` refusals on the site takes its time with each further one: a new session is quicker.
-    pub fn tarpitted(&mut self, errors: u32) {
+    pub fn on_tarpitted(&mut self, errors: u32) {
         self.errors.lower(errors);
         self.budget = self.budget.min(self.errors.limit);
     }
 
     /// The site took `recipients` in a transaction, and no more.
-    pub fn full(&mut self, recipients: u32) {
+    pub fn on_transaction_full(&mut self, recipients: u32) {
         self.group.lower(recipients);
     }
 
     /// We end a session that has used up what it may ask, and that was not hung up on: the next may try more.
-    pub fn spent(&mut self, tally: &Tally) {
+    pub fn on_spent(&mut self, tally: &Tally) {
         if tally.errors >= self.budget {
             self.errors.kept();
             self.budget = self.budget.saturating_mul(2).min(self.errors.limit);
@@ -310,10 +289,10 @@ impl SitePace {
         left.min(self.group.limit) as usize
     }
 
-    /// How many recipients are likely to use up no more than half of the `left` refusals, going by what the session has
-    /// heard; never more than the limit would bear if all of them were refused.
+    /// Number of recipients that probably use up no more than half of the `left` refusals, by the replies of the session. It is never more
+    /// than the limit allows if all of them are refused.
     fn stretched(&self, left: u32, tally: &Tally) -> u32 {
-        if left == 0 || tally.answers < ANSWERS_TO_STRETCH {
+        if left == 0 || tally.answers < PACE_STRETCH_ANSWERS {
             return 0;
         }
         let likely = left.saturating_mul(tally.answers) / tally.errors.saturating_add(1).saturating_mul(2);
@@ -354,13 +333,13 @@ struct Learned {
 
 impl Learned {
     fn new(most: u32) -> Learned {
-        Learned { limit: most, most, kept: 0, to_try: KEPT_TO_TRY }
+        Learned { limit: most, most, kept: 0, to_try: PACE_TRY_AFTER }
     }
 
     /// It is `limit` at most; 1 at least, for nothing could be asked otherwise.
     fn lower(&mut self, limit: u32) {
         if self.limit < self.most && limit <= self.limit {
-            self.to_try = (self.to_try * 2).min(KEPT_TO_TRY_MAX);
+            self.to_try = (self.to_try * 2).min(PACE_TRY_AFTER_MAX);
         }
         self.kept = 0;
         self.limit = self.limit.min(limit.max(1));

@@ -13,15 +13,15 @@ use std::time::Duration;
 /// How many recipients a site may refuse in an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalBudget {
-    /// While refusals outweigh accepts.
+    /// Recipients in an hour while the site refuses more recipients than it accepts.
     pub mostly_refused: u32,
-    /// While accepts outweigh refusals; a quarter of that hour's accepts counts where it is more. Where this is not above
-    /// `mostly_refused`, accepts make no room at all.
+    /// Recipients in an hour while the site accepts more than it refuses; or a quarter of the accepts of that hour, if that is more. A value
+    /// not above `mostly_refused` means that accepts make no room.
     pub mostly_accepted: u32,
 }
 
 impl RefusalBudget {
-    /// No budget at all.
+    /// No budget: any number of recipients may be refused.
     pub const UNLIMITED: RefusalBudget =
         RefusalBudget { mostly_refused: u32::MAX, mostly_accepted: u32::MAX };
 
@@ -35,7 +35,7 @@ impl RefusalBudget {
         self.mostly_accepted <= self.mostly_refused
     }
 
-    /// So many times the budget.
+    /// The budget multiplied by a number.
     pub fn times(self, times: u32) -> RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.saturating_mul(times),
@@ -52,14 +52,14 @@ impl RefusalBudget {
     }
 }
 
-/// What a site answered one source within one step of [`REFUSALS_STEP`].
+/// The answers of a site to one source within one step of [`REFUSALS_STEP`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptStep {
     /// The number of the step since the Unix epoch.
     pub step: u64,
     /// Recipients that were refused, control recipients among them.
     pub refused: u32,
-    /// Recipients that were accepted.
+    /// Number of recipients that were accepted in the step.
     pub accepted: u32,
 }
 
@@ -120,7 +120,7 @@ impl RefusalCounts {
             return u32::MAX;
         }
         let (refused, accepted) = self.totals(now);
-        // Those who are being asked about may all be refused.
+        // All recipients under way may be refused.
         let used = refused.saturating_add(self.asked);
         let share = if budget.is_fixed() { 0 } else { accepted / REFUSALS_ACCEPTS_SHARE };
         let mostly_accepted = budget.mostly_accepted.max(share).min(accepted);
@@ -132,18 +132,18 @@ impl RefusalCounts {
         self.asked > 0
     }
 
-    /// So many recipients are being asked about.
-    pub fn ask(&mut self, recipients: u32) {
+    /// This number of recipients are under way.
+    pub fn on_asked(&mut self, recipients: u32) {
         self.asked = self.asked.saturating_add(recipients);
     }
 
-    /// So many that were being asked about got no answer.
-    pub fn take_back(&mut self, recipients: u32) {
+    /// This number of recipients under way got no answer.
+    pub fn on_unanswered(&mut self, recipients: u32) {
         self.asked = self.asked.saturating_sub(recipients);
     }
 
     /// One that was being asked about was answered at `now`.
-    pub fn answered(&mut self, accepted: bool, now: u64) {
+    pub fn on_answer(&mut self, accepted: bool, now: u64) {
         self.asked = self.asked.saturating_sub(1);
         let step = self.step(now);
         let count = if accepted { &mut step.accepted } else { &mut step.refused };
@@ -171,7 +171,7 @@ impl RefusalCounts {
     }
 }
 
-/// The number of the step at `since_epoch`, and how much of it has passed.
+/// The number of the step at `since_epoch`, and the time since its beginning.
 pub fn step_at(since_epoch: Duration) -> (u64, Duration) {
     let step = since_epoch.as_secs() / REFUSALS_STEP.as_secs();
     (step, since_epoch.saturating_sub(Duration::from_secs(step * REFUSALS_STEP.as_secs())))
@@ -190,9 +190,9 @@ mod tests {
 
     /// Asks and has answered: refusals and accepts in the step.
     fn play(counts: &mut RefusalCounts, step: u64, refused: u32, accepted: u32) {
-        counts.ask(refused + accepted);
-        (0..refused).for_each(|_| counts.answered(false, step));
-        (0..accepted).for_each(|_| counts.answered(true, step));
+        counts.on_asked(refused + accepted);
+        (0..refused).for_each(|_| counts.on_answer(false, step));
+        (0..accepted).for_each(|_| counts.on_answer(true, step));
     }
 
     #[test]
@@ -227,12 +227,12 @@ mod tests {
     #[test]
     fn whoever_is_asked_about_may_be_refused() {
         let mut counts = RefusalCounts::default();
-        counts.ask(60);
+        counts.on_asked(60);
         assert_eq!(counts.left(UNKNOWN, 1), 40, "all of them may be refused");
-        (0..60).for_each(|_| counts.answered(true, 1));
+        (0..60).for_each(|_| counts.on_answer(true, 1));
         assert_eq!(counts.left(UNKNOWN, 1), 100, "none was");
-        counts.ask(50);
-        counts.take_back(50);
+        counts.on_asked(50);
+        counts.on_unanswered(50);
         assert!(!counts.awaits_answers());
     }
 

@@ -1,23 +1,23 @@
-//! How good a lead an address is: a score from 0 to 100 and the grade that it makes.
+//! The score of an address from 0 to 100, and its grade.
 //!
-//! The score is the sum of the signals that hold, cut off at both ends: [`SIGNALS`] is the one place where they stand,
-//! and docs/verdicts.md shows it. The verdict weighs most; what can be known of the domain decides among the rest.
+//! The score is the sum of the signals that apply, limited to 0 to 100. `SIGNALS` has all of them, and docs/verdicts.md shows the
+//! same table. The verdict has the most weight; the facts of the domain decide among equal verdicts.
 
 use crate::facts::{DmarcPolicy, DnsFacts};
 use crate::verdict::Reason;
 
-/// The grade that a score makes.
+/// The grade of a score, from A to F.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Grade {
-    /// 90 and more.
+    /// A score of at least 90.
     A,
-    /// 75 and more.
+    /// A score from 75 to 89.
     B,
-    /// 60 and more.
+    /// A score from 60 to 74.
     C,
-    /// 40 and more.
+    /// A score from 40 to 59.
     D,
-    /// Less.
+    /// A score below 40.
     F,
 }
 
@@ -31,7 +31,7 @@ impl Grade {
         GRADES.iter().find(|(least, _)| score >= *least).map_or(Grade::F, |(_, grade)| *grade)
     }
 
-    /// The letter.
+    /// The grade as a capital letter.
     pub fn as_str(self) -> &'static str {
         match self {
             Grade::A => "A",
@@ -43,16 +43,16 @@ impl Grade {
     }
 }
 
-/// What is known of an address.
+/// The facts of an address that the score depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Lead<'a> {
-    /// The verdict's reason.
+    /// The reason of the verdict.
     pub reason: Reason,
     /// The local part names a function.
     pub role: bool,
     /// Anybody may have a mailbox at the domain for nothing.
     pub free: bool,
-    /// What DNS says of the domain.
+    /// The DNS facts of the domain.
     pub dns: &'a DnsFacts,
 }
 
@@ -78,7 +78,7 @@ const SIGNALS: [ScoreSignal; 14] = [
     // A person of an organization.
     signal(15, |lead| !lead.role),
     signal(5, |lead| !lead.free),
-    // A domain whose mail is looked after.
+    // A domain with records that an operator maintains.
     signal(5, |lead| lead.dns.spf),
     signal(3, |lead| lead.dns.dmarc_policy.is_some()),
     signal(2, |lead| lead.dns.dmarc_policy.is_some_and(|policy| policy > DmarcPolicy::None)),

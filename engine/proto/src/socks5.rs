@@ -1,10 +1,11 @@
-//! The client's side of a SOCKS5 handshake, as a machine without I/O: greeting, user name and password, CONNECT to an
-//! IP address (RFC 1928, RFC 1929).
+//! The client side of a SOCKS5 handshake, as a machine without I/O: greeting, user name and password, CONNECT to an IP address
+//! (RFC 1928, RFC 1929).
 //!
-//! The destination is always an address, never a name: what was checked is what is connected to, and the proxy asks
-//! no DNS. What a proxy says is believed about the destination alone, and only behind a handshake that went by the
-//! book; everything else is a fault of the proxy, and so of ours, and no mail host's.
+//! The destination is always an address and never a name: the address that was checked is the one that is connected to, and the
+//! proxy asks no DNS. A reply of the proxy counts against the destination only after a correct handshake. Everything else is a fault
+//! of the proxy, and so of ours, and of no mail host.
 
+use crate::limits::SOCKS_CREDENTIAL_BYTES_MAX;
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -18,12 +19,7 @@ const IPV4: u8 = 1;
 const NAME: u8 = 3;
 const IPV6: u8 = 4;
 
-/// Longest user name or password: RFC 1929 2 counts them in a byte.
-pub const CREDENTIAL_BYTES_MAX: usize = 255;
-/// Longest reply: to CONNECT, with a name of 255 bytes as the bound address.
-pub const REPLY_BYTES_MAX: usize = 4 + 1 + 255 + 2;
-
-/// What a proxy knows us by. [`fmt::Debug`] shows neither.
+/// The login at a proxy. [`fmt::Debug`] shows neither part.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Box<str>,
@@ -31,13 +27,13 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// `None` unless both have 1 to [`CREDENTIAL_BYTES_MAX`] bytes.
+    /// `None` unless both have 1 to [`SOCKS_CREDENTIAL_BYTES_MAX`] bytes.
     pub fn new(user: &str, password: &str) -> Option<Credentials> {
-        let fits = |text: &str| (1..=CREDENTIAL_BYTES_MAX).contains(&text.len());
+        let fits = |text: &str| (1..=SOCKS_CREDENTIAL_BYTES_MAX).contains(&text.len());
         (fits(user) && fits(password)).then(|| Credentials { user: user.into(), password: password.into() })
     }
 
-    /// The user name.
+    /// The user name, from 1 to 255 bytes.
     pub fn user(&self) -> &str {
         &self.user
     }
@@ -49,7 +45,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// What a handshake waits for.
+/// The reply that a handshake waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandshakeStep {
     /// The proxy's choice of a method.
@@ -71,10 +67,10 @@ pub enum HandshakeFailure {
     Destination(Unreached),
 }
 
-/// What is wrong with a proxy, or with what it was told of us.
+/// A fault of a proxy, or of its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It wants a user name and a password, and none are set; or some method that nobody asked for.
+    /// The proxy requires a user name and a password, and none are set; or it chose a method that was not offered.
     WantsAuthentication,
     /// It does not take the user name and the password.
     RefusesCredentials,
@@ -91,28 +87,28 @@ impl Fault {
     pub fn as_str(self) -> &'static str {
         match self {
             Fault::WantsAuthentication => {
-                "it wants a user name and a password, or another method that is not set"
+                "it requires a user name and a password, or a method that mailprobe does not support"
             }
             Fault::RefusesCredentials => "it refuses the user name and the password",
             Fault::Garbled => "it does not speak SOCKS5",
-            Fault::HungUp => "it hung up in the middle of the handshake",
-            Fault::NoConnect => "it does not let anybody connect",
+            Fault::HungUp => "it closed the connection during the handshake",
+            Fault::NoConnect => "it does not allow connections",
         }
     }
 }
 
-/// What a proxy says of a destination: RFC 1928 6.
+/// The reply of a proxy about a destination: RFC 1928 6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreached {
-    /// 1: general failure.
+    /// Reply 1: general failure (RFC 1928 6).
     General,
     /// 2: not allowed by its rules, as a local firewall would say.
     Forbidden,
-    /// 3.
+    /// Reply 3: the network cannot be reached.
     NetworkUnreachable,
-    /// 4.
+    /// Reply 4: the host cannot be reached.
     HostUnreachable,
-    /// 5.
+    /// Reply 5: the host refused the connection.
     Refused,
     /// 6: TTL expired, which many use for a connection that timed out.
     TimedOut,
@@ -123,7 +119,7 @@ pub enum Unreached {
 }
 
 impl Unreached {
-    /// In words, for stories.
+    /// The failure in words, for traces.
     pub fn as_str(self) -> &'static str {
         match self {
             Unreached::General => "general failure",
@@ -133,7 +129,7 @@ impl Unreached {
             Unreached::Refused => "connection refused",
             Unreached::TimedOut => "timed out",
             Unreached::FamilyUnsupported => "the proxy does not reach addresses of this family",
-            Unreached::HungUp => "the proxy hung up",
+            Unreached::HungUp => "the proxy closed the connection",
         }
     }
 }
@@ -144,14 +140,14 @@ pub struct Handshake<'c> {
     destination: SocketAddr,
     step: HandshakeStep,
     outgoing: Vec<u8>,
-    /// What came of a reply that is not whole; never longer than [`REPLY_BYTES_MAX`] and one read.
+    /// The bytes of an incomplete reply; never more than [`crate::limits::SOCKS_REPLY_BYTES_MAX`] and one read.
     received: Vec<u8>,
 }
 
 impl<'c> Handshake<'c> {
     /// A handshake on a connection that has just been made.
     pub fn new(destination: SocketAddr, credentials: Option<&'c Credentials>) -> Handshake<'c> {
-        // A proxy that knows everybody by their address may choose to hear no password.
+        // A proxy that knows its clients by their addresses may choose to take no password.
         let outgoing = match credentials {
             Some(_) => vec![VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
             None => vec![VERSION, 1, NO_AUTHENTICATION],
@@ -159,7 +155,7 @@ impl<'c> Handshake<'c> {
         Handshake { credentials, destination, step: HandshakeStep::Method, outgoing, received: Vec::new() }
     }
 
-    /// What it waits for.
+    /// The reply of the proxy that is awaited.
     pub fn step(&self) -> HandshakeStep {
         self.step
     }
@@ -184,14 +180,14 @@ impl<'c> Handshake<'c> {
     }
 
     /// The proxy closed the connection, or it broke.
-    pub fn closed(&self) -> HandshakeFailure {
+    pub fn on_closed(&self) -> HandshakeFailure {
         match self.step {
             HandshakeStep::Connect | HandshakeStep::Done => HandshakeFailure::Destination(Unreached::HungUp),
             HandshakeStep::Method | HandshakeStep::Authentication => HandshakeFailure::Proxy(Fault::HungUp),
         }
     }
 
-    /// What came behind the handshake: the first bytes of the destination.
+    /// The bytes after the handshake: the first bytes of the destination.
     pub fn into_rest(self) -> Vec<u8> {
         self.received
     }
@@ -295,5 +291,4 @@ fn failure(code: u8) -> HandshakeFailure {
 }
 
 #[cfg(test)]
-#[path = "socks5_tests.rs"]
 mod tests;

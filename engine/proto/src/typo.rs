@@ -1,35 +1,34 @@
 //! Domains that look like a typing mistake of a popular provider.
 //!
-//! A suggestion costs a caller an address when it is wrong, so the limits are strict: one slip (a letter left
-//! out, added, swapped with its neighbour or replaced), never the first letter unless it is swapped, never in a
-//! name of under five letters, and never for a domain that is itself free or popular. A second slip is let pass in
-//! names of nine letters and more. Lists of disposable domains hold many mistypings of the largest providers
-//! (`gmial.com`), since squatters run them: one slip away from one of those, a mistake is the better guess.
+//! A wrong suggestion costs the caller an address, so the limits are strict. One slip is allowed: a letter left out, added, swapped with
+//! its neighbour or replaced; never the first letter unless it is swapped, never in a name of fewer than five letters, and never for
+//! a domain that is itself free or popular. Names of nine letters and more may have a second slip. Lists of disposable domains have
+//! many mistypings of the largest providers (`gmial.com`), because squatters run them: for these a mistake is the better guess.
 
+use crate::limits::TYPO_DOMAIN_CHARS_MAX;
 use crate::lists::{TYPO_TARGETS, is_disposable, is_free};
+use crate::public_suffix::has_known_suffix;
 use std::sync::LazyLock;
 
-/// Shortest name (what stands before the first dot) in which a slip can be told from another name.
+/// Shortest name (the text before the first dot) in which a slip differs from another name.
 const NAME_CHARS_MIN: usize = 5;
 /// Shortest name in which two slips can be.
 const NAME_CHARS_MIN_TWO: usize = 9;
-/// No target is longer than this, two slips included.
-const DOMAIN_CHARS_MAX: usize = 32;
 
-/// Endings that exist and are nevertheless mistakes of `com` where a popular name stands before them.
+/// Endings that exist, and are still mistakes of `com` after a popular name.
 const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
 
-/// Where two targets are equally near, the one that more people use.
+/// The preferred targets among equally near ones: those with the most users.
 const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
 /// The popular provider that `domain` (lower case, A-label form) looks like a mistyping of.
 pub fn suggest(domain: &str) -> Option<&'static str> {
     let (name, ending) = domain.split_once('.')?;
-    if !domain.is_ascii() || domain.len() > DOMAIN_CHARS_MAX {
+    if !domain.is_ascii() || domain.len() > TYPO_DOMAIN_CHARS_MAX {
         return None;
     }
-    // Few domains are near any target, so who comes near is looked for first, and among few.
+    // Few domains are near any target, so the few near ones are searched first.
     let (slips, rank, target) = BY_LETTER
         .near(name)
         .filter_map(|target| Some((slips(name, ending, target)?, target.rank, target.domain)))
@@ -48,7 +47,7 @@ fn is_provider(domain: &str) -> bool {
 /// A popular provider's domain, taken apart once.
 struct TypoTarget {
     domain: &'static str,
-    /// What stands before its first dot, and behind it.
+    /// The text before its first dot, and the text after it.
     name: &'static str,
     ending: &'static str,
     /// Its place among [`FIRST_CHOICES`].
@@ -109,7 +108,7 @@ fn begins_alike(name: &str, target: &str) -> bool {
     }
 }
 
-/// The name is right and the ending is not: only where no such ending exists, or nobody means it.
+/// The slips of a domain with the right name and a wrong ending: only if no such ending exists, or nobody uses it.
 fn ending_slips(name: &str, ending: &str, target: &str) -> Option<usize> {
     if ending == target {
         return None;
@@ -117,7 +116,7 @@ fn ending_slips(name: &str, ending: &str, target: &str) -> Option<usize> {
     if target == "com" && name.len() >= NAME_CHARS_MIN && MISTAKES_OF_COM.contains(&ending) {
         return Some(1);
     }
-    let exists = psl::suffix(ending.as_bytes()).is_some_and(|suffix| suffix.is_known());
+    let exists = has_known_suffix(ending);
     let slips = strsim::osa_distance(ending, target);
     (!exists && slips == 1).then_some(slips)
 }

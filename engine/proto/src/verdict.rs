@@ -9,31 +9,32 @@ pub mod classify;
 mod echo;
 pub mod evidence;
 mod lexicon;
-#[cfg(test)]
-mod mutation_tests;
 mod patterns;
 mod provider;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod translate;
 mod words;
 
 pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
 pub use provider::Provider;
 
-/// Why an address is deliverable or not: the closed set of full-mode reasons of the API contract.
+/// Why an address is deliverable or not: the closed set of reasons of full checks. The crate `api` has the reasons of the contract,
+/// with those of fast checks; `convert.rs` of the crate `checks` maps these to those.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
     /// The mailbox accepts mail, and its domain refuses mailboxes that do not exist.
     MailboxExists,
     /// As [`Reason::MailboxExists`], for a role address such as `info@`.
     RoleAccount,
-    /// Not an address.
+    /// The text is not an address.
     InvalidSyntax,
     /// The domain belongs to a throw-away provider.
     Disposable,
     /// The operator's list names the address or its domain as a spam trap.
     Spamtrap,
-    /// The mailbox is full.
+    /// The mailbox exists and has no room left.
     InboxFull,
     /// The mailbox exists and takes no mail.
     MailboxDisabled,
@@ -85,28 +86,28 @@ impl Reason {
 /// Which of our commands a reply answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// None: the server's greeting.
+    /// The greeting of the server, before any command.
     Banner,
-    /// EHLO or HELO.
+    /// The reply to EHLO, HELO or STARTTLS.
     Ehlo,
-    /// MAIL.
+    /// The reply to MAIL, or to RSET before it.
     Mail,
     /// RCPT of the address that is asked about.
     Rcpt,
-    /// RCPT of the control recipient, which nobody owns.
+    /// The reply to RCPT of a control recipient, which nobody owns.
     Control,
 }
 
-/// What a reply means.
+/// The statement of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// The command was accepted.
+    /// The command, or the recipient, was accepted.
     Accepted,
-    /// No such mailbox.
+    /// The mailbox does not exist.
     NotFound,
-    /// The mailbox is full.
+    /// The mailbox has no room left.
     Full,
-    /// The mailbox is disabled.
+    /// The mailbox exists and takes no mail.
     Disabled,
     /// It is about us: our address, name, reputation or conduct.
     Policy,
@@ -133,9 +134,9 @@ pub enum Class {
 /// About whom a reply speaks; how far its meaning reaches (after the header of Postfix's `smtp_trouble.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// This recipient alone.
+    /// The recipient that RCPT named, and no other.
     Recipient,
-    /// Our reverse-path.
+    /// The reverse-path of MAIL.
     Sender,
     /// This session: a new one may fare better.
     Session,

@@ -19,20 +19,20 @@ pub struct SourceConfig {
 pub enum SourceWay {
     /// From this address of the host, and so those of its family alone.
     Address(IpAddr),
-    /// Through a proxy.
+    /// Through a SOCKS5 proxy (RFC 1928).
     Proxy(Proxy),
 }
 
 /// A SOCKS5 proxy. Neither [`fmt::Debug`] nor [`fmt::Display`] shows the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
-    /// Name or address.
+    /// The name or address of the proxy.
     pub host: String,
-    /// Port.
+    /// The TCP port of the proxy.
     pub port: u16,
     /// The user name, where it wants one.
     pub user: Option<String>,
-    /// The password.
+    /// The password of the user, from 1 to 255 bytes.
     pub password: Option<String>,
     /// It reaches hosts on IPv6 too. Those on IPv4 every proxy is taken to reach.
     pub ipv6: bool,
@@ -47,7 +47,7 @@ impl SourceConfig {
         let (address, ehlo) = split_name(text);
         let address = address
             .parse()
-            .map_err(|_| format!("`{address}` is no IP address; write ADDRESS or ADDRESS=EHLO-NAME"))?;
+            .map_err(|_| format!("`{address}` is not an IP address; write ADDRESS or ADDRESS=EHLO-NAME"))?;
         Ok(SourceConfig { way: SourceWay::Address(address), ehlo, mail_from: None })
     }
 
@@ -78,7 +78,7 @@ impl Proxy {
     /// As [`SourceConfig::parse_proxy`].
     pub fn parse(url: &str) -> Result<Proxy, String> {
         const FORM: &str = "write socks5://HOST:PORT or socks5://USER:PASSWORD@HOST:PORT";
-        let rest = url.strip_prefix("socks5://").ok_or_else(|| format!("it is no proxy: {FORM}"))?;
+        let rest = url.strip_prefix("socks5://").ok_or_else(|| format!("it is not a proxy: {FORM}"))?;
         let (login, place) = match rest.rsplit_once('@') {
             Some((login, place)) => (Some(login), place),
             None => (None, rest),
@@ -88,7 +88,7 @@ impl Proxy {
             .rsplit_once(':')
             .ok_or_else(|| format!("the proxy has no port: {FORM}"))?;
         let port = port.parse().ok().filter(|port| *port != 0);
-        let port = port.ok_or_else(|| format!("the proxy's port is no number from 1 to 65535: {FORM}"))?;
+        let port = port.ok_or_else(|| format!("the proxy's port is not a number from 1 to 65535: {FORM}"))?;
         let (user, password) = match login.map(|login| login.split_once(':').unwrap_or((login, ""))) {
             Some((user, password)) => (decode(user)?, decode(password)?),
             None => (None, None),
@@ -118,7 +118,7 @@ fn host_of(text: &str) -> Result<String, String> {
     if sound {
         Ok(text.to_owned())
     } else {
-        Err("the proxy's host is neither a name nor an address; IPv6 is written in brackets".into())
+        Err("the proxy's host is neither a name nor an address; write an IPv6 address in brackets".into())
     }
 }
 
@@ -134,10 +134,10 @@ fn decode(text: &str) -> Result<Option<String>, String> {
         let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
         match (digit(), digit()) {
             (Some(high), Some(low)) => bytes.push((high * 16 + low) as u8),
-            _ => return Err("a % in the proxy's user name or password is written %25".into()),
+            _ => return Err("write a % in the proxy's user name or password as %25".into()),
         }
     }
-    let text = String::from_utf8(bytes).map_err(|_| "the proxy's user name or password is no UTF-8")?;
+    let text = String::from_utf8(bytes).map_err(|_| "the proxy's user name or password is not UTF-8")?;
     Ok((!text.is_empty()).then_some(text))
 }
 

@@ -1,11 +1,9 @@
 //! Connections from a source: from an address, or through a SOCKS5 proxy (RFC 1928).
 
 use super::{Source, Way, is_gone};
-use crate::runtime::{Runtime, Stream};
-use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT};
-use engine_proto::socks5::{
-    Credentials, Fault, Handshake, HandshakeFailure, HandshakeStep, REPLY_BYTES_MAX, Unreached,
-};
+use crate::runtime::{ByteStream, Runtime};
+use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT, SOCKS_REPLY_BYTES_MAX};
+use engine_proto::socks5::{Credentials, Fault, Handshake, HandshakeFailure, HandshakeStep, Unreached};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -32,10 +30,10 @@ impl fmt::Display for Unconnected {
 }
 
 impl Source {
-    /// A connection to `destination`, and what the host has already said on it.
+    /// Connects to `destination`, and returns the bytes that the host has already sent.
     ///
     /// # Errors
-    /// [`Unconnected`]; whoever does not answer in [`CONNECT_TIMEOUT`] cannot be reached.
+    /// [`Unconnected`]; a host that does not answer within [`CONNECT_TIMEOUT`] cannot be reached.
     pub(crate) async fn connect<R: Runtime>(
         &self,
         destination: SocketAddr,
@@ -45,7 +43,7 @@ impl Source {
             Way::Kernel => None,
             Way::Address(address) => Some(*address),
             Way::Proxy { at, credentials } => {
-                // In a place of its own: those who need no proxy should not have to keep room for it.
+                // Boxed, so that connections without a proxy need no room for its future.
                 return Box::pin(through::<R>(*at, credentials.as_ref(), destination, limit)).await;
             }
         };
@@ -56,7 +54,7 @@ impl Source {
         match R::connect(source, destination, deadline).await {
             Ok(stream) => Ok((stream, Vec::new())),
             Err(error) if vanished(&error) => {
-                Err(Unconnected::Source("the address is no longer this host's".into()))
+                Err(Unconnected::Source("the address is no longer an address of this host".into()))
             }
             Err(error) if is_ours(&error) => Err(Unconnected::Ours(error)),
             Err(error) => Err(Unconnected::Host(error)),
@@ -69,7 +67,7 @@ impl Source {
     /// Why not.
     pub(super) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
-        // Nobody is connected to: the handshake ends before it would ask for that.
+        // The handshake ends before it asks the proxy for a connection.
         let mut handshake = Handshake::new(*at, credentials.as_ref());
         enter::<R>(*at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
     }
@@ -122,7 +120,7 @@ enum Trouble {
 }
 
 /// Takes the handshake to `until`.
-async fn negotiate<S: Stream>(
+async fn negotiate<S: ByteStream>(
     stream: &mut S,
     handshake: &mut Handshake<'_>,
     until: HandshakeStep,
@@ -130,16 +128,16 @@ async fn negotiate<S: Stream>(
 ) -> Result<(), Trouble> {
     let broken = |handshake: &Handshake<'_>, error: &io::Error| match error.kind() {
         io::ErrorKind::TimedOut => Trouble::TimedOut,
-        _ => Trouble::Failed(handshake.closed()),
+        _ => Trouble::Failed(handshake.on_closed()),
     };
     while handshake.step() != until {
         let outgoing = handshake.take_outgoing();
         if !outgoing.is_empty() {
             stream.write(outgoing, deadline).await.0.map_err(|error| broken(handshake, &error))?;
         }
-        let (result, bytes) = stream.read(Vec::with_capacity(REPLY_BYTES_MAX), deadline).await;
+        let (result, bytes) = stream.read(Vec::with_capacity(SOCKS_REPLY_BYTES_MAX), deadline).await;
         match result {
-            Ok(0) => return Err(Trouble::Failed(handshake.closed())),
+            Ok(0) => return Err(Trouble::Failed(handshake.on_closed())),
             Ok(_) => handshake.receive(&bytes).map_err(Trouble::Failed)?,
             Err(error) => return Err(broken(handshake, &error)),
         }

@@ -1,4 +1,8 @@
-//! What follows where a site blocks a source: the source rests there, and is not replaced.
+//! The rest of a source at a site that blocks it: the source is asked no more there, and is not replaced.
+//!
+//! A block is first noted in the record of the host (`site/route.rs`). If no other host of the group is left, the source rests
+//! at the whole site. That rest has a record of its own ([`engine_proto::egress::Rests`]): its key is a source and a site, and it
+//! lasts for hours, longer than the groups in which routes are kept.
 
 use crate::probe;
 use crate::runtime::Runtime;
@@ -10,7 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// The rule of whoever is not asked about because the source of its site rests there.
+/// The rule of an address that is not asked about because the source of its site rests there.
 pub(crate) const RESTED: &str = "source_rested";
 
 /// Whether a refusal is a block of our source: about its address, its name or its reverse-path, and not about how fast
@@ -20,17 +24,17 @@ pub(crate) fn is_block<R: Runtime>(shard: &Shard<R>, said: &Classification) -> b
     shard.shared.pool.named && about_us && matches!(said.class, Class::Policy | Class::Unclear)
 }
 
-/// A host has blocked our source. Where no other host of the group is left, the source rests at the site: who waits
-/// there is answered, and who comes is, until it is over.
-pub(crate) fn blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, rule: &'static str) {
+/// A host has blocked our source. If no other host of the group is left, the source rests at the site. Works that wait there are
+/// answered, and so are new works until the rest ends.
+pub(crate) fn on_blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, rule: &'static str) {
     let now = R::now();
     if !group.is_down(now) {
         return;
     }
     let index = group.source.get();
     let source = &shard.shared.pool.sources[index];
-    end(shard, now);
-    let Some(time) = shard.rests.borrow_mut().blocked(index, &group.site_name, now) else { return };
+    count_ended(shard, now);
+    let Some(time) = shard.rests.borrow_mut().on_blocked(index, &group.site_name, now) else { return };
     source.rests.fetch_add(1, Ordering::Relaxed);
     source.resting.fetch_add(1, Ordering::Relaxed);
     tracing::warn!(
@@ -45,7 +49,7 @@ pub(crate) fn blocked<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, rule:
     for other in shard.groups_of(&group.site_name, index) {
         other.routes.iter().for_each(|route| route.set_down(now + time, RESTED));
         other.take_expired(None).into_iter().for_each(|work| rested(work, RESTED, time));
-        // Control recipients are left, and those who wait for what they show.
+        // This answers control recipients, and the works that wait for their result.
         probe::answer_unroutable(shard, &other);
     }
 }
@@ -67,13 +71,13 @@ pub(crate) fn unless_rested<R: Runtime>(
 }
 
 /// The site has answered our source: a block that is over does not count for the next one.
-pub(crate) fn answered<R: Runtime>(shard: &Shard<R>, group: &Group) {
-    shard.rests.borrow_mut().answered(group.source.get(), &group.site_name, R::now());
+pub(crate) fn on_answer<R: Runtime>(shard: &Shard<R>, group: &Group) {
+    shard.rests.borrow_mut().on_answer(group.source.get(), &group.site_name, R::now());
 }
 
 /// Counts the rests that have ended.
-pub(crate) fn end<R: Runtime>(shard: &Shard<R>, now: Instant) {
-    for index in shard.rests.borrow_mut().ended(now) {
+pub(crate) fn count_ended<R: Runtime>(shard: &Shard<R>, now: Instant) {
+    for index in shard.rests.borrow_mut().take_ended(now) {
         shard.shared.pool.sources[index].resting.fetch_sub(1, Ordering::Relaxed);
     }
 }

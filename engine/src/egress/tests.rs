@@ -24,11 +24,11 @@ fn what_cannot_be_a_source_is_refused_with_what_to_do() {
         assert!(said.contains(expected) && !said.contains("secret"), "{sources:?}: {said}");
     };
     check(&["127.0.0.2"], "");
-    check(&["192.0.2.1"], "192.0.2.1 is no address of this host: add it to an interface");
-    check(&["0.0.0.0"], "no address of one host");
-    check(&["224.0.0.1"], "no address of one host");
+    check(&["192.0.2.1"], "192.0.2.1 is not an address of this host: add it to an interface");
+    check(&["0.0.0.0"], "not the address of a single host");
+    check(&["224.0.0.1"], "not the address of a single host");
     check(&["127.0.0.2", "127.0.0.2=a.example"], "127.0.0.2 is named twice");
-    check(&["127.0.0.2=a_b"], "the EHLO name of the source 127.0.0.2: `a_b` is no full name");
+    check(&["127.0.0.2=a_b"], "the EHLO name of the source 127.0.0.2: `a_b` is not a full name");
     check(&["socks5://u:secret@127.0.0.1:1", "socks5://u:secret2@127.0.0.1:1"], "named twice");
     check(&["socks5://u:secret@127.0.0.1:1", "socks5://v:secret@127.0.0.1:1"], "");
     check(&["socks5://u@127.0.0.1:1"], "a user name and no password");
@@ -108,7 +108,12 @@ fn an_address_that_is_gone_is_our_fault_and_a_host_that_refuses_is_not() {
         let flavor = runtime::choose(runtime, driver).unwrap().flavor;
         check(flavor, "127.0.0.2", open, "open 0");
         check(flavor, "127.0.0.2", closed, "refused");
-        check(flavor, "192.0.2.1", open, "the source cannot be used: the address is no longer this host's");
+        check(
+            flavor,
+            "192.0.2.1",
+            open,
+            "the source cannot be used: the address is no longer an address of this host",
+        );
         check(
             flavor,
             &format!("socks5://{closed}"),
@@ -123,12 +128,12 @@ fn the_host_needs_no_name_where_every_source_has_one() {
     let mut config = config(&["127.0.0.2=a.example", "127.0.0.3=b.example"]);
     (config.ehlo, config.mail_from) = (None, None);
     config.resolvers = vec![([127, 0, 0, 1], 53).into()];
-    host::complete(&mut config).unwrap();
+    machine::complete(&mut config).unwrap();
     let pool = Pool::new(&config).unwrap();
     let paths: Vec<&str> = pool.sources.iter().map(|source| &*source.dialog.reverse_path).collect();
     assert_eq!(paths, ["postmaster@a.example", "postmaster@b.example"]);
     config.mail_from = Some("all@c.example".into());
     config.sources[0].mail_from = None;
-    host::complete(&mut config).unwrap();
+    machine::complete(&mut config).unwrap();
     assert_eq!(&*Pool::new(&config).unwrap().sources[0].dialog.reverse_path, "all@c.example");
 }

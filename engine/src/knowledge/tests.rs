@@ -16,7 +16,7 @@ fn what_is_believed_is_believed_for_a_while() {
         (Unknown, true, CONTROL_UNKNOWN_TTL),
     ] {
         let mut knowledge = Knowledge::default();
-        assert!(!knowledge.learned(NUMBER, finding, false, now));
+        assert!(!knowledge.on_shown(NUMBER, finding, false, now));
         let just_before = now + ttl - Duration::from_millis(1);
         assert_eq!(knowledge.believed(NUMBER, lasting, just_before), Some(finding));
         assert_eq!(knowledge.believed(NUMBER, lasting, now + ttl), None, "{finding:?} {lasting}");
@@ -28,19 +28,19 @@ fn sessions_that_contradict_each_other_are_not_believed() {
     let now = Instant::now();
     for (first, second) in [(RefusesUnknown, AcceptsAll), (AcceptsAll, RefusesUnknown)] {
         let mut knowledge = Knowledge::default();
-        knowledge.learned(NUMBER, first, false, now);
-        assert!(knowledge.learned(NUMBER, second, false, now), "{first:?} and {second:?}");
+        knowledge.on_shown(NUMBER, first, false, now);
+        assert!(knowledge.on_shown(NUMBER, second, false, now), "{first:?} and {second:?}");
         assert_eq!(knowledge.believed(NUMBER, true, now), None);
-        assert!(!knowledge.learned(NUMBER, second, false, now));
-        assert!(!knowledge.accepts_all(NUMBER, now), "contradicted within the hour");
+        assert!(!knowledge.on_shown(NUMBER, second, false, now));
+        assert!(!knowledge.is_catch_all(NUMBER, now), "contradicted within the hour");
     }
     let mut knowledge = Knowledge::default();
-    knowledge.learned(NUMBER, RefusesUnknown, false, now);
-    assert!(!knowledge.learned(NUMBER, AcceptsAll, false, now + CONTROL_TTL), "the first one is forgotten");
-    knowledge.learned(NUMBER, Unknown, false, now + CONTROL_TTL);
+    knowledge.on_shown(NUMBER, RefusesUnknown, false, now);
+    assert!(!knowledge.on_shown(NUMBER, AcceptsAll, false, now + CONTROL_TTL), "the first one is forgotten");
+    knowledge.on_shown(NUMBER, Unknown, false, now + CONTROL_TTL);
     let then = now + CONTROL_TTL;
     assert_eq!(knowledge.believed(NUMBER, true, then), Some(AcceptsAll), "a failed probe overwrites nothing");
-    knowledge.contradicted(NUMBER, then);
+    knowledge.on_contradicted(NUMBER, then);
     assert_eq!(knowledge.believed(NUMBER, true, then), None);
 }
 
@@ -48,7 +48,7 @@ fn sessions_that_contradict_each_other_are_not_believed() {
 fn what_is_known_of_a_postmaster_says_nothing_of_a_control_recipient() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();
-    knowledge.learned_no_postmaster(NUMBER, now);
+    knowledge.on_no_postmaster(NUMBER, now);
     assert_eq!(knowledge.believed(NUMBER, false, now), None);
     assert!(knowledge.has_no_postmaster(NUMBER, now));
 }
@@ -59,13 +59,13 @@ fn a_domain_that_refused_many_is_not_spared() {
     for first in [true, false] {
         let mut knowledge = Knowledge::default();
         if first {
-            knowledge.learned_refusals(NUMBER, RUN_MIN, now);
+            knowledge.on_refusals(NUMBER, RUN_MIN, now);
         }
-        knowledge.learned(NUMBER, AcceptsAll, false, now);
-        knowledge.learned(NUMBER, AcceptsAll, false, now);
-        assert_eq!(knowledge.accepts_all(NUMBER, now), !first);
-        knowledge.learned_refusals(NUMBER, RUN_MIN, now);
-        assert!(!knowledge.accepts_all(NUMBER, now) && knowledge.has_refused_many(NUMBER, now));
+        knowledge.on_shown(NUMBER, AcceptsAll, false, now);
+        knowledge.on_shown(NUMBER, AcceptsAll, false, now);
+        assert_eq!(knowledge.is_catch_all(NUMBER, now), !first);
+        knowledge.on_refusals(NUMBER, RUN_MIN, now);
+        assert!(!knowledge.is_catch_all(NUMBER, now) && knowledge.has_refused_many(NUMBER, now));
     }
 }
 
@@ -73,15 +73,15 @@ fn a_domain_that_refused_many_is_not_spared() {
 fn refusals_of_several_sessions_add_up_where_a_domain_seems_to_accept_everyone() {
     let (now, half) = (Instant::now(), RUN_MIN / 2);
     let mut knowledge = Knowledge::default();
-    (0..3).for_each(|_| knowledge.learned_refusals(NUMBER, half, now));
+    (0..3).for_each(|_| knowledge.on_refusals(NUMBER, half, now));
     assert!(!knowledge.has_refused_many(NUMBER, now), "nobody would be spared");
-    knowledge.learned(NUMBER, AcceptsAll, false, now);
-    knowledge.learned_refusals(NUMBER, half, now);
+    knowledge.on_shown(NUMBER, AcceptsAll, false, now);
+    knowledge.on_refusals(NUMBER, half, now);
     assert!(!knowledge.has_refused_many(NUMBER, now));
     let later = now + CONTROL_TTL;
-    knowledge.learned_refusals(NUMBER, half, later);
+    knowledge.on_refusals(NUMBER, half, later);
     assert!(!knowledge.has_refused_many(NUMBER, later), "the others were an hour ago");
-    knowledge.learned_refusals(NUMBER, half, later);
+    knowledge.on_refusals(NUMBER, half, later);
     assert!(knowledge.has_refused_many(NUMBER, later));
 }
 
@@ -94,11 +94,11 @@ fn rows_are_spared_once_two_sessions_agree() {
     let mut knowledge = Knowledge::default();
     let at = DomainAtHost { domain: first.address.domain().clone(), host: Rc::clone(&primary) };
     let number = knowledge.number(&at);
-    knowledge.learned(number, AcceptsAll, false, now);
+    knowledge.on_shown(number, AcceptsAll, false, now);
     assert!(!knowledge.needs_no_question(&first, &primary, now), "one session is no proof");
-    knowledge.learned(number, AcceptsAll, true, now);
+    knowledge.on_shown(number, AcceptsAll, true, now);
     assert!(!knowledge.needs_no_question(&first, &primary, now), "nor is one that shows it twice");
-    knowledge.learned(number, AcceptsAll, false, now);
+    knowledge.on_shown(number, AcceptsAll, false, now);
     assert!(knowledge.needs_no_question(&first, &primary, now));
     assert!(knowledge.needs_no_question(&row(Priority::Batch), &primary, now));
     assert!(!knowledge.needs_no_question(&row(Priority::Single), &primary, now), "somebody waits");
@@ -109,7 +109,7 @@ fn rows_are_spared_once_two_sessions_agree() {
     heard.tried = 1;
     assert!(!knowledge.needs_no_question(&heard, &primary, now), "it was asked about before");
     assert!(!knowledge.needs_no_question(&first, &primary, now + CONTROL_TTL), "known no longer");
-    knowledge.learned(number, RefusesUnknown, false, now);
+    knowledge.on_shown(number, RefusesUnknown, false, now);
     assert!(!knowledge.needs_no_question(&first, &primary, now), "it tells mailboxes apart");
     [first, other, heard].into_iter().for_each(Work::give_up);
 }
@@ -119,9 +119,9 @@ fn a_control_recipient_without_an_answer_is_asked_again_a_few_times() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();
     for _ in 1..CONTROL_ATTEMPTS_MAX {
-        assert!(knowledge.unanswered(NUMBER, now));
+        assert!(knowledge.on_unanswered(NUMBER, now));
     }
-    assert!(!knowledge.unanswered(NUMBER, now));
+    assert!(!knowledge.on_unanswered(NUMBER, now));
     assert_eq!(knowledge.believed(NUMBER, false, now), Some(Unknown));
 }
 
@@ -130,24 +130,24 @@ fn one_mailbox_of_a_host_is_known_for_an_hour() {
     let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
     let mut knowledge = Knowledge::default();
     assert_eq!(knowledge.mailbox(&host, now), None);
-    knowledge.learned_mailbox(&host, "t@a.example", false, now);
-    knowledge.learned_mailbox(&host, "u@a.example", true, now);
-    knowledge.learned_mailbox(&host, "v@a.example", true, now);
-    knowledge.learned_mailbox(&host, "w@a.example", false, now);
+    knowledge.on_mailbox(&host, "t@a.example", false, now);
+    knowledge.on_mailbox(&host, "u@a.example", true, now);
+    knowledge.on_mailbox(&host, "v@a.example", true, now);
+    knowledge.on_mailbox(&host, "w@a.example", false, now);
     assert_eq!(knowledge.mailbox(&host, now).as_deref(), Some("u@a.example"), "the first that was proven");
     let later = now + KNOWN_MAILBOX_TTL / 2;
-    knowledge.learned_mailbox(&host, "v@a.example", true, later);
+    knowledge.on_mailbox(&host, "v@a.example", true, later);
     assert_eq!(knowledge.mailbox(&host, now + KNOWN_MAILBOX_TTL).as_deref(), Some("v@a.example"));
     assert_eq!(knowledge.mailbox(&host, later + KNOWN_MAILBOX_TTL), None);
-    assert!(knowledge.refused_mailbox(&host, later), "the host has changed, not the mailbox");
+    assert!(knowledge.on_mailbox_refused(&host, later), "the host has changed, not the mailbox");
     assert!(knowledge.mailbox(&host, later).is_some());
     for n in 0..2 * KNOWN_MAILBOXES_MAX {
-        knowledge.learned_mailbox(&format!("mx{n}.example").into(), "u@a.example", true, later);
+        knowledge.on_mailbox(&format!("mx{n}.example").into(), "u@a.example", true, later);
     }
     assert!(knowledge.mailboxes.len() <= KNOWN_MAILBOXES_MAX);
     let last = later + KNOWN_MAILBOX_TTL;
-    knowledge.learned_mailbox(&host, "u@a.example", false, last);
-    assert!(!knowledge.refused_mailbox(&host, last), "nothing was proven of it");
+    knowledge.on_mailbox(&host, "u@a.example", false, last);
+    assert!(!knowledge.on_mailbox_refused(&host, last), "nothing was proven of it");
     assert_eq!(knowledge.mailbox(&host, last + KNOWN_MAILBOX_AGE), None);
 }
 
@@ -155,13 +155,13 @@ fn one_mailbox_of_a_host_is_known_for_an_hour() {
 fn a_mailbox_that_is_not_proven_replaces_no_proven_one() {
     let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
     let mut knowledge = Knowledge::default();
-    knowledge.learned_mailbox(&host, "u@a.example", true, now);
+    knowledge.on_mailbox(&host, "u@a.example", true, now);
     let later = now + KNOWN_MAILBOX_AGE + Duration::from_secs(60);
-    knowledge.learned_mailbox(&host, "v@a.example", false, later);
-    knowledge.unproven_mailbox(&host, "v@a.example");
+    knowledge.on_mailbox(&host, "v@a.example", false, later);
+    knowledge.on_mailbox_unproven(&host, "v@a.example");
     assert_eq!(knowledge.mailbox(&host, later).as_deref(), Some("u@a.example"));
     let over = now + KNOWN_MAILBOX_TTL;
-    knowledge.learned_mailbox(&host, "v@a.example", false, over);
+    knowledge.on_mailbox(&host, "v@a.example", false, over);
     assert_eq!(knowledge.mailbox(&host, over).as_deref(), Some("v@a.example"), "the old one is over");
 }
 
@@ -170,9 +170,9 @@ fn a_mailbox_that_failed_in_front_of_others_is_not_asked_there_again_at_once() {
     let (now, host): (Instant, Rc<str>) = (Instant::now(), "mx.a.example".into());
     let mut knowledge = Knowledge::default();
     assert_eq!(knowledge.mailbox_first(&host, now), None);
-    knowledge.learned_mailbox(&host, "u@a.example", true, now);
+    knowledge.on_mailbox(&host, "u@a.example", true, now);
     assert_eq!(knowledge.mailbox_first(&host, now).as_deref(), Some("u@a.example"));
-    knowledge.mailbox_first_failed(&host, now);
+    knowledge.on_mailbox_first_failed(&host, now);
     assert_eq!(knowledge.mailbox_first(&host, now), None);
     assert!(knowledge.mailbox(&host, now).is_some(), "it is known all the same");
     assert!(knowledge.mailbox_first(&host, now + CONTROL_UNKNOWN_TTL).is_some());
@@ -182,19 +182,19 @@ fn a_mailbox_that_failed_in_front_of_others_is_not_asked_there_again_at_once() {
 fn a_host_is_believed_for_so_many_single_checks() {
     let host: Rc<str> = "mx.a.example".into();
     let mut knowledge = Knowledge::default();
-    assert!(knowledge.believes(&host));
+    assert!(knowledge.is_believed(&host));
     let accepts = |knowledge: &mut Knowledge, count: u32| {
         (0..count).for_each(|_| knowledge.on_single(&host, true));
     };
     accepts(&mut knowledge, CONTROL_ACCEPTS_MAX - 1);
     knowledge.on_single(&host, false);
-    assert!(knowledge.believes(&host));
+    assert!(knowledge.is_believed(&host));
     accepts(&mut knowledge, 1);
-    assert!(!knowledge.believes(&host), "a refusal that nobody proved does not begin anew");
+    assert!(!knowledge.is_believed(&host), "a refusal that nobody proved does not begin anew");
     knowledge.on_control_refused(&host);
-    assert!(knowledge.believes(&host));
-    knowledge.doubt(&host, Instant::now());
-    assert!(!knowledge.believes(&host), "it accepts everyone now");
+    assert!(knowledge.is_believed(&host));
+    knowledge.on_changed(&host, Instant::now());
+    assert!(!knowledge.is_believed(&host), "it accepts everyone now");
     for n in 0..2 * KNOWN_MAILBOXES_MAX {
         knowledge.on_single(&format!("mx{n}.example").into(), true);
     }
@@ -207,10 +207,10 @@ fn a_change_of_a_host_is_known_for_an_hour() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();
     assert!(!knowledge.has_changed(&host, now));
-    knowledge.doubt(&host, now);
+    knowledge.on_changed(&host, now);
     let has_changed = |host, at| knowledge.has_changed(host, at);
     assert!(has_changed(&host, now) && !has_changed(&other, now) && !has_changed(&host, now + CONTROL_TTL));
-    (0..2 * KNOWN_MAILBOXES_MAX).for_each(|n| knowledge.doubt(&format!("mx{n}.example").into(), now));
+    (0..2 * KNOWN_MAILBOXES_MAX).for_each(|n| knowledge.on_changed(&format!("mx{n}.example").into(), now));
     assert!(knowledge.changed.len() <= KNOWN_MAILBOXES_MAX);
 }
 
@@ -237,9 +237,9 @@ fn a_host_without_a_postmaster_is_remembered() {
     let now = Instant::now();
     let mut knowledge = Knowledge::default();
     assert!(!knowledge.has_no_postmaster(NUMBER, now));
-    knowledge.learned_no_postmaster(NUMBER, now);
+    knowledge.on_no_postmaster(NUMBER, now);
     assert!(knowledge.has_no_postmaster(NUMBER, now));
-    assert!(!knowledge.learned(NUMBER, AcceptsAll, false, now), "that is no finding of its own");
+    assert!(!knowledge.on_shown(NUMBER, AcceptsAll, false, now), "that is no finding of its own");
     assert!(knowledge.has_no_postmaster(NUMBER, now));
     assert!(!knowledge.has_no_postmaster(NUMBER, now + CONTROL_TTL));
 }

@@ -14,7 +14,7 @@ use engine_proto::verdict::evidence::{Context, Held, Released};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Where a session is held.
+/// The place of a session: its shard, group and route.
 pub(super) struct ProbeContext<'a, R: Runtime> {
     pub(super) shard: &'a Rc<Shard<R>>,
     pub(super) group: &'a Rc<Group>,
@@ -38,7 +38,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
         ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
     }
 
-    /// Who asks.
+    /// Our own names and address towards this host.
     fn us(&self) -> Us<'_> {
         let source = &self.shard.shared.pool.sources[self.group.source.get()];
         Us {
@@ -53,7 +53,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
         self.known_by(domain, |known| known.number)
     }
 
-    /// What verdicts that rest on the behaviour of this host towards the domain are marked with.
+    /// The evidence key of verdicts that rest on the behaviour of this host towards the domain.
     pub(super) fn evidence_key(&self, domain: &Domain) -> u64 {
         self.known_by(domain, |known| known.evidence)
     }
@@ -70,7 +70,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
         of(last.insert(KnownBy { domain: at.domain, number, evidence }))
     }
 
-    /// What is known beside the session.
+    /// The facts beside the session that its evidence depends on.
     pub(super) fn knows(&self, state: &SessionState) -> Context {
         let refused = state.held.evidence.borrow();
         let refused = refused.recipient(None, Some(Held::Refused)).map(|work| work.address.domain().clone());
@@ -78,28 +78,28 @@ impl<R: Runtime> ProbeContext<'_, R> {
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         let no_postmaster = refused.is_some_and(|domain| knowledge.has_no_postmaster(domain, now));
         drop(knowledge);
-        // Where a session takes one transaction nothing can be asked behind it.
+        // A session with one transaction cannot ask anything after it.
         let known = !state.one_transaction && self.known_mailbox(state).is_some();
         let no_postmaster = no_postmaster || state.one_transaction;
         Context { honest: self.group.is_honest(), known, no_postmaster }
     }
 
-    /// Whether refusals of a session that accepted nobody show nothing: the host changed its behaviour within the hour, and this is the
-    /// refusal of a single check, or one more in a row than it bore before it changed.
+    /// Whether refusals of a session without an accept show nothing: the host changed its behaviour within the hour, and this is
+    /// the refusal of a single check, or there are more refusals in a row than the pace of the site allows per session.
     pub(super) fn doubts_refusals(&self, single: bool, in_a_row: u32) -> bool {
         let changed = self.shard.knowledge.borrow().has_changed(&self.route().host, R::now());
         let borne = || self.group.site.pace.borrow().errors_borne();
         changed && !self.group.is_honest() && (single || in_a_row > borne())
     }
 
-    /// Whether this host, or another one of the same domains, accepted a mailbox within the hour.
+    /// Whether this host, or another one of the same domains, has a known mailbox ([`engine_proto::limits::KNOWN_MAILBOX_TTL`]).
     pub(super) fn has_known_mailbox(&self) -> bool {
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         self.hosts().any(|host| knowledge.has_mailbox(host, now))
     }
 
-    /// A mailbox that this host is to accept: one that it accepted within the hour, one that another host of the same domains
-    /// did, or one of the operator's. With the host that accepted it.
+    /// A mailbox that this host is to accept: its known mailbox, that of another host of the same domains, or one of the
+    /// operator's. With the host that accepted it.
     pub(super) fn known_mailbox(&self, state: &SessionState) -> Option<(String, Rc<str>)> {
         let (knowledge, now) = (self.shard.knowledge.borrow(), R::now());
         let kept = |host: &Rc<str>| knowledge.mailbox(host, now).map(|mailbox| (mailbox, Rc::clone(host)));
@@ -131,13 +131,13 @@ impl<R: Runtime> ProbeContext<'_, R> {
     pub(super) fn on_known(&self, address: &str, proven: bool, now: Instant) {
         let (route, mut knowledge) = (self.route(), self.shard.knowledge.borrow_mut());
         if !knowledge.keeps_mailbox(route.mailbox_kept.get(), proven, now) && address.is_ascii() {
-            route.mailbox_kept.set(knowledge.learned_mailbox(&route.host, address, proven, now));
+            route.mailbox_kept.set(knowledge.on_mailbox(&route.host, address, proven, now));
         }
     }
 
     /// The same, of a mailbox that was asked about because it is known: it goes on to be.
     pub(super) fn on_known_again(&self, address: &str, now: Instant) {
-        let is_renewed = self.shard.knowledge.borrow_mut().renewed_mailbox(&self.route().host, address, now);
+        let is_renewed = self.shard.knowledge.borrow_mut().on_mailbox_again(&self.route().host, address, now);
         if !is_renewed {
             self.on_known(address, false, now);
         }
@@ -147,12 +147,12 @@ impl<R: Runtime> ProbeContext<'_, R> {
     pub(super) fn on_change(&self, released: &[Released<Work>], refusals_proven: u32) {
         let (route, now) = (self.route(), R::now());
         self.group.on_changed();
-        route.changes.set(route.changes.get().saturating_add(1));
+        route.on_change();
         if refusals_proven > 1 {
-            // So many it bears; the next session stops before.
-            self.group.site.pace.borrow_mut().tarpitted(refusals_proven - 1);
+            // A session takes this number of refusals before the change; the next session stops earlier.
+            self.group.site.pace.borrow_mut().on_tarpitted(refusals_proven - 1);
         }
-        self.shard.knowledge.borrow_mut().doubt(&route.host, now);
+        self.shard.knowledge.borrow_mut().on_changed(&route.host, now);
         let mut told: Vec<&Domain> = Vec::new();
         for one in released {
             let domain = one.item.address.domain();
@@ -161,7 +161,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
             }
             told.push(domain);
             let number = self.number(domain);
-            self.shard.knowledge.borrow_mut().contradicted(number, now);
+            self.shard.knowledge.borrow_mut().on_contradicted(number, now);
             self.shard.withdraw(self.evidence_key(domain));
         }
         tracing::debug!("the host {} changed its behaviour towards unknown recipients", route.host);

@@ -1,17 +1,16 @@
-//! What the end of a connection, of a session or of a transaction says about the host, and what becomes of those who got
-//! no answer.
+//! The meaning of the end of a connection, a session or a transaction: for the host, and for the works without an answer.
 
 use super::context::ProbeContext;
-use super::put_back_rest;
 use crate::egress::connect::Unconnected;
 use crate::egress::rest;
+use crate::faults::{Fault, planted};
 use crate::in_flight::InFlight;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::site::{DOWN, Group};
+use crate::site::Group;
 use crate::work::Work;
 use crate::{Outage, Priority};
-use engine_proto::limits::{RETURNS_MAX, STRIKES_MAX};
+use engine_proto::limits::{HANGUPS_MAX, HOST_DOWN, HOST_RETRY, RETURNS_MAX, STRIKES_MAX, WARNINGS_MAX};
 use engine_proto::pace::{End, Tally};
 use engine_proto::smtp::dialog::{Closure, Step};
 use engine_proto::verdict::classify::{Classification, classify};
@@ -31,38 +30,35 @@ pub(super) fn unreachable<R: Runtime>(
     let now = R::now();
     let error = match error {
         Unconnected::Host(error) => error,
-        Unconnected::Ours(_) => return route.set_resting(now + RETRY),
+        Unconnected::Ours(_) => return route.set_resting(now + HOST_RETRY),
         Unconnected::Source(why) => {
             let (source, time) = (&shard.shared.pool.sources[group.source.get()], shard.shared.age(now));
-            source.failed(why, time);
-            route.set_resting(now + RETRY);
+            source.on_failed(why, time);
+            route.set_resting(now + HOST_RETRY);
             if source.connections.are_down(time) {
                 group.take_expired(None).into_iter().for_each(|work| work.fail(Outage::Unavailable));
             }
             return;
         }
     };
-    shard.shared.not_reached(group.source.get(), &group.site_name, now);
+    shard.shared.on_not_reached(group.source.get(), &group.site_name, now);
     if error.kind() == ErrorKind::TimedOut {
         died(shard, group, index, "no_connection");
-    } else if group.is_patient(index, "no_connection") && !route.on_connection_lost(STRIKES_MAX) {
-        // It says at once that nobody listens: a server that is restarted does.
-        route.set_resting(now + RETRY);
+    } else if group.release_singles(index, "no_connection") && !route.on_connection_lost(STRIKES_MAX) {
+        // A server that refuses connections at once may be restarting.
+        route.set_resting(now + HOST_RETRY);
     } else {
-        route.set_down(now + DOWN, "no_connection");
+        route.set_down(now + HOST_DOWN, "no_connection");
     }
 }
 
-/// How long a route is left alone after a failure that may pass at once.
-pub(super) const RETRY: Duration = Duration::from_secs(2);
-
-/// A connection died without a word that means anything. A busy host does so at times; one that always does is
-/// down. Nobody who waits for an answer waits for that.
+/// A connection ended without a meaningful reply. A busy host does so at times; a host that always does so is down. Single checks do
+/// not wait to find that out.
 pub(super) fn died<R: Runtime>(shard: &Rc<Shard<R>>, group: &Rc<Group>, index: usize, rule: &'static str) {
     let route = &group.routes[index];
-    let patience = if group.is_patient(index, rule) { STRIKES_MAX } else { 1 };
+    let patience = if group.release_singles(index, rule) { STRIKES_MAX } else { 1 };
     if route.on_connection_lost(patience) {
-        route.set_down(R::now() + DOWN, rule);
+        route.set_down(R::now() + HOST_DOWN, rule);
     } else {
         push_back(&ProbeContext { shard, group, index }, rule);
     }
@@ -73,14 +69,13 @@ pub(super) fn push_back<R: Runtime>(context: &ProbeContext<'_, R>, rule: &'stati
     let ProbeContext { shard, group, index } = *context;
     let (now, site) = (R::now(), &group.site);
     let mut pace = site.pace.borrow_mut();
-    pace.pushed_back(now, site.open.get(), shard.random());
+    pace.on_pushed_back(now, site.open.get(), shard.random());
     let until = pace.pause(now).unwrap_or(now + Duration::from_millis(500));
     drop(pace);
     pushed(group, index, rule, until, now);
 }
 
-/// A route rests because its site pushed back. Where that takes long, nobody waits for it who waits for an answer: there
-/// is nothing to be gained.
+/// A route rests because its site pushed back. If the rest is long, single checks are answered, because waiting cannot help them.
 pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Instant, now: Instant) {
     group.site.pushed.set(rule);
     group.routes[index].set_resting(until);
@@ -89,7 +84,7 @@ pub(super) fn pushed(group: &Group, index: usize, rule: &'static str, until: Ins
     }
 }
 
-/// The site lets nobody in for longer than somebody waits.
+/// Answers a work because its site admits no session within its patience.
 pub(crate) fn pushed_away(mut work: Work, rule: &'static str, until: Instant, now: Instant) {
     work.leave(rule, Some(until.saturating_duration_since(now)));
     work.give_up();
@@ -104,15 +99,15 @@ pub(super) fn session_refused<R: Runtime>(
 ) {
     let route = &group.routes[index];
     match closure {
-        // A server that fails at STARTTLS may work without it, as one may whose handshake fails (RFC 7435).
+        // A server that fails at STARTTLS, or in the handshake, may work without TLS (RFC 7435).
         Closure::TlsFailed
         | Closure::Refused { step: Step::StartTls, .. }
         | Closure::Closed(Step::StartTls)
         | Closure::TimedOut(Step::StartTls)
         | Closure::Garbled(Step::StartTls, _)
         | Closure::Unexpected(Step::StartTls) => {
-            if route.plain_only.replace(true) {
-                route.set_down(R::now() + DOWN, "tls_failed");
+            if route.on_tls_failed() {
+                route.set_down(R::now() + HOST_DOWN, "tls_failed");
             }
         }
         Closure::Refused { step, reply } => {
@@ -123,16 +118,16 @@ pub(super) fn session_refused<R: Runtime>(
             if said.class == Class::Throttled || passes {
                 push_back(&context, said.rule);
             } else {
-                route.set_down(R::now() + DOWN, said.rule);
+                route.set_down(R::now() + HOST_DOWN, said.rule);
                 if rest::is_block(shard, &said) {
-                    rest::blocked(shard, group, said.rule);
+                    rest::on_blocked(shard, group, said.rule);
                 }
             }
         }
         Closure::Closed(_) => died(shard, group, index, "hung_up"),
         Closure::TimedOut(_) => died(shard, group, index, "no_answer_in_time"),
         Closure::Garbled(..) | Closure::Unexpected(_) => {
-            route.set_down(R::now() + DOWN, "not_smtp");
+            route.set_down(R::now() + HOST_DOWN, "not_smtp");
         }
         Closure::Quit => {}
     }
@@ -147,14 +142,8 @@ pub(super) fn stage(step: Step) -> Stage {
     }
 }
 
-/// How many sessions in a row a host may end with words about us before it is left alone for longer.
-pub(super) const REST_AFTER: u8 = 3;
-
-/// How many sessions in a row may end at their first recipient before that is laid to the host.
-pub(super) const HANGUPS_MAX: u8 = 10;
-
-/// A session ended in the middle of a transaction. Who got an answer has it; the others are asked again. Where it ended
-/// at a recipient, that one may be why, so it is asked last, and not for ever.
+/// A session ended in the middle of a transaction. Recipients without an answer are asked about again. If it ended at a recipient,
+/// this one may be the cause, so it comes last, and only a few times.
 pub(super) fn cut_off<R: Runtime>(
     context: &ProbeContext<'_, R>,
     in_flight: &InFlight,
@@ -167,7 +156,7 @@ pub(super) fn cut_off<R: Runtime>(
     put_back_rest(group, in_flight);
     blame(context, closure, tally);
     let Some(mut work) = suspect else { return };
-    work.leave(busy(context, closure).map_or("hung_up", |said| said.rule), Some(DOWN));
+    work.leave(busy(context, closure).map_or("hung_up", |said| said.rule), Some(HOST_DOWN));
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };
@@ -178,15 +167,14 @@ pub(super) fn cut_off<R: Runtime>(
     }
 }
 
-/// What the server said of us when it ended the session with 421, at a recipient or behind it: that we are too fast, or ask
-/// about too many who do not exist, or are not wanted. `None` where it says nothing of the kind.
+/// The statement about us in the 421 that ended a session at a recipient or after it: we are too fast, ask about too many unknown
+/// recipients, or are not wanted. `None` without such a statement.
 pub(super) fn busy<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure) -> Option<Classification> {
     let Closure::Refused { step: Step::Rcpt(_) | Step::Rset | Step::Mail | Step::Idle, reply } = closure
     else {
         return None;
     };
-    #[cfg(feature = "sim")]
-    if crate::sim::planted(crate::sim::Fault::IgnoreBusy) {
+    if planted(Fault::IgnoreBusy) {
         return None;
     }
     let said = classify(&context.view(Stage::Rcpt, reply, None));
@@ -213,17 +201,17 @@ fn breaks_between(closure: &Closure) -> bool {
     )
 }
 
-/// What a session's end in the middle of a transaction says about the host.
+/// Records what the end of a session in a transaction shows about the host.
 pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
     let ProbeContext { shard, group, index } = *context;
     let at_recipient = ends_at_recipient(closure);
     let hung_up = matches!(closure, Closure::Refused { .. } | Closure::Closed(_));
     if tally.answers > 0 && breaks_between(closure) {
-        group.site.pace.borrow_mut().broke_between(tally);
+        group.site.pace.borrow_mut().on_broke_between(tally);
     } else if tally.answers > 0 && (hung_up || tally.errors > 0) {
         let end = if at_recipient { End::Recipient } else { End::Between };
         let site = &group.site;
-        site.pace.borrow_mut().cut_off(tally, end, site.open.get());
+        site.pace.borrow_mut().on_cut_off(tally, end, site.open.get());
     }
     if let Some(said) = busy(context, closure) {
         slow_down(context, &said);
@@ -232,26 +220,59 @@ pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure
     } else if tally.answers == 0 && !at_recipient {
         session_refused(shard, group, index, closure);
     } else if tally.answers == 0 && group.routes[index].on_connection_lost(HANGUPS_MAX) {
-        group.routes[index].set_down(R::now() + DOWN, "hung_up");
+        group.routes[index].set_down(R::now() + HOST_DOWN, "hung_up");
     }
 }
 
-/// The site says that we are too fast or not wanted: it is left alone for a while, and the rate of new sessions is halved.
-/// Where it goes on to say so, the source rests there.
+/// The site says that we are too fast or not wanted: it gets a pause, and the rate of new sessions is halved. If it says so
+/// repeatedly, the source rests there.
 pub(super) fn slow_down<R: Runtime>(context: &ProbeContext<'_, R>, said: &Classification) {
     let ProbeContext { shard, group, index } = *context;
     let (now, site) = (R::now(), &group.site);
     let mut pace = site.pace.borrow_mut();
     // The sessions of one burst are ended together: that is one sign, not many.
     let first = pace.pause(now).is_none();
-    pace.too_fast(now, site.open.get(), shard.random());
+    pace.on_too_fast(now, site.open.get(), shard.random());
     let until = pace.pause(now).unwrap_or(now);
     drop(pace);
     pushed(group, index, said.rule, until, now);
-    if first && said.class == Class::Policy && context.route().on_warning(REST_AFTER) {
-        context.route().set_down(now + DOWN, said.rule);
+    if first && said.class == Class::Policy && context.route().on_warning(WARNINGS_MAX) {
+        context.route().set_down(now + HOST_DOWN, said.rule);
         if rest::is_block(shard, said) {
-            rest::blocked(shard, group, said.rule);
+            rest::on_blocked(shard, group, said.rule);
         }
     }
+}
+
+/// Answers the works whose deadline has passed, and puts back the others. The first work without an answer is probably the cause, so
+/// it is asked about alone.
+pub(super) fn out_of_time(group: &Group, in_flight: &InFlight, now: Instant) {
+    let mut suspect = in_flight.take_first();
+    if let Some(work) = &mut suspect {
+        work.suspect = true;
+        work.returns += 1;
+    }
+    for work in in_flight.take_all().into_iter().rev().filter_map(|work| in_time(work, now)) {
+        group.put_back(work);
+    }
+    if let Some(work) = suspect.and_then(|work| in_time(work, now)) {
+        if work.returns > RETURNS_MAX { work.give_up() } else { group.enqueue(work) }
+    }
+}
+
+/// The work, unless its time is over; then it is answered.
+fn in_time(work: Work, now: Instant) -> Option<Work> {
+    if work.deadline > now {
+        return Some(work);
+    }
+    work.give_up();
+    None
+}
+
+/// Puts back what is left without an answer; true when that is nothing.
+pub(super) fn put_back_rest(group: &Group, in_flight: &InFlight) -> bool {
+    let rest = in_flight.take_all();
+    let none = rest.is_empty();
+    rest.into_iter().rev().for_each(|work| group.put_back(work));
+    none
 }

@@ -1,7 +1,7 @@
-//! Greylisting: servers that put off every recipient that they have not heard of before.
+//! Greylisting: servers that defer each recipient that is new to them.
 //!
-//! An address that is asked about again is accepted then, but its control recipient is new to the server and is put off in turn.
-//! So the control recipient is asked about as soon as one of its domain's recipients is greylisted: both waits pass at once.
+//! A second try of the address is accepted, but then its control recipient is new to the server and is deferred in turn. So the
+//! control recipient is asked about as soon as a recipient of its domain is greylisted, and both delays pass together.
 
 use super::ProbeContext;
 use super::endings::{blame, push_back};
@@ -27,7 +27,7 @@ pub(super) async fn introduce<R: Runtime>(
     domains.retain(|domain| is_unknown(context.number(domain)));
     let (recipients, refusals) = context.group.site.pace.borrow().left(&state.tally);
     let budget = context.group.refusal_room(shard.refusal_step());
-    let most = if context.group.takes_one_domain() { 1 } else { usize::MAX };
+    let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
     domains.truncate(most.min(recipients).min(refusals).min(budget));
     if domains.is_empty() || state.one_transaction {
         return None;
@@ -39,13 +39,13 @@ pub(super) async fn introduce<R: Runtime>(
     Some(Box::pin(hear(context, session, controls.len(), state, Introduced)).await)
 }
 
-/// Control recipients of which the answers matter to nobody yet.
+/// Control recipients whose replies are not used yet.
 struct Introduced;
 
 impl<R: Runtime> Recipients<R> for Introduced {
     fn record(&mut self, _context: &ProbeContext<'_, R>, _trace: &mut Vec<String>) {}
 
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
         let said = classify(&context.view(Stage::Control, heard.reply, None));
         if said.class != Class::Throttled && said.scope != Scope::Session {
             return ReplyEffect::Nothing;
@@ -54,7 +54,7 @@ impl<R: Runtime> Recipients<R> for Introduced {
         ReplyEffect::Push
     }
 
-    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
         mail_refused(context, Vec::new(), false, reply);
         true
     }
@@ -63,9 +63,9 @@ impl<R: Runtime> Recipients<R> for Introduced {
         true
     }
 
-    fn out_of_time(&mut self, _context: &ProbeContext<'_, R>) {}
+    fn on_timeout(&mut self, _context: &ProbeContext<'_, R>) {}
 
-    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
         blame(context, closure, tally);
     }
 }

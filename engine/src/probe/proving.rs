@@ -1,40 +1,22 @@
-//! Checkpoints: what is asked to prove the answers that a session holds, and what becomes of them.
+//! Checkpoints: the questions that prove the answers that a session holds, and the transactions in which they are asked.
+//! `control_replies.rs` has the meaning of a reply to them, `checkpoint.rs` the meaning of all of them.
 
+use super::checkpoint::release;
 use super::context::ProbeContext;
-use super::endings::{blame, ends_at_recipient, push_back};
-use super::replies::{GREYLISTING_WAIT, TRANSIENT_WAIT, ask_elsewhere, in_words, mail_refused, returned};
+use super::control_replies::{AskedControls, control_answered};
+use super::endings::{blame, ends_at_recipient};
+use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
-use crate::site::{DOWN, HeldAnswers, UnclearWait};
-use crate::work::{CarriedRefusal, Work, unverifiable};
-use crate::{Finding, Priority};
-use engine_proto::address::{Address, Domain};
-use engine_proto::limits::{CHANGES_MAX, CONTROL_UNKNOWN_TTL, TRANSACTION_RECIPIENTS_MAX};
-use engine_proto::lists;
+use crate::site::HeldAnswers;
+use crate::work::Work;
+use engine_proto::limits::{CHECKPOINT_ROUNDS_MAX, REFUSALS_CARRIED_MAX, TRANSACTION_RECIPIENTS_MAX};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::{ControlFinding, settle};
-use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
-use engine_proto::verdict::evidence::{
-    CHECKPOINT_MIN, Held, Proof, ProofQuestion, REFUSALS_CARRIED_MAX, RUN_MIN, Released, SessionEvidence,
-    Told,
-};
-use engine_proto::verdict::{Class, Reason, Scope, Stage};
-use std::collections::BTreeMap;
+use engine_proto::verdict::evidence::{Held, ProofQuestion, Told};
 use std::rc::Rc;
-use std::time::Instant;
-
-/// The rule of an address that a server gave an answer to which its own behaviour contradicts.
-pub(super) const CHANGED: &str = "behaviour_changed";
-/// The rule of a refusal behind which no mailbox was accepted.
-const UNPROVEN: &str = "refusal_unproven";
-/// The rule of an accept behind which the session ended.
-const UNANSWERED: &str = "control_unanswered";
-
-/// A checkpoint asks in so many transactions at most.
-const ROUNDS_MAX: usize = 12;
 
 /// Asks what proves the answers that the session holds, and releases them.
 pub(super) async fn prove<R: Runtime>(
@@ -42,7 +24,7 @@ pub(super) async fn prove<R: Runtime>(
     session: &mut Session<R>,
     state: &mut SessionState,
 ) -> NextStep {
-    for _ in 0..ROUNDS_MAX {
+    for _ in 0..CHECKPOINT_ROUNDS_MAX {
         let known = context.knows(state);
         let questions = state.held.evidence.borrow().questions(known);
         if questions.is_empty() {
@@ -50,7 +32,7 @@ pub(super) async fn prove<R: Runtime>(
         }
         let mut asked = askable(context, state, questions);
         if asked.is_empty() {
-            // Nobody is left to ask about; that was told, and the next look finds nothing to ask.
+            // No question has a recipient. That was recorded, and the next round finds no question.
             continue;
         }
         if asked.len() > context.group.refusal_room_for_proof(context.shard.refusal_step()) {
@@ -99,7 +81,7 @@ pub(super) async fn open_with_known<R: Runtime>(
     if state.held.evidence.borrow().has_accepted() {
         return Some(after);
     }
-    context.shard.knowledge.borrow_mut().mailbox_first_failed(&host, R::now());
+    context.shard.knowledge.borrow_mut().on_mailbox_first_failed(&host, R::now());
     Some(if after == NextStep::Open { NextStep::Leave } else { after })
 }
 
@@ -115,17 +97,7 @@ fn bears_another<R: Runtime>(context: &ProbeContext<'_, R>, session: &Session<R>
         && pace.left(&behind).0 > 0
 }
 
-/// A question with the recipient that it is asked about.
-struct AskedControls {
-    question: ProofQuestion,
-    recipient: String,
-    /// It is another's mailbox, of which nobody else is to hear.
-    private: bool,
-    /// The host that accepted it in another session.
-    elsewhere: Option<Rc<str>>,
-}
-
-/// The questions of one transaction. One with nobody to ask about is answered at once: with nothing.
+/// The questions of one transaction. A question without a recipient is answered at once, with nothing.
 fn askable<R: Runtime>(
     context: &ProbeContext<'_, R>,
     state: &SessionState,
@@ -135,12 +107,12 @@ fn askable<R: Runtime>(
     for question in questions.into_iter().take(TRANSACTION_RECIPIENTS_MAX) {
         let found = recipient(context, state, question);
         let Some((recipient, private, elsewhere)) = found else {
-            state.held.evidence.borrow_mut().told(question, Told::Nothing);
+            state.held.evidence.borrow_mut().on_told(question, Told::Nothing);
             continue;
         };
         let domain = |recipient: &str| recipient.rsplit('@').next().map(str::to_owned);
         let another = asked.first().is_some_and(|first| domain(&first.recipient) != domain(&recipient));
-        if context.group.takes_one_domain() && another {
+        if context.group.is_one_domain() && another {
             // The rest is asked in the next transaction.
             break;
         }
@@ -149,8 +121,8 @@ fn askable<R: Runtime>(
     asked
 }
 
-/// Leaves what the session bears, where it may have so many more recipients and so many more refusals: a server that has
-/// changed refuses known mailboxes as well. The rest is asked in another session.
+/// Keeps the questions that the session has room for: this number of recipients and of refusals. A server that has changed refuses
+/// known mailboxes too. The rest is asked in another session.
 fn fit(asked: &mut Vec<AskedControls>, (recipients, refusals): (usize, usize)) {
     let most = recipients.min(refusals);
     if asked.len() > most {
@@ -179,7 +151,7 @@ fn recipient<R: Runtime>(
             let domain = of(None, Some(Held::Refused)).or_else(|| of(None, Some(Held::Denied)))?.domain();
             Some((format!("postmaster@{}", domain.as_str()), false, None))
         }
-        // It is chosen by whoever asks it.
+        // The caller chooses the recipient.
         ProofQuestion::KnownFirst => None,
         ProofQuestion::Known { domain } => {
             let held =
@@ -190,7 +162,7 @@ fn recipient<R: Runtime>(
     }
 }
 
-/// One transaction of questions.
+/// Asks questions in one transaction.
 async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
@@ -244,7 +216,7 @@ impl<R: Runtime> Recipients<R> for Questions {
         self.private |= self.asked.iter().flatten().any(|asked| asked.private);
         let lines: Vec<String> = match self.private {
             false => trace.clone(),
-            // What is said in such a transaction may name the mailbox: the replies are told by their codes alone.
+            // The text of such a reply may name the mailbox, so the trace gets its code alone.
             true => trace.iter().filter_map(|line| without_names(line)).collect(),
         };
         self.held.evidence.borrow_mut().each(|work| {
@@ -254,29 +226,29 @@ impl<R: Runtime> Recipients<R> for Questions {
         });
     }
 
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
         let Some(asked) = self.asked.get_mut(heard.place).and_then(Option::take) else {
             return heard.too_late();
         };
         self.private |= asked.private;
-        answered(context, &self.held, &asked, heard)
+        control_answered(context, &self.held, &asked, heard)
     }
 
-    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
-        // Those who are held are released behind this.
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+        // The answers that are held are released after this.
         mail_refused(context, Vec::new(), false, reply);
         true
     }
 
     fn put_back(&mut self, _context: &ProbeContext<'_, R>) -> bool {
-        // What got no answer is asked again in the next transaction.
+        // Questions without an answer are asked again in the next transaction.
         self.asked.iter_mut().for_each(|asked| *asked = None);
         true
     }
 
-    fn out_of_time(&mut self, _context: &ProbeContext<'_, R>) {}
+    fn on_timeout(&mut self, _context: &ProbeContext<'_, R>) {}
 
-    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
         blame(context, closure, tally);
         let at = self.asked.iter().flatten().next();
         let domain = match at.map(|asked| asked.question) {
@@ -297,372 +269,9 @@ fn without_names(line: &str) -> Option<String> {
     match who {
         "S" => {
             let code = said.split([' ', '-']).next().filter(|code| code.len() == 3)?;
-            Some(format!("S: {code} (the text may name another mailbox and is left out)"))
+            Some(format!("S: {code} (the text is not shown, because it may name another mailbox)"))
         }
-        "C" if said.starts_with("RCPT") => Some("C: RCPT TO:<a mailbox that is known here>".to_owned()),
+        "C" if said.starts_with("RCPT") => Some("C: RCPT TO:<a known mailbox>".to_owned()),
         _ => Some(line.to_owned()),
     }
-}
-
-/// What the answer to a question means.
-fn answered<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    held: &HeldAnswers,
-    asked: &AskedControls,
-    heard: &Answered<'_>,
-) -> ReplyEffect {
-    let Answered { reply, behind_others, at, .. } = *heard;
-    let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
-    if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
-        // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-        return ReplyEffect::Later;
-    }
-    let shard = context.shard;
-    if shard.wants_traces.get() {
-        let line = format!("{}: {}", name(asked.question), in_words(&said));
-        held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
-    }
-    if said.class == Class::Throttled || said.scope == Scope::Session {
-        push_back(context, said.rule);
-        return ReplyEffect::Push;
-    }
-    let mut told = Told::of(&said);
-    if let Some(host) = &asked.elsewhere
-        && told == Told::Refused
-        && !shard.knowledge.borrow_mut().refused_mailbox(host, at)
-    {
-        // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
-        told = Told::Nothing;
-    }
-    match (asked.question, told) {
-        (ProofQuestion::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
-        (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
-            let postmaster = held.postmaster.borrow_mut().take_if(|(at, _)| *at == domain);
-            match postmaster {
-                Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
-                // It was accepted as everyone is.
-                Some((_, postmaster)) => {
-                    shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, &postmaster);
-                }
-                None => {}
-            }
-        }
-        // This host has accepted it now, whichever did before.
-        (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, Told::Accepted) => {
-            context.on_known_again(&asked.recipient, at);
-        }
-        (ProofQuestion::Postmaster, Told::Accepted) => {
-            let recipient = Address::parse(&asked.recipient).ok();
-            let domain = recipient.map(|address| context.number(address.domain()));
-            held.postmaster.replace(domain.map(|domain| (domain, asked.recipient.clone())));
-            context.on_known(&asked.recipient, false, at);
-        }
-        (ProofQuestion::Postmaster, _) => {
-            if let Some(domain) =
-                Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
-            {
-                let number = context.number(&domain);
-                shard.knowledge.borrow_mut().learned_no_postmaster(number, at);
-            }
-        }
-        _ => {}
-    }
-    if told == Told::Accepted {
-        context.route().on_accepted();
-        shard.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
-    }
-    held.evidence.borrow_mut().told(asked.question, told);
-    // A refusal that proves nothing may be what the host says to everyone.
-    let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
-    if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
-}
-
-fn name(question: ProofQuestion) -> &'static str {
-    match question {
-        ProofQuestion::Control { second: false, .. } => "control recipient",
-        ProofQuestion::Control { second: true, .. } => "second control recipient",
-        ProofQuestion::Known { .. } => "a mailbox that was accepted before, asked again",
-        ProofQuestion::KnownFirst => "a mailbox that was accepted before, asked first",
-        ProofQuestion::RefusedBefore { .. } => "a recipient that was refused before, asked again",
-        ProofQuestion::Postmaster => "postmaster",
-    }
-}
-
-/// Releases what the session holds. `alive`: all questions were answered, or there was none. Tells whether what comes next
-/// had better be asked in another session.
-pub(super) fn release<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    state: &SessionState,
-    alive: bool,
-) -> NextStep {
-    if state.held.evidence.borrow().is_empty() {
-        return NextStep::Open;
-    }
-    let known = context.knows(state);
-    let mut evidence = state.held.evidence.borrow_mut();
-    learn(context, &state.held, &evidence);
-    let released = evidence.close(known, alive);
-    let changed = evidence.has_changed();
-    let proven = evidence.refusals_proven();
-    let (has_accepted, refused_in_a_row) = (evidence.has_accepted(), evidence.run());
-    drop(evidence);
-    if changed {
-        context.on_change(&released, proven);
-    } else if alive {
-        context.route().changes.set(0);
-        learn_refusals(context, &released, R::now());
-        context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
-    }
-    let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
-    let only_catch_all = only_catch_all(&released);
-    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row.get() + 1);
-    state.held.catch_all_in_a_row.set(in_a_row);
-    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_IN_A_ROW;
-    let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
-    let leaves = released.iter().any(is_untold) || confirms;
-    let after = if leaves { NextStep::Leave } else { NextStep::Open };
-    let (mut again, now) = (Vec::new(), R::now());
-    // Sessions that end there are counted, not the answers that they held.
-    let ended = state.held.ended_at_control.take();
-    let without_control =
-        ended.filter(|&domain| !context.shard.knowledge.borrow_mut().unanswered(domain, now));
-    for one in released {
-        let wait = state.held.unclear_wait.get();
-        let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
-        again.extend(settle_released(context, one, &closed, now));
-    }
-    // In front of those who wait, in the order in which they were asked about.
-    again.into_iter().rev().for_each(|work| context.group.put_back(work));
-    if context.route().changes.get() >= CHANGES_MAX {
-        context.route().set_down(now + DOWN, CHANGED);
-    }
-    after
-}
-
-/// Remembers of which domains recipients were refused, and none accepted: where that adds up they cannot be domains that accept
-/// everyone.
-fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
-    let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
-    if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
-        return;
-    }
-    let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
-    for one in released.iter().filter(is_refused) {
-        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
-    }
-    for one in released.iter().filter(|one| one.held == Held::Accepted) {
-        refused.remove(&context.number(one.item.address.domain()));
-    }
-    let mut knowledge = context.shard.knowledge.borrow_mut();
-    refused.into_iter().for_each(|(domain, count)| knowledge.learned_refusals(domain, count, now));
-}
-
-/// Checkpoints of few recipients that are as good as a long one.
-const CATCH_ALL_IN_A_ROW: u32 = 3;
-
-/// The domain, where all that was released shows that this one domain accepts everyone, and nothing else.
-fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
-    let domain = released.first()?.item.address.domain();
-    let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
-    released.iter().all(is_such).then_some(domain)
-}
-
-/// Whether another session is to confirm that the domain accepts everyone: this one may have met the one node of a pool that does.
-fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, domain: &Domain) -> bool {
-    context.group.waiting() > 0
-        && !context.shard.knowledge.borrow().accepts_all(context.number(domain), R::now())
-}
-
-/// How the checkpoint was closed.
-struct Closed {
-    /// The domain whose control recipient ended so many sessions that it is not asked again.
-    without_control: Option<u64>,
-    changed: bool,
-    /// The session has accepted somebody.
-    has_accepted: bool,
-    /// What it refused since, or in all.
-    refused_in_a_row: u32,
-    /// All questions were answered.
-    alive: bool,
-    /// How long to wait where the control recipient got a reply that proves nothing.
-    wait: UnclearWait,
-}
-
-/// Remembers what the checkpoint showed of its domains.
-fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
-    let now = R::now();
-    let (mut knowledge, mut contradicted) = (context.shard.knowledge.borrow_mut(), Vec::new());
-    for (domain, finding) in evidence.findings() {
-        let again = !held.learned.borrow_mut().insert(domain);
-        if knowledge.learned(domain, finding, again, now) {
-            contradicted.push(domain);
-        }
-        if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
-            knowledge.learned_transient(domain, now);
-        }
-        if finding == ControlFinding::RefusesUnknown {
-            knowledge.on_control_refused(&context.route().host);
-        }
-        if finding == ControlFinding::AcceptsAll {
-            context.group.catch_alls.set(true);
-        }
-    }
-    drop(knowledge);
-    for work in contradicted.into_iter().filter_map(|domain| evidence.recipient(Some(domain), None)) {
-        context.shard.withdraw(context.evidence_key(work.address.domain()));
-    }
-}
-
-/// Answers a work whose answer was released, or gives it back to be asked again in another session.
-fn settle_released<R: Runtime>(
-    context: &ProbeContext<'_, R>,
-    one: Released<Work>,
-    closed: &Closed,
-    now: Instant,
-) -> Option<Work> {
-    let Released { item: mut work, held, said, proof } = one;
-    #[cfg(feature = "sim")]
-    let proof = mistaken(held, proof);
-    let evidence = Some(context.evidence_key(work.address.domain()));
-    let doubted = proof == Proof::Assumed
-        && !closed.has_accepted
-        && context.doubts_refusals(work.priority == Priority::Single, closed.refused_in_a_row);
-    let proof = if doubted { Proof::Changed } else { proof };
-    work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
-    if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
-        context.shard.knowledge.borrow_mut().unproven_mailbox(&context.route().host, work.address.as_str());
-    }
-    match (held, proof) {
-        (Held::Accepted, Proof::Proven) => {
-            context.on_known(work.address.as_str(), true, now);
-            finish(work, &said, ControlFinding::RefusesUnknown, "control_refused", evidence);
-            None
-        }
-        (Held::Accepted, Proof::CatchAll) => {
-            finish(work, &said, ControlFinding::AcceptsAll, "control_accepted", evidence);
-            None
-        }
-        (Held::Accepted, Proof::Unclear) => {
-            unclear(context, work, closed.wait, now);
-            None
-        }
-        (Held::Accepted, Proof::Lost)
-            if closed.without_control == Some(context.number(work.address.domain())) =>
-        {
-            work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
-            None
-        }
-        (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
-            work.was_accepted = true;
-            returned(work, UNANSWERED, now)
-        }
-        // It contradicts an earlier session, and the session ended before anybody could be asked about it.
-        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
-            if work.was_accepted && !closed.alive =>
-        {
-            returned(work, UNPROVEN, now)
-        }
-        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
-            let reason = reason_at_rcpt(&said);
-            work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
-            None
-        }
-        (_, Proof::Changed) => {
-            // The next session may meet the same: not for ever.
-            work.returns += 1;
-            returned(work, CHANGED, now)
-        }
-        (Held::Refused | Held::Denied, Proof::Carried) => {
-            work.was_refused = true;
-            let number = context.number(work.address.domain());
-            work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
-            returned(work, UNPROVEN, now)
-        }
-        (Held::Refused | Held::Denied, proof) => {
-            work.was_refused = true;
-            // Where nobody could tell, another session can hardly: not for ever.
-            work.returns += u8::from(proof == Proof::Unclear);
-            returned(work, if closed.changed { CHANGED } else { UNPROVEN }, now)
-        }
-        (Held::Unclear, Proof::Proven) => {
-            work.finish(Finding {
-                reason: Reason::MailboxNotFound,
-                rule: said.rule,
-                retry_after: None,
-                evidence,
-            });
-            None
-        }
-        (Held::Unclear, Proof::Lost) => returned(work, said.rule, now),
-        (Held::Unclear, _) => {
-            work.leave(said.rule, Some(DOWN));
-            ask_elsewhere(context, work, &said);
-            None
-        }
-    }
-}
-
-/// Whether an answer counts, as far as its session shows.
-fn is_answer(proof: Proof) -> bool {
-    matches!(proof, Proof::Proven | Proof::Assumed)
-}
-
-/// Takes an answer for proven, where such a defect is planted.
-#[cfg(feature = "sim")]
-fn mistaken(held: Held, proof: Proof) -> Proof {
-    use crate::sim::{Fault, planted};
-    match held {
-        Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,
-        Held::Refused | Held::Denied if planted(Fault::BelieveRefusals) => Proof::Proven,
-        _ => proof,
-    }
-}
-
-/// What a proof is called in a trace.
-fn in_words_of(held: Held, proof: Proof) -> &'static str {
-    match (held, proof) {
-        (Held::Accepted, Proof::Proven) => "an unknown recipient of the domain was refused behind the accept",
-        (_, Proof::Proven | Proof::Assumed) => {
-            "no change of the server's behaviour was seen behind the refusal"
-        }
-        (_, Proof::CatchAll) => "the control recipient was accepted, too",
-        (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
-        (_, Proof::Unclear) => "what was asked behind the answer brought no clear reply",
-        (_, Proof::Carried) => {
-            "the session ended before the answer could be proven; the next one may prove it"
-        }
-        (_, Proof::Lost) => "the session ended before the answer could be proven",
-    }
-}
-
-/// The control recipient told nothing. Where that may pass soon (a server that verifies recipients has not heard of this
-/// one before), the address is asked about once more.
-fn unclear<R: Runtime>(context: &ProbeContext<'_, R>, mut work: Work, wait: UnclearWait, now: Instant) {
-    let single = work.priority == Priority::Single;
-    let after = match wait {
-        UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
-            let again = if single { context.shard.single_retry() } else { TRANSIENT_WAIT };
-            work.leave_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
-            work.may_begin_anew();
-            return context.shard.give_up(work, now);
-        }
-        UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
-        UnclearWait::Greylisting => GREYLISTING_WAIT,
-    };
-    work.finish(unverifiable("control_unclear", Some(after)));
-}
-
-/// Answers a work that was accepted.
-pub(super) fn finish(
-    work: Work,
-    said: &Classification,
-    finding: ControlFinding,
-    rule: &'static str,
-    evidence: Option<u64>,
-) {
-    let role = lists::is_role(work.address.local());
-    let reason = settle(said, Some(finding), role);
-    // What was not clear may be, once it is asked again.
-    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
-    work.finish(Finding { reason, rule, retry_after, evidence });
 }

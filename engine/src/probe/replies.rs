@@ -1,25 +1,29 @@
-//! What the reply to a recipient means for the one that it is about.
+//! What a reply means: one to RCPT for its recipient, one to MAIL for the host, and one that the host gives to everyone.
 
 use super::context::ProbeContext;
 use super::endings::push_back;
-use super::proving;
 use super::transaction::{Answered, ReplyEffect};
 use crate::egress::rest;
+use crate::faults::{Fault, planted};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
-use crate::site::{DOWN, Group, HeldAnswers};
+use crate::site::{Group, HeldAnswers};
 use crate::work::{Work, unverifiable};
 use crate::{Finding, Priority};
-use engine_proto::limits::{REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX};
+use engine_proto::limits::{
+    CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX,
+    SINGLE_NAMED_INTERVAL_MAX, TRANSIENT_WAIT,
+};
+use engine_proto::lists;
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::catch_all::ControlFinding;
+use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
 use engine_proto::verdict::evidence::Held;
 use engine_proto::verdict::{Class, Reason, Scope, Stage};
 use std::time::{Duration, Instant};
 
-/// What an answer to RCPT means for the one it is about.
+/// Reads the reply to RCPT, and answers the work, holds its answer, or puts it back.
 pub(super) fn answered<R: Runtime>(
     context: &ProbeContext<'_, R>,
     mut work: Work,
@@ -31,7 +35,6 @@ pub(super) fn answered<R: Runtime>(
     let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| in_words(&said));
-    #[cfg(feature = "sim")]
     let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
     match said.class {
         Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
@@ -42,7 +45,7 @@ pub(super) fn answered<R: Runtime>(
         }
         Class::Throttled if said.scope == Scope::Session && behind_others => {
             // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-            work.leave(said.rule, Some(DOWN));
+            work.leave(said.rule, Some(HOST_DOWN));
             group.put_back(work);
             return ReplyEffect::Later;
         }
@@ -73,8 +76,8 @@ pub(super) fn answered<R: Runtime>(
         }
         Class::Temporary => {
             match again_after(shard, &work, reply) {
-                Some(again) => work.leave_for_now(said.rule, DOWN, again),
-                None => work.leave(said.rule, Some(DOWN)),
+                Some(again) => work.leave_for_now(said.rule, HOST_DOWN, again),
+                None => work.leave(said.rule, Some(HOST_DOWN)),
             }
             let domain = reply.is_permanent().then(|| work.address.domain().clone());
             ask_elsewhere(context, work, &said);
@@ -87,7 +90,7 @@ pub(super) fn answered<R: Runtime>(
         Class::Unclear if is_recipients_own(&said) => hold(context, work, held, Held::Unclear, said),
         Class::Full => {
             if reply.is_permanent() {
-                // Where it says so of everyone, its disk is full, or it counts something else.
+                // If it says so of every recipient, its disk is full, or it counts something else.
                 route.on_refused_alike(&said, false, true, work.address.domain());
             }
             work.settle(reason_at_rcpt(&said), said.rule);
@@ -105,8 +108,8 @@ pub(super) fn is_recipients_own(said: &Classification) -> bool {
     said.permanent && said.scope == Scope::Recipient && said.rule == UNCERTAIN
 }
 
-/// A refusal that says nothing about the recipient: another host, or another address of this one, may know more. What is
-/// said to one after the other may be said to everyone.
+/// A refusal that says nothing about the recipient. Another host, or another address of this one, may say more. A host that gives it
+/// to one recipient after the other may give it to everyone.
 pub(super) fn not_answered<R: Runtime>(
     context: &ProbeContext<'_, R>,
     mut work: Work,
@@ -120,7 +123,7 @@ pub(super) fn not_answered<R: Runtime>(
         || said.scope == Scope::Host
         || is_refused_for_ipv6(context, said);
     if elsewhere && (!said.to_all || is_refused_for_ipv6(context, said)) {
-        work.leave(said.rule, Some(DOWN));
+        work.leave(said.rule, Some(HOST_DOWN));
         ask_elsewhere(context, work, said);
     } else {
         work.settle(reason_at_rcpt(said), said.rule);
@@ -147,8 +150,8 @@ pub(super) fn accepted<R: Runtime>(
     let knowledge = context.shard.knowledge.borrow();
     let single = work.priority == Priority::Single;
     let believed = knowledge.believed(number, honest, now).filter(|finding| match finding {
-        ControlFinding::RefusesUnknown => honest || (single && knowledge.believes(&route.host)),
-        ControlFinding::AcceptsAll => single || knowledge.accepts_all(number, now),
+        ControlFinding::RefusesUnknown => honest || (single && knowledge.is_believed(&route.host)),
+        ControlFinding::AcceptsAll => single || knowledge.is_catch_all(number, now),
         ControlFinding::Unknown => true,
     });
     let has_refused = knowledge.has_refused(number, now);
@@ -166,16 +169,16 @@ pub(super) fn accepted<R: Runtime>(
     }
     let mut evidence = held.evidence.borrow_mut();
     if has_refused {
-        evidence.control_refused_elsewhere(number);
+        evidence.on_control_refused_elsewhere(number);
     }
     if work.was_refused || has_refused_many {
-        evidence.refused_elsewhere(number);
+        evidence.on_refused_elsewhere(number);
     }
     match believed {
         Some(finding) => {
             evidence.note(Held::Accepted, number);
             let key = context.evidence_key(work.address.domain());
-            proving::finish(work, &said, finding, "control_remembered", Some(key));
+            finish(work, &said, finding, "control_remembered", Some(key));
         }
         None => {
             work.on_held();
@@ -242,22 +245,17 @@ pub(super) fn hold<R: Runtime>(
 /// The rule of a code of the recipient's beside words that were not understood.
 pub(super) const UNCERTAIN: &str = "uncertain-5.1.1";
 
-/// A single check is not asked about again where the server names a longer interval.
-pub(super) const NAMED_INTERVAL_MAX: Duration = Duration::from_secs(30);
-
 /// When a recipient that met a transient reply is asked about once more; `None` for not.
 pub(super) fn again_after<R: Runtime>(shard: &Shard<R>, work: &Work, reply: &Reply) -> Option<Duration> {
     if work.priority != Priority::Single {
         return Some(TRANSIENT_WAIT);
     }
-    let long = interval::named(reply.text()).is_some_and(|interval| interval > NAMED_INTERVAL_MAX);
+    let long = interval::named(reply.text()).is_some_and(|interval| interval > SINGLE_NAMED_INTERVAL_MAX);
     (!long).then(|| shard.single_retry())
 }
 
 /// Takes a reply for what it is not, where such a defect is planted.
-#[cfg(feature = "sim")]
 pub(super) fn mistaken(work: Work, said: &Classification) -> Option<Work> {
-    use crate::sim::{Fault, planted};
     if planted(Fault::SessionAsRecipient) && said.scope != Scope::Recipient {
         work.settle(Reason::MailboxNotFound, "planted");
     } else if planted(Fault::ConfirmWithoutControl) && said.class == Class::Accepted {
@@ -267,13 +265,6 @@ pub(super) fn mistaken(work: Work, said: &Classification) -> Option<Work> {
     }
     None
 }
-
-/// When a greylisted recipient may be asked again, if the server names no time: Postgrey's default delay is 300 s.
-pub(super) const GREYLISTING_WAIT: Duration = Duration::from_secs(300);
-
-/// When patient work that met a transient failure is asked about once more. Short: what such a reply tells of (a
-/// look-up that failed, a process too many) is over in seconds or lasts for hours.
-pub(super) const TRANSIENT_WAIT: Duration = Duration::from_secs(10);
 
 /// The recipient is asked again in another session, a few times.
 pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Instant) {
@@ -285,7 +276,7 @@ pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Inst
 /// A work that is to be asked again in another session, unless that was done often enough: then it is answered.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
-    work.leave(rule, Some(DOWN));
+    work.leave(rule, Some(HOST_DOWN));
     if work.returns > RETURNS_MAX || work.deadline <= now {
         work.give_up();
         return None;
@@ -309,13 +300,13 @@ pub(super) fn ask_elsewhere<R: Runtime>(
     group.put_back(work);
 }
 
-/// What a reply was taken for, for the trace.
+/// The classification of a reply in words, for the trace.
 pub(super) fn in_words(said: &Classification) -> String {
     format!("rule {}: {}, scope {}", said.rule, said.class.as_str(), said.scope.as_str())
 }
 
-/// MAIL was refused: it is about us or the host, and about no recipient. True when the session is to be left: it
-/// would hear the same again at once. `utf8`: the server may have refused SMTPUTF8 and nothing else.
+/// MAIL was refused. This is about us or the host, and about no recipient. True if the session is to end, because the next MAIL would
+/// get the same reply. `utf8`: the server may have refused only SMTPUTF8.
 pub(super) fn mail_refused<R: Runtime>(
     context: &ProbeContext<'_, R>,
     works: Vec<Work>,
@@ -330,19 +321,45 @@ pub(super) fn mail_refused<R: Runtime>(
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        context.route().set_down(R::now() + DOWN, said.rule);
+        context.route().set_down(R::now() + HOST_DOWN, said.rule);
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
         if throttled {
             come_back(group, work, said.rule, R::now());
         } else {
-            work.leave(said.rule, Some(DOWN));
+            work.leave(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }
     if block {
-        rest::blocked(shard, group, said.rule);
+        rest::on_blocked(shard, group, said.rule);
     }
     throttled
+}
+
+/// Acts on refusals that the host gives to everyone: no recipient is asked about here for a while, or none of the refused domain.
+/// If they are a block of our source, it rests.
+pub(super) fn heed_blanket_refusals<R: Runtime>(context: &ProbeContext<'_, R>) {
+    let (route, now) = (context.route(), R::now());
+    let Some(blanket) = route.blanket() else { return route.set_domains_shut(now, now + HOST_DOWN) };
+    route.set_down(now + HOST_DOWN, blanket.rule);
+    if blanket.block {
+        rest::on_blocked(context.shard, context.group, blanket.rule);
+    }
+}
+
+/// Answers a work that was accepted.
+pub(super) fn finish(
+    work: Work,
+    said: &Classification,
+    finding: ControlFinding,
+    rule: &'static str,
+    evidence: Option<u64>,
+) {
+    let role = lists::is_role(work.address.local());
+    let reason = settle(said, Some(finding), role);
+    // An unclear answer may be clear in another try.
+    let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
+    work.finish(Finding { reason, rule, retry_after, evidence });
 }

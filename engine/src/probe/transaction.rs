@@ -1,4 +1,4 @@
-//! One transaction, whoever its recipients are: those that are asked about, or control recipients.
+//! The events of one transaction, for all kinds of recipients: works and control recipients.
 
 use super::context::ProbeContext;
 use crate::egress::rest;
@@ -6,6 +6,7 @@ use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::HeldAnswers;
+use engine_proto::limits::{TARPIT_QUICK, TARPIT_QUICK_REPLIES_MIN, TARPIT_SLOW, TARPIT_SLOW_REPLIES_MIN};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::{Closure, Event};
 use engine_proto::smtp::reply::Reply;
@@ -14,23 +15,23 @@ use std::time::{Duration, Instant};
 
 /// The recipients of a transaction, each named by its place in it, and what becomes of them.
 pub(super) trait Recipients<R: Runtime> {
-    /// Adds what was said to the wants_traces of those whom it concerns.
+    /// Adds what was said to the traces of those whom it concerns.
     fn record(&mut self, context: &ProbeContext<'_, R>, trace: &mut Vec<String>);
 
     /// The server answered for one.
-    fn answered(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect;
+    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect;
 
-    /// MAIL was refused. True when the session is to be left: it would hear the same again at once.
-    fn mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool;
+    /// MAIL was refused. True if the session is to end, because the next MAIL would get the same reply.
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool;
 
-    /// Puts back those without an answer; true when that is nobody.
+    /// Puts back the recipients without an answer; true if there are none.
     fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool;
 
     /// The time of some was over, and not the server's.
-    fn out_of_time(&mut self, context: &ProbeContext<'_, R>);
+    fn on_timeout(&mut self, context: &ProbeContext<'_, R>);
 
-    /// The session ended: the host is to be blamed, and who got no answer may be asked again.
-    fn cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally);
+    /// The session ended. This counts against the host, and recipients without an answer may be asked about again.
+    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally);
 }
 
 /// An answer to RCPT.
@@ -40,18 +41,18 @@ pub(super) struct Answered<'a> {
     pub(super) reply: &'a Reply,
     /// Others had their answers before, in the same transaction.
     pub(super) behind_others: bool,
-    /// When it was heard.
+    /// The time at which it arrived.
     pub(super) at: Instant,
 }
 
 impl Answered<'_> {
-    /// What it shows when its recipient is not waited for any longer. A refusal may be what the host says to everyone.
+    /// The effect of a reply after the deadline of its work. A refusal may be one that the host gives to everyone.
     pub(super) fn too_late(&self) -> ReplyEffect {
         if self.reply.is_permanent() { ReplyEffect::Nothing } else { ReplyEffect::Answer }
     }
 }
 
-/// What an answer to RCPT was good for.
+/// The effect of a reply to RCPT on its session.
 pub(super) enum ReplyEffect {
     /// It is one, whatever it says.
     Answer,
@@ -59,24 +60,24 @@ pub(super) enum ReplyEffect {
     Refusal,
     /// Not in this transaction: it is full.
     Later,
-    /// Not in this session.
+    /// The recipient is to be asked about in another session.
     Push,
-    /// Nothing, and another session would hear the same.
+    /// The reply has no effect, and another session would get the same.
     Nothing,
 }
 
-/// How a session stands behind a transaction.
+/// The state of a session after a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextStep {
-    /// It takes another one.
+    /// The session takes another transaction.
     Open,
-    /// It does, but what comes next had better be asked in another session: here it would hear the same again.
+    /// The session is open, but another session is better for the next works: here they would get the same replies.
     Leave,
-    /// It is over.
+    /// The session has ended.
     Over,
 }
 
-/// What is known of a session so far.
+/// The state of a session from its first transaction on.
 #[derive(Default)]
 pub(super) struct SessionState {
     pub(super) tally: Tally,
@@ -99,7 +100,7 @@ pub(super) async fn hear<R: Runtime>(
 ) -> NextStep {
     state.tally.transactions += 1;
     state.tally.asked += asked as u32;
-    state.tarpit.begin(R::now());
+    state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
     let pace = &context.group.site.pace;
     let counted = AskedRecipients::begin(context.group.refusals.as_ref(), asked);
@@ -114,67 +115,67 @@ pub(super) async fn hear<R: Runtime>(
         match event {
             Event::Answered { index: place, reply } => {
                 context.on_answer();
-                state.note(&reply);
-                counted.answered(&reply, context.shard.shared.refusal_step(session.answered_at));
+                state.on_reply(&reply);
+                counted.on_answer(&reply, context.shard.shared.refusal_step(session.answered_at));
                 let at = session.answered_at;
                 let behind_others = answers + refusals > 0;
                 match recipients
-                    .answered(context, &Answered { place: place.into(), reply: &reply, behind_others, at })
+                    .on_reply(context, &Answered { place: place.into(), reply: &reply, behind_others, at })
                 {
                     ReplyEffect::Answer => {
                         answers += 1;
                         route.on_clear_reply();
                     }
                     ReplyEffect::Refusal => refusals += 1,
-                    ReplyEffect::Later => pace.borrow_mut().full(answers + refusals),
+                    ReplyEffect::Later => pace.borrow_mut().on_transaction_full(answers + refusals),
                     ReplyEffect::Push => after = NextStep::Leave,
                     ReplyEffect::Nothing => {}
                 }
-                // Whatever it says of this one, it let us come as far as that.
+                // Whatever the reply says, the session reached this recipient.
                 pace.borrow_mut().on_answer();
                 let is_enough = route.is_blanket();
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
-                    // Those who were not asked about yet are spared what they would hear here.
+                    // The remaining recipients would get the same reply here, so they are not asked about.
                     recipients.put_back(context);
                     return NextStep::Leave;
                 }
-                if let Some(errors) = state.tarpit.note(at, &reply, state.tally.errors)
+                if let Some(errors) = state.tarpit.on_reply(at, &reply, state.tally.errors)
                     && usize::from(place) + 1 < asked
                     && !pace.borrow().ceiling().waits_out_tarpits
                 {
-                    pace.borrow_mut().tarpitted(errors);
-                    counted.lost(session.dialog.unanswered(), step(context));
+                    pace.borrow_mut().on_tarpitted(errors);
+                    counted.on_lost(session.dialog.unanswered(), step(context));
                     recipients.put_back(context);
                     return NextStep::Leave;
                 }
             }
             Event::MailRefused(reply) => {
-                if recipients.mail_refused(context, &reply) {
+                if recipients.on_mail_refused(context, &reply) {
                     after = NextStep::Leave;
                 }
             }
             Event::Ready => {
                 if answers > 0 {
-                    rest::answered(context.shard, context.group);
+                    rest::on_answer(context.shard, context.group);
                 }
                 if answers + refusals > 0 && after == NextStep::Open {
-                    pace.borrow_mut().answered(answers + refusals);
+                    pace.borrow_mut().on_transaction(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
                 return if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
-                counted.lost(session.dialog.unanswered(), step(context));
-                recipients.out_of_time(context);
+                counted.on_lost(session.dialog.unanswered(), step(context));
+                recipients.on_timeout(context);
                 return NextStep::Over;
             }
             Event::Over(closure) => {
                 if !matches!(closure, Closure::Refused { .. }) {
-                    counted.lost(session.dialog.unanswered(), step(context));
+                    counted.on_lost(session.dialog.unanswered(), step(context));
                 }
-                // That a known mailbox was accepted in front of them brought nobody further.
+                // The accept of a known mailbox before them answered no work.
                 let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
-                recipients.cut_off(context, &closure, &Tally { answers, ..state.tally });
+                recipients.on_cut_off(context, &closure, &Tally { answers, ..state.tally });
                 return NextStep::Over;
             }
             Event::StartTls => {}
@@ -186,7 +187,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
     /// The server answered for a recipient.
     fn on_answer(&self) {
         self.group.routes[self.index].on_answer();
-        self.shard.shared.reached(self.group.source.get());
+        self.shard.shared.on_reached(self.group.source.get());
         self.shard.answers.set(self.shard.answers.get() + 1);
     }
 }
@@ -197,7 +198,7 @@ impl SessionState {
         SessionState { one_transaction, ..SessionState::default() }
     }
 
-    fn note(&mut self, reply: &Reply) {
+    fn on_reply(&mut self, reply: &Reply) {
         self.tally.answers += 1;
         self.tally.errors += u32::from(!reply.is_positive());
     }
@@ -214,31 +215,23 @@ struct Tarpit {
     errors: u32,
 }
 
-/// A reply that comes so soon after the one before is no tarpit's.
-const QUICK: Duration = Duration::from_millis(250);
-/// One that comes so late may be.
-const SLOW: Duration = Duration::from_millis(700);
-/// So many quick ones, and then so many slow ones in a row. A server that is slow from the start is just slow.
-const QUICK_MIN: u32 = 4;
-const SLOW_MIN: u32 = 2;
-
 impl Tarpit {
-    fn begin(&mut self, now: Instant) {
+    fn on_begin(&mut self, now: Instant) {
         self.last = Some(now);
         self.slow = 0;
     }
 
     /// A reply has come; `errors`: refusals in the session, with this one. How many there were before the server
     /// became slow, once that is certain.
-    fn note(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
+    fn on_reply(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
-        if wait < QUICK {
+        if wait < TARPIT_QUICK {
             self.quick += 1;
             // The replies of one read come at once, behind the pause that was made before the first of them.
             return None;
         }
-        if wait < SLOW || reply.is_positive() || self.quick < QUICK_MIN {
+        if wait < TARPIT_SLOW || reply.is_positive() || self.quick < TARPIT_QUICK_REPLIES_MIN {
             self.slow = 0;
             return None;
         }
@@ -246,7 +239,7 @@ impl Tarpit {
             self.errors = errors.saturating_sub(1);
         }
         self.slow += 1;
-        (self.slow >= SLOW_MIN).then_some(self.errors)
+        (self.slow >= TARPIT_SLOW_REPLIES_MIN).then_some(self.errors)
     }
 }
 
@@ -258,13 +251,13 @@ mod tests {
     fn play(pauses: &[i64]) -> Option<u32> {
         let mut now = Instant::now();
         let mut tarpit = Tarpit::default();
-        tarpit.begin(now);
+        tarpit.on_begin(now);
         let mut errors = 0;
         pauses.iter().find_map(|&pause| {
             now += Duration::from_millis(pause.unsigned_abs());
             errors += u32::from(pause >= 0);
             let reply = Reply::new(if pause < 0 { 250 } else { 550 }, "text");
-            tarpit.note(now, &reply, errors)
+            tarpit.on_reply(now, &reply, errors)
         })
     }
 

@@ -1,8 +1,8 @@
-//! Denials that prove nothing: whether a resolver denies the one name or everything ([`engine_proto::dns::denials`]).
+//! Denials without proof: whether a resolver denies one name or everything ([`engine_proto::dns::denials`]).
 //!
-//! With the first such denial the root and the name's top-level domain are asked for, which nobody denies in earnest. What was
-//! denied waits for their answers, for a moment. While everything counts as denied, some of the names are asked again, so that the
-//! service returns by itself.
+//! After the first such denial, the root and the top-level domain of the name are asked for, which an honest resolver never denies.
+//! The denied question waits a moment for these answers. While everything counts as denied, some of the names are asked for again,
+//! so that the service recovers by itself.
 
 use super::{Inner, PendingLookup};
 use crate::runtime::Runtime;
@@ -10,28 +10,25 @@ use crate::walk::all;
 use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::Lookup;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind};
-use engine_proto::limits::{DNS_DENIAL_PROBE_INTERVAL, DNS_DENIAL_PROBE_TIMEOUT, DNS_UPSTREAMS_MAX};
+use engine_proto::limits::{
+    DNS_DENIAL_PROBE_INTERVAL, DNS_DENIAL_PROBE_TIMEOUT, DNS_DENIED_NAMES_MAX, DNS_DISPUTED_NAMES_MAX,
+    DNS_UPSTREAMS_MAX,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
 
-/// So many of the names that were denied last are asked again.
-const REMEMBERED_MAX: usize = 7;
-
-/// Most names that are remembered for having been denied by one resolver and not by another.
-const DISPUTED_MAX: usize = 256;
-
-/// What a shard has in doubt.
+/// The denials in doubt of a shard.
 pub(super) struct Doubts<R: Runtime> {
-    /// What was denied and waits until the root has answered.
+    /// Denied questions that wait until the root has answered.
     held: RefCell<Vec<Held<R>>>,
     /// When the root was last asked for.
     checked: Cell<Option<Instant>>,
-    /// What was denied last.
+    /// The questions that were denied last.
     remembered: RefCell<VecDeque<Question>>,
-    /// What one resolver denied without proof and another did not.
+    /// Questions that one resolver denied without proof and another did not.
     disputed: RefCell<VecDeque<Dispute>>,
     /// A task asks for them again.
     watching: Cell<bool>,
@@ -93,7 +90,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// While everything counts as denied, sees to it that somebody looks whether it still is.
+    /// Starts a task that tests, while everything counts as denied, whether it still is.
     fn watch(self: &Rc<Self>) {
         if self.health.denials.are_down() && !self.doubts.watching.replace(true) {
             R::spawn(watch(Rc::downgrade(self)));
@@ -116,14 +113,14 @@ impl<R: Runtime> Doubts<R> {
     pub(super) fn note_dispute(&self, lookup: &Lookup) {
         let Question { name, kind } = lookup.question();
         let has_failed = matches!(lookup.outcome(), Some(Outcome::Failed { .. }));
-        if !lookup.any_doubt() || has_failed || !matches!(kind, RecordKind::A | RecordKind::Aaaa) {
+        if !lookup.has_any_doubt() || has_failed || !matches!(kind, RecordKind::A | RecordKind::Aaaa) {
             return;
         }
         let mut disputed = self.disputed.borrow_mut();
-        if disputed.len() >= DISPUTED_MAX {
+        if disputed.len() >= DNS_DISPUTED_NAMES_MAX {
             disputed.pop_front();
         }
-        let denied_by = (0..DNS_UPSTREAMS_MAX).filter(|&upstream| lookup.doubted(upstream)).collect();
+        let denied_by = (0..DNS_UPSTREAMS_MAX).filter(|&upstream| lookup.has_doubted(upstream)).collect();
         disputed.push_back(Dispute { name: name.clone(), denied_by });
     }
 
@@ -132,7 +129,7 @@ impl<R: Runtime> Doubts<R> {
         if remembered.contains(question) {
             return;
         }
-        if remembered.len() >= REMEMBERED_MAX {
+        if remembered.len() >= DNS_DENIED_NAMES_MAX {
             remembered.pop_front();
         }
         remembered.push_back(question.clone());
@@ -181,7 +178,7 @@ fn address_of(name: Name) -> Question {
     Question { name, kind: RecordKind::A }
 }
 
-/// Asks the resolvers, whatever the cache knows: whether each is denied without proof; `None` where nobody tells in time.
+/// Asks the resolvers without the cache: whether each question is denied without proof; `None` without an answer in time.
 async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: Vec<Question>) -> Vec<Option<bool>> {
     let now = R::now();
     let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;

@@ -9,31 +9,23 @@
 //! the time of a look-up went.
 
 use super::{Inner, PendingLookup};
-use crate::runtime::{Datagrams, Runtime, SEGMENTS_MAX};
+use crate::runtime::{DatagramSocket, Runtime, SEGMENTS_MAX};
 use crate::seed::HashMap;
 use engine_proto::dns::lookup::Received;
 use engine_proto::dns::window::{Overdue, Place};
-use rand::Rng;
+use engine_proto::limits::{
+    DNS_DATAGRAM_BYTES, DNS_DATAGRAMS_A_TURN_MAX, DNS_PORT_ERROR_PAUSE, DNS_PORT_LIFE, DNS_PORT_USES_MAX,
+    DNS_PORTS,
+};
+use rand::RngExt;
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
-/// Sockets a resolver.
-const PORTS: usize = 16;
-/// Questions that a socket is used for before another takes its place.
-const PORT_USES_MAX: u32 = 2_000;
-/// How long a socket is used.
-const PORT_LIFE: Duration = Duration::from_secs(60);
 /// How often an unused socket looks whether it was replaced.
 const PORT_TICK: Duration = Duration::from_secs(5);
-/// How long a socket is left alone after an error.
-const PORT_ERROR_PAUSE: Duration = Duration::from_millis(10);
-/// QuestionRoom for a datagram: more than EDNS lets a resolver send.
-const DATAGRAM_BYTES: usize = 2048;
-/// So many datagrams are taken from a socket before others have their turn.
-const TAKEN_MAX: usize = 64;
 
 /// The sockets of a shard, by resolver.
 pub(super) struct Ports<R: Runtime> {
@@ -50,11 +42,11 @@ struct Port<R: Runtime> {
     born: Instant,
     uses: Cell<u32>,
     retired: Cell<bool>,
-    /// Who waits for an answer with this id.
+    /// The lookups that wait for an answer, by message id.
     pending: RefCell<HashMap<u16, Awaits<R>>>,
 }
 
-/// What an answer is awaited for.
+/// The receiver of an answer.
 enum Awaits<R: Runtime> {
     Lookup(Rc<PendingLookup<R>>),
     /// The lookup has ended; an answer shows that the question was not lost.
@@ -98,7 +90,7 @@ impl<R: Runtime> Default for Outbox<R> {
 }
 
 impl<R: Runtime> Outbox<R> {
-    /// Takes a question; true for the first, with which somebody has to see to sending them.
+    /// Adds a question to be sent. True for the first: then the caller has to send them.
     pub(super) fn push(&mut self, outgoing: Outgoing<R>) -> bool {
         self.0.push(outgoing);
         self.0.len() == 1
@@ -115,7 +107,7 @@ impl<R: Runtime> Sent<R> {
         self.port.upstream
     }
 
-    /// Nobody waits for the answer any more. False when it had come.
+    /// The answer is no longer awaited. False if it had arrived.
     pub(super) fn forget(self) -> bool {
         self.port.pending.borrow_mut().remove(&self.id).is_some()
     }
@@ -152,7 +144,7 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
     outgoing.sort_by_key(|question| (question.upstream, question.payload.len()));
     let mut datagrams = Vec::new();
     for alike in outgoing.chunk_by(|a, b| (a.upstream, a.payload.len()) == (b.upstream, b.payload.len())) {
-        // Who was answered since, by another resolver, waits for nothing.
+        // A question that another resolver answered meanwhile needs no datagram.
         let waits = |question: &&Outgoing<R>| question.pending.lookup.borrow().is_some();
         let mut left: Vec<&Outgoing<R>> = alike.iter().filter(waits).collect();
         while let Some(first) = left.first() {
@@ -172,7 +164,7 @@ pub(super) fn send<R: Runtime>(inner: &Rc<Inner<R>>, mut outgoing: Vec<Outgoing<
             send_over(inner, &port, &batch, &mut datagrams, now);
         }
     }
-    // What was not sent.
+    // The questions that were not sent.
     for question in outgoing {
         if let Some(place) = question.place.take() {
             inner.give_back(question.upstream, place);
@@ -196,7 +188,7 @@ fn send_over<R: Runtime>(
         batch.iter().for_each(|question| datagrams.extend_from_slice(&question.payload));
         match port.socket.send_all(datagrams, first.payload.len() as u16) {
             Ok(()) => return,
-            // What ICMP said of earlier ones comes with the next call, whatever that is.
+            // An ICMP error of an earlier datagram is reported by the next call, whatever it is.
             Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
             // This kernel or the way to the resolver is not made for it.
             Err(_) => many.set(false),
@@ -212,13 +204,13 @@ fn send_over<R: Runtime>(
 /// A socket towards a resolver on which the id is free, at random; `None` when the kernel gives none.
 fn port<R: Runtime>(inner: &Rc<Inner<R>>, upstream: usize, id: u16, now: Instant) -> Option<Rc<Port<R>>> {
     let mut pool = inner.ports.pools.get(upstream)?.borrow_mut();
-    if pool.len() >= PORTS {
+    if pool.len() >= DNS_PORTS {
         let begin = inner.random.borrow_mut().random_range(0..pool.len());
-        for step in 0..PORTS {
+        for step in 0..DNS_PORTS {
             let at = (begin + step) % pool.len();
             let port = &pool[at];
-            let spent =
-                port.uses.get() >= PORT_USES_MAX || now.saturating_duration_since(port.born) >= PORT_LIFE;
+            let spent = port.uses.get() >= DNS_PORT_USES_MAX
+                || now.saturating_duration_since(port.born) >= DNS_PORT_LIFE;
             if spent || port.retired.get() {
                 port.retired.set(true);
                 pool[at] = open(inner, upstream, now)?;
@@ -268,7 +260,7 @@ impl<R: Runtime> Port<R> {
         true
     }
 
-    /// ICMP: everybody who asked over this socket may have been meant.
+    /// ICMP reported an error, which may concern any question over this socket.
     fn refused(&self, inner: &Rc<Inner<R>>, now: Instant) {
         let lookup = |awaits: &Awaits<R>| match awaits {
             Awaits::Lookup(pending) => Some(Rc::clone(pending)),
@@ -291,7 +283,7 @@ impl<R: Runtime> Port<R> {
             self.pending.borrow_mut().remove(&id);
             return;
         };
-        let heard = pending.show(|lookup| lookup.handle_datagram(self.upstream, datagram, now));
+        let heard = pending.show(|lookup| lookup.on_datagram(self.upstream, datagram, now));
         match heard {
             None | Some(Received::Nothing) => return,
             Some(heard) => self.note(inner, &pending, (id, heard), now),
@@ -319,7 +311,7 @@ impl<R: Runtime> Port<R> {
     }
 }
 
-/// Nobody listens on a socket any more, for whatever reason: another takes its place.
+/// When it is dropped, no task reads the socket any more, and another socket replaces it.
 struct Listening<R: Runtime>(Rc<Port<R>>);
 
 impl<R: Runtime> Drop for Listening<R> {
@@ -328,15 +320,15 @@ impl<R: Runtime> Drop for Listening<R> {
     }
 }
 
-/// Hands what a socket receives to those who wait for it, until the socket is replaced and nobody waits.
+/// Reads a socket and hands the answers to their lookups, until the socket is replaced and no lookup waits.
 async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
     let listening = Listening(port);
     let port = &listening.0;
     let mut buffer = Vec::new();
-    let mut more = [0; DATAGRAM_BYTES];
+    let mut more = [0; DNS_DATAGRAM_BYTES];
     loop {
         buffer.clear();
-        buffer.reserve(DATAGRAM_BYTES);
+        buffer.reserve(DNS_DATAGRAM_BYTES);
         let received = R::before(R::now() + PORT_TICK, port.socket.receive(buffer)).await;
         // The shard has ended, or this socket has.
         let Some(inner) = inner.upgrade() else { return };
@@ -348,7 +340,7 @@ async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
             None => Vec::new(),
             Some((Ok(_), datagram)) => {
                 port.deliver(&inner, &datagram, now);
-                for _ in 1..TAKEN_MAX {
+                for _ in 1..DNS_DATAGRAMS_A_TURN_MAX {
                     match port.socket.receive_now(&mut more) {
                         Ok(length) => port.deliver(&inner, &more[..length], now),
                         Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -363,7 +355,7 @@ async fn listen<R: Runtime>(inner: Weak<Inner<R>>, port: Rc<Port<R>>) {
             Some((Err(_), buffer)) => {
                 port.refused(&inner, now);
                 // An error that lasts must not keep this thread busy.
-                R::sleep(PORT_ERROR_PAUSE).await;
+                R::sleep(DNS_PORT_ERROR_PAUSE).await;
                 buffer
             }
         };

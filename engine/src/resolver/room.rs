@@ -9,7 +9,7 @@ use engine_proto::dns::lookup::{Lookup, Received, Transmit, Transport};
 use engine_proto::dns::window::{Overdue, Place, Window};
 use engine_proto::limits::DNS_LATE_ANSWER;
 use futures_lite::future::yield_now;
-use rand::Rng;
+use rand::RngExt;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -80,7 +80,7 @@ impl<R: Runtime> Inner<R> {
             }
             None => {}
         }
-        // Nobody goes before those who wait.
+        // A question does not overtake those that wait.
         let is_first = room.queue(pending).borrow().is_empty();
         let place = if is_first { self.take(upstream) } else { None };
         if place.is_none() {
@@ -116,7 +116,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// The same for all resolvers. Where they are silent, what has not been sent ends: nobody would answer.
+    /// The same for all resolvers. If they are silent, questions that were not sent end, because no answer would come.
     pub(super) fn pump_all(self: &Rc<Self>, now: Instant) {
         for upstream in 0..self.rooms.len() {
             self.pump(upstream, now);
@@ -227,7 +227,7 @@ impl<R: Runtime> Inner<R> {
                 self.give_back(upstream, place);
             }
             match sent.overdue.take() {
-                Some(overdue) if lookup.answered(upstream) => {
+                Some(overdue) if lookup.has_answered(upstream) => {
                     sent.await_late();
                     self.late.borrow_mut().push_back(Late {
                         until: now + DNS_LATE_ANSWER,
@@ -241,7 +241,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Looks for questions whose late answers do not come either.
+    /// Counts questions as lost if their late answers have not arrived either.
     pub(super) fn note_lost(&self, now: Instant) {
         while let Some(late) = self.late.borrow_mut().pop_front_if(|late| late.until <= now) {
             if late.sent.forget() {

@@ -1,7 +1,7 @@
 //! Questions over TCP, which takes what a datagram has no room for.
 
 use super::{Inner, PendingLookup};
-use crate::runtime::{Runtime, Stream};
+use crate::runtime::{ByteStream, Runtime};
 use engine_proto::dns::lookup::Received;
 use engine_proto::dns::message::FrameReader;
 use engine_proto::dns::window::Place;
@@ -22,9 +22,9 @@ pub(super) async fn converse<R: Runtime>(
     let said = ask_tcp::<R>(inner.upstreams[upstream], payload, deadline).await;
     let now = R::now();
     let heard = pending.show(|lookup| match &said {
-        Ok(message) => lookup.handle_tcp(upstream, message, now),
+        Ok(message) => lookup.on_tcp(upstream, message, now),
         Err(_) => {
-            lookup.handle_tcp_failed(upstream);
+            lookup.on_tcp_failed(upstream);
             Received::Nothing
         }
     });

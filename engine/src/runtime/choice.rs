@@ -6,7 +6,7 @@ use super::monoio;
 use crate::config::{DriverChoice, RuntimeChoice};
 use std::io;
 
-/// What drives a shard.
+/// The runtime of a shard, with its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavor {
     Monoio(monoio::Driver),
@@ -29,12 +29,12 @@ pub(crate) struct Chosen {
 pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Chosen, String> {
     match (runtime, driver) {
         (RuntimeChoice::Glommio, DriverChoice::Epoll) => {
-            Err("glommio runs on io_uring alone: choose --runtime monoio for --driver epoll".into())
+            Err("glommio runs on io_uring only: choose --runtime monoio for --driver epoll".into())
         }
         (RuntimeChoice::Glommio, _) => choose_glommio(),
         (_, DriverChoice::Epoll) => Ok(Chosen {
             flavor: Flavor::Monoio(monoio::Driver::Epoll),
-            why: "monoio on epoll, as asked for".into(),
+            why: "monoio on epoll, as requested".into(),
         }),
         (_, driver) => choose_ring(driver),
     }
@@ -43,7 +43,7 @@ pub(crate) fn choose(runtime: RuntimeChoice, driver: DriverChoice) -> Result<Cho
 #[cfg(feature = "glommio")]
 fn choose_glommio() -> Result<Chosen, String> {
     match try_glommio() {
-        Ok(()) => Ok(Chosen { flavor: Flavor::Glommio, why: "glommio on io_uring, as asked for".into() }),
+        Ok(()) => Ok(Chosen { flavor: Flavor::Glommio, why: "glommio on io_uring, as requested".into() }),
         Err(refusal) => Err(format!(
             "glommio needs io_uring, and {}: choose --runtime monoio, which also runs on epoll",
             describe(&refusal)
@@ -77,9 +77,9 @@ fn choose_ring(driver: DriverChoice) -> Result<Chosen, String> {
     }
     let refusal = describe(&refusal);
     if driver == DriverChoice::IoUring {
-        return Err(format!("io_uring was asked for, and {refusal}: choose --driver auto or epoll"));
+        return Err(format!("io_uring was requested, and {refusal}: choose --driver auto or epoll"));
     }
-    chosen(monoio::Driver::Epoll, format!("monoio on epoll, since {refusal}"))
+    chosen(monoio::Driver::Epoll, format!("monoio on epoll, because {refusal}"))
 }
 
 fn describe(refusal: &io::Error) -> String {
@@ -90,7 +90,7 @@ fn describe(refusal: &io::Error) -> String {
         Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => {
             format!("the kernel or a filter of this container refuses io_uring ({refusal})")
         }
-        _ => format!("io_uring cannot be had ({refusal})"),
+        _ => format!("io_uring is not available ({refusal})"),
     }
 }
 
@@ -113,10 +113,10 @@ fn on_a_thread(attempt: impl FnOnce() -> io::Result<()> + Send + 'static) -> io:
         .unwrap_or_else(|_| Err(io::Error::other("the runtime panicked at its start")))
 }
 
-/// Drives `main` on this thread with what was chosen; `main` makes a future for either runtime.
+/// Drives `main` on this thread with the chosen runtime; `main` makes a future for each runtime.
 ///
 /// # Errors
-/// What the kernel says when the runtime cannot be had after all.
+/// The error of the kernel if the runtime cannot start.
 pub(crate) fn run<M: super::Main>(flavor: Flavor, main: M) -> io::Result<()> {
     match flavor {
         Flavor::Monoio(driver) => monoio::run(driver, main.run::<monoio::Monoio>()),

@@ -1,9 +1,8 @@
-//! The deadlines of a thread's operations: a flat table that one task looks through a few times a second.
+//! The deadlines of a thread's operations: a flat table that one task searches a few times a second.
 //!
-//! Nearly every deadline of an engine is let pass unused, half a minute or more after it was set, and one is set with
-//! every read and write. So they are kept cheap instead of exact: a deadline costs a slot of a table, and it is
-//! noticed up to [`TICK`] late. A runtime's own timers take part in this with one sleep a tick, and with one for each
-//! deadline that is nearer than that.
+//! Every read and write sets a deadline, and nearly all deadlines are removed unused, half a minute or more before they would pass. So
+//! they are cheap and not exact: a deadline costs a slot in a table, and is noticed up to [`TICK`] late. The runtime's own timers have
+//! one sleep for each tick, and one for each deadline that is nearer than a tick.
 
 use super::Runtime;
 use std::cell::{Cell, RefCell};
@@ -59,8 +58,8 @@ impl<R: Runtime, F: Future> Future for Before<R, F> {
     }
 }
 
-/// Drops what is left in this thread's table. For a thread whose main future has ended: the wakers keep tasks alive,
-/// which have to go while their runtime is still there.
+/// Drops the entries of this thread's table after its main future has ended. The wakers keep tasks alive, which have to end before
+/// their runtime.
 pub(super) fn clear() {
     let left = TABLE.with(|table| std::mem::take(&mut *table.slots.borrow_mut()));
     drop(left);
@@ -113,7 +112,7 @@ impl Table {
         place
     }
 
-    /// Whether the deadline has passed; if it has not, `waker` is who is woken then.
+    /// Whether the deadline has passed. If not, `waker` is woken then.
     fn is_over(&self, place: u32, waker: &Waker) -> bool {
         match self.slots.borrow_mut().all.get_mut(place as usize) {
             Some(Slot::Waits(_, known)) => {
@@ -124,8 +123,8 @@ impl Table {
         }
     }
 
-    /// Frees a slot. What was in it is dropped by the caller: a waker may be the last that holds its task, and with the
-    /// task goes whatever other slots it has.
+    /// Frees a slot and returns its content. The caller drops it: the waker may be the last owner of its task, and the task may own other
+    /// slots.
     fn leave(&self, place: u32) -> Option<Slot> {
         let slots = &mut *self.slots.borrow_mut();
         let slot = slots.all.get_mut(place as usize)?;
@@ -133,12 +132,12 @@ impl Table {
         Some(std::mem::replace(slot, Slot::Free))
     }
 
-    /// Who is to be woken, if the deadline in this slot has passed.
+    /// The waker of this slot, if its deadline has passed.
     fn look_at(&self, place: u32, now: Instant) -> Option<Waker> {
         self.slots.borrow_mut().all.get_mut(place as usize)?.end(now)
     }
 
-    /// Wakes those whose deadline has passed; false when nobody is left.
+    /// Wakes the tasks whose deadline has passed; false if no slot is in use.
     fn look(&self, now: Instant) -> bool {
         let mut slots = self.slots.borrow_mut();
         let late: Vec<Waker> = slots.all.iter_mut().filter_map(|slot| slot.end(now)).collect();
@@ -150,7 +149,7 @@ impl Table {
 }
 
 impl Slot {
-    /// Who is to be woken, if the deadline has passed; it is over then.
+    /// The waker, if the deadline has passed. Then the entry ends.
     fn end(&mut self, now: Instant) -> Option<Waker> {
         match self {
             Slot::Waits(deadline, _) if *deadline <= now => match std::mem::replace(self, Slot::Over) {
@@ -162,7 +161,7 @@ impl Slot {
     }
 }
 
-/// Looks at one slot when its deadline has come. By then it may be another's, whose deadline counts.
+/// Checks one slot at its deadline. By then another operation may use the slot, with its own deadline.
 async fn wait<R: Runtime>(place: u32, left: Duration) {
     R::sleep(left).await;
     let late = TABLE.with(|table| table.look_at(place, R::now()));

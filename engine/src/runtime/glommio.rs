@@ -9,8 +9,8 @@
 )]
 
 use super::{
-    Datagrams, Rented, Runtime, Stream, caught, deadlines, receive_now, send_now, send_segments, tcp_socket,
-    timed_out, udp_socket,
+    ByteStream, DatagramSocket, Rented, Runtime, caught, deadlines, receive_now, send_now, send_segments,
+    tcp_socket, timed_out, udp_socket,
 };
 use futures_lite::{AsyncReadExt, AsyncWriteExt};
 use glommio_crate::timer::Timer;
@@ -68,7 +68,7 @@ impl Runtime for Glommio {
     }
 }
 
-impl Stream for glommio_crate::net::TcpStream {
+impl ByteStream for glommio_crate::net::TcpStream {
     async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         buffer.resize(buffer.capacity(), 0);
         let done = Glommio::before(deadline, AsyncReadExt::read(self, &mut buffer)).await;
@@ -84,7 +84,7 @@ impl Stream for glommio_crate::net::TcpStream {
     }
 }
 
-impl Datagrams for glommio_crate::net::UdpSocket {
+impl DatagramSocket for glommio_crate::net::UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
         send_now(borrowed(self), datagram)
     }
@@ -113,7 +113,7 @@ fn borrowed(socket: &glommio_crate::net::UdpSocket) -> BorrowedFd<'_> {
 /// Drives `main` to its end on this thread.
 ///
 /// # Errors
-/// What the kernel says when the ring cannot be had.
+/// The error of the kernel if it gives no ring.
 pub(crate) fn run(main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let executor =
         LocalExecutorBuilder::new(Placement::Unbound).io_memory(IO_MEMORY_BYTES).make().map_err(io_error)?;

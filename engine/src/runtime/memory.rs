@@ -1,9 +1,9 @@
-//! The seam over another runtime, with peers in memory: its tasks, its timers and its clock, and no socket. What it costs
-//! to be driven by that runtime remains; the kernel's part is gone, so that shards can be compared.
+//! A runtime with peers in memory: the tasks, timers and clock of another runtime, and no socket. It measures the cost of a shard on
+//! that runtime without the network part of the kernel.
 //!
-//! Peers live on the shard's own thread and answer within the write.
+//! Peers live on the thread of the shard and answer within the write.
 
-use super::{Datagrams, Rented, Runtime, Stream, timed_out};
+use super::{ByteStream, DatagramSocket, Rented, Runtime, timed_out};
 use crate::sim::{MemoryHost, MemoryPeers};
 use futures_lite::future::yield_now;
 use std::cell::RefCell;
@@ -33,21 +33,21 @@ fn ask<T>(question: impl FnOnce(&mut dyn MemoryPeers) -> T) -> io::Result<T> {
 
 pub(crate) struct Memory<R>(PhantomData<R>);
 
-pub(crate) struct Connection<R> {
+pub(crate) struct MemoryStream<R> {
     host: Box<dyn MemoryHost>,
     arrived: Vec<u8>,
     runtime: PhantomData<R>,
 }
 
 #[derive(Default)]
-pub(crate) struct Port {
+pub(crate) struct MemoryDatagrams {
     arrived: RefCell<VecDeque<Vec<u8>>>,
     reader: RefCell<Option<Waker>>,
 }
 
 impl<R: Runtime> Runtime for Memory<R> {
-    type Stream = Connection<R>;
-    type Datagrams = Port;
+    type Stream = MemoryStream<R>;
+    type Datagrams = MemoryDatagrams;
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
         R::spawn(task);
@@ -73,15 +73,15 @@ impl<R: Runtime> Runtime for Memory<R> {
         yield_now().await;
         let mut arrived = Vec::new();
         let host = ask(|peers| peers.connect(destination, &mut arrived))?;
-        Ok(Connection { host, arrived, runtime: PhantomData })
+        Ok(MemoryStream { host, arrived, runtime: PhantomData })
     }
 
     fn datagrams(_peer: SocketAddr) -> io::Result<Self::Datagrams> {
-        Ok(Port::default())
+        Ok(MemoryDatagrams::default())
     }
 }
 
-impl<R: Runtime> Stream for Connection<R> {
+impl<R: Runtime> ByteStream for MemoryStream<R> {
     async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         // Others have their turn, as while a packet is under way.
         yield_now().await;
@@ -102,7 +102,7 @@ impl<R: Runtime> Stream for Connection<R> {
     }
 }
 
-impl Datagrams for Port {
+impl DatagramSocket for MemoryDatagrams {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
         if let Some(answer) = ask(|peers| peers.datagram(datagram))? {
             self.arrived.borrow_mut().push_back(answer);

@@ -34,13 +34,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// What came of an operation, and the buffer that it borrowed.
+/// The result of an operation, and the buffer that it borrowed.
 pub(crate) type Rented<T> = (io::Result<T>, Vec<u8>);
 
 /// One runtime. Its functions work on the thread that drives it.
 pub(crate) trait Runtime: Sized + 'static {
-    type Stream: Stream;
-    type Datagrams: Datagrams;
+    type Stream: ByteStream;
+    type Datagrams: DatagramSocket;
 
     /// Starts a task on this thread. A panic in it ends the task alone.
     fn spawn(task: impl Future<Output = ()> + 'static);
@@ -62,7 +62,7 @@ pub(crate) trait Runtime: Sized + 'static {
         deadline: Instant,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// A UDP socket on a random port that hears `peer` alone.
+    /// A UDP socket on a random port that receives from `peer` alone.
     fn datagrams(peer: SocketAddr) -> io::Result<Self::Datagrams>;
 }
 
@@ -72,7 +72,7 @@ pub(crate) trait Main {
 }
 
 /// A TCP connection.
-pub(crate) trait Stream: 'static {
+pub(crate) trait ByteStream: 'static {
     /// Reads what there is into the empty `buffer`, up to its capacity. `Ok(0)`: the peer closed.
     /// When the deadline passes first: [`io::ErrorKind::TimedOut`].
     fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> impl Future<Output = Rented<usize>>;
@@ -82,16 +82,15 @@ pub(crate) trait Stream: 'static {
 }
 
 /// A connected UDP socket.
-pub(crate) trait Datagrams: 'static {
-    /// Sends a datagram at once, or not at all: what has no room now is lost, as on the way it might have been.
-    /// (monoio on epoll keeps one waker for all who wait to write to a socket, so nobody may wait.)
+pub(crate) trait DatagramSocket: 'static {
+    /// Sends a datagram at once, or drops it if there is no room, as the network might. (monoio on epoll keeps one waker for all tasks that
+    /// wait to write to a socket, so no task may wait.)
     fn send(&self, datagram: &[u8]) -> io::Result<()>;
 
-    /// Sends datagrams that stand behind each other, each of `length` bytes, as [`Datagrams::send`] does. At most
-    /// [`SEGMENTS_MAX`].
+    /// Sends up to [`SEGMENTS_MAX`] datagrams of `length` bytes each, one after the other in the buffer, as [`DatagramSocket::send`] does.
     ///
     /// # Errors
-    /// When not one was sent. Not every kernel and device can do it.
+    /// If none was sent. Not every kernel and device can do it.
     fn send_all(&self, datagrams: &[u8], length: u16) -> io::Result<()>;
 
     /// Receives one datagram into the empty `buffer`, up to its capacity.
@@ -102,7 +101,7 @@ pub(crate) trait Datagrams: 'static {
     fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize>;
 }
 
-/// So many datagrams go with one call: Linux takes 64 (UDP_MAX_SEGMENTS before 6.9), and twice this gains nothing.
+/// Most datagrams of one call: Linux takes 64 (UDP_MAX_SEGMENTS before 6.9), and more than half of that is no faster.
 pub(crate) const SEGMENTS_MAX: usize = 32;
 
 /// A socket of the type STREAM, blocking or not, that is ready to connect.

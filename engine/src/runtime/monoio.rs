@@ -3,8 +3,8 @@
 #![expect(unsafe_code, reason = "monoio's sockets show their descriptors only raw")]
 
 use super::{
-    Datagrams, Rented, Runtime, Stream, caught, deadlines, receive_now, send_now, send_segments, tcp_socket,
-    timed_out, udp_socket,
+    ByteStream, DatagramSocket, Rented, Runtime, caught, deadlines, receive_now, send_now, send_segments,
+    tcp_socket, timed_out, udp_socket,
 };
 use ::monoio::io::{AsyncReadRent, AsyncWriteRentExt};
 use ::monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
@@ -58,7 +58,7 @@ impl Runtime for Monoio {
     }
 }
 
-impl Stream for ::monoio::net::TcpStream {
+impl ByteStream for ::monoio::net::TcpStream {
     async fn read(&mut self, buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         match Monoio::before(deadline, AsyncReadRent::read(self, buffer)).await {
             Some(done) => done,
@@ -77,7 +77,7 @@ impl Stream for ::monoio::net::TcpStream {
     }
 }
 
-impl Datagrams for ::monoio::net::udp::UdpSocket {
+impl DatagramSocket for ::monoio::net::udp::UdpSocket {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
         send_now(borrowed(self), datagram)
     }
@@ -103,10 +103,10 @@ fn borrowed(socket: &::monoio::net::udp::UdpSocket) -> BorrowedFd<'_> {
 /// Which kernel interface, and how its ring is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// io_uring whose completions run on this thread when it asks for them: half the CPU of the plain ring.
-    /// Linux 6.1 and later.
+    /// io_uring with completions that run on this thread when it asks for them: half the processor time of the plain ring. Linux 6.1 and
+    /// later.
     DeferredRing,
-    /// io_uring on older kernels.
+    /// The plain io_uring of older kernels.
     PlainRing,
     Epoll,
 }
@@ -114,7 +114,7 @@ pub(crate) enum Driver {
 /// Drives `main` to its end on this thread.
 ///
 /// # Errors
-/// What the kernel says when the driver cannot be had.
+/// The error of the kernel if it gives no driver.
 pub(crate) fn run(driver: Driver, main: impl Future<Output = ()> + 'static) -> io::Result<()> {
     let main = async {
         main.await;

@@ -1,16 +1,16 @@
-//! The seam on a virtual clock, for the simulation ([`crate::sim`]): one thread, one seed.
+//! The runtime of the simulation ([`crate::sim`]): one thread, one seed, and a virtual clock.
 //!
-//! The clock stands still while a task can run and then jumps to the next event. Which of the tasks that can run is
-//! polled next is drawn, so that nothing may rest on their order. Connections and datagrams are in memory; at their
-//! other end is the [`World`]. What a client writes reaches the world at once, and the delays of both directions lie on
-//! the way back; bytes of one connection keep their order.
+//! The clock does not advance while a task can run. Then it jumps to the next event. The next task is drawn among those that can run,
+//! so nothing can depend on their order. Connections and datagrams are in memory, and the [`World`] is their other end. Bytes of a
+//! client reach the world at once; the delays of both directions are added to the way back. The bytes of one connection keep their
+//! order.
 
 mod executor;
 mod net;
 
 pub(crate) use executor::{connections, drive, start, stop, submit_at, tasks};
 
-use super::{Datagrams, Rented, Runtime, Stream, timed_out};
+use super::{ByteStream, DatagramSocket, Rented, Runtime, timed_out};
 use crate::sim::Connect;
 use std::future::{Future, poll_fn};
 use std::io;
@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Sim;
 
 impl Runtime for Sim {
-    type Stream = Connection;
-    type Datagrams = Port;
+    type Stream = SimStream;
+    type Datagrams = SimDatagrams;
 
     fn spawn(task: impl Future<Output = ()> + 'static) {
         executor::spawn(Box::pin(task));
@@ -54,8 +54,8 @@ impl Runtime for Sim {
         _source: Option<IpAddr>,
         destination: SocketAddr,
         deadline: Instant,
-    ) -> io::Result<Connection> {
-        let (connection, connect) = Connection::open(destination);
+    ) -> io::Result<SimStream> {
+        let (connection, connect) = SimStream::open(destination);
         let (after, refused) = match connect {
             Connect::Open(after) => (after, false),
             Connect::Refused(after) => (after, true),
@@ -70,28 +70,28 @@ impl Runtime for Sim {
         }
     }
 
-    fn datagrams(peer: SocketAddr) -> io::Result<Port> {
-        Ok(Port::open(peer))
+    fn datagrams(peer: SocketAddr) -> io::Result<SimDatagrams> {
+        Ok(SimDatagrams::open(peer))
     }
 }
 
-/// A TCP connection; the world hears when it is dropped.
-pub(crate) struct Connection(u32);
+/// A TCP connection. The world is told when it is dropped.
+pub(crate) struct SimStream(u32);
 
-impl Connection {
-    fn open(destination: SocketAddr) -> (Connection, Connect) {
+impl SimStream {
+    fn open(destination: SocketAddr) -> (SimStream, Connect) {
         let (id, connect) = executor::with_net(|net, at| net.connect(destination, at));
-        (Connection(id), connect)
+        (SimStream(id), connect)
     }
 }
 
-impl Drop for Connection {
+impl Drop for SimStream {
     fn drop(&mut self) {
         executor::with_net(|net, at| net.drop_connection(self.0, at));
     }
 }
 
-impl Stream for Connection {
+impl ByteStream for SimStream {
     async fn read(&mut self, mut buffer: Vec<u8>, deadline: Instant) -> Rented<usize> {
         let read = poll_fn(|context| executor::with_net(|net, _| net.read(self.0, &mut buffer, context)));
         match Sim::before(deadline, read).await {
@@ -108,21 +108,21 @@ impl Stream for Connection {
 }
 
 /// A UDP socket that is connected to a resolver.
-pub(crate) struct Port(u32);
+pub(crate) struct SimDatagrams(u32);
 
-impl Port {
-    fn open(peer: SocketAddr) -> Port {
-        Port(executor::with_net(|net, _| net.open_port(peer)))
+impl SimDatagrams {
+    fn open(peer: SocketAddr) -> SimDatagrams {
+        SimDatagrams(executor::with_net(|net, _| net.open_port(peer)))
     }
 }
 
-impl Drop for Port {
+impl Drop for SimDatagrams {
     fn drop(&mut self) {
         executor::with_net(|net, _| net.drop_port(self.0));
     }
 }
 
-impl Datagrams for Port {
+impl DatagramSocket for SimDatagrams {
     fn send(&self, datagram: &[u8]) -> io::Result<()> {
         executor::with_net(|net, at| net.send(self.0, datagram, at));
         Ok(())
@@ -132,7 +132,7 @@ impl Datagrams for Port {
         datagrams.chunks(usize::from(length)).try_for_each(|datagram| self.send(datagram))
     }
 
-    /// What comes, comes one by one: which task is next is drawn anew for each.
+    /// Datagrams arrive one by one, so the next task is drawn again for each.
     fn receive_now(&self, _buffer: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::WouldBlock.into())
     }

@@ -2,6 +2,9 @@
 //! No I/O.
 
 use engine_proto::address::Domain;
+use engine_proto::limits::{
+    BLANKET_ANY_MIN, BLANKET_CERTAIN_MIN, BLANKET_DOMAIN_CHANGES_MIN, BLANKET_DOMAINS_MAX,
+};
 use engine_proto::verdict::classify::Classification;
 use std::time::Instant;
 
@@ -11,14 +14,14 @@ pub(super) struct RefusedAlike {
     rule: &'static str,
     /// They are a block of our source.
     block: bool,
-    /// No other session has to hear it first.
+    /// The refusal counts without another session that gets it.
     settled: bool,
     /// Their words leave no doubt that they may be said to everyone.
     certain: bool,
     times: u8,
     /// How often the domain was another one than before.
     changes: u8,
-    /// How many recipients of each domain; the one that was heard of last is the last.
+    /// Number of refused recipients by domain. The domain that was refused last is the last.
     domains: Vec<(Domain, u8)>,
 }
 
@@ -34,16 +37,6 @@ pub(crate) struct BlanketRefusal {
 /// The domains that a host is not asked about for a while, each until then, with the rule of its refusals.
 #[derive(Debug, Default)]
 pub(super) struct ShutDomains(Vec<(Domain, Instant, &'static str)>);
-
-/// So many recipients in a row are enough to know what a host says to everyone, in words that leave no doubt.
-const CERTAIN_MIN: u8 = 5;
-/// So many are enough whatever the words are.
-const ANY_MIN: u8 = 20;
-/// A host may refuse one of many domains that it serves, because its owner wants that. So the recipients' domain has to change
-/// so often, unless the host's name lies below it.
-const CHANGES_MIN: u8 = 2;
-/// Domains that are counted at a time, and that are left alone at a time.
-const DOMAINS_MAX: usize = 16;
 
 impl RefusedAlike {
     pub(super) fn new(said: &Classification) -> RefusedAlike {
@@ -65,12 +58,12 @@ impl RefusedAlike {
 
     /// Whether too few were refused to be worth a memory of their own.
     pub(super) fn is_short(&self) -> bool {
-        self.times < CERTAIN_MIN
+        self.times < BLANKET_CERTAIN_MIN
     }
 
-    /// One more recipient was refused so. `block`: it is a block of our source. `settled`: no other session has to hear it
-    /// first.
-    pub(super) fn add(&mut self, block: bool, settled: bool, domain: &Domain) {
+    /// One more recipient was refused so. `block`: it is a block of our source. `settled`: it counts without another session that gets
+    /// it.
+    pub(super) fn on_refused(&mut self, block: bool, settled: bool, domain: &Domain) {
         self.block |= block;
         self.settled |= settled;
         self.times = self.times.saturating_add(1);
@@ -80,36 +73,37 @@ impl RefusedAlike {
         let at = self.domains.iter().position(|(counted, _)| counted == domain);
         let mut counted = at.map_or_else(|| (domain.clone(), 0), |at| self.domains.remove(at));
         counted.1 = counted.1.saturating_add(1);
-        if self.domains.len() >= DOMAINS_MAX {
+        if self.domains.len() >= BLANKET_DOMAINS_MAX {
             self.domains.remove(0);
         }
         self.domains.push(counted);
     }
 
-    /// What `host` says to everyone, if that is known by now.
+    /// The refusal that `host` gives to everyone, if that is certain by now.
     pub(super) fn of_all(&self, host: &str) -> Option<BlanketRefusal> {
-        let least = if self.certain { CERTAIN_MIN } else { ANY_MIN };
+        let least = if self.certain { BLANKET_CERTAIN_MIN } else { BLANKET_ANY_MIN };
         let heard = self.settled && self.times >= least;
         let own = || self.domains.last().is_some_and(|(domain, _)| domain.has_own(host));
         let (rule, block) = (self.rule, self.block);
-        (heard && (self.changes >= CHANGES_MIN || own())).then_some(BlanketRefusal { rule, block })
+        (heard && (self.changes >= BLANKET_DOMAIN_CHANGES_MIN || own()))
+            .then_some(BlanketRefusal { rule, block })
     }
 
-    /// The domains of which the host refused so many recipients.
+    /// The domains of which the host refused [`BLANKET_ANY_MIN`] recipients or more.
     pub(super) fn of_domains(&self) -> impl Iterator<Item = &Domain> {
-        let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= ANY_MIN);
+        let counted = self.domains.iter().filter(|(_, times)| self.settled && *times >= BLANKET_ANY_MIN);
         counted.map(|(domain, _)| domain)
     }
 }
 
 impl ShutDomains {
-    /// Leaves the domain alone. Where it is left alone already, refusals that were on their way make that no longer.
-    pub(super) fn shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
+    /// Does not ask about the domain until then. If it is shut already, late refusals do not prolong that.
+    pub(super) fn set_shut(&mut self, domain: &Domain, now: Instant, until: Instant, rule: &'static str) {
         self.0.retain(|(_, until, _)| *until > now);
         if self.of(domain, now).is_some() {
             return;
         }
-        if self.0.len() >= DOMAINS_MAX {
+        if self.0.len() >= BLANKET_DOMAINS_MAX {
             self.0.remove(0);
         }
         self.0.push((domain.clone(), until, rule));
@@ -144,7 +138,7 @@ mod tests {
     /// Refusals of these domains, one after the other.
     fn alike(to_all: bool, settled: bool, names: &[&str]) -> RefusedAlike {
         let mut alike = RefusedAlike::new(&said(to_all));
-        names.iter().for_each(|name| alike.add(false, settled, &domain(name)));
+        names.iter().for_each(|name| alike.on_refused(false, settled, &domain(name)));
         alike
     }
 
@@ -176,22 +170,22 @@ mod tests {
         assert_eq!(alike(false, false, &names).of_domains().count(), 0, "another session may hear more");
         let many: Vec<String> = (0..100).map(|n| format!("d{n}.example")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(alike(false, true, &many).domains.len() <= DOMAINS_MAX);
+        assert!(alike(false, true, &many).domains.len() <= BLANKET_DOMAINS_MAX);
     }
 
     #[test]
     fn domains_are_left_alone_for_a_while() {
         let (now, mut shut) = (Instant::now(), ShutDomains::default());
         let until = now + Duration::from_secs(60);
-        for n in 0..2 * DOMAINS_MAX {
-            shut.shut(&domain(&format!("d{n}.example")), now, until, "denied");
+        for n in 0..2 * BLANKET_DOMAINS_MAX {
+            shut.set_shut(&domain(&format!("d{n}.example")), now, until, "denied");
         }
-        let last = domain(&format!("d{}.example", 2 * DOMAINS_MAX - 1));
+        let last = domain(&format!("d{}.example", 2 * BLANKET_DOMAINS_MAX - 1));
         assert_eq!(shut.of(&last, now), Some("denied"));
-        shut.shut(&last, now, until + Duration::from_secs(60), "denied");
+        shut.set_shut(&last, now, until + Duration::from_secs(60), "denied");
         assert_eq!(shut.of(&last, until), None, "for no longer than was said first");
         assert_eq!(shut.of(&domain("other.example"), now), None);
         assert!(!shut.is_empty(now) && shut.is_empty(until) && shut.of(&last, until).is_none());
-        assert!(shut.0.len() <= DOMAINS_MAX);
+        assert!(shut.0.len() <= BLANKET_DOMAINS_MAX);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::work::Work;
 use engine_proto::address::Domain;
+use engine_proto::limits::GREYLISTED_DOMAINS_MAX;
 use engine_proto::verdict::Class;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::SessionEvidence;
@@ -29,18 +30,15 @@ pub(crate) struct HeldAnswers {
     greylisted: RefCell<Vec<Domain>>,
 }
 
-/// So many domains of a session are remembered for that.
-const GREYLISTED_MAX: usize = 20;
-
 /// How soon an unclear reply to a control recipient may turn into a clear one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum UnclearWait {
-    /// It was transient.
+    /// The reply was transient: another reply may come soon.
     Soon,
-    /// It was not.
+    /// The reply was not transient.
     #[default]
     Long,
-    /// It was greylisting.
+    /// The reply was greylisting.
     Greylisting,
 }
 
@@ -57,7 +55,7 @@ impl HeldAnswers {
     /// A recipient of the domain was greylisted.
     pub(crate) fn on_greylisted(&self, domain: &Domain) {
         let mut greylisted = self.greylisted.borrow_mut();
-        if greylisted.len() < GREYLISTED_MAX && !greylisted.contains(domain) {
+        if greylisted.len() < GREYLISTED_DOMAINS_MAX && !greylisted.contains(domain) {
             greylisted.push(domain.clone());
         }
     }

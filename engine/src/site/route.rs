@@ -1,58 +1,137 @@
-//! One address of one host: whether it can be asked now, and what it says to everyone. No I/O.
+//! One address of one host: the record of all that the host says to everyone. No I/O.
+//!
+//! An answer of a server is about the recipient, or about something that is the same for every recipient. The second kind is
+//! kept here and nowhere else, per address of a host, because servers behind one name differ:
+//!
+//! - failed connections, refusals at the banner, at EHLO and at MAIL: `down`, `strikes`
+//! - a host that cannot do TLS although it offers it: `plain_only`
+//! - push-back: `resting`
+//! - refusals at RCPT that are about us or the session: `refused`, `repeated_rule`, `warnings`
+//! - blanket refusals, of the host or of one domain: `refused_alike`, `shut_domains` (rules in `alike.rs`)
+//! - a change of behaviour towards unknown recipients: `changes`
+//!
+//! Other records stay apart, each for its own key and life:
+//!
+//! - `knowledge.rs`: the results of control recipients and known mailboxes. They are about recipients; the key is a host's name, and
+//!   they outlive groups.
+//! - `refusals.rs`: the number of recipients that a site refused a source. It is a budget for a site and outlives the process.
+//! - `egress/rest.rs`: the rest of a source at a site that blocks it. It concerns all groups of the site and outlives them.
+//! - `engine_proto::pace`: the limits of a site, over all its hosts.
+//! - the extensions in the answer to EHLO, and greylisting: they count for one session (`engine_proto::smtp::dialog`,
+//!   `held.rs`).
 
 use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::knowledge::MailboxKept;
 use engine_proto::address::Domain;
+use engine_proto::limits::CHANGES_MAX;
+use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::Classification;
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
-/// One address of one host.
+/// One address of one host, with what the host says there to everyone.
 pub(crate) struct Route {
+    /// The name of the host.
     pub(crate) host: Rc<str>,
     /// The host's MX preference.
     pub(super) preference: u16,
+    /// The address that is connected to.
     pub(crate) address: IpAddr,
-    /// Out of use until then, and why.
-    pub(super) down: Cell<Option<(Instant, &'static str)>>,
-    /// Left alone for a moment: it was too much for it.
-    pub(super) resting: Cell<Option<Instant>>,
-    /// Connections in a row that died without a word.
-    pub(super) strikes: Cell<u8>,
-    /// Its accepts show nothing: [`accepts_everything`].
+    /// Whether its accepts show nothing: [`accepts_everything`].
     pub(crate) accepts_everything: bool,
-    /// What it has said of a session, in answer to a recipient, since the last one began.
-    pub(super) refused: Cell<Option<&'static str>>,
-    /// The same of an earlier session.
-    pub(super) repeated_rule: Cell<Option<&'static str>>,
-    /// Refusals alike, since it last said something about a recipient.
-    pub(super) refused_alike: RefCell<Option<RefusedAlike>>,
-    /// Domains that it is not asked about for a while, because it refused many recipients of them alike.
-    pub(super) shut_domains: RefCell<ShutDomains>,
-    /// Sessions in a row that it ended with words about us.
-    pub(super) warnings: Cell<u8>,
-    /// Sessions in a row in which it changed its behaviour.
-    pub(crate) changes: Cell<u8>,
-    /// A TLS handshake failed here: the next session goes in the clear.
-    pub(crate) plain_only: Cell<bool>,
-    /// What the domain that was asked about last is known by here: that of the next recipient is most often the same.
+    /// The route is not used before this instant, because of this rule.
+    down: Cell<Option<(Instant, &'static str)>>,
+    /// No session is opened before this instant, because the host or its site pushed back.
+    resting: Cell<Option<Instant>>,
+    /// Connections in a row that ended without a reply.
+    strikes: Cell<u8>,
+    /// The rule by which the latest session was refused at a recipient.
+    refused: Cell<Option<&'static str>>,
+    /// The same rule, of an earlier session.
+    repeated_rule: Cell<Option<&'static str>>,
+    /// Equal refusals since the last reply about a recipient.
+    refused_alike: RefCell<Option<RefusedAlike>>,
+    /// Domains that the host is not asked about for a while, because it refused many of their recipients alike.
+    shut_domains: RefCell<ShutDomains>,
+    /// Sessions in a row that the host ended with a reply about us.
+    warnings: Cell<u8>,
+    /// Sessions in a row in which the host changed its behaviour.
+    changes: Cell<u8>,
+    /// A TLS handshake failed: the next session is in the clear.
+    plain_only: Cell<bool>,
+    /// The numbers of the domain that was asked about last. The next recipient most often has the same domain.
     pub(crate) last_domain: RefCell<Option<KnownBy>>,
-    /// Until when its known mailbox need not be replaced: see [`MailboxKept`].
+    /// Until when the host's known mailbox need not be replaced: see [`MailboxKept`].
     pub(crate) mailbox_kept: Cell<MailboxKept>,
 }
 
-/// What a domain is known by at a host.
+/// The numbers of a domain at a host.
 pub(crate) struct KnownBy {
     pub(crate) domain: Domain,
-    /// In what is known of it.
+    /// Its number in `knowledge.rs`.
     pub(crate) number: u64,
     /// In what verdicts rest on.
     pub(crate) evidence: u64,
 }
 
 impl Route {
+    /// The route to one address of a host, of which nothing is known.
+    pub(super) fn new(host: Rc<str>, preference: u16, address: IpAddr) -> Route {
+        Route {
+            accepts_everything: accepts_everything(&host),
+            host,
+            preference,
+            address,
+            down: Cell::default(),
+            resting: Cell::default(),
+            strikes: Cell::default(),
+            refused: Cell::default(),
+            repeated_rule: Cell::default(),
+            refused_alike: RefCell::default(),
+            shut_domains: RefCell::default(),
+            warnings: Cell::default(),
+            changes: Cell::default(),
+            plain_only: Cell::default(),
+            last_domain: RefCell::default(),
+            mailbox_kept: Cell::default(),
+        }
+    }
+
+    /// Uses the route again if it is down because of this rule.
+    pub(super) fn lift(&self, rule: &'static str) {
+        if self.down.get().is_some_and(|(_, why)| why == rule) {
+            self.down.set(None);
+            self.on_answer();
+        }
+    }
+
+    /// Whether STARTTLS is not to be used here.
+    pub(crate) fn is_plain_only(&self) -> bool {
+        self.plain_only.get()
+    }
+
+    /// STARTTLS failed. True when it had failed before, so that sessions in the clear fail too.
+    pub(crate) fn on_tls_failed(&self) -> bool {
+        self.plain_only.replace(true)
+    }
+
+    /// The host changed its behaviour towards unknown recipients in a session.
+    pub(crate) fn on_change(&self) {
+        self.changes.set(self.changes.get().saturating_add(1));
+    }
+
+    /// The host did not change its behaviour in a session.
+    pub(crate) fn on_no_change(&self) {
+        self.changes.set(0);
+    }
+
+    /// Whether the host changed its behaviour in [`CHANGES_MAX`] sessions in a row, so that it rests.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changes.get() >= CHANGES_MAX
+    }
+
     /// Asks this route no more until then, because of this rule.
     pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
         self.down.set(Some((until, rule)));
@@ -110,7 +189,7 @@ impl Route {
     ) {
         let before = self.refused_alike.take().filter(|alike| alike.rule() == said.rule);
         let mut alike = before.unwrap_or_else(|| RefusedAlike::new(said));
-        alike.add(block, settled, domain);
+        alike.on_refused(block, settled, domain);
         self.refused_alike.replace(Some(alike));
     }
 
@@ -127,12 +206,12 @@ impl Route {
             .is_some_and(|alike| alike.of_all(&self.host).is_some() || alike.of_domains().next().is_some())
     }
 
-    /// Asks the host no more about the domains of which it has refused so many alike.
+    /// Does not ask the host about the domains of which it has refused many recipients alike.
     pub(crate) fn set_domains_shut(&self, now: Instant, until: Instant) {
         let alike = self.refused_alike.borrow();
         let Some(alike) = alike.as_ref() else { return };
         let mut shut = self.shut_domains.borrow_mut();
-        alike.of_domains().for_each(|domain| shut.shut(domain, now, until, alike.rule()));
+        alike.of_domains().for_each(|domain| shut.set_shut(domain, now, until, alike.rule()));
     }
 
     /// The rule because of which the host is not asked about the domain now.

@@ -1,39 +1,42 @@
-//! `GET /v1/account`.
+//! The answer of `GET /v1/account`.
 
 use serde::Serialize;
+#[cfg(test)]
 use utoipa::ToSchema;
 
 /// The account of the key: plan, status and balance.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub struct Account {
-    /// Plan identifier.
+    /// The id of the plan.
     pub plan: String,
-    /// Display name of the plan.
+    /// The name of the plan for people.
     pub plan_name: String,
     /// Subscription status.
     pub status: SubscriptionStatus,
-    /// All credits spendable now: what is left of this period's plan credits plus `pack_credits`.
+    /// All credits that can be spent now: the remaining plan credits of this period and `pack_credits`.
     pub credits_remaining: u64,
-    /// The plan's allowance for the period.
+    /// The plan credits of the period.
     pub credits_total: u64,
     /// Credits from credit packs; they never expire.
-    #[schema(required = false, default = 0)]
+    #[cfg_attr(test, schema(required = false, default = 0))]
     pub pack_credits: u64,
-    /// When plan credits reset: RFC 3339 with offset.
-    #[schema(format = DateTime)]
+    /// The time at which plan credits are granted again, in RFC 3339 with an offset.
+    #[cfg_attr(test, schema(format = DateTime))]
     pub period_end: Option<String>,
     /// Whether the subscription ends with this period.
-    #[schema(required = false, default = false)]
+    #[cfg_attr(test, schema(required = false, default = false))]
     pub cancel_at_period_end: bool,
 }
 
 /// The closed set of subscription states.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// Usable.
+    /// The subscription is paid.
     Active,
-    /// Usable, with a payment owed.
+    /// A payment is late; the account is usable.
     PastDue,
     /// Charged calls are refused.
     Paused,

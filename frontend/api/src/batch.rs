@@ -2,62 +2,65 @@
 
 use crate::Reason;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
+#[cfg(test)]
 use utoipa::ToSchema;
 
-/// Where a batch stands: it is processed, then completed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+/// The state of a batch: first processing, then completed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BatchState {
     /// Some rows have no answer yet.
     Processing,
-    /// All rows have one.
+    /// All rows have an answer.
     Completed,
 }
 
-/// A batch that was accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+/// The answer to an accepted batch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub struct BatchCreated {
-    /// The id by which it is polled.
+    /// The id for polling.
     pub batch_id: String,
-    /// How many addresses were submitted.
+    /// The number of submitted addresses.
     pub emails_submitted: u32,
-    /// Where it stands.
+    /// The state of the batch.
     pub status: BatchState,
-    /// The balance after the charge; null when nothing was charged.
+    /// The balance after the charge; null if nothing was charged.
     pub credits_remaining: Option<u64>,
 }
 
 /// The answer to `GET /v1/verify/batch/{batch_id}`.
 ///
-/// `status` and `progress` are no fields: whether there are results, and the counts, decide them.
+/// `status` and `progress` are not fields, since they follow from the results and the counts.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BatchStatus {
-    /// The batch.
+    /// The id of the batch.
     pub batch_id: String,
-    /// Addresses in the batch.
+    /// The number of addresses in the batch.
     pub total: u32,
-    /// Addresses checked so far.
+    /// The number of addresses that are checked.
     pub checked: u32,
     /// A row for each address in the order of the request, once the batch is completed.
     pub results: Option<Vec<ResultRow>>,
 }
 
-/// The answer about one address of a batch. `deliverable` is not a field: the reason decides it.
+/// The answer about one address of a batch. `deliverable` is not a field, since it follows from the reason.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ResultRow {
-    /// The address, as submitted.
+    /// The address as submitted.
     pub email: String,
-    /// The answer.
+    /// The reason of the verdict.
     pub reason: Reason,
 }
 
 impl BatchStatus {
-    /// Where it stands.
+    /// The state, which follows from the presence of results.
     pub fn state(&self) -> BatchState {
         if self.results.is_some() { BatchState::Completed } else { BatchState::Processing }
     }
 
-    /// Whole percents, rounded down, so that 100 means that all rows are answered.
+    /// The progress in whole percent, rounded down: 100 means that all rows are answered.
     pub fn progress(&self) -> u64 {
         match self.results {
             Some(_) => 100,
@@ -83,7 +86,7 @@ impl Serialize for ResultRow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_struct("ResultRow", 3)?;
         fields.serialize_field("email", &self.email)?;
-        // Only fast mode leaves the question open, and batches have none.
+        // The value is unknown only in fast mode, which batches do not have.
         fields.serialize_field("deliverable", &self.reason.deliverable().unwrap_or(false))?;
         fields.serialize_field("reason", &self.reason)?;
         fields.end()

@@ -1,60 +1,59 @@
-//! The error envelope: `{error, message, ...}`.
+//! The body of errors: `{error, message, ...}`.
 
 use serde::Serialize;
 use serde::Serializer;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use utoipa::openapi::RefOr;
-use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Ref, Schema, Type};
-use utoipa::{PartialSchema, ToSchema};
+#[cfg(test)]
+use utoipa::ToSchema;
 
-/// What went wrong, for programs. A code always comes with the same HTTP status.
+/// An error code for programs. A code always has the same HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCode {
     /// Malformed request, including an unknown `mode` or `detail`.
     InvalidRequest,
-    /// A batch contains invalid addresses.
+    /// The batch contains invalid addresses.
     InvalidEmails,
-    /// No key sent.
+    /// The request has no API key.
     MissingApiKey,
-    /// Unknown or malformed key.
+    /// The API key is unknown or malformed.
     InvalidApiKey,
-    /// Revoked key.
+    /// The API key was revoked.
     ApiKeyRevoked,
-    /// Out of credits.
+    /// The account has too few credits.
     InsufficientCredits,
-    /// Subscription paused or canceled.
+    /// The subscription is paused or canceled.
     SubscriptionInactive,
-    /// Batches are not included in the plan.
+    /// The plan does not include batches.
     PlanNotAllowed,
-    /// Not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
+    /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
     NotAvailableOn(&'static str),
-    /// Nothing there: an unknown path, or no such batch on the account.
+    /// There is no such path, or no such batch of the account.
     NotFound,
-    /// The path is known, the method is not one of its own.
+    /// The path does not have this method.
     MethodNotAllowed,
     /// The request took too long to arrive.
     RequestTimeout,
-    /// Same `Idempotency-Key` still running.
+    /// An earlier request with the same `Idempotency-Key` is still running.
     IdempotencyInProgress,
     /// The body is too large.
     RequestTooLarge,
-    /// The body says that it is not JSON.
+    /// The body has another type than JSON.
     UnsupportedMediaType,
     /// The `Idempotency-Key` was used with another body.
     IdempotencyKeyReused,
     /// Too many requests.
     RateLimited,
-    /// A defect of the service.
+    /// An internal error of the service.
     InternalError,
-    /// Verification backend unavailable.
+    /// The engine cannot reach mail servers or resolvers.
     ProviderUnavailable,
-    /// Queue full, starting or draining.
+    /// The queue is full, or the server starts or drains.
     TemporarilyUnavailable,
 }
 
 impl ErrorCode {
-    /// All of them, by status, but for the one that has a gateway's name in it.
+    /// All codes in the order of their status, except the one with a gateway's name.
     pub const ALL: [ErrorCode; 19] = [
         ErrorCode::InvalidRequest,
         ErrorCode::InvalidEmails,
@@ -77,7 +76,7 @@ impl ErrorCode {
         ErrorCode::TemporarilyUnavailable,
     ];
 
-    /// The HTTP status it travels with.
+    /// The HTTP status of the code.
     pub fn status(self) -> u16 {
         match self {
             ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
@@ -97,7 +96,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code on the wire.
+    /// The code as answers have it.
     pub fn as_str(self) -> &'static str {
         match self {
             ErrorCode::InvalidRequest => "invalid_request",
@@ -124,7 +123,7 @@ impl ErrorCode {
     }
 }
 
-/// How the code of [`ErrorCode::NotAvailableOn`] begins; `a-z`, `0-9` and `_` follow.
+/// The start of the code of [`ErrorCode::NotAvailableOn`], before the gateway's name of `a-z`, `0-9` and `_`.
 pub const NOT_AVAILABLE_ON: &str = "not_available_on_";
 
 impl Serialize for ErrorCode {
@@ -133,81 +132,53 @@ impl Serialize for ErrorCode {
     }
 }
 
-impl PartialSchema for ErrorCode {
-    fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new()
-            .schema_type(Type::String)
-            .description(Some(
-                "What went wrong, for programs. A code always comes with the same HTTP status.",
-            ))
-            .enum_values(Some(ErrorCode::ALL.map(ErrorCode::as_str)))
-            .into()
-    }
-}
-
-impl ToSchema for ErrorCode {
-    fn name() -> Cow<'static, str> {
-        "ErrorCode".into()
-    }
-}
-
-/// A code of the table, or the one that has a gateway's name in it.
-fn any_code() -> AnyOfBuilder {
-    let with_name = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .description(Some("403, through an API gateway: it offers no more than single checks."))
-        .pattern(Some(format!("^{NOT_AVAILABLE_ON}[a-z0-9_]+$")));
-    AnyOfBuilder::new()
-        .description(Some("The code, for programs."))
-        .item(Ref::from_schema_name(ErrorCode::name()))
-        .item(with_name)
-}
-
-/// Every error has this form. Fields that a code does not use are absent; there may be more fields one day.
-#[derive(Clone, PartialEq, Serialize, ToSchema)]
-#[schema(as = Error)]
+/// The body of every error. Fields that a code does not use are absent; new fields may be added.
+#[derive(Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(as = Error))]
 pub struct ErrorBody {
-    /// The code, for programs.
-    #[schema(schema_with = any_code)]
+    /// The code for programs.
+    #[cfg_attr(test, schema(schema_with = crate::openapi::tests::generator::schemas::any_code))]
     pub error: ErrorCode,
-    /// What is wrong, for people.
-    #[schema(value_type = String)]
+    /// The message for people.
+    #[cfg_attr(test, schema(value_type = String))]
     pub message: Cow<'static, str>,
-    /// 400 `invalid_request`: what is wrong, where.
+    /// 400 `invalid_request`: all errors in the request, with their positions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub detail: Vec<Issue>,
     /// 402: the balance.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     pub credits_remaining: Option<u64>,
-    /// 402 of a batch: what it would have cost.
+    /// 402 of a batch: the price of the batch.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     pub credits_required: Option<u64>,
-    /// 400 `invalid_emails`: the first of the invalid addresses.
+    /// 400 `invalid_emails`: the first invalid addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 10)]
+    #[cfg_attr(test, schema(max_items = 10))]
     pub invalid: Vec<Offender>,
-    /// 400 `invalid_emails`: how many invalid addresses there are.
+    /// 400 `invalid_emails`: the number of invalid addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(nullable = false)]
+    #[cfg_attr(test, schema(nullable = false))]
     pub invalid_count: Option<usize>,
 }
 
-/// Most invalid addresses of a batch that are listed.
+/// The largest number of invalid addresses that are listed.
 pub const OFFENDERS_MAX: usize = 10;
 
 /// An invalid address of a batch.
-#[derive(Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub struct Offender {
-    /// Its place in `emails`, from 0.
+    /// The index in `emails`, from 0.
     pub index: usize,
-    /// As submitted.
+    /// The address as submitted.
     pub email: String,
 }
 
 impl ErrorBody {
-    /// An envelope with code and message alone.
+    /// An error with only a code and a message.
     pub fn new(error: ErrorCode, message: impl Into<Cow<'static, str>>) -> ErrorBody {
         ErrorBody {
             error,
@@ -221,47 +192,49 @@ impl ErrorBody {
     }
 }
 
-/// One thing that is wrong with a request.
-#[derive(Clone, PartialEq, Serialize, ToSchema)]
+/// One error in a request.
+#[derive(Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub struct Issue {
-    /// Where in the request, as `["query", "mode"]` or `["body", "emails", 3]`.
+    /// The position in the request, such as `["query", "mode"]` or `["body", "emails", 3]`.
     pub loc: Vec<Loc>,
-    /// What is wrong, for people.
-    #[schema(value_type = String)]
+    /// The error, for people.
+    #[cfg_attr(test, schema(value_type = String))]
     pub msg: Cow<'static, str>,
-    /// What kind of thing is wrong, for programs.
+    /// The kind of the error, for programs.
     #[serde(rename = "type")]
     pub kind: IssueType,
-    /// What was found there. Absent where it is long.
+    /// The value at this position. Absent if it is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What would have been right, where that can be said.
+    /// The allowed values, if they can be listed.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub ctx: Map<String, Value>,
 }
 
 impl Issue {
-    /// An issue without input and ctx.
+    /// An issue without `input` and `ctx`.
     pub fn new(loc: &[&'static str], kind: IssueType, msg: impl Into<Cow<'static, str>>) -> Issue {
         let loc = loc.iter().map(|name| Loc::Name(name)).collect();
         Issue { loc, msg: msg.into(), kind, input: None, ctx: Map::new() }
     }
 
-    /// Adds what was found.
+    /// Adds the value that was found.
     pub fn input(mut self, input: Value) -> Issue {
         self.input = Some(input);
         self
     }
 
-    /// Adds what would have been right.
+    /// Adds an allowed value or limit.
     pub fn ctx(mut self, key: &str, value: impl Into<Value>) -> Issue {
         self.ctx.insert(key.to_owned(), value.into());
         self
     }
 }
 
-/// One step on the way into a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+/// One step of the path to a position in a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(untagged)]
 pub enum Loc {
     /// A part of the request, or the name of a field.
@@ -270,13 +243,14 @@ pub enum Loc {
     Index(usize),
 }
 
-/// The closed set of kinds of issue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+/// The closed set of kinds of issues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IssueType {
-    /// A required field or parameter is absent.
+    /// A required field or parameter is missing.
     Missing,
-    /// The body is no JSON text, or one with a duplicate key.
+    /// The body is not JSON, or has a duplicate key.
     JsonInvalid,
     /// An object was expected.
     ObjectType,
@@ -284,7 +258,7 @@ pub enum IssueType {
     StringType,
     /// The string is too long.
     StringTooLong,
-    /// The string has a character that may not stand there, or none at all.
+    /// The string has a character that is not allowed, or is empty.
     StringPatternMismatch,
     /// An array was expected.
     ListType,
@@ -292,13 +266,13 @@ pub enum IssueType {
     TooShort,
     /// The array has too many items.
     TooLong,
-    /// None of the allowed values.
+    /// The value is not one of the allowed ones.
     Enum,
-    /// Given more than once.
+    /// The value is given more than once.
     Duplicate,
-    /// Given in two places, differently.
+    /// The value is given in two places, with a difference.
     Conflict,
-    /// Not UTF-8, or a broken percent escape.
+    /// The text is not UTF-8, or has an invalid percent escape.
     Encoding,
 }
 

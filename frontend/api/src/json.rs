@@ -1,8 +1,8 @@
-//! Strict JSON: RFC 8259 with the options taken that leave no doubt.
+//! Strict JSON: RFC 8259 with the choices that avoid ambiguity.
 //!
-//! serde_json already refuses trailing data, invalid UTF-8, lone surrogates and nesting deeper than 128; it lets
-//! a duplicate key pass, the last one winning. RFC 8259 4 calls what follows from that unpredictable, so here it
-//! is an error, at every depth.
+//! serde_json already refuses trailing data, invalid UTF-8, lone surrogates and nesting deeper than 128. But it accepts
+//! duplicate keys and uses the last value. RFC 8259 4 calls that behaviour unpredictable, so here a duplicate key is an
+//! error at every depth.
 
 use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
@@ -11,14 +11,16 @@ use std::fmt;
 /// Parses one JSON text.
 ///
 /// # Errors
-/// A sentence with line and column. It repeats nothing of the text.
+///
+/// A sentence with line and column. It does not quote the text.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
     serde_json::from_slice::<Strict>(text).map(|strict| strict.0).map_err(|error| error.to_string())
 }
 
-/// The one text that stands for all texts of equal content: object keys in order of their bytes, and no white space.
+/// The canonical form of all texts with equal content: object keys in the order of their bytes, and no white space.
 ///
 /// # Errors
+///
 /// As [`parse`].
 pub fn canonical(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut output = Vec::with_capacity(text.len());
@@ -26,7 +28,7 @@ pub fn canonical(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(output)
 }
 
-/// As deep as the parser lets a text be.
+/// The depth is limited by the parser.
 fn write_canonical(value: &Value, output: &mut Vec<u8>) -> Result<(), serde_json::Error> {
     match value {
         Value::Array(items) => {
@@ -40,7 +42,7 @@ fn write_canonical(value: &Value, output: &mut Vec<u8>) -> Result<(), serde_json
             output.push(b']');
         }
         Value::Object(fields) => {
-            // Sorted here: whether a map keeps its keys in order depends on features that any crate can turn on.
+            // The keys are sorted here: the order in a map depends on features that any crate can enable.
             let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
             fields.sort_unstable_by_key(|(key, _)| *key);
             output.push(b'{');
@@ -181,7 +183,7 @@ mod tests {
         let expected = r#"{"a":[1,{"c":null,"d":"é"}],"b":true}"#;
         assert_eq!(text(expected), expected);
         assert_eq!(text("{ \"b\":true,\n\"\\u0061\":[1, {\"d\":\"\\u00e9\",\"c\":null}]}"), expected);
-        // A number is read as the nearest one that there is, so its text is read as the same one again.
+        // A number is read as the nearest representable one, so its text is read as the same number again.
         assert_eq!(text(&text("388888888888887222.47477777")), text("388888888888887222.47477777"));
         assert_ne!(text("[1,2]"), text("[2,1]"));
         assert_ne!(text("{\"a\":null}"), text("{}"));

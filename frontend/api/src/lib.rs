@@ -1,8 +1,11 @@
-//! The public JSON contract: what callers send and what they are answered.
+//! The public JSON contract: the requests of callers, and the answers to them.
 //!
-//! Closed sets are enums, so that a value outside the contract cannot be rendered. Bodies of requests are read
-//! by [`request`], strictly; everything else here is only ever written. The crate knows nothing of how the
-//! answers come about. Types that hold an address have no `Debug` that would show it.
+//! [`VerifyBody`] and [`BatchBody`] are the bodies of requests, which are read strictly ([`request`]).
+//! [`Verification`], [`BatchStatus`] and [`Account`] are answers, [`ErrorBody`] is the body of errors, and
+//! [`openapi::description`] describes all of them.
+//!
+//! Invariants: closed sets are enums, so a value outside of the contract cannot be rendered. Types with an address have
+//! no `Debug` that would show it. The crate depends on no other crate of the project.
 
 #![deny(missing_docs)]
 

@@ -1,21 +1,23 @@
-//! The closed set of reasons.
+//! The closed set of reasons of the contract. Those that a mail server can cause have a twin in `engine_proto::verdict::Reason`.
 
 use serde::Serialize;
+#[cfg(test)]
 use utoipa::ToSchema;
 
-/// Why an address is deliverable or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+/// The reason why an address is deliverable or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Mailbox confirmed to accept mail.
+    /// The mailbox is confirmed to accept mail.
     MailboxExists,
-    /// Deliverable, but a role inbox.
+    /// The mailbox is deliverable, but belongs to a role.
     RoleAccount,
-    /// Not a valid address; free.
+    /// The text is not a valid address; free.
     InvalidSyntax,
-    /// Temporary or throw-away provider.
+    /// The domain belongs to a disposable provider.
     Disposable,
-    /// Known spam trap.
+    /// The address is a known spam trap.
     Spamtrap,
     /// The mailbox is full.
     InboxFull,
@@ -25,7 +27,7 @@ pub enum Reason {
     CatchAll,
     /// The mailbox does not exist.
     MailboxNotFound,
-    /// Could not be confirmed; fail-closed.
+    /// The address could not be confirmed.
     Unverifiable,
     /// Fast mode only: the domain looks like a typo of a popular provider.
     PossibleTypo,
@@ -36,7 +38,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// All of them, in the order of the contract's table.
+    /// All reasons in the order of the contract's table.
     pub const ALL: [Reason; 13] = [
         Reason::MailboxExists,
         Reason::RoleAccount,
@@ -53,7 +55,7 @@ impl Reason {
         Reason::FastCheckPassed,
     ];
 
-    /// What `deliverable` says beside this reason: a reason decides it, so the two can never disagree.
+    /// The value of `deliverable` for this reason. It follows from the reason, so the two always agree.
     pub fn deliverable(self) -> Option<bool> {
         match self {
             Reason::MailboxExists | Reason::RoleAccount => Some(true),
@@ -62,7 +64,7 @@ impl Reason {
         }
     }
 
-    /// The code on the wire.
+    /// The code as answers have it.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::MailboxExists => "mailbox_exists",

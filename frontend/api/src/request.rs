@@ -1,45 +1,48 @@
-//! Bodies and parameters of requests, read strictly.
+//! Bodies and parameters of requests, with strict parsers.
 //!
-//! Unknown fields are ignored, so that clients can be newer than the server; a known field of a wrong type is
-//! an [`Issue`]. All issues of a body are reported at once.
+//! Unknown fields are ignored, so that clients can be newer than the server. A known field of a wrong type is an
+//! [`Issue`]. All issues of a body are reported together.
 
 use crate::{Issue, IssueType, Loc, json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+#[cfg(test)]
 use utoipa::ToSchema;
 
-/// Most characters of `email` in a body.
+/// The most characters of `email` in a body.
 pub const EMAIL_CHARS_MAX: usize = 320;
-/// Most addresses of a batch.
+/// The most addresses of a batch.
 pub const BATCH_EMAILS_MAX: usize = 200;
-/// Most characters of a batch's name.
+/// The most characters of a batch's name.
 pub const BATCH_NAME_CHARS_MAX: usize = 200;
-/// A found value is repeated in an issue up to this length.
+/// The longest value that an issue repeats.
 const INPUT_CHARS_MAX: usize = 64;
 
-/// How an address is checked: `fast` is free and asks no mail server, `full` costs a credit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, ToSchema)]
+/// The kind of check: `fast` is free and asks no mail server, `full` costs a credit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Syntax, typos, MX, lists; free.
+    /// Only syntax, typos, MX and lists are checked; free.
     Fast,
-    /// The mailbox is asked about.
+    /// The mailbox is checked as well.
     #[default]
     Full,
 }
 
-/// How much is told: `full` adds the `detail` block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, ToSchema)]
+/// The amount of detail: `full` adds the `detail` block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DetailLevel {
-    /// The whole detail block.
+    /// The whole `detail` block.
     Full,
 }
 
-/// A closed set of values that a parameter may have.
+/// A closed set of values of a parameter.
 pub trait Choice: Copy + PartialEq + 'static {
-    /// The values as they are written.
+    /// The values with their texts.
     const VALUES: &'static [(&'static str, Self)];
 }
 
@@ -54,6 +57,7 @@ impl Choice for DetailLevel {
 /// Reads a parameter with a closed set of values.
 ///
 /// # Errors
+///
 /// An [`Issue`] with the allowed values in `ctx`.
 pub fn choice<T: Choice>(loc: [&'static str; 2], text: &str) -> Result<T, Issue> {
     if let Some((_, value)) = T::VALUES.iter().find(|(name, _)| *name == text) {
@@ -66,15 +70,16 @@ pub fn choice<T: Choice>(loc: [&'static str; 2], text: &str) -> Result<T, Issue>
 }
 
 /// An address to check.
-#[derive(Clone, PartialEq, Eq, ToSchema)]
-#[schema(as = VerifyRequest)]
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(as = VerifyRequest))]
 pub struct VerifyBody {
     /// The address to check.
-    #[schema(max_length = 320)]
+    #[cfg_attr(test, schema(max_length = 320))]
     pub email: String,
-    /// Instead of the query parameter; absent and null are the same.
+    /// Replaces the query parameter; null is the same as absent.
     pub mode: Option<Mode>,
-    /// Instead of the query parameter; absent and null are the same.
+    /// Replaces the query parameter; null is the same as absent.
     pub detail: Option<DetailLevel>,
 }
 
@@ -82,9 +87,10 @@ impl VerifyBody {
     /// Reads a body.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    ///
+    /// All errors in the body.
     pub fn parse(body: &[u8]) -> Result<VerifyBody, Vec<Issue>> {
-        // Nearly every body has these fields and nothing wrong. Where there is more to be said, it is read again.
+        // Nearly every body has only these fields and no error. Otherwise it is read again by the full parser.
         if let Some(body) = VerifyBody::parse_plain(body) {
             return Ok(body);
         }
@@ -101,8 +107,8 @@ impl VerifyBody {
 }
 
 impl VerifyBody {
-    /// A body of the known fields alone, each at most once and of its type. The strictness of [`json`] is kept: a field
-    /// that comes twice is an error to serde too.
+    /// A body with only the known fields, each at most once and of the right type. It is as strict as [`json`]: a
+    /// duplicate field is also an error in serde.
     fn parse_plain(body: &[u8]) -> Option<VerifyBody> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -118,7 +124,7 @@ impl VerifyBody {
             let Some(text) = text else { return Some(None) };
             T::VALUES.iter().find(|(name, _)| *name == text).map(|(_, value)| Some(*value))
         }
-        // serde would take an array too, for its fields in order.
+        // serde would also accept an array with the fields in order.
         let object = body.trim_ascii_start().starts_with(b"{");
         let Plain { email, mode, detail } = serde_json::from_slice(body).ok().filter(|_| object)?;
         let fits = email.len() <= EMAIL_CHARS_MAX || email.chars().count() <= EMAIL_CHARS_MAX;
@@ -127,37 +133,39 @@ impl VerifyBody {
     }
 }
 
-/// What the body of `POST /v1/verify` says of its mode: all of it that can be told without judging the rest. `None`
-/// where the body is no JSON object or its mode is no mode.
+/// The mode in the body of `POST /v1/verify`, without a check of the rest. `None` if the body is no JSON object or has
+/// an invalid mode.
 pub fn mode_of(body: &[u8]) -> Option<Mode> {
     #[derive(Deserialize)]
     struct Asked<'a> {
         #[serde(borrow, default)]
         mode: Option<Cow<'a, str>>,
     }
-    // serde would take an array too, for its fields in order.
+    // serde would also accept an array with the fields in order.
     let object = body.trim_ascii_start().starts_with(b"{");
     let asked: Asked<'_> = serde_json::from_slice(body).ok().filter(|_| object)?;
     asked.mode.map_or(Some(Mode::default()), |text| choice(["body", "mode"], &text).ok())
 }
 
-/// Addresses to check.
-#[derive(Clone, PartialEq, Eq, ToSchema)]
-#[schema(as = BatchRequest)]
+/// The addresses of a batch.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(as = BatchRequest))]
 pub struct BatchBody {
-    /// The addresses. One that is not valid rejects the whole batch.
-    #[schema(value_type = Vec<crate::openapi::wire::EmailAddress>, min_items = 1, max_items = 200)]
+    /// The addresses. If one is invalid, the whole batch is refused.
+    #[cfg_attr(test, schema(value_type = Vec<crate::openapi::tests::generator::wire::EmailAddress>, min_items = 1, max_items = 200))]
     pub emails: Vec<String>,
-    /// A name of your choice.
-    #[schema(max_length = 200)]
+    /// A name that you choose.
+    #[cfg_attr(test, schema(max_length = 200))]
     pub name: Option<String>,
 }
 
 impl BatchBody {
-    /// Reads a body. Whether the strings are addresses is not looked at here.
+    /// Reads a body. It does not check whether the strings are addresses.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    ///
+    /// All errors in the body.
     pub fn parse(body: &[u8]) -> Result<BatchBody, Vec<Issue>> {
         let mut fields = object(body).map_err(|issue| vec![issue])?;
         let mut issues = Vec::new();
@@ -167,7 +175,7 @@ impl BatchBody {
     }
 }
 
-/// Items are looked at only where there are not too many of them, so that issues are never more than addresses.
+/// Items are checked only if there are not too many of them, so that there are never more issues than addresses.
 fn emails(found: Option<Value>, issues: &mut Vec<Issue>) -> Vec<String> {
     let issue = |kind, msg: String| Issue::new(&["body", "emails"], kind, msg);
     let items = match found {
@@ -225,7 +233,7 @@ fn required_string(
     }
 }
 
-/// Absent and null are the same.
+/// Null is the same as absent.
 fn optional_string(
     fields: &Map<String, Value>,
     name: &'static str,
@@ -248,7 +256,7 @@ fn string(name: &'static str, value: &Value, chars_max: usize) -> Result<String,
     }
 }
 
-/// Absent and null are the same.
+/// Null is the same as absent.
 fn optional_choice<T: Choice>(fields: &Map<String, Value>, name: &'static str) -> Result<Option<T>, Issue> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -261,7 +269,7 @@ fn wrong_type(name: &'static str, found: &Value) -> Issue {
     with_scalar_input(Issue::new(&["body", name], IssueType::StringType, "must be a string"), found)
 }
 
-/// What was found is repeated where it is short for sure.
+/// The value is repeated only if it is certainly short.
 fn with_scalar_input(issue: Issue, found: &Value) -> Issue {
     match found {
         Value::Null | Value::Bool(_) | Value::Number(_) => issue.input(found.clone()),
@@ -285,15 +293,16 @@ mod tests {
             (Ok(got), Ok((email, mode, detail))) => {
                 assert_eq!((got.email.as_str(), got.mode, got.detail), (email, mode, detail), "{body}");
             }
-            (Err(issues), Err(rows)) => {
-                let got: Vec<(String, IssueType)> =
-                    issues.iter().map(|i| (serde_json::to_string(&i.loc).unwrap(), i.kind)).collect();
-                let rows: Vec<(String, IssueType)> =
-                    rows.iter().map(|(l, k)| ((*l).to_owned(), *k)).collect();
-                assert_eq!(got, rows, "{body}");
-            }
+            (Err(issues), Err(rows)) => check_issues(body, &issues, rows),
             (got, _) => panic!("{body}: parsed: {}", got.is_ok()),
         }
+    }
+
+    fn check_issues(body: &str, issues: &[Issue], expected: &[(&str, IssueType)]) {
+        let got: Vec<_> =
+            issues.iter().map(|issue| (serde_json::to_string(&issue.loc).unwrap(), issue.kind)).collect();
+        let got: Vec<_> = got.iter().map(|(place, kind)| (place.as_str(), *kind)).collect();
+        assert_eq!(got, expected, "{body}");
     }
 
     #[test]
@@ -334,13 +343,7 @@ mod tests {
                     "{body}"
                 );
             }
-            (Err(issues), Err(rows)) => {
-                let got: Vec<(String, IssueType)> =
-                    issues.iter().map(|i| (serde_json::to_string(&i.loc).unwrap(), i.kind)).collect();
-                let rows: Vec<(String, IssueType)> =
-                    rows.iter().map(|(l, k)| ((*l).to_owned(), *k)).collect();
-                assert_eq!(got, rows, "{body}");
-            }
+            (Err(issues), Err(rows)) => check_issues(body, &issues, rows),
             (got, _) => panic!("{body}: parsed: {}", got.is_ok()),
         }
     }

@@ -3,69 +3,71 @@
 use crate::{Detail, Mode, Reason};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::fmt;
+#[cfg(test)]
 use utoipa::ToSchema;
 
 /// The result of a check.
 ///
-/// `deliverable` is not a field: the reason decides it.
+/// `deliverable` is not a field, since it follows from the reason.
 #[derive(Clone, PartialEq)]
 pub struct Verification {
-    /// The address, as submitted.
+    /// The address as submitted.
     pub email: String,
-    /// The answer.
+    /// The reason of the result.
     pub reason: Reason,
-    /// The balance after the call; `None` (null) when nothing was charged.
+    /// The balance after the call; `None` (null) if nothing was charged.
     pub credits_remaining: Option<u64>,
-    /// What else the mode tells.
+    /// The fields of the mode.
     pub findings: Findings,
 }
 
-/// What an answer tells beyond its reason: the modes have no such field in common.
+/// The fields of an answer that depend on the mode.
 #[derive(Clone, PartialEq)]
 pub enum Findings {
-    /// Of a full check.
+    /// The fields of a full check.
     Full {
-        /// Answered free from the caller's own check of the last 24 hours.
+        /// Whether it is a free repeat of the caller's own check of the last 24 hours.
         cached: bool,
-        /// The block of `detail=full`; absent where it was not asked for or is not available.
+        /// The block of `detail=full`; absent if it was not requested or is not available.
         detail: Option<Box<Detail>>,
     },
-    /// Of a fast check.
+    /// The fields of a fast check.
     Fast(FastFindings),
 }
 
-/// What a fast check finds.
+/// The results of a fast check.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FastFindings {
-    /// The address with its domain corrected.
+    /// The address with a corrected domain.
     pub suggestion: Option<String>,
-    /// Each check; none (null) for what is no address.
+    /// Each check; `None` (null) for a text that is not an address.
     pub checks: Option<Checks>,
 }
 
 /// The checks of a fast check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
 pub struct Checks {
-    /// A mail host of the domain was seen.
+    /// The domain has a mail host.
     pub mx: bool,
-    /// The domain is a throw-away provider's.
+    /// The domain belongs to a disposable provider.
     pub disposable: bool,
     /// The local part names a function.
     pub role_account: bool,
-    /// Anybody may have a mailbox at the domain for nothing.
+    /// The domain offers free mailboxes to everyone.
     pub free_email: bool,
 }
 
-/// What `mailprobe check --json` prints: the API's answer and what only the command line tells.
+/// The output of `mailprobe check --json`: the API's answer with fields of the command line.
 #[derive(Serialize)]
 pub struct Checked<'a> {
     /// The API's answer.
     #[serde(flatten)]
     pub verification: &'a Verification,
-    /// Name of the rule that decided; fast checks have none.
+    /// The name of the rule that decided; fast checks have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
-    /// The story, a line a step, if it was asked for.
+    /// The trace with one line per step, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<&'a [String]>,
 }
@@ -95,7 +97,7 @@ impl Serialize for Verification {
     }
 }
 
-/// Without the address: it is personal data and this may end in a log.
+/// Without the address, which is personal data, since this may be logged.
 impl fmt::Debug for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verification")

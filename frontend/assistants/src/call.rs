@@ -21,7 +21,7 @@ pub struct Assistants {
     pub documents: Documents,
     /// Whether documents can be fetched.
     pub(crate) documents_usable: bool,
-    /// Limits registrations.
+    /// The limit on registrations of clients, per network and in total.
     pub throttle: Throttle,
 }
 
@@ -35,8 +35,8 @@ pub struct Settings {
     pub tls: bool,
     /// Networks that can be contacted although they are not public.
     pub allowed_networks: Vec<Network>,
-    /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks cannot
-    /// be told apart.
+    /// Whether each peer connects from its own address. Behind a proxy all peers have the same address, so networks
+    /// cannot be distinguished.
     pub networks_are_told: bool,
 }
 
@@ -69,11 +69,11 @@ pub struct Head {
     pub authorization: Vec<Vec<u8>>,
     /// The values of `Origin`.
     pub origin: Vec<Vec<u8>>,
-    /// `MCP-Protocol-Version`; `None` if it is missing or present twice. The same holds for the next two.
+    /// The value of `MCP-Protocol-Version`; `None` if it is missing or present twice. The same holds for the next two.
     pub version: Option<String>,
-    /// `Mcp-Method`.
+    /// The value of the header `Mcp-Method`.
     pub method: Option<String>,
-    /// `Mcp-Name`.
+    /// The value of the header `Mcp-Name`.
     pub name: Option<String>,
     /// The IP address of the peer.
     pub peer: IpAddr,
@@ -85,10 +85,10 @@ pub struct Call {
     pub checks: Rc<Checks>,
     /// The state that all threads share.
     pub assistants: Arc<Assistants>,
-    /// The head of the request.
+    /// The parts of the head that handlers use.
     pub head: Head,
     /// The connection of the request; always `Some` if the route requires it.
     pub connection: Option<Connection>,
-    /// The body; empty on GET.
+    /// The body; empty for GET.
     pub body: Bytes,
 }

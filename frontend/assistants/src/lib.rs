@@ -1,7 +1,14 @@
 //! The endpoints that the programs of assistants call: one table of method, path, body, access rule and handler.
 //!
-//! They are separate from the API because their formats differ: errors of OAuth, answers of JSON-RPC, and tokens instead of
-//! keys. The pages that users see in a browser on the way to a connection belong to the dashboard.
+//! [`find`] selects the route of a request, [`Route::admit`] checks its right, and [`Route::answer`] calls its handler.
+//! The handlers are in [`oauth`] and [`mcp`]; [`Assistants`] is the state that all threads share.
+//!
+//! Invariants: a request to `/mcp` needs the access token of a connection. A secret is stored only as a hash. Every
+//! fetch of a client's metadata is limited in time, size and destination ([`oauth::fetch`]).
+//!
+//! The endpoints are separate from the API because their formats differ: errors of OAuth, answers of JSON-RPC, and
+//! tokens instead of keys. The pages that users see in a browser while they connect an assistant belong to the
+//! dashboard.
 
 mod call;
 pub mod mcp;
@@ -65,23 +72,16 @@ const ROUTES: &[Route] = &[
 ];
 
 impl route::Route for Route {
-    fn method(&self) -> Method {
-        self.method
-    }
-
-    fn path(&self) -> &'static str {
-        self.path
-    }
-
-    fn answers_head(&self) -> bool {
-        self.method == Method::Get
+    fn key(&self) -> (Method, &'static str) {
+        (self.method, self.path)
     }
 }
 
 /// Finds the route; `None` if no route has this path.
 ///
 /// # Errors
-/// 405.
+///
+/// 405: the route has another method.
 pub fn find(method: &str, path: &str) -> Option<Result<&'static Route, Refusal>> {
     route::find(ROUTES, method, path).map(|found| found.map(|(route, _)| route))
 }
@@ -109,7 +109,7 @@ impl Route {
         authenticate(checks, assistants, head).map(Some)
     }
 
-    /// Calls the handler.
+    /// Calls the handler of the route.
     pub async fn answer(&self, call: Call) -> Reply {
         (self.handler)(call).await
     }

@@ -153,7 +153,7 @@ impl Visit<'_> {
         Ok(())
     }
 
-    /// Full checks that are left now.
+    /// How many full checks are left now.
     fn left(&self) -> Result<u32, Refusal> {
         let all = self.checks.store.connections(self.connection.account, clock::now())?;
         Ok(all.iter().find(|found| found.id == self.connection.id).map_or(0, Connection::left))

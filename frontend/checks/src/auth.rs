@@ -1,21 +1,22 @@
-//! API keys and the `Authorization` header: pure, without a store or a clock.
+//! API keys and the `Authorization` header. The functions are pure: they use neither a store nor a clock.
 //!
-//! A key is `mp_live_` or `mp_test_`, 43 base62 characters that hold 256 random bits, and 6 base62 characters of the
-//! CRC-32 of all that precedes. The checksum lets a mistyped key be refused without a look-up, and secret scanners
-//! tell a key from noise. Only its SHA-256 is ever stored: 256 random bits need no salt and no slow hash.
+//! A key consists of `mp_live_` or `mp_test_`, 43 base62 characters for 256 random bits, and 6 base62 characters for
+//! the CRC-32 of everything before them. With the checksum a mistyped key is refused without a look-up, and secret
+//! scanners can distinguish a key from other text. The store has only the SHA-256 of a key: 256 random bits need
+//! neither salt nor a slow hash.
 
 use std::fmt;
 use store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX_CHARS: usize = 8;
-/// 43 base62 characters hold 256.03 bits: just enough.
+/// 43 base62 characters have 256.03 bits, the lowest number above 256.
 const SECRET_CHARS: usize = 43;
-/// 6 base62 characters hold 35.7 bits.
+/// 6 base62 characters have 35.7 bits, for a checksum of 32.
 const CHECKSUM_CHARS: usize = 6;
 const KEY_CHARS: usize = PREFIX_CHARS + SECRET_CHARS + CHECKSUM_CHARS;
 
-/// A key in clear: made, shown once, and forgotten.
+/// An API key in plain text. It is shown once, after it was created, and is not stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey {
     text: String,
@@ -23,17 +24,18 @@ pub struct ApiKey {
 }
 
 impl ApiKey {
-    /// A new key from the operating system's random bits.
+    /// Creates a key from the operating system's random bits.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    ///
+    /// The error of the operating system.
     pub fn generate(mode: KeyMode) -> Result<ApiKey, std::io::Error> {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(std::io::Error::from)?;
         Ok(ApiKey::from_secret(mode, secret))
     }
 
-    /// The key of 256 given bits.
+    /// The key with these 256 secret bits.
     pub fn from_secret(mode: KeyMode, secret: [u8; 32]) -> ApiKey {
         let mut text = String::with_capacity(KEY_CHARS);
         text.push_str(prefix(mode));
@@ -42,7 +44,7 @@ impl ApiKey {
         ApiKey { text, mode }
     }
 
-    /// Reads a key as it came with a request; `None` where no key was ever made that reads so.
+    /// Reads a key from a request; `None` if the text has no valid form or checksum.
     pub fn parse(text: &[u8]) -> Option<ApiKey> {
         let text = std::str::from_utf8(text).ok().filter(|text| text.len() == KEY_CHARS)?;
         let mode = [KeyMode::Live, KeyMode::Test].into_iter().find(|&mode| text.starts_with(prefix(mode)))?;
@@ -53,17 +55,17 @@ impl ApiKey {
         (sent == checksum(body)).then(|| ApiKey { text: text.to_owned(), mode })
     }
 
-    /// The key itself. For the one who made it, once; never for a log.
+    /// The plain text, for the user who created the key. It must not be logged.
     pub fn reveal(&self) -> &str {
         &self.text
     }
 
-    /// Live or test.
+    /// The mode of the key, live or test.
     pub fn mode(&self) -> KeyMode {
         self.mode
     }
 
-    /// What is stored of it.
+    /// The hash that the store has of the key.
     pub fn hash(&self) -> KeyHash {
         let digest = ring::digest::digest(&ring::digest::SHA256, self.text.as_bytes());
         let mut hash = [0; 32];
@@ -71,7 +73,7 @@ impl ApiKey {
         hash
     }
 
-    /// The last four characters, by which its owner knows it again.
+    /// The last four characters, by which the owner recognises the key.
     pub fn last4(&self) -> [u8; 4] {
         let mut last4 = [0; 4];
         last4.copy_from_slice(&self.text.as_bytes()[KEY_CHARS - 4..]);
@@ -85,30 +87,30 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-/// Who sent a request.
+/// The authenticated sender of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
     /// The account that the key acts for.
     pub account: AccountId,
-    /// The key.
+    /// The id of the key.
     pub key: KeyId,
-    /// Live or test.
+    /// The mode of the key, live or test.
     pub mode: KeyMode,
 }
 
-/// Why nobody is behind a request: each is a 401.
+/// The reasons why a request has no caller; each is a 401.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthError {
-    /// No `Authorization` header, or none of the scheme Bearer.
+    /// There is no `Authorization` header, or it has another scheme than Bearer.
     Missing,
-    /// A key that is malformed or unknown.
+    /// The key is malformed or unknown.
     Invalid,
-    /// A key that was revoked.
+    /// The key was revoked.
     Revoked,
 }
 
 impl AuthError {
-    /// The contract's error code.
+    /// The error code in the API's contract.
     pub fn code(self) -> &'static str {
         match self {
             AuthError::Missing => "missing_api_key",
@@ -118,10 +120,11 @@ impl AuthError {
     }
 }
 
-/// Finds the caller behind the value of an `Authorization` header: `Bearer KEY`, the scheme in any case (RFC 9110
-/// 11.1, RFC 6750 2.1).
+/// Finds the caller from the value of an `Authorization` header: `Bearer KEY`, with the scheme in any letter case (RFC
+/// 9110 11.1, RFC 6750 2.1).
 ///
 /// # Errors
+///
 /// [`AuthError`]. A malformed key is refused without a look-up.
 pub fn authenticate(
     header: Option<&[u8]>,
@@ -136,7 +139,7 @@ pub fn authenticate(
     }
 }
 
-/// What follows the scheme; `None` for other schemes and for Bearer with nothing behind it.
+/// The token after the scheme; `None` for other schemes, and for Bearer without a token.
 pub fn bearer_token(value: &[u8]) -> Option<&[u8]> {
     let value = value.trim_ascii();
     let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
@@ -168,7 +171,7 @@ fn push_base62(text: &mut String, mut number: [u8; 32]) {
     text.extend(digits.map(char::from));
 }
 
-/// The last characters of a key: the CRC-32 of all that precedes, in base62.
+/// The last characters of a key: the CRC-32 of everything before them, in base62.
 fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
     let mut rest = crc32(body);
     let mut digits = [0; CHECKSUM_CHARS];
@@ -179,7 +182,8 @@ fn checksum(body: &[u8]) -> [u8; CHECKSUM_CHARS] {
     digits
 }
 
-/// CRC-32 as in Ethernet, gzip and PNG (reflected, polynomial 0x04C11DB7), a byte a step: every request has a key.
+/// The CRC-32 of Ethernet, gzip and PNG (reflected, polynomial 0x04C11DB7), one byte per step: it is computed for each
+/// request.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| crc >> 8 ^ CRC32_OF_BYTE[usize::from(crc as u8 ^ byte)])
 }
@@ -216,7 +220,7 @@ mod tests {
 
     #[test]
     fn checksum_is_crc_32() {
-        // The check value that every catalogue of CRCs gives for this algorithm.
+        // The check value of this algorithm in catalogues of CRCs.
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
         assert_eq!(crc32(b""), 0);
     }

@@ -1,8 +1,8 @@
 //! Batches: from the rows in the store to their answers in the store.
 //!
-//! One thread, the [`Feeder`], has a line of its own to the engine and asks about the rows of all batches, account by
-//! account in turn ([`queue`]); frontend threads tell it of new batches over the [`NewBatches`]. What it holds in memory
-//! is all in the store: after a restart, in good order or not, it takes up the batches that are not finished.
+//! One thread, the [`Feeder`], has its own connection to the engine. It asks about the rows of all batches, with the
+//! accounts in turn ([`queue`]). Frontend threads announce new batches over [`NewBatches`]. The store has all data that
+//! the feeder has in memory: after a restart, also after a crash, the feeder continues the unfinished batches.
 
 mod feeder;
 mod new_batches;

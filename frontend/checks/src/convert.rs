@@ -1,12 +1,12 @@
-//! From the engine's and the store's words to the contract's. The matches are exhaustive on purpose: a new reason
-//! or status does not compile before somebody has said what callers are told.
+//! Conversions from the types of the engine and the store to those of the API. The matches are exhaustive, so that a
+//! new reason or status does not compile before its form in the API is decided.
 
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
 use store;
 use store::credits::calendar::Iso8601;
 
-/// A verdict's reason.
+/// The API's reason for a verdict.
 pub fn reason(found: Found) -> api::Reason {
     match found {
         Found::MailboxExists => api::Reason::MailboxExists,
@@ -22,12 +22,12 @@ pub fn reason(found: Found) -> api::Reason {
     }
 }
 
-/// What is kept of a finding.
+/// The part of a finding that the store keeps.
 pub fn verdict(finding: &Finding) -> store::Verdict {
     store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }
 }
 
-/// The verdict behind a reason. Those of fast mode are none: nothing was found out about the mailbox.
+/// The verdict for a reason. Reasons of fast mode have none, since the mailbox was not checked.
 pub fn found(reason: api::Reason) -> Found {
     match reason {
         api::Reason::MailboxExists => Found::MailboxExists,
@@ -46,7 +46,7 @@ pub fn found(reason: api::Reason) -> Found {
     }
 }
 
-/// A subscription's status.
+/// The API's name of a subscription's status.
 pub fn status(status: store::SubscriptionStatus) -> api::SubscriptionStatus {
     match status {
         store::SubscriptionStatus::Active => api::SubscriptionStatus::Active,
@@ -56,7 +56,7 @@ pub fn status(status: store::SubscriptionStatus) -> api::SubscriptionStatus {
     }
 }
 
-/// An account with its plan. A plan that the configuration has lost is shown by its id.
+/// An account with its plan. A plan that is missing in the configuration is shown by its id.
 pub fn account(account: store::Account, plan: Option<&store::Plan>) -> api::Account {
     let name = plan.map_or(&account.plan, |plan| &plan.name).clone();
     api::Account {

@@ -1,8 +1,8 @@
-//! What a frontend thread counts. `GET /metrics` adds up what all threads have counted.
+//! The counters of a frontend thread. `GET /metrics` adds up those of all threads.
 //!
-//! Each thread counts into a [`Tally`] of its own, under a lock that nobody else wants but for the moment in which somebody
-//! reads. Labels are routes, methods, statuses and reasons from tables of ours: no address, domain, account or key is in any of
-//! them, and their number is bounded.
+//! Each thread counts in its own [`Tally`], whose lock is contended only during a read. Labels are routes, methods,
+//! statuses and reasons from fixed tables. So their number is limited, and they contain no address, domain, account or
+//! key.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,52 +10,52 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::histogram::{Histogram, REQUEST_US};
 
-/// What one frontend thread counts.
+/// The counters of one frontend thread.
 #[derive(Default)]
 pub struct Tally {
     /// Connections that were accepted.
     pub accepted: AtomicU64,
-    /// Those that have ended.
+    /// Connections that have ended.
     pub ended: AtomicU64,
-    /// Those that were closed at once, as their peer had too many.
+    /// Connections that were closed at once, because their peer had too many.
     pub refused: AtomicU64,
-    /// Those that gave way to a newer one while they were idle.
+    /// Idle connections that were closed for a newer one.
     pub gave_way: AtomicU64,
-    /// Those that were cut off as their peer was too slow.
+    /// Connections that were closed because their peer was too slow.
     pub too_slow: AtomicU64,
-    /// Answers of the engine that a site's budget of refused recipients is used up.
+    /// Answers of the engine that the budget of a site's refused recipients is used up.
     pub over_budget: AtomicU64,
     counts: Mutex<Counts>,
 }
 
-/// Requests and checks by what they were.
+/// Requests and checks by their labels.
 #[derive(Default)]
 pub struct Counts {
     /// Requests that were answered.
     pub requests: BTreeMap<Answered, u64>,
-    /// By route and method.
+    /// The latencies of requests, by route and method.
     pub latencies: BTreeMap<(&'static str, &'static str), Histogram>,
     /// Addresses that got a verdict.
     pub checks: BTreeMap<CountedCheck, u64>,
 }
 
-/// What is counted of a request. All of it comes from tables: of routes, methods and statuses.
+/// The labels of a request, all from tables of routes, methods and statuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Answered {
-    /// The route's path, or `-`.
+    /// The path of the route, or `-`.
     pub route: &'static str,
-    /// The method, or `-`.
+    /// The method of the request, or `-`.
     pub method: &'static str,
-    /// The status.
+    /// The status of the answer.
     pub status: u16,
 }
 
-/// What is counted of a check.
+/// The labels of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountedCheck {
     /// `full`, `fast`, `batch` or `test`.
     pub mode: &'static str,
-    /// The reason, as the API spells it.
+    /// The reason in the API's spelling.
     pub reason: &'static str,
 }
 
@@ -74,13 +74,13 @@ impl Tally {
         *self.counts().checks.entry(what).or_default() += 1;
     }
 
-    /// A look at the counts. Nothing is counted as long as it lasts.
+    /// A view of the counts. The thread cannot count while it exists.
     pub fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
-//! The detail of a full check: from a reason and the facts of the domain's DNS to the block of the contract.
+//! The detail of a full check: the part of the API's answer that is made from a reason and the DNS facts of the domain.
 //!
-//! It is made anew each time, also for answers that are repeated: only the reason is kept.
+//! It is made again for each answer, also for a repeat: only the reason is stored.
 
 use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};
@@ -9,13 +9,13 @@ use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::lists;
 use engine::proto::score::{Grade, Lead, score};
 
-/// The detail of an address that was checked: free, and never what a check fails for.
+/// Collects the detail of a checked address. It is free, and its errors do not fail the check.
 pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detail {
     let facts = checks.engine.facts(address.domain().clone()).await;
     detail(address, reason, facts)
 }
 
-/// The detail of an address; without facts where the domain's DNS could not be read.
+/// The detail of an address. Without `facts` the domain's DNS could not be read.
 pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>) -> Detail {
     let flags = flags(address, reason);
     let lead =
@@ -41,7 +41,7 @@ fn flags(address: &Address, reason: Reason) -> Flags {
     }
 }
 
-/// A server that says that a mailbox is full or disabled says that there is one.
+/// A server that reports a full or disabled mailbox states that the mailbox exists.
 fn mailbox_exists(reason: Reason) -> Option<bool> {
     match reason {
         Reason::MailboxExists | Reason::RoleAccount | Reason::InboxFull | Reason::MailboxDisabled => {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn flags_come_from_the_address_and_the_reason() {
-        // Free mail, role account, disposable, catch-all.
+        // Columns: free mail, role account, disposable, catch-all.
         for (address, reason, expected, exists) in [
             ("joe@example.com", Reason::MailboxExists, [false; 4], Some(true)),
             ("info@gmail.com", Reason::RoleAccount, [true, true, false, false], Some(true)),

@@ -1,26 +1,26 @@
-//! Charged work that a drain waits for, whether its caller is still there or not.
+//! A counter of charged work that a drain must wait for, even if the caller has gone.
 //!
-//! For one thread and its tasks: nothing here is shared with other threads.
+//! It belongs to one thread and its tasks, so it has no locks.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Counts the work under way.
+/// A counter of work under way.
 #[derive(Default)]
 pub struct Drain {
     under_way: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// Work that a drain waits for; done when dropped.
+/// A unit of work that a drain waits for; it ends on drop.
 pub struct DrainGuard {
     drain: Rc<Drain>,
 }
 
 impl Drain {
-    /// Announces work.
+    /// Counts a new unit of work.
     pub fn guard(self: &Rc<Drain>) -> DrainGuard {
         self.under_way.set(self.under_way.get() + 1);
         DrainGuard { drain: Rc::clone(self) }

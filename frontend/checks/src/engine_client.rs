@@ -1,13 +1,14 @@
-//! The only speaker to the engine: tickets out, answers in, and from each answer to whoever waits for it.
+//! The interface to the engine: requests out, answers in, and from each answer to the task that waits for it.
 //!
-//! Each frontend thread has one [`EngineClient`] with a [`EngineHandle`] to the engine, and one task that runs
-//! [`EngineClient::deliver`]. A waiter that is gone (its deadline passed) takes its ticket along: the late answer
-//! finds nobody and is dropped.
+//! Each frontend thread has one [`EngineClient`] with an [`EngineHandle`] to the engine, and one task that runs
+//! [`EngineClient::deliver`]. A waiter that is dropped at its deadline removes its ticket, and the late answer is
+//! dropped.
 
 use engine::proto::address::{Address, Domain};
 use engine::proto::facts::DnsFacts;
 use engine::{
-    Answer, Figures, Finding, KeptRefusals, MailHosts, Outage, Pending, Priority, Refusal, Request, Withdrawn,
+    Answer, Figures, Finding, KeptRefusals, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request,
+    Withdrawn,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,74 +18,75 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// An engine that runs. The trait stands between so that tests can have one that asks nobody.
+/// A running engine. The trait lets tests replace it by one without network access.
 pub trait Backend {
-    /// A line with room for so many requests under way.
+    /// A handle with room for this many requests under way.
     fn line(&self, capacity: usize) -> Box<dyn EngineHandle + Send>;
 
-    /// What runs and why.
+    /// The runtime and driver of the engine, and the reason for them.
     fn describe(&self) -> String;
 
-    /// A look at what it is at.
+    /// A function that reads the engine's figures.
     fn gauge(&self) -> EngineGauge;
 
-    /// A look at the counts of refusals that are to be kept.
+    /// A function that reads the counts of refusals that must be stored.
     fn refusals(&self) -> RefusalsLook;
 
-    /// A look at the evidence that was withdrawn since the last look.
+    /// A function that reads the evidence that was withdrawn since its last call.
     fn withdrawn(&self) -> WithdrawnLook;
 
-    /// What is wrong with its resolvers, and what to do about it: one line, if anything is known to be.
+    /// One line about a known problem of its resolvers, with a remedy.
     fn trouble(&self) -> Option<String> {
         None
     }
 
-    /// Stops it; what is under way is answered with [`Outage::Stopping`].
+    /// Stops the engine. Requests under way are answered with [`Outage::Stopping`].
     fn stop(self: Box<Self>);
 }
 
-/// A look at the engine, for any thread.
+/// A function that reads the engine's figures, for any thread.
 pub type EngineGauge = Box<dyn Fn() -> Figures + Send + Sync>;
 
-/// The counts of refusals, for any thread.
+/// A function that reads the counts of refusals, for any thread.
 pub type RefusalsLook = Box<dyn Fn() -> Vec<KeptRefusals> + Send + Sync>;
 
-/// The evidence that was withdrawn since the last look, for any thread.
+/// A function that reads the newly withdrawn evidence, for any thread.
 pub type WithdrawnLook = Box<dyn Fn() -> Vec<Withdrawn> + Send + Sync>;
 
-/// One thread's way to the engine.
+/// The connection of one thread to the engine.
 pub trait EngineHandle {
-    /// Hands over a request.
+    /// Submits a request.
     ///
     /// # Errors
-    /// The request was not taken and gets no answer.
+    ///
+    /// The request was not accepted and gets no answer.
     fn submit(&self, request: Request) -> Result<(), Refusal>;
 
-    /// Asks whether a domain has mail hosts, of DNS alone.
+    /// Asks only DNS whether a domain has mail hosts.
     ///
     /// # Errors
     /// Nothing was asked.
-    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal>;
+    fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal>;
 
-    /// Asks what a domain's DNS says about its mail.
+    /// Asks for the facts of a domain's DNS about its mail.
     ///
     /// # Errors
     /// Nothing was asked.
-    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal>;
+    fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal>;
 
-    /// About how many requests of this line servers have spoken so far, whatever that turns out to be worth.
+    /// For about how many requests of this handle servers have replied so far, whether or not that was useful.
     fn answer_count(&self) -> u64;
 
-    /// Has every request of this line that is under way answered soon, with what is known by then.
+    /// Makes the engine answer every request of this handle soon, with its present knowledge.
     fn recall(&self);
 
-    /// The next answer.
+    /// Waits for the next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
 
     /// The next answer, for a thread without an executor; `None` after `patience`.
     fn answer_blocking(&self, patience: Duration) -> Option<Answer>;
 
-    /// Puts up to `most` answers into `into`; waits for the first no longer than `patience`.
+    /// Appends up to `most` answers to `into`, and waits at most `patience` for the first.
     fn answers_blocking(&self, most: usize, mut patience: Duration, into: &mut Vec<Answer>) {
         while into.len() < most
             && let Some(answer) = self.answer_blocking(patience)
@@ -130,11 +132,11 @@ impl EngineHandle for engine::Client {
         engine::Client::submit(self, request)
     }
 
-    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+    fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
         engine::Client::mail_hosts(self, domain)
     }
 
-    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+    fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         engine::Client::facts(self, domain)
     }
 
@@ -159,23 +161,23 @@ impl EngineHandle for engine::Client {
     }
 }
 
-/// Why there is no finding.
+/// The reasons why a request has no finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoFinding {
-    /// The engine did not take the request.
+    /// The engine did not accept the request.
     Refused(Refusal),
-    /// The engine cannot ask.
+    /// The engine cannot ask a server.
     Outage(Outage),
 }
 
-/// See the module.
+/// The requests of one thread under way, and the connection to the engine.
 pub struct EngineClient {
     line: Box<dyn EngineHandle>,
     next: Cell<u64>,
     waiting: RefCell<HashMap<u64, Slot>>,
 }
 
-/// What a waiter shares with the deliverer.
+/// The state that a waiter shares with the task of deliveries.
 #[derive(Default)]
 struct Slot {
     result: Option<Result<Finding, Outage>>,
@@ -183,7 +185,7 @@ struct Slot {
 }
 
 impl EngineClient {
-    /// A client on this line.
+    /// A client that uses this handle.
     pub fn new(line: Box<dyn EngineHandle>) -> Rc<EngineClient> {
         Rc::new(EngineClient { line, next: Cell::new(0), waiting: RefCell::default() })
     }
@@ -191,7 +193,8 @@ impl EngineClient {
     /// Asks about one address.
     ///
     /// # Errors
-    /// [`NoFinding`]; nothing is known of the address and nothing may be charged.
+    ///
+    /// [`NoFinding`]: nothing is known about the address, and nothing may be charged.
     pub async fn probe(&self, address: Address, priority: Priority) -> Result<Finding, NoFinding> {
         let ticket = self.next.replace(self.next.get() + 1);
         let request = Request { ticket, address, priority, owner: 0, trace: false };
@@ -201,21 +204,22 @@ impl EngineClient {
         waiter.result().await.map_err(NoFinding::Outage)
     }
 
-    /// Asks whether a domain has mail hosts; no mail server hears of it.
+    /// Asks whether a domain has mail hosts; no mail server is contacted.
     ///
     /// # Errors
-    /// [`NoFinding`]; nothing is known of the domain.
+    ///
+    /// [`NoFinding`]: nothing is known about the domain.
     pub async fn mail_hosts(&self, domain: Domain) -> Result<MailHosts, NoFinding> {
         let pending = self.line.mail_hosts(domain).map_err(NoFinding::Refused)?;
         pending.answer().await.map_err(NoFinding::Outage)
     }
 
-    /// Asks what a domain's DNS says about its mail; `None` where it could not be read, for whatever reason.
+    /// Asks for the facts of a domain's DNS about its mail; `None` if they could not be read for any reason.
     pub async fn facts(&self, domain: Domain) -> Option<DnsFacts> {
         self.line.facts(domain).ok()?.answer().await.ok().flatten()
     }
 
-    /// Hands answers to their waiters, for ever.
+    /// Hands answers to their waiters; it never ends.
     pub async fn deliver(&self) {
         loop {
             let answer = self.line.answer().await;
@@ -231,7 +235,7 @@ impl EngineClient {
     }
 }
 
-/// A place in the list of waiters; given up when dropped.
+/// An entry in the list of waiters, which is removed on drop.
 struct Waiter<'c> {
     client: &'c EngineClient,
     ticket: u64,
@@ -241,7 +245,7 @@ impl Waiter<'_> {
     async fn result(&self) -> Result<Finding, Outage> {
         poll_fn(|cx| {
             let mut waiting = self.client.waiting.borrow_mut();
-            // The slot is there as long as the waiter is.
+            // The entry exists as long as the waiter.
             let Some(slot) = waiting.get_mut(&self.ticket) else { return Poll::Ready(Err(Outage::Stopping)) };
             if let Some(result) = slot.result.take() {
                 return Poll::Ready(result);
@@ -267,7 +271,7 @@ mod tests {
     use std::pin::pin;
     use std::task::Context;
 
-    /// Takes two requests and answers when told to.
+    /// An engine that takes two requests and answers on demand.
     #[derive(Default)]
     struct Script {
         taken: RefCell<Vec<u64>>,
@@ -283,11 +287,11 @@ mod tests {
             Ok(())
         }
 
-        fn mail_hosts(&self, _domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
+        fn mail_hosts(&self, _domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
             Err(Refusal::Full)
         }
 
-        fn facts(&self, _domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
+        fn facts(&self, _domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
             Err(Refusal::Full)
         }
 

@@ -1,8 +1,7 @@
-//! What the engine has learned and must not forget with the process: the counts of refused recipients, and the evidence
-//! that was withdrawn.
+//! The engine's knowledge that must survive the process: the counts of refused recipients, and the withdrawn evidence.
 //!
-//! A thread looks at both each second and gives the store what has changed. So a kill loses the refusals and withdrawals
-//! of the last seconds at most. The counts hold neither names nor addresses.
+//! A thread reads both each second and gives the changes to the store. So a kill loses at most the refusals and
+//! withdrawals of the last seconds. The counts have neither names nor addresses.
 
 use crate::engine_client::{Backend, RefusalsLook, WithdrawnLook};
 use crate::keeper::Keeper;
@@ -15,30 +14,31 @@ use std::time::Duration;
 use store::clock;
 use store::{Store, StoreError, UnixMs};
 
-/// How often it is looked.
+/// How often the engine is read.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Rows of one write: other writes are not to wait long for it.
+/// How many rows one write has: other writes must not wait long for it.
 const ROWS_OF_WRITE_MAX: usize = 250;
 
-/// Sites and sources whose counts are kept. Where there are more, those with the most refusals are.
+/// For how many sites and sources counts are kept; those with the most refusals remain.
 const KEPT_MAX: usize = 100_000;
 
-/// See the module.
+/// The contents of the store, and the changes that are not written yet.
 struct EngineMemory {
     store: Arc<dyn Store>,
     refusals: RefusalsLook,
     withdrawn: WithdrawnLook,
-    /// What the store has.
+    /// The counts in the store.
     kept: HashMap<u64, Vec<KeptStep>>,
-    /// Evidence that the store was not given yet.
+    /// Evidence that is not in the store yet.
     unwritten: BTreeSet<u64>,
 }
 
-/// Starts the thread for an engine; `kept` is what the store has. It is dropped after the engine was stopped.
+/// Starts the thread for an engine; `kept` has the contents of the store. Drop it after the engine was stopped.
 ///
 /// # Errors
-/// There is no thread to be had.
+///
+/// The operating system has no thread for it.
 pub fn start(store: &Arc<dyn Store>, engine: &dyn Backend, kept: Vec<KeptRefusals>) -> io::Result<Keeper> {
     let mut memory = EngineMemory {
         store: Arc::clone(store),
@@ -58,13 +58,13 @@ pub fn start(store: &Arc<dyn Store>, engine: &dyn Backend, kept: Vec<KeptRefusal
 }
 
 impl EngineMemory {
-    /// Gives the store what has changed. What it does not take goes with the next.
+    /// Gives the changes to the store. Changes that it does not accept go with the next write.
     fn write(&mut self, now: UnixMs) -> Result<(), StoreError> {
         self.unwritten.extend((self.withdrawn)().into_iter().map(|withdrawn| withdrawn.evidence));
         while !self.unwritten.is_empty() {
             let rows: Vec<u64> = self.unwritten.iter().copied().take(ROWS_OF_WRITE_MAX).collect();
-            // As of now, not of the moment of the withdrawal: a verdict that was on its way to the store then is older
-            // than this moment too.
+            // The time is that of the write, not of the withdrawal, so that it also covers a verdict that was being
+            // stored meanwhile.
             self.store.withdraw(rows.clone(), now).wait()?;
             for row in rows {
                 self.unwritten.remove(&row);
@@ -86,7 +86,7 @@ impl EngineMemory {
     }
 }
 
-/// Those with the most refusals, if there are more than `most`.
+/// The `most` counts with the most refusals.
 fn most_refused(mut counts: Vec<KeptRefusals>, most: usize) -> Vec<KeptRefusals> {
     if counts.len() > most {
         let refused =
@@ -97,8 +97,8 @@ fn most_refused(mut counts: Vec<KeptRefusals>, most: usize) -> Vec<KeptRefusals>
     counts
 }
 
-/// What is to be written so that the store has `counts`. Counts of which the engine says nothing stay as long as a step of
-/// them may still count; then they come without steps.
+/// The rows to write so that the store has `counts`. Counts that are missing there remain as long as one of their steps
+/// may count; then they are written without steps.
 fn changed(
     kept: &HashMap<u64, Vec<KeptStep>>,
     counts: Vec<KeptRefusals>,
@@ -112,7 +112,7 @@ fn changed(
     let mut gone: BTreeSet<u64> = over.map(|(&key, _)| key).collect();
     let mut changed = Vec::new();
     for mut count in counts {
-        // The engine keeps no more; a row with more could not be read.
+        // The engine keeps no more steps, and a row with more could not be read.
         let surplus = count.steps.len().saturating_sub(REFUSALS_STEPS);
         count.steps.drain(..surplus);
         gone.remove(&count.key);

@@ -1,10 +1,10 @@
-//! Why a check has no answer.
+//! The errors of checks, without their form over HTTP.
 
 use crate::engine_client::NoFinding;
 use store::rate_limit::RateLimited;
 use store::{AttemptError, EntryId, HoldError, SettleError, StoreError};
 
-/// Why a check has no answer. Nothing was charged, unless the store says that it does not know what it has done
+/// The reason why a check has no answer. Nothing was charged, unless the store does not know its own result
 /// ([`StoreError::Unknown`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CheckError {
@@ -12,24 +12,24 @@ pub enum CheckError {
     Store(StoreError),
     /// No credit could be held.
     Hold(HoldError),
-    /// The account has used up its fair share of full checks.
+    /// The account has used up its fair use of full checks.
     RateLimited(RateLimited),
-    /// The connection of an assistant has ended or has used up its checks.
+    /// The connection of an assistant has ended, or has used up its full checks.
     Attempt(AttemptError),
-    /// The engine could not ask.
+    /// The engine could not ask a server.
     NoFinding(NoFinding),
     /// The engine did not answer within [`PROBE_TIME_MAX`](crate::full::PROBE_TIME_MAX).
     TimedOut,
-    /// There was an answer, and it could not be made durable.
+    /// There was a result, but it could not be made durable.
     NotSettled {
-        /// The hold, which is voided at the latest by the next start.
+        /// The hold, which the next start voids at the latest.
         hold: EntryId,
-        /// What the store said.
+        /// The error of the store.
         error: SettleError,
     },
     /// The operating system has no random bits.
     NoRandomBits(String),
-    /// A defect of ours: what the log is told.
+    /// A defect of the program, with the text for the log.
     Defect(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! A fast check: free, for live and test keys alike, whatever the account's balance and status.
+//! A fast check. It is free, for live and test keys, and independent of the account's balance and status.
 
 mod judge;
 
@@ -14,7 +14,9 @@ use std::time::Instant;
 /// Checks an address without asking a mail server.
 ///
 /// # Errors
-/// [`CheckError::NoFinding`] where the answer depends on DNS and no resolver answers, or where too much is under way.
+///
+/// [`CheckError::NoFinding`] if the answer depends on DNS and no resolver answers, or if too many requests are under
+/// way.
 pub async fn check(checks: &Checks, email: String) -> Result<Verification, CheckError> {
     let (reason, findings) = match Address::parse(&email) {
         Err(_) => (Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None }),

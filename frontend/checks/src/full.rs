@@ -1,12 +1,12 @@
 //! A charged check: hold a credit, ask, then settle with the result or void.
 //!
-//! Before it come the account's own answer of the last 24 hours, which is free, and somebody's check of the same
-//! address at this moment, which is waited for ([`shared`]). A verdict that is known from another account's check
-//! costs the credit and asks nobody.
+//! Two cases precede it. The account's own answer of the last 24 hours is free. If the account is already checking the
+//! same address, the request waits for that check ([`shared`]). A verdict that is known from another account's check
+//! costs a credit, but no server is asked.
 //!
-//! All this runs as a task of its own. A caller who hangs up does not stop it: the probe was made for them, so its
-//! credit is settled all the same, or voided when nothing could be asked. Every way out of the task after the hold
-//! goes through settle or void; what a kill cuts short is voided at the next start.
+//! A charged check runs as a separate task. If the caller hangs up, the task continues: its credit is settled, or
+//! voided if nothing could be asked. Every path of the task after the hold ends with settle or void. The next start
+//! voids the holds of a killed process.
 
 pub mod shared;
 
@@ -29,40 +29,41 @@ use store::{
     StoredResult,
 };
 
-/// The longest that a caller waits. The engine answers well before; this is for the day on which it does not.
+/// The longest wait of a caller. The engine answers well before; this is a safeguard against a defect of the engine.
 pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
 const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10);
 
-/// What a full check came to.
+/// The result of a full check.
 pub struct Checked {
-    /// The verdict's reason.
+    /// The reason of the verdict.
     pub reason: Reason,
-    /// The balance after it; none when nothing was charged.
+    /// The balance after the check; `None` if nothing was charged.
     pub credits_remaining: Option<u64>,
-    /// It is the account's own answer of the last 24 hours.
+    /// The answer is the account's own one of the last 24 hours.
     pub cached: bool,
 }
 
-/// Whose credits pay for a check, and by which right.
+/// The account that pays for a check, and the basis of its right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payer {
-    /// The account.
+    /// The account that pays.
     pub account: AccountId,
-    /// The connection of an assistant, of whose attempts a charged check takes one; none where the account itself asks.
+    /// The connection of an assistant, which allows a number of charged checks; `None` if the account itself asks.
     pub connection: Option<ConnectionId>,
 }
 
-/// Who asks about what.
+/// An address with the account that asks about it.
 struct PaidQuestion {
     payer: Payer,
     address: Address,
     hash: AddressHash,
 }
 
-/// Checks an address for a credit of the account; for none if it is a repeat.
+/// Checks an address for a credit of the account; a repeat is free.
 ///
 /// # Errors
-/// No credit, or no answer. Then nothing is charged.
+///
+/// There is no credit or no answer. Nothing is charged then.
 pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
     let hash = checks.store.hash_address(&address.canonical());
     if let Known::Own(result) = checks.store.known(payer.account, &hash, clock::now())? {
@@ -76,10 +77,10 @@ pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Resul
     .await
 }
 
-/// One for an account and an address: whoever is behind another has a repeat when that one is through. If that one
-/// fails, so do those behind it.
+/// Makes one check at a time for an account and an address. A second request for the same address finds a repeat after
+/// the first has succeeded, and fails with it if it fails.
 ///
-/// What a connection may not is no reason to fail anybody else.
+/// An error about a connection's permissions does not fail requests that others make.
 async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checked, CheckError> {
     loop {
         match checks.shared_checks.join((question.payer.account, question.hash)) {
@@ -101,7 +102,7 @@ async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checke
     }
 }
 
-/// From here on nobody else checks the address for this account, so what the store says stays true.
+/// No other task checks the address for this account from here on, so the store's answer remains true.
 async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Checked, CheckError> {
     let now = clock::now();
     let Payer { account, connection } = question.payer;
@@ -153,7 +154,7 @@ async fn settle(
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     match checks.store.settle(hold, with, clock::now()).await {
         Ok(balance) => Ok(charged(verdict.reason, balance.available())),
-        // Not given away: an answer is only an answer once it is durable.
+        // The result is withheld: an answer must be durable first.
         Err(error) => {
             give_back(checks, hold).await;
             Err(CheckError::NotSettled { hold: hold.id, error })
@@ -161,7 +162,7 @@ async fn settle(
     }
 }
 
-/// Voids a hold that nothing came of.
+/// Voids the hold of a check without a result.
 async fn give_back(checks: &Checks, hold: HoldRef) {
     if let Err(error) = checks.store.void(hold, clock::now()).await {
         tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");

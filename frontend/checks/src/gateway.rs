@@ -1,67 +1,67 @@
-//! Third-party API gateways: pure, without a store or a clock.
+//! Third-party API gateways. The functions are pure: they use neither a store nor a clock.
 //!
-//! A gateway sells single checks to users of its own and forwards their requests, with a secret that only it and we
-//! know and with headers that say who its user is and on which plan. A request that shows the secret is the
-//! gateway's, whatever else it carries; in any other request those headers mean nothing. Anybody can send any header
-//! to a gateway, so whatever is not said exactly once, and exactly right, is refused and never guessed.
+//! A gateway sells single checks to its own users and forwards their requests. It adds a secret that only the gateway
+//! and this server know, and headers that name its user and plan. A request with the secret belongs to the gateway,
+//! whatever else it has; in any other request these headers have no meaning. Any client can send any header to a
+//! gateway, so a value that is not given exactly once and exactly right is refused, never guessed.
 
 use api::{Issue, IssueType};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The one path that is offered through gateways.
+/// The only path that gateways offer.
 pub const OFFERED_PATH: &str = "/v1/verify";
 
-/// Longest name of a gateway's user.
+/// The longest name of a gateway's user, in bytes.
 pub const USER_BYTES_MAX: usize = 128;
 
-/// SHA-256 of a gateway's secret.
+/// The SHA-256 of a gateway's secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
-/// A gateway, as the operator has set it up.
+/// A gateway as the operator has configured it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gateway {
-    /// Its name: `a-z`, `0-9` and `_`.
+    /// The name of the gateway, of `a-z`, `0-9` and `_`.
     pub name: String,
-    /// The error code of what it does not offer: [`api::NOT_AVAILABLE_ON`] and its name.
+    /// The error code for paths that it does not offer: [`api::NOT_AVAILABLE_ON`] and its name.
     pub not_offered: &'static str,
-    /// The header that has the secret; names of headers are in lower case.
+    /// The name of the header with the secret, in lower case.
     pub header: String,
     /// One secret, or an old and a new one.
     pub secrets: Vec<Secret>,
-    /// The header that says who its user is.
+    /// The header with the name of its user.
     pub user_header: String,
-    /// The header that says which of its plans the user is on.
+    /// The header with the plan that its user has at the gateway.
     pub plan_header: String,
-    /// Our plan for each of its plans.
+    /// Our plan id for each plan of the gateway.
     pub plans: BTreeMap<String, String>,
-    /// Most users that get accounts.
+    /// How many of its users may get accounts.
     pub users_max: usize,
 }
 
-/// All gateways.
+/// All configured gateways of the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gateways(pub Vec<Gateway>);
 
-/// Whom a gateway's request is for.
+/// The user of a gateway behind a request.
 #[derive(PartialEq, Eq)]
 pub struct GatewayGuest<'g> {
-    /// Who it is.
+    /// The user's name at the gateway.
     pub user: String,
-    /// The id of our plan for them.
+    /// The id of our plan for the user.
     pub plan: &'g str,
 }
 
 impl Secret {
-    /// What is kept of a secret.
+    /// The hash that is kept of a secret.
     pub fn new(text: &[u8]) -> Secret {
         let mut hash = [0; 32];
         hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, text).as_ref());
         Secret(hash)
     }
 
-    /// In a time that tells nothing of the secret: of hashes, and all of them to the end.
+    /// Compares in constant time: hashes are compared, and always to the end.
     fn is(&self, other: &Secret) -> bool {
         self.0.iter().zip(&other.0).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
@@ -74,10 +74,11 @@ impl fmt::Debug for Secret {
 }
 
 impl Gateways {
-    /// The gateway that shows its secret in a request; `values` gives all values of a header.
+    /// The gateway whose secret is in a request; `values` returns all values of a header.
     ///
     /// # Errors
-    /// The secret is there, but not exactly once: it is not clear who has put the headers there.
+    ///
+    /// The secret occurs, but not exactly once, so the source of the headers is unclear.
     pub fn behind<'h>(
         &self,
         values: impl Fn(&str) -> Vec<&'h [u8]>,
@@ -111,10 +112,11 @@ impl Gateway {
         shown
     }
 
-    /// Whom a request is for.
+    /// The user behind a request of the gateway.
     ///
     /// # Errors
-    /// Everything that is wrong with its headers.
+    ///
+    /// All defects of the headers.
     pub fn guest<'h>(&self, values: impl Fn(&str) -> Vec<&'h [u8]>) -> Result<GatewayGuest<'_>, Vec<Issue>> {
         let user = one("user", &values(&self.user_header)).and_then(user_name);
         let plan = one("plan", &values(&self.plan_header)).and_then(|value| self.plan(value));
@@ -132,7 +134,7 @@ impl Gateway {
     }
 }
 
-/// The value of a header that is there once.
+/// The value of a header that must occur once.
 fn one<'h>(header: &'static str, values: &[&'h [u8]]) -> Result<&'h [u8], Issue> {
     let issue = |kind, msg| Err(Issue::new(&["header", header], kind, msg));
     match values {
@@ -143,7 +145,7 @@ fn one<'h>(header: &'static str, values: &[&'h [u8]]) -> Result<&'h [u8], Issue>
     }
 }
 
-/// Visible ASCII without a comma: where a proxy has made one header out of two, there is one.
+/// Visible ASCII without a comma: a comma is a sign that a proxy has joined two headers.
 fn user_name(value: &[u8]) -> Result<String, Issue> {
     let issue = |kind, msg: &'static str| Err(Issue::new(&["header", "user"], kind, msg));
     if value.len() > USER_BYTES_MAX {

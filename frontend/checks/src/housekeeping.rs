@@ -1,4 +1,4 @@
-//! What has to be done whether anybody calls or not: the store removes what is past its time.
+//! Periodic work that no request causes: the store removes expired data.
 
 use std::io;
 use std::sync::Arc;
@@ -7,27 +7,28 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::{Store, UnixMs};
 
-/// How often.
+/// The time between two purges.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How often it looks whether the store has a trouble that is over by now: until then the server says that it is not ready.
+/// How often the thread checks whether a failure of the store has ended. Until then the server is not ready.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Between two parts of a purge that has more to do, so that requests have the writer too.
+/// The pause between two parts of a long purge, in which requests can write.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// A thread that keeps house until this is dropped.
+/// The thread of periodic work, which ends on drop.
 pub struct Housekeeping {
-    /// Dropping it ends the thread.
+    /// The thread ends when this is dropped.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Housekeeping {
-    /// Starts it; the first purge is at once.
+    /// Starts the thread; the first purge is at once.
     ///
     /// # Errors
-    /// When there can be no thread.
+    ///
+    /// The operating system has no thread for it.
     pub fn start(store: Arc<dyn Store>, clock: fn() -> UnixMs) -> io::Result<Housekeeping> {
         let (stop, stopped) = channel();
         let thread = std::thread::Builder::new()
@@ -41,7 +42,7 @@ impl Drop for Housekeeping {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A panic has been logged where it happened.
+            // A panic was logged at its source.
             let _ = thread.join();
         }
     }
@@ -60,7 +61,7 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
         match store.purge(clock()).wait() {
             Ok(purged) => {
                 if purged.ended > 0 {
-                    tracing::warn!(batches = purged.ended, "gave up batches that stayed unfinished");
+                    tracing::warn!(batches = purged.ended, "ended batches that stayed unfinished");
                 }
                 told = None;
                 if purged.more {
@@ -72,7 +73,7 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
             Err(error) => {
                 last = Some(Instant::now());
                 if told.as_ref() != Some(&error) {
-                    tracing::error!("what is past its time could not all be removed: {error}");
+                    tracing::error!("some expired data could not be removed: {error}");
                     told = Some(error);
                 }
             }

@@ -1,7 +1,7 @@
-//! The header `Idempotency-Key`: what a key may be, what makes two requests the same, and which are under way.
+//! The header `Idempotency-Key`: the syntax of a key, the equality of two requests, and the keys under way.
 //!
-//! What a key was answered is durable and the store's; here is only what ends with the process. A key counts within an
-//! account and a mode, and there is one endpoint that takes one.
+//! The answers to keys are durable in the store; this module has only the state of the process. A key is valid within
+//! an account and a mode. Only one endpoint takes a key.
 
 use api::{Issue, IssueType};
 use ring::digest::{SHA256, digest};
@@ -9,15 +9,16 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::{AccountId, KeyMode};
 
-/// Longest key.
+/// The longest key, in characters of ASCII.
 pub const KEY_CHARS_MAX: usize = 255;
 
 const LOC: [&str; 2] = ["header", "idempotency-key"];
 
-/// Reads the values of the header as they came; none at all is no key.
+/// Reads the values of the header; `None` if there are none.
 ///
 /// # Errors
-/// There is more than one, it is empty or too long, or has other characters than those of printable ASCII.
+///
+/// There are several values, or the value is empty, too long, or has characters other than printable ASCII.
 pub fn key(values: &[Vec<u8>]) -> Result<Option<String>, Issue> {
     let value = match values {
         [] => return Ok(None),
@@ -38,10 +39,11 @@ pub fn key(values: &[Vec<u8>]) -> Result<Option<String>, Issue> {
     }
 }
 
-/// What two bodies have in common that say the same: SHA-256 of the canonical JSON.
+/// The fingerprint of a body: the SHA-256 of its canonical JSON, which is equal for bodies with equal contents.
 ///
 /// # Errors
-/// It is no JSON text.
+///
+/// The body is not JSON.
 pub fn fingerprint(body: &[u8]) -> Result<[u8; 32], String> {
     let canonical = api::json::canonical(body)?;
     let mut hash = [0; 32];
@@ -49,21 +51,21 @@ pub fn fingerprint(body: &[u8]) -> Result<[u8; 32], String> {
     Ok(hash)
 }
 
-/// Within what a key counts, and the key.
+/// The account and the mode of a key, and the key.
 type Scoped = (AccountId, KeyMode, String);
 
-/// The keys of requests under way, over all threads.
+/// The keys of requests under way on all threads.
 #[derive(Default)]
 pub struct InProgress(Mutex<HashSet<Scoped>>);
 
-/// A key is taken until this is dropped.
+/// A claimed key, which is free again on drop.
 pub struct Claim {
     keys: Arc<InProgress>,
     key: Scoped,
 }
 
 impl InProgress {
-    /// Takes a key; `None` while another request has it.
+    /// Claims a key; `None` while another request has claimed it.
     pub fn claim(self: &Arc<InProgress>, account: AccountId, mode: KeyMode, key: &str) -> Option<Claim> {
         let key = (account, mode, key.to_owned());
         let free = self.lock().insert(key.clone());
@@ -71,7 +73,7 @@ impl InProgress {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<Scoped>> {
-        // A set is whole after a panic of whoever held the lock.
+        // The set is consistent after a panic of a lock's holder.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,21 +1,22 @@
-//! A thread that does something again and again until it is dropped, and then once more.
+//! A thread that repeats a function until it is dropped, and then calls it once more.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// See the module.
+/// A running thread that calls a function periodically.
 pub struct Keeper {
     end: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Keeper {
-    /// Starts a thread of this name that calls `work` after each `period`.
+    /// Starts a thread with this name that calls `work` after each `period`.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    ///
+    /// The operating system has no thread for it.
     pub fn start(name: &str, period: Duration, work: impl FnMut() + Send + 'static) -> io::Result<Keeper> {
         let end = Arc::new((Mutex::new(false), Condvar::new()));
         let thread = std::thread::Builder::new().name(name.into()).spawn({
@@ -31,7 +32,7 @@ impl Drop for Keeper {
         *self.end.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.end.1.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic was reported when it happened, and has lost the last seconds at most.
+            // A panic was logged when it happened. At most the work of the last seconds is lost.
             let _ = thread.join();
         }
     }

@@ -1,8 +1,8 @@
-//! What was found out about domains a moment ago, for the fast checks of one thread: what their names tell, and what DNS
-//! said of them.
+//! A cache of domains for the fast checks of one thread: the facts from their names, and the last answers of DNS.
 //!
-//! The engine knows the latter too, and a little longer; but it is on another thread, and the way there and back costs
-//! more than the whole rest of a fast check. Only what is certain is kept: a failure may be over by the next check.
+//! The engine also has the answers of DNS, and keeps them slightly longer. But it runs on another thread, and a message
+//! to it and back costs more than the whole rest of a fast check. The cache has only certain answers, since a failure
+//! may be over by the next check.
 
 use crate::fast::DomainName;
 use engine::MailHosts;
@@ -10,34 +10,34 @@ use engine::proto::address::Domain;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// How long it is kept; with the engine's own memory an answer of DNS is at most a minute and a half old.
+/// The lifetime of an entry. Together with the engine's cache, an answer of DNS is at most 90 seconds old.
 const KNOWN_FOR: Duration = Duration::from_secs(30);
-/// Most domains.
+/// The largest number of domains.
 const KNOWN_MAX: usize = 10_000;
 
-/// See the module.
+/// The entries of the cache by domain.
 #[derive(Default)]
 pub struct KnownDomains {
     domains: HashMap<Domain, (Known, Instant)>,
 }
 
-/// What is known of a domain.
+/// The facts of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
-    /// By its name.
+    /// The facts that follow from the name.
     pub name: DomainName,
-    /// By DNS.
+    /// The answer of DNS about mail hosts.
     pub hosts: MailHosts,
 }
 
 impl KnownDomains {
-    /// What is known at `now`.
+    /// The entry of a domain at `now`, if it is not too old.
     pub fn get(&self, domain: &Domain, now: Instant) -> Option<Known> {
         let (known, until) = self.domains.get(domain)?;
         (now < *until).then_some(*known)
     }
 
-    /// Keeps what was found at `now`.
+    /// Adds an entry at `now`.
     pub fn put(&mut self, domain: Domain, known: Known, now: Instant) {
         if known.hosts == MailHosts::Unknown {
             return;
@@ -46,7 +46,7 @@ impl KnownDomains {
             self.domains.retain(|_, (_, until)| now < *until);
         }
         if self.domains.len() >= KNOWN_MAX {
-            // All of it is fresh: the engine still knows what is dropped here.
+            // All entries are young, and the engine still has their answers.
             self.domains.clear();
         }
         self.domains.insert(domain, (known, now + KNOWN_FOR));

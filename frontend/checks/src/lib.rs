@@ -1,15 +1,17 @@
-//! What a check is, whoever asks: who may, what it costs, what it answers.
+//! Checks of addresses for every kind of caller: rights, price, answer.
 //!
-//! The API, batches, the dashboard, assistants and gateways call this crate alike. Each frontend thread has one [`Checks`].
+//! The API, batches, the dashboard, assistants and gateways all use this crate. Each frontend thread has one
+//! [`Checks`].
 //!
 //! - [`verify::verify`] answers one address for a caller with a key: fast or full, live or test.
-//! - [`fast::check`] asks DNS and lists alone. It is free.
+//! - [`fast::check`] uses only DNS and lists. It is free.
 //! - [`full::check`] holds a credit, asks the engine, and settles or voids. A repeat within 24 hours is free.
-//! - [`batch::Feeder`] asks about the rows of batches and lists, account by account in turn.
-//! - [`auth`] and [`gateway`] say who calls; [`limiter`] and [`throttle`] say how often they may.
+//! - [`batch::Feeder`] asks about the rows of batches and lists, with the accounts in turn.
+//! - [`auth`] and [`gateway`] authenticate callers; [`limiter`] and [`throttle`] limit their rate.
+//! - [`engine_client`] has the interface to the engine, so that tests can replace it.
 //!
-//! What holds: a credit that is held is settled with a durable answer, or given back; nothing that fails is charged. Errors are
-//! [`CheckError`]: what they are called over HTTP is not known here.
+//! Invariants: a held credit is settled with a durable answer, or voided; a request that fails is not charged. Errors
+//! are [`CheckError`]; their form over HTTP is decided in http-core.
 
 pub mod auth;
 pub mod batch;
@@ -48,20 +50,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use store::Store;
 
-/// What checks need on one frontend thread.
+/// The objects that checks of one frontend thread need.
 pub struct Checks {
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
-    /// How much keys and accounts may ask.
+    /// The limits on requests of keys and accounts.
     pub limiter: Arc<Limiter>,
-    /// The way to the engine.
+    /// The connection to the engine.
     pub engine: Rc<EngineClient>,
-    /// What fast checks found out about domains.
+    /// The cache of domains for fast checks.
     pub domains: RefCell<KnownDomains>,
-    /// Charged checks under way, on all threads.
+    /// The charged checks under way on all threads.
     pub shared_checks: Arc<SharedChecks>,
-    /// Charged work whose callers may be gone: a drain waits for it.
+    /// The charged work that a drain waits for, even if its callers have gone.
     pub drain: Rc<Drain>,
-    /// What this thread counts.
+    /// The counters of this thread.
     pub tally: Arc<Tally>,
 }

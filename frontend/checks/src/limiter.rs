@@ -1,7 +1,7 @@
-//! The counters of [`rate_limit`](store::rate_limit) at work: with each account's limits, and kept over restarts.
+//! The counters of [`rate_limit`](store::rate_limit) with the limits of each account, kept over restarts.
 //!
-//! The store is given what has changed each second, so that a restart, even by a kill, opens no second burst beyond
-//! what the last second had.
+//! The store gets the changes each second. So a restart, even after a kill, permits at most the requests of the last
+//! second again.
 
 use crate::keeper::Keeper;
 use std::io;
@@ -13,45 +13,49 @@ use store::{AccountId, KeyId, Store, StoreError, UnixMs};
 /// How often changed counters are written.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// The counters, shared by all frontend threads.
+/// The counters of all keys and accounts, which all frontend threads share.
 pub struct Limiter {
     store: Arc<dyn Store>,
     counters: Counters,
 }
 
 impl Limiter {
-    /// With the counters that the store has kept.
+    /// Opens the limiter with the counters in the store.
     ///
     /// # Errors
+    ///
     /// The store cannot be read.
     pub fn open(store: Arc<dyn Store>) -> Result<Limiter, StoreError> {
         let counters = Counters::new(store.kept_counters()?);
         Ok(Limiter { store, counters })
     }
 
-    /// Counts a request of a key.
+    /// Counts a request of a key in a row.
     ///
     /// # Errors
-    /// Its row is full.
+    ///
+    /// The limit of the row is reached.
     pub fn count(&self, key: KeyId, row: Row, limits: &Limits, now: UnixMs) -> Result<Standing, RateLimited> {
         self.counters.count(WindowId { key, row }, limits.row(row), now)
     }
 
-    /// Takes one charged full check, of whichever live key, out of the account's fair use: before the charge.
+    /// Takes one charged full check from the account's fair use, before the charge. All live keys of the account share
+    /// it.
     ///
     /// # Errors
-    /// It is used up.
+    ///
+    /// The fair use is used up.
     pub fn take_fair_use(&self, account: AccountId, now: UnixMs) -> Result<Share<'_>, RateLimited> {
         self.counters.take_fair_use(account, &self.limits(account), now)?;
         Ok(Share { limiter: self, account })
     }
 
-    /// An account that there is not has nothing to charge: which limits it would have is all one.
+    /// For an unknown account the result does not matter, since it cannot be charged.
     fn limits(&self, account: AccountId) -> Limits {
         self.store.terms(account).map_or_else(Limits::default, |terms| terms.limits)
     }
 
-    /// Gives the store what has changed. What it does not take stays in `changed` and goes with the next.
+    /// Gives the changes to the store. Changes that it does not accept stay in `changed` and go with the next write.
     fn keep(&self, changed: &mut Kept, now: UnixMs) -> Result<(), StoreError> {
         self.counters.collect(changed, |account| self.limits(account), now);
         if !changed.is_empty() {
@@ -62,8 +66,8 @@ impl Limiter {
     }
 }
 
-/// A full check's part of its account's fair use. Dropped before [`Share::charged`] it is given back: on every way
-/// that ends without a charge.
+/// A full check's part of its account's fair use. It is returned if it is dropped before [`Share::charged`], on every
+/// path without a charge.
 #[must_use = "it is given back at once"]
 pub struct Share<'l> {
     limiter: &'l Limiter,
@@ -71,7 +75,7 @@ pub struct Share<'l> {
 }
 
 impl Share<'_> {
-    /// The check is charged for good.
+    /// Keeps the part: the check is charged.
     pub fn charged(self) {
         std::mem::forget(self);
     }
@@ -83,10 +87,11 @@ impl Drop for Share<'_> {
     }
 }
 
-/// Starts the thread that keeps a limiter's counters, until it is dropped; then once more.
+/// Starts the thread that stores a limiter's counters periodically, and once more on drop.
 ///
 /// # Errors
-/// There is no thread to be had.
+///
+/// The operating system has no thread for it.
 pub fn keep(limiter: Arc<Limiter>, clock: impl Fn() -> UnixMs + Send + 'static) -> io::Result<Keeper> {
     let (mut changed, mut failing) = (Kept::default(), false);
     Keeper::start("limits", KEEP_EVERY, move || {

@@ -1,20 +1,21 @@
-//! Panics of tasks.
+//! Handling of panics in tasks.
 //!
-//! A panic that leaves a task ends the executor, and with it every connection of the thread. So each task catches its own. The
-//! message of a panic may quote its input, for example an address, so only the place in the code is logged.
+//! A panic that leaves a task would end the executor, and with it every connection of the thread. So each task catches
+//! its own panics. The message of a panic may contain its input, for example an address, so only its source position is
+//! logged.
 
 use futures_lite::FutureExt;
 use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, set_hook};
 
-/// A task panicked.
+/// The error of a task that panicked.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Panicked;
 
-/// Runs a future; its panic is its outcome.
+/// Runs a future and returns its panic as an error.
 ///
-/// What it shares with others must stand a panic: shared state here is changed by short calls that hold no borrow
+/// State that the future shares must be consistent after a panic: here it is changed by short calls that hold no borrow
 /// across an await.
 pub async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panicked> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| {
@@ -23,16 +24,16 @@ pub async fn catch_panic<F: Future>(future: F) -> Result<F::Output, Panicked> {
     })
 }
 
-/// Drops the payload of a panic without dropping it: that can panic again.
+/// Leaks the payload of a panic, since dropping it may panic again.
 pub fn forget(payload: Box<dyn Any + Send>) {
     std::mem::forget(payload);
 }
 
-/// From now on a panic is logged by its place alone.
+/// Makes every later panic be logged by its source position alone.
 pub fn log_panics() {
     set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(%place, "a defect was met; the request in hand fails, the server goes on");
+        tracing::error!(%place, "a panic: the current request fails, and the server continues; report this bug");
     }));
 }
 

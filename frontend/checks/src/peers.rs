@@ -1,30 +1,30 @@
-//! How many connections each peer has, over all threads: so that no single one takes all places.
+//! The number of connections of each peer over all threads, with a limit, so that no peer takes all connections.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See the module.
+/// The connections of each network, and their limit.
 pub struct Peers {
-    /// 0: as many as they like.
+    /// The limit; 0 means none.
     max: usize,
     open: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// One connection of a peer, until it is dropped.
+/// One connection of a peer, which ends on drop.
 pub struct PeerGuard {
     peers: Arc<Peers>,
-    /// None where nobody counts.
+    /// `None` if connections are not counted.
     network: Option<IpAddr>,
 }
 
 impl Peers {
-    /// At most so many connections each; 0: no limit.
+    /// Counters with the limit `max` for each network; 0 means no limit.
     pub fn new(max: usize) -> Arc<Peers> {
         Arc::new(Peers { max, open: Mutex::default() })
     }
 
-    /// One more connection of a peer; `None` when it has enough.
+    /// Adds a connection of a peer; `None` if the peer is at the limit.
     pub fn enter(self: &Arc<Peers>, address: IpAddr) -> Option<PeerGuard> {
         if self.max == 0 {
             return Some(PeerGuard { peers: Arc::clone(self), network: None });
@@ -58,7 +58,7 @@ impl Drop for PeerGuard {
     }
 }
 
-/// Who counts as one: an IPv4 address, or a /64 of IPv6, which is what a single host is given (RFC 6177).
+/// The network that counts as one peer: an IPv4 address, or a /64 of IPv6, which a single host may have (RFC 6177).
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),

@@ -1,8 +1,8 @@
-//! The frontend's runtime: monoio on io_uring where the kernel lets us, else on epoll.
+//! The frontend's runtime: monoio on io_uring if the kernel allows it, otherwise on epoll.
 //!
-//! What can stand in the way: an old kernel has no io_uring (ENOSYS), container runtimes refuse it (EPERM), a
-//! small memlock limit leaves no room for a ring (ENOMEM), and Linux before 6.1 does not know DEFER_TASKRUN
-//! (EINVAL), without which a ring still works.
+//! Reasons for epoll: an old kernel has no io_uring (ENOSYS), container runtimes refuse it (EPERM), or a small memlock
+//! limit leaves no room for a ring (ENOMEM). Linux before 6.1 does not have DEFER_TASKRUN (EINVAL), without which a
+//! ring still works.
 
 use engine::config::DriverChoice;
 use io_uring::IoUring;
@@ -10,31 +10,31 @@ use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 use std::future::Future;
 use std::io;
 
-/// Entries of a thread's submission queue.
+/// The entries of a thread's submission queue.
 const RING_ENTRIES: u32 = 1024;
 
-/// What the frontend threads run on.
+/// The kernel interface that the frontend threads use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
-    /// io_uring with SINGLE_ISSUER and DEFER_TASKRUN: completions are handled when the thread asks for them.
+    /// io_uring with SINGLE_ISSUER and DEFER_TASKRUN: the kernel handles completions when the thread asks for them.
     UringDeferred,
-    /// io_uring as older kernels have it.
+    /// io_uring without these flags, for older kernels.
     Uring,
-    /// epoll.
+    /// epoll, which every kernel has.
     Epoll,
 }
 
-/// A driver, and why it.
+/// A driver with the reason for its choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// The driver.
+    /// The chosen driver of the runtime.
     pub driver: Driver,
-    /// For the line at start.
+    /// The reason, for the line that is printed at the start.
     pub why: String,
 }
 
 impl Driver {
-    /// As the line at start names it.
+    /// The name in the line that is printed at the start.
     pub fn name(self) -> &'static str {
         match self {
             Driver::UringDeferred | Driver::Uring => "io_uring",
@@ -43,13 +43,14 @@ impl Driver {
     }
 }
 
-/// Tries what the kernel lets us do.
+/// Tries the drivers on this kernel, best first.
 ///
 /// # Errors
-/// One line, when io_uring was asked for by name and is not to be had.
+///
+/// One line, if io_uring was requested by name and is not available.
 pub fn choose(asked: DriverChoice) -> Result<Choice, String> {
     if asked == DriverChoice::Epoll {
-        return Ok(Choice { driver: Driver::Epoll, why: "asked for".into() });
+        return Ok(Choice { driver: Driver::Epoll, why: "as requested".into() });
     }
     let refused = match ring(Driver::UringDeferred).build(RING_ENTRIES) {
         Ok(_) => return Ok(Choice { driver: Driver::UringDeferred, why: "single issuer, deferred".into() }),
@@ -58,7 +59,7 @@ pub fn choose(asked: DriverChoice) -> Result<Choice, String> {
                 Ok(_) => {
                     return Ok(Choice {
                         driver: Driver::Uring,
-                        why: "this kernel does not know DEFER_TASKRUN".into(),
+                        why: "this kernel does not support DEFER_TASKRUN".into(),
                     });
                 }
                 Err(error) => error,
@@ -68,17 +69,17 @@ pub fn choose(asked: DriverChoice) -> Result<Choice, String> {
     };
     let why = explain(&refused);
     match asked {
-        DriverChoice::IoUring => Err(format!("io_uring is not to be had: {why}; use --driver auto")),
+        DriverChoice::IoUring => Err(format!("io_uring is not available: {why}; use --driver auto")),
         _ => Ok(Choice { driver: Driver::Epoll, why }),
     }
 }
 
-/// Why there is no ring.
+/// The reason why there is no ring.
 fn explain(refused: &io::Error) -> String {
     match refused.raw_os_error() {
         Some(libc::ENOSYS) => "this kernel has no io_uring".into(),
         Some(libc::EPERM | libc::EACCES) => "io_uring is forbidden here".into(),
-        Some(libc::ENOMEM) => "the memlock limit leaves no room for io_uring".into(),
+        Some(libc::ENOMEM) => "the memlock limit is too low for io_uring".into(),
         _ => format!("io_uring failed: {refused}"),
     }
 }
@@ -91,11 +92,12 @@ fn ring(driver: Driver) -> io_uring::Builder {
     builder
 }
 
-/// Runs a future on this thread to its end. A ring that was to be had at the trial but is not for this thread
-/// (each thread's counts towards memlock) is made up for by epoll.
+/// Runs a future on this thread to its end. If the ring of this thread fails after a successful trial, epoll replaces
+/// it: each thread's ring counts towards memlock.
 ///
 /// # Errors
-/// When not even epoll is to be had.
+///
+/// Not even epoll is available.
 pub fn run<F: Future>(driver: Driver, main: impl FnOnce(Driver) -> F) -> io::Result<F::Output> {
     if driver != Driver::Epoll {
         let built = RuntimeBuilder::<IoUringDriver>::new()

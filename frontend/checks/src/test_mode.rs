@@ -1,9 +1,9 @@
-//! What test keys are answered: chosen by the local part, with no credit and no mail server involved.
+//! The answers to test keys. The local part selects the reason; no credit and no mail server is used.
 
 use api::Reason;
 
-/// The answer for a local part. Its tag (all from the first plus sign) is ignored, and so is the case of ASCII
-/// letters, as it is wherever addresses are compared.
+/// The answer for a local part. Its tag (everything from the first plus sign on) and the case of ASCII letters are
+/// ignored, as wherever addresses are compared.
 pub fn reason(local: &str) -> Reason {
     let name = local.split('+').next().unwrap_or_default().to_ascii_lowercase();
     match name.as_str() {

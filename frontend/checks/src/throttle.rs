@@ -1,9 +1,10 @@
-//! Bounds attempts to sign in and up, of each user and of each peer's network, and keys that are made, of each account;
-//! over all threads.
+//! Limits on attempts to sign in and to sign up, for each user and each peer's network, and on new keys of each
+//! account, over all threads.
 //!
-//! An attempt counts before its password is looked at, so that nobody makes us compute more hashes than this. The
-//! count of a user goes when the right password comes; that of a network does not, or one account of one's own would
-//! be a key to guess others with. The table is bounded: when it is full, what is over goes, then what began first.
+//! An attempt counts before its password is hashed, so these limits also bound the number of hashes. The right password
+//! resets the count of its user. It does not reset that of the network: otherwise one own account would allow to guess
+//! the passwords of others. The size of the table is limited: if it is full, expired entries are removed first, and
+//! then the oldest.
 
 use crate::peers::network;
 use std::collections::HashMap;
@@ -11,37 +12,37 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{AccountId, CLIENT_UNUSED_MS, CLIENTS_MAX, UnixMs};
 
-/// Entries of the table: some hundred KiB.
+/// The largest number of entries: several hundred KiB.
 const ENTRIES_MAX: usize = 16 * 1024;
 
-/// So many attempts, in so long.
+/// The number of attempts in a window.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     attempts: u32,
     window_ms: UnixMs,
 }
 
-/// Enough for somebody who tries all their passwords; 1,440 guesses a day.
+/// Enough for a user who tries several passwords; an attacker has 1,440 guesses a day.
 const USER: Allowance = Allowance { attempts: 10, window_ms: 10 * 60 * 1000 };
-/// Enough for an office behind one address.
+/// Enough for an office with one address.
 const NETWORK: Allowance = Allowance { attempts: 60, window_ms: 10 * 60 * 1000 };
-/// Each brings a free plan's credits.
+/// Each sign-up brings the credits of a free plan.
 const SIGN_UP: Allowance = Allowance { attempts: 10, window_ms: 60 * 60 * 1000 };
 
-/// Each takes a place among the clients of assistants.
+/// Each registration takes one of a limited number of assistants' clients.
 const REGISTRATION: Allowance = Allowance { attempts: 30, window_ms: 60 * 60 * 1000 };
 
-/// Of all callers together, where they cannot be told apart: in a day, after which an unused client is forgotten, less
-/// than there may be clients.
+/// The limit of all callers together, if they cannot be distinguished. An unused client is removed after a day, so this
+/// is less than the limit on clients.
 const REGISTRATIONS: Allowance = Allowance { attempts: 60, window_ms: 10 * 60 * 1000 };
 const _: () = assert!(
     REGISTRATIONS.attempts as u64 * CLIENT_UNUSED_MS / REGISTRATIONS.window_ms < CLIENTS_MAX,
     "a flood would push out clients that are about to be connected"
 );
-/// Each is a row that lasts.
+/// Each key is a permanent row.
 const NEW_KEY: Allowance = Allowance { attempts: 60, window_ms: 60 * 60 * 1000 };
 
-/// What is counted.
+/// The subject of a count.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subject {
     User([u8; 32]),
@@ -70,29 +71,30 @@ struct Count {
     attempts: u32,
 }
 
-/// Too many attempts.
+/// The error of an attempt above its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooOften {
-    /// When the next one counts, in whole seconds from now.
+    /// The wait until the next attempt counts, in whole seconds.
     pub wait_s: u64,
 }
 
-/// See the module.
+/// The counts of all subjects.
 pub struct Throttle {
     networks: bool,
     counts: Mutex<HashMap<Subject, Count>>,
 }
 
 impl Throttle {
-    /// An empty one; `networks` says whether the peer's address tells callers apart.
+    /// An empty table. `networks` states whether the peer's address distinguishes callers.
     pub fn new(networks: bool) -> Throttle {
         Throttle { networks, counts: Mutex::default() }
     }
 
-    /// An attempt to sign in. Whether there is such a user makes no difference. `user` is a hash of their address.
+    /// Counts an attempt to sign in, whether or not the user exists. `user` is a hash of the user's address.
     ///
     /// # Errors
-    /// [`TooOften`].
+    ///
+    /// [`TooOften`], for the user or for the network.
     pub fn sign_in(&self, user: [u8; 32], peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
         let mut counts = self.lock();
         if self.networks {
@@ -101,40 +103,45 @@ impl Throttle {
         attempt(&mut counts, Subject::User(user), now)
     }
 
-    /// It was the right password.
+    /// Resets the count of a user after the right password.
     pub fn signed_in(&self, user: [u8; 32]) {
         self.lock().remove(&Subject::User(user));
     }
 
-    /// An attempt to sign up, or to use a sign-in link.
+    /// Counts an attempt to sign up, or to use a sign-in link.
     ///
     /// # Errors
-    /// [`TooOften`].
+    ///
+    /// [`TooOften`], for the network.
     pub fn sign_up(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
         if self.networks { attempt(&mut self.lock(), Subject::SignUp(network(peer)), now) } else { Ok(()) }
     }
 
-    /// A client of assistants that registers itself. Bounded even where the peer's address says nothing.
+    /// Counts the registration of an assistant's client. It is limited even if the peer's address does not distinguish
+    /// callers.
     ///
     /// # Errors
-    /// [`TooOften`].
+    ///
+    /// [`TooOften`], for the network or for all callers.
     pub fn registration(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
         let of_network = Subject::Registration(network(peer));
         attempt(&mut self.lock(), if self.networks { of_network } else { Subject::Registrations }, now)
     }
 
-    /// A key that is made for an account.
+    /// Counts a new key of an account.
     ///
     /// # Errors
-    /// [`TooOften`].
+    ///
+    /// [`TooOften`], for the account.
     pub fn new_key(&self, account: AccountId, now: UnixMs) -> Result<(), TooOften> {
         attempt(&mut self.lock(), Subject::NewKey(account), now)
     }
 
-    /// An attempt that only the network is counted for.
+    /// Counts an attempt for the network only.
     ///
     /// # Errors
-    /// [`TooOften`].
+    ///
+    /// [`TooOften`], for the network.
     pub fn of_network(&self, peer: IpAddr, now: UnixMs) -> Result<(), TooOften> {
         if self.networks { attempt(&mut self.lock(), Subject::Network(network(peer)), now) } else { Ok(()) }
     }
@@ -150,7 +157,7 @@ fn attempt(counts: &mut HashMap<Subject, Count>, subject: Subject, now: UnixMs) 
         make_room(counts, now);
     }
     let count = counts.entry(subject).or_insert(Count { began: now, attempts: 0 });
-    // A clock that went back must not make the wait a long one.
+    // A clock that was set back must not lengthen the wait.
     if now.abs_diff(count.began) >= window_ms {
         *count = Count { began: now, attempts: 0 };
     }
@@ -165,7 +172,7 @@ fn attempt(counts: &mut HashMap<Subject, Count>, subject: Subject, now: UnixMs) 
 fn make_room(counts: &mut HashMap<Subject, Count>, now: UnixMs) {
     counts.retain(|subject, count| now.abs_diff(count.began) < subject.allowance().window_ms);
     if counts.len() >= ENTRIES_MAX {
-        // An eighth at once, so that a flood does not sort the table at each attempt.
+        // An eighth is removed at once, so that a flood does not sort the table at each attempt.
         let mut began: Vec<UnixMs> = counts.values().map(|count| count.began).collect();
         let (_, horizon, _) = began.select_nth_unstable(ENTRIES_MAX / 8);
         let horizon = *horizon;

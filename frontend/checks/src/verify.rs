@@ -8,19 +8,20 @@ use engine::proto::address::Address;
 use std::rc::Rc;
 use store::KeyMode;
 
-/// What is asked about which address.
+/// A check of one address in a mode.
 pub struct Question {
-    /// The address, as it was sent.
+    /// The address as it was sent.
     pub email: String,
-    /// Fast or full.
+    /// The mode, fast or full.
     pub mode: Mode,
-    /// What is gathered behind the verdict of a full check with a live key.
+    /// The detail that is added to the verdict of a full check with a live key.
     pub detail: Option<DetailLevel>,
 }
 
 /// Answers a question, and counts the verdict.
 ///
 /// # Errors
+///
 /// As [`fast::check`] and [`full::check`].
 pub async fn verify(
     checks: &Rc<Checks>,
@@ -30,7 +31,7 @@ pub async fn verify(
     let asked_mode = question.mode;
     let verification = match asked_mode {
         Mode::Fast => fast::check(checks, question.email).await?,
-        // Boxed: a fast check would have room for all of it.
+        // Boxed, so that the future of a fast check does not have the size of a full one.
         Mode::Full => Box::pin(full_check(checks, caller, question)).await?,
     };
     let mode = match (asked_mode, caller.mode) {

@@ -8,7 +8,7 @@ use http_core::Reply;
 use ring::digest::{SHA256, digest};
 use std::sync::LazyLock;
 
-/// One embedded file.
+/// One embedded file with its name and type.
 pub struct Asset {
     stem: &'static str,
     extension: &'static str,
@@ -49,7 +49,7 @@ impl Asset {
     }
 }
 
-/// `GET /assets/{name}`.
+/// `GET /assets/{name}`: an embedded file, which browsers may cache for a year.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     find(&visit.parameter).ok_or_else(Problem::not_found)
 }

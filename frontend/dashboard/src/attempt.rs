@@ -27,12 +27,12 @@ struct Outcome {
     cost: &'static str,
 }
 
-/// `GET /try`.
+/// `GET /try`: the form for an address.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, "", None, None)
 }
 
-/// `POST /try`.
+/// `POST /try`: checks the address and shows the result.
 pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let email = visit.form.text("email").trim().to_owned();

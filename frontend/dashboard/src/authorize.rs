@@ -57,7 +57,7 @@ struct Request<'f> {
 /// An error in the rest of a request: an OAuth error code, and a sentence.
 pub type Wrong = (&'static str, &'static str);
 
-/// `GET /oauth/authorize`.
+/// `GET /oauth/authorize`: the consent page for a client's request.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let fields = Form::parse(visit.head.query.as_bytes());
     let fields = fields.map_err(|_| Problem::new(400, "The request from the assistant cannot be read."))?;
@@ -68,7 +68,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     }
 }
 
-/// `POST /oauth/authorize`.
+/// `POST /oauth/authorize`: stores the user's decision and returns to the client.
 pub async fn decide(visit: Visit) -> Result<Reply, Problem> {
     let request = Request::read(&visit, &visit.form).await?;
     let challenge = match request.challenge() {

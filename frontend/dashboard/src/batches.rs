@@ -1,4 +1,4 @@
-//! `/batches` and `/batches/{id}`: the batches of an account, as their owner sees them.
+//! `/batches` and `/batches/{id}`: the batches of the signed-in account.
 
 use super::sessions::time;
 use super::{chart, page};
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use store::clock;
 use store::{BatchId, BatchSummary, BatchView};
 
-/// `GET /batches`.
+/// `GET /batches`: the recent batches of the account.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let recent = visit.checks.store.recent_batches(signed_in.account, 100, clock::now())?;
@@ -42,7 +42,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
     }
 }
 
-/// `GET /batches/{id}`.
+/// `GET /batches/{id}`: the state of a batch, and its results after completion.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id: BatchId = visit.parameter.parse().map_err(|_| Problem::not_found())?;

@@ -11,7 +11,7 @@ use maud::{Markup, html};
 use store::clock;
 use store::{Connection, GrantError};
 
-/// `GET /connections`.
+/// `GET /connections`: the account's connections with their remaining full checks.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let connections = visit.checks.store.connections(signed_in.account, clock::now())?;
@@ -31,7 +31,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::page_at("Connections", Some("/connections"), Some(signed_in), body))
 }
 
-/// `POST /connections/end`.
+/// `POST /connections/end`: ends a connection of the account.
 pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id = visit.form.text("connection").parse().map_err(|_| Problem::not_found())?;

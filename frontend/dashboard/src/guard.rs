@@ -1,8 +1,9 @@
 //! Protection against forged forms (CSRF).
 //!
-//! Three things must agree: the origin that the browser reports (`Sec-Fetch-Site`, and `Origin` of RFC 6454 7), a token in
-//! the form that no other site can read, and a cookie that is `SameSite=Lax`. The token of a session is derived from the
-//! secret of the session. A visitor without a session gets a cookie of random bits, and the form gets a hash of them.
+//! Three values must agree: the origin that the browser reports (`Sec-Fetch-Site`, and `Origin` of RFC 6454 7), a token
+//! in the form that no other site can read, and a cookie that is `SameSite=Lax`. The token of a session is derived from
+//! the secret of the session. A visitor without a session gets a cookie of random bits, and the form gets a hash of
+//! them.
 
 use super::form::{Form, TOKEN};
 use super::session::{FORM_COOKIE, SignedIn, cookie, set_cookie};

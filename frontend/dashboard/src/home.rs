@@ -9,7 +9,7 @@ use http_core::Reply;
 use maud::html;
 use store::clock;
 
-/// `GET /`.
+/// `GET /`: the landing page or the overview.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     match &visit.signed_in {
         Some(signed_in) => overview(&visit, signed_in),

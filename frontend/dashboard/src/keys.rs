@@ -24,12 +24,12 @@ const REVOKED_SHOWN_MAX: usize = 100;
 /// Longest label, in characters.
 const LABEL_CHARS_MAX: usize = 100;
 
-/// `GET /keys`.
+/// `GET /keys`: the account's keys and the form for a new one.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, None, None)
 }
 
-/// `POST /keys`.
+/// `POST /keys`: creates a key and shows it once.
 pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let label = visit.form.text("label").trim().to_owned();
@@ -67,7 +67,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     }
 }
 
-/// `POST /keys/revoke`.
+/// `POST /keys/revoke`: revokes a key of the account.
 pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let id: KeyId = visit.form.text("id").parse().map_err(|_| Problem::not_found())?;

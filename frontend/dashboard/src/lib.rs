@@ -1,12 +1,13 @@
 //! The dashboard: pages for users, rendered on the server, in the same binary and with the same store as the API.
 //!
-//! The steps of a request: [`find`] looks up its path in [`routes`]. [`Asked::answer`] identifies the user ([`session`]),
-//! checks the origin and the token of a form ([`guard`]) and calls the handler of the page. A handler returns a whole
-//! [`page`]; a refusal becomes a page too. Every function works without script, through forms and links. A small script
-//! copies a key and updates the progress of a check.
+//! The steps of a request: [`find`] looks up its path in [`routes`]. [`Asked::answer`] identifies the user
+//! ([`session`]), checks the origin and the token of a form ([`guard`]) and calls the handler of the page. A handler
+//! returns a whole [`page`]; a refusal becomes a page too. [`Dashboard`] is the state that all threads share.
 //!
-//! Pages load only the style and the script of this crate ([`assets`]), and the policy of each page enforces this. maud
-//! escapes all text.
+//! Invariants: a POST reaches its handler only with a valid token, except an upload, whose handler checks the token
+//! first. Every function works without script, through forms and links; a small script copies a key and updates the
+//! progress of a check. Pages load only the style and the script of this crate ([`assets`]), and the policy of each
+//! page enforces this. maud escapes all text.
 
 mod access;
 pub mod assets;
@@ -63,7 +64,7 @@ pub struct Asked {
     pub head: Head,
     /// The route that answers.
     pub found: Found,
-    /// See [`Visit::pieces`].
+    /// The body that is produced during sending: see [`Visit::pieces`].
     pub pieces: Rc<Cell<Option<Pieces>>>,
 }
 

@@ -11,12 +11,12 @@ pub mod pages;
 pub mod upload;
 pub mod work;
 
-use lists::{Limits, Source};
+use lists::{Limits, ListError, Source};
 use std::io::{self, Read};
 use std::sync::Arc;
 use store::{List, Store};
 
-/// Addresses per batch.
+/// The number of addresses in each batch of a list.
 pub const BATCH_ADDRESSES: u64 = store::BATCH_ROWS_MAX as u64;
 
 /// Most decompressed bytes of a list. A list that was uploaded uncompressed can be larger.
@@ -71,14 +71,18 @@ impl Read for Parts {
 pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
     let parts = Box::new(Parts::new(store, list.clone()));
     let column = Some(list.column.as_str()).filter(|column| !column.is_empty());
-    // The messages name an option of the command line. The page has a field instead.
-    let in_words = |said: String| said.replace("with --column", "in the field for the column");
     let limits = Limits {
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),
         packed_without_output: HOLLOW_BYTES_MAX,
         window_log: WINDOW_LOG_MAX,
         columns: COLUMNS_MAX,
     };
-    Source::new(parts, "The list", None, None, column, Some(limits))
-        .map_err(|error| in_words(error.to_string()))
+    Source::new(parts, "The list", None, None, column, Some(limits)).map_err(|error| match error {
+        ListError::Unreadable(message) => message,
+        ListError::Column(message) => {
+            format!("{message}; name one of them, or its number, in the field for the column")
+        }
+        ListError::Key(message) => format!("{message}; name one of them in the field for the column"),
+        ListError::NoColumns(message) => format!("{message}: leave the field for the column empty"),
+    })
 }

@@ -9,7 +9,7 @@ use maud::html;
 use store::SubscriptionStatus;
 use store::clock;
 
-/// `GET /plan`.
+/// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let store = &visit.checks.store;

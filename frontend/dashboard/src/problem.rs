@@ -58,12 +58,12 @@ impl Problem {
         self
     }
 
-    /// The message for the visitor.
+    /// The message that the visitor reads.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The HTTP status.
+    /// The HTTP status of the page.
     pub fn status(&self) -> u16 {
         self.status
     }

@@ -1,4 +1,5 @@
-//! The table of all pages and forms of the dashboard: method, path, access rule, kind of body, handler.
+//! The table of all pages and forms of the dashboard: method, path, access rule, kind of body, handler. The links of the
+//! navigation are `PLACES` of `page.rs`.
 
 use super::{
     assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, sessions, signin,
@@ -23,9 +24,9 @@ pub struct Route {
     pub method: Method,
     /// The path, which is also the name in logs. At most one segment is a parameter, in braces.
     pub path: &'static str,
-    /// The access rule.
+    /// The access rule of the route.
     pub access: Access,
-    /// The kind of body.
+    /// The kind of body that it reads.
     pub body: Body,
     /// The function that answers.
     pub handler: Handler,
@@ -101,16 +102,8 @@ impl Found {
 }
 
 impl route::Route for Route {
-    fn method(&self) -> Method {
-        self.method
-    }
-
-    fn path(&self) -> &'static str {
-        self.path
-    }
-
-    fn answers_head(&self) -> bool {
-        self.method == Method::Get
+    fn key(&self) -> (Method, &'static str) {
+        (self.method, self.path)
     }
 }
 

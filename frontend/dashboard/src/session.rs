@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     impl SignedIn {
-        /// For tests.
+        /// A signed-in user for tests.
         pub fn sample(csrf: &str) -> SignedIn {
             SignedIn { account: AccountId::new(1, 1), session: [1; 32], csrf: csrf.into() }
         }

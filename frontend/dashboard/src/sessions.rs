@@ -14,10 +14,14 @@ use store::clock;
 use store::credits::calendar::Iso8601;
 use store::{Session, User, UserError};
 
-/// `GET /sessions`.
+/// `GET /sessions`: the open sessions, and the form for a new password.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let ended = visit.query("ended").and_then(|ended| ended.parse::<u32>().ok());
-    render(&visit, ended.map(|ended| format!("{ended} other sessions ended.")), None)
+    let notice = ended.map(|ended| match ended {
+        1 => "1 other session ended.".to_owned(),
+        _ => format!("{ended} other sessions ended."),
+    });
+    render(&visit, notice, None)
 }
 
 /// `POST /sessions/end`: ends one session. It can be the session of this request.

@@ -23,7 +23,7 @@ impl From<TooOften> for Problem {
     }
 }
 
-/// `GET /signin`.
+/// `GET /signin`: the form for address and password.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let next = visit.query("next").unwrap_or_default();
     if visit.signed_in.is_some() {
@@ -32,7 +32,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, &next, "", None)
 }
 
-/// `POST /signin`.
+/// `POST /signin`: starts a session if the password is right.
 pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let (email, password) = (visit.form.text("email").trim(), visit.form.text("password"));
     let next = visit.form.text("next");
@@ -140,7 +140,7 @@ pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
     Ok(reply)
 }
 
-/// `POST /signin/link`.
+/// `POST /signin/link`: exchanges a link for a session.
 pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
     let now = clock::now();
     visit.dashboard.throttle.of_network(visit.head.peer, now)?;
@@ -155,7 +155,7 @@ fn used_up() -> Problem {
     Problem::new(404, "This sign-in link was used or is older than 15 minutes. Ask for a new link.")
 }
 
-/// `POST /signout`.
+/// `POST /signout`: ends the session of this request.
 pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     visit.checks.store.end_session(signed_in.account, signed_in.session).await?;

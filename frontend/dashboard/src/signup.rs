@@ -19,7 +19,7 @@ use store::{AccountId, NewAccount, NewUser, UserError};
 /// The id of the plan of new accounts.
 const PLAN: &str = "free";
 
-/// `GET /signup`.
+/// `GET /signup`: the form for a new account.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     if !visit.dashboard.sign_up {
         return Ok(closed(&visit));
@@ -30,7 +30,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, "", None)
 }
 
-/// `POST /signup`.
+/// `POST /signup`: creates an account and starts its first session.
 pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if !visit.dashboard.sign_up {
         return Ok(closed(&visit));
@@ -53,7 +53,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let new = NewUser { account, email: email.to_owned(), password, session };
     match visit.checks.store.sign_up(new, now).await {
         Ok(_) => {}
-        // Perhaps this form created the account: its answer was lost, or said that the result is not known.
+        // This form may have created the account: its answer was lost, or stated that the result is unknown.
         Err(UserError::EmailTaken) => {
             return match enter(&visit, email, visit.form.text("password"), "/").await? {
                 Some(reply) => Ok(reply),

@@ -10,7 +10,7 @@ use store::clock;
 /// The spans that the user can choose, in days.
 const SPANS: [u32; 3] = [7, 30, 90];
 
-/// `GET /usage?days=`.
+/// `GET /usage?days=`: the counts of the chosen span.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let now = clock::now();

@@ -27,7 +27,7 @@ pub struct Dashboard {
     pub origin: Option<String>,
     /// Computes and checks password hashes.
     pub passwords: Passwords,
-    /// Limits the attempts to sign in and to sign up.
+    /// Limits on the attempts to sign in and to sign up.
     pub throttle: Throttle,
     /// Largest list that can be uploaded, in bytes.
     pub upload_bytes_max: u64,
@@ -47,8 +47,8 @@ pub struct Settings {
     pub sign_up: bool,
     /// The URL under which users reach the server.
     pub public_url: Option<String>,
-    /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks cannot
-    /// be told apart.
+    /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks
+    /// cannot be distinguished.
     pub networks_are_told: bool,
     /// Largest list that can be uploaded, in bytes.
     pub upload_bytes_max: u64,

@@ -1,5 +1,5 @@
-//! Bodies of requests: read within bounds of length and time, or read away so that their sender gets to read why they were
-//! refused.
+//! Bodies of requests: read within limits of length and time. The rest of a refused body is read and discarded, so that
+//! its sender can read the refusal.
 
 use crate::Refusal;
 use api::ErrorCode;
@@ -12,36 +12,36 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-/// The types of bodies that are read whole.
+/// The types of bodies that are read completely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentType {
     /// JSON, or no type at all (RFC 8259 11, RFC 6839 3.1).
     Json,
-    /// The fields of a form, said once.
+    /// The fields of a form, with exactly one `Content-Type`.
     Form,
 }
 
-/// What is read of a body.
+/// The limits for reading a body.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// What it is called in messages.
+    /// The name of the body in messages.
     pub name: &'static str,
-    /// Its most bytes.
+    /// The largest length in bytes.
     pub bytes_max: usize,
-    /// The time that all of it may take.
+    /// The time limit for the whole body.
     pub time_max: Duration,
 }
 
-/// Most that is read and dropped of a body that was refused.
+/// How much of a refused body is read and discarded.
 const REFUSED_BYTES_MAX: usize = 1024 * 1024;
 const REFUSED_TIME_MAX: Duration = Duration::from_secs(2);
-/// Whoever sends nothing for so long waits for the answer.
+/// A sender that is silent for this time waits for the answer.
 const REFUSED_SILENCE_MAX: Duration = Duration::from_millis(500);
 
-/// A body that has yet to come.
+/// A body that is not read yet.
 pub struct Unread {
     body: Incoming,
-    /// Its sender waits for our consent (RFC 9110 10.1.1), and has sent nothing yet.
+    /// Whether its sender waits for `100 Continue` (RFC 9110 10.1.1) and has sent nothing yet.
     awaits_consent: bool,
 }
 
@@ -51,10 +51,11 @@ impl Unread {
         Unread { body, awaits_consent: headers.contains_key(header::EXPECT) }
     }
 
-    /// Reads all of it, if the headers say that it is of this type.
+    /// Reads the whole body, if the headers state this type.
     ///
     /// # Errors
-    /// 415, or as [`Unread::read`].
+    ///
+    /// 415 for another type, otherwise as [`Unread::read`].
     pub async fn read_as(
         self,
         wanted: ContentType,
@@ -67,10 +68,12 @@ impl Unread {
         }
     }
 
-    /// Reads all of it.
+    /// Reads the whole body.
     ///
     /// # Errors
-    /// 413 at once where its length is told and too long, or when it turns out to be; 408; 400 where it breaks off.
+    ///
+    /// 413 at once if the stated length is too large, or when the body exceeds the limit; 408 after the time limit; 400
+    /// if the body breaks off.
     pub async fn read(mut self, bounds: Bounds) -> Result<Bytes, Refusal> {
         let Bounds { name, bytes_max, time_max } = bounds;
         let too_large =
@@ -78,7 +81,7 @@ impl Unread {
         if self.body.size_hint().lower() > bytes_max as u64 {
             return Err(self.discard(too_large()).await);
         }
-        // To read is to consent.
+        // Reading sends `100 Continue`.
         self.awaits_consent = false;
         let mut whole = pin!(Limited::new(&mut self.body, bytes_max).collect());
         match within(time_max, whole.as_mut()).await {
@@ -95,12 +98,12 @@ impl Unread {
         }
     }
 
-    /// The body itself, for whoever reads it piece by piece; and whether its sender awaits consent.
+    /// The body itself, for a caller that reads it in pieces, and whether its sender waits for `100 Continue`.
     pub fn into_parts(self) -> (Incoming, bool) {
         (self.body, self.awaits_consent)
     }
 
-    /// Refuses it: see [`drop_rest`].
+    /// Discards the body for a refusal: see [`drop_rest`].
     pub async fn discard(self, refusal: Refusal) -> Refusal {
         if !self.awaits_consent {
             drop_rest(self.body).await;
@@ -109,8 +112,8 @@ impl Unread {
     }
 }
 
-/// Reads away what the caller still sends, within bounds: a socket that is closed with bytes unread resets the connection, and the
-/// caller would never see the refusal.
+/// Reads and discards the rest of a body, within limits. If a socket is closed with unread bytes, the connection is
+/// reset, and the caller cannot read the refusal.
 pub async fn drop_rest(body: Incoming) {
     let mut body = Limited::new(body, REFUSED_BYTES_MAX);
     let drop_frames = async {
@@ -120,7 +123,7 @@ pub async fn drop_rest(body: Incoming) {
 }
 
 impl ContentType {
-    /// Whether the headers say so.
+    /// Whether the headers state this type.
     fn check(self, headers: &HeaderMap) -> Result<(), Refusal> {
         let mut types = headers.get_all(header::CONTENT_TYPE).iter();
         let (fits, message) = match self {
@@ -148,14 +151,14 @@ fn is_form(value: &HeaderValue) -> bool {
     essence(value) == "application/x-www-form-urlencoded"
 }
 
-/// The type without its parameters, in small letters.
+/// The type without its parameters, in lower case.
 fn essence(value: &HeaderValue) -> String {
     let text = value.to_str().unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// The output of a future, or none if it takes longer than `limit`. Most are ready at once, so the timer is only made for one
-/// that is not.
+/// The output of a future; `None` if it takes longer than `limit`. Most futures are ready at once, so the timer is
+/// created only for the others.
 pub async fn within<F>(limit: Duration, mut future: Pin<&mut F>) -> Option<F::Output>
 where
     F: Future + ?Sized,

@@ -1,8 +1,11 @@
-//! What the parts of the server that speak HTTP have in common: methods, replies and refusals, the table of routes, queries
-//! and bodies.
+//! The shared HTTP types of the server's parts: methods, replies and refusals, the table of routes, queries and bodies.
 //!
-//! The API, assistants and the dashboard have a table of routes each ([`route`]), and handlers of their own. A handler gives a
-//! [`Reply`], or a [`Refusal`] in the form of the API's errors. Bodies are read within bounds of length and time ([`body`]).
+//! The API, assistants and the dashboard each have a table of routes, which [`route::find`] searches, and their own
+//! handlers. A handler returns a [`Reply`], or a [`Refusal`] in the form of the API's errors. [`body::Unread`] reads
+//! bodies, and [`Query`] reads queries and forms.
+//!
+//! Invariants: a body is read only within limits of length and time. A refusal has no key, and its line for the log has
+//! no address. The crate has no socket and no table of its own.
 
 pub mod body;
 pub mod query;
@@ -17,14 +20,14 @@ use std::borrow::Cow;
 /// The methods in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Reads. Not always free of effects: a GET can cost a credit.
+    /// Reads data. It may have effects: a GET can cost a credit.
     Get,
-    /// Sends a JSON body.
+    /// Sends a body.
     Post,
 }
 
 impl Method {
-    /// As requests spell it.
+    /// The name in requests.
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
@@ -33,26 +36,27 @@ impl Method {
     }
 }
 
-/// A header of an answer.
+/// The name and the value of an answer's header.
 pub type Header = (&'static str, Cow<'static, str>);
 
-/// What a handler answers.
+/// The answer of a handler.
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
-    /// Headers that go with it.
+    /// Further headers of the answer.
     pub headers: Vec<Header>,
-    /// The JSON, or what the header `content-type` says.
+    /// The body: JSON, or the type in the header `content-type`.
     pub body: Vec<u8>,
 }
 
-/// What most answers fit into.
+/// A capacity that most answers fit into.
 const JSON_BYTES: usize = 384;
 
 impl Reply {
-    /// JSON with a status.
+    /// A JSON answer with a status.
     ///
     /// # Errors
+    ///
     /// A defect: the value cannot be rendered.
     pub fn json(status: u16, value: &impl serde::Serialize) -> Result<Reply, Refusal> {
         let mut body = Vec::with_capacity(JSON_BYTES);
@@ -60,7 +64,7 @@ impl Reply {
         Ok(Reply { status, headers: Vec::new(), body })
     }
 
-    /// Adds a header.
+    /// Adds a header to the answer.
     pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
         self.headers.push((name, value.into()));
         self

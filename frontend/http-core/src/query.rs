@@ -1,18 +1,19 @@
-//! Query strings: application/x-www-form-urlencoded as HTML and URL libraries write it, read strictly.
+//! Query strings: a strict parser for application/x-www-form-urlencoded, as HTML and URL libraries write it.
 //!
-//! A plus sign is a space, as every library writes it; a plus sign in an address is `%2B`. Read otherwise, an
-//! address with a space would turn into somebody else's.
+//! A plus sign is a space in every library's output; a plus sign in an address is `%2B`. With another interpretation an
+//! address with a space would become another address.
 
 use api::{Issue, IssueType};
 
-/// Names and values, decoded.
+/// The decoded names and values in their order.
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Splits and decodes.
+    /// Splits and decodes a query.
     ///
     /// # Errors
-    /// A broken escape, or escapes that make no UTF-8.
+    ///
+    /// An invalid escape, or escapes that are not UTF-8.
     pub fn parse(text: &str) -> Result<Query, Vec<Issue>> {
         let mut pairs = Vec::new();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -31,7 +32,8 @@ impl Query {
     /// The value of a parameter.
     ///
     /// # Errors
-    /// It is given more than once.
+    ///
+    /// The parameter occurs more than once.
     pub fn get(&self, name: &'static str) -> Result<Option<&str>, Issue> {
         let mut values = self.0.iter().filter(|(found, _)| found == name).map(|(_, value)| value.as_str());
         let first = values.next();

@@ -151,12 +151,12 @@ impl LimitNumbers {
         LimitNumbers { name, window_s, wait_s, quota, remaining, reset_s }
     }
 
-    /// `RateLimit-Policy`.
+    /// The value of the header `RateLimit-Policy`.
     pub fn policy(&self) -> String {
         named(self.name, [(";q=", self.quota.into()), (";w=", self.window_s)])
     }
 
-    /// `RateLimit`.
+    /// The value of the header `RateLimit`.
     pub fn standing(&self) -> String {
         named(self.name, [(";r=", self.remaining.into()), (";t=", self.wait_s)])
     }

@@ -28,29 +28,32 @@ pub enum Format {
     Text,
 }
 
-/// The reason why a list is unreadable: one line that says what is wrong and what to do. It names columns, but no address.
+/// The reason why a list cannot be read, as one line with a remedy. It names columns, but no address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListError {
     /// Reading failed, or the input is not a list.
     Unreadable(String),
-    /// The column of addresses does not exist, or the user must name it.
+    /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
     Column(String),
+    /// The key of addresses does not exist in a list of JSON objects. The caller says where the user names one.
+    Key(String),
+    /// The user named a column of a list without columns.
+    NoColumns(String),
 }
 
 impl ListError {
     fn unreadable(message: impl Into<String>) -> ListError {
         ListError::Unreadable(message.into())
     }
-
-    fn column(message: impl Into<String>) -> ListError {
-        ListError::Column(message.into())
-    }
 }
 
 impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ListError::Unreadable(message) | ListError::Column(message) => f.write_str(message),
+            ListError::Unreadable(message)
+            | ListError::Column(message)
+            | ListError::Key(message)
+            | ListError::NoColumns(message) => f.write_str(message),
         }
     }
 }

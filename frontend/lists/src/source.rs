@@ -62,7 +62,7 @@ pub struct Row {
     pub end: u64,
 }
 
-/// An open list.
+/// An open list, which is read row by row.
 pub struct Source {
     /// The form of its rows.
     shape: Shape,
@@ -143,9 +143,7 @@ impl Source {
             Format::Csv => shape.columns = columns::find(&sample(&head, shape.delimiter, whole), column)?,
             Format::Jsonl => shape.key = key(name, &head, whole, column)?,
             Format::Text if column.is_some() => {
-                return Err(ListError::column(
-                    "plain text has no columns: omit --column, or use --format csv",
-                ));
+                return Err(ListError::NoColumns("plain text has no columns".to_owned()));
             }
             Format::Text => {}
         }
@@ -256,7 +254,7 @@ impl Source {
         let (name, line) = (&self.name, self.line());
         ListError::unreadable(if bounded::is_too_long(error) {
             format!(
-                "{name}: the row at line {line} is longer than 1 MiB: is a quote not closed, or are there many blank lines?"
+                "{name}: the row at line {line} is longer than 1 MiB: look for an unclosed quote or for many blank lines"
             )
         } else {
             format!("{name} cannot be read at line {line}: {error}")
@@ -367,9 +365,7 @@ fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<Str
     found.map(str::to_owned).ok_or_else(|| {
         let wanted = wanted.unwrap_or("email");
         let keys = columns::listed(object.keys().map(str::to_owned));
-        ListError::column(format!(
-            "there is no key `{wanted}`: the list has {keys}; name one of them with --column"
-        ))
+        ListError::Key(format!("there is no key `{wanted}`: the list has {keys}"))
     })
 }
 

@@ -1,4 +1,4 @@
-//! The verdict at the end of a row.
+//! The values of a verdict at the end of a row. `source/shape.rs` writes them as columns.
 
 use engine_proto::verdict::Reason;
 
@@ -74,5 +74,13 @@ mod tests {
             assert_eq!(usize::from(verdict.code()), at + 1, "{}", verdict.reason);
         }
         assert_eq!(Verdict { deliverable: None, reason: "no_mx" }.code(), 0);
+    }
+
+    /// A reason without a code would write a row without an end.
+    #[test]
+    fn every_reason_of_the_contract_has_a_code() {
+        for reason in api::Reason::ALL {
+            assert_ne!(Verdict::from(reason).code(), 0, "{}", reason.as_str());
+        }
     }
 }

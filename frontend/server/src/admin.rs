@@ -1,8 +1,8 @@
-//! What operators do to accounts and keys: one [`Command`], and one [`execute`] for it, whether it comes over the
-//! socket of a running server or from a command line that has opened the store itself.
+//! The commands of operators on accounts and keys. One [`Command`] has one [`execute`], which runs in a server that
+//! gets it over its socket, or in a command line that has opened the store itself.
 //!
-//! Ids and keys are made by whoever gives the command. So a command that is given again does nothing twice, and a
-//! key in clear never leaves the process that made it.
+//! The sender of a command creates its ids and keys. So a repeated command has no further effect, and a plain key never
+//! leaves the process that created it.
 
 pub mod access;
 pub mod first_run;
@@ -19,93 +19,93 @@ use store::{
     UserError,
 };
 
-/// The socket's name in the data folder.
+/// The name of the socket in the data folder.
 pub const SOCKET_FILE: &str = "admin.sock";
 
-/// Entries of the ledger that [`Command::AccountShow`] brings.
+/// How many entries of the ledger [`Command::AccountShow`] returns.
 const ENTRIES_SHOWN: usize = 20;
 
-/// Accounts in one answer to [`Command::AccountList`].
+/// How many accounts an answer to [`Command::AccountList`] has at most.
 pub const ACCOUNTS_PER_PAGE: usize = 500;
 
-/// What an operator wants done. Accounts are named by id or by name.
+/// An operation of an operator. Accounts are named by id, by name or by their user's email address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Make an account.
+    /// Create an account.
     AccountCreate {
-        /// Its id.
+        /// The id of the account.
         id: AccountId,
-        /// Its name.
+        /// The name of the account.
         name: String,
         /// The id of its plan.
         plan: String,
     },
-    /// The next accounts, [`ACCOUNTS_PER_PAGE`] at most.
+    /// List the next accounts, at most [`ACCOUNTS_PER_PAGE`].
     AccountList {
-        /// The last one of the page before.
+        /// The last account of the page before.
         after: Option<AccountId>,
     },
-    /// One account with its keys, the end of its ledger and an audit of all of it.
+    /// Show one account with its keys, the end of its ledger and an audit of the whole ledger.
     AccountShow {
-        /// Which.
+        /// The account by id, name or email.
         account: String,
     },
-    /// Change the plan.
+    /// Change the plan of an account.
     AccountSetPlan {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
-        /// The id of the new one.
+        /// The id of the new plan.
         plan: String,
     },
-    /// Add pack credits.
+    /// Add pack credits to an account.
     AccountGrant {
-        /// To whom.
+        /// The account by id, name or email.
         account: String,
         /// The grant's id.
         id: EntryId,
-        /// How many.
+        /// The number of credits.
         credits: u64,
-        /// Why.
+        /// A note for the ledger.
         note: String,
     },
-    /// Change the status. A usable one takes an announced end back.
+    /// Change the status of a subscription. A usable status withdraws an announced end.
     AccountSetStatus {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
-        /// The new one.
+        /// The new status.
         status: SubscriptionStatus,
-        /// Only with the end of the period; for [`SubscriptionStatus::Canceled`] alone.
+        /// Wait for the end of the period; allowed for [`SubscriptionStatus::Canceled`] only.
         at_period_end: bool,
     },
-    /// Give an account limits of its own in place of its plan's.
+    /// Give an account its own limits instead of its plan's.
     AccountSetLimits {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
-        /// Forget first all that it had.
+        /// Remove all its own limits first.
         reset: bool,
         /// The limits to set.
         set: Overrides,
     },
-    /// Set the password of an account's user, and end all sessions.
+    /// Set the password of an account's user, and end all its sessions.
     AccountSetPassword {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
-        /// The user's address, where it is new.
+        /// The user's email address, if it changes.
         email: Option<String>,
-        /// The password's hash.
+        /// The hash of the password.
         password: PasswordHash,
     },
-    /// Make a link that signs in to an account once.
+    /// Create a link that signs in to an account once.
     AccountSignInLink {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
         /// SHA-256 of the link's token.
         hash: TokenHash,
     },
-    /// Add a key.
+    /// Add a key to an account.
     KeyCreate {
-        /// For whom.
+        /// The account by id, name or email.
         account: String,
         /// The key's id.
         id: KeyId,
@@ -113,95 +113,95 @@ pub enum Command {
         mode: KeyMode,
         /// SHA-256 of the key.
         hash: KeyHash,
-        /// Its last four characters.
+        /// The last four characters of the key.
         last4: [u8; 4],
-        /// What to call it.
+        /// The label of the key.
         label: String,
     },
-    /// An account's keys.
+    /// List an account's keys.
     KeyList {
-        /// Whose.
+        /// The account by id, name or email.
         account: String,
     },
-    /// Revoke a key for ever.
+    /// Revoke a key permanently.
     KeyRevoke {
-        /// Which.
+        /// The id of the key.
         key: KeyId,
     },
-    /// What a running server counts.
+    /// Return the counters of a running server.
     Metrics,
-    /// A backup of all of the store. Over the socket it follows the answer, to the end of the connection.
+    /// Return a backup of the whole store. Over the socket it follows the answer, to the end of the connection.
     Backup,
-    /// Move the clock of a server that was started for tests forward.
+    /// Move the clock of a server that was started for tests.
     ClockAdvance {
-        /// By how much.
+        /// The milliseconds by which it moves forward.
         ms: u64,
     },
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// The account as it stands now.
+    /// The account after the command.
     Account(Account),
     /// A page of accounts.
     Accounts(Vec<Account>),
-    /// All about one account.
+    /// The details of one account.
     Shown(Box<Shown>),
-    /// The account's limits as they stand now.
+    /// The account's limits after the command.
     Limits(LimitsShown),
-    /// The key as it stands now.
+    /// The key after the command.
     Key(KeyInfo),
-    /// Keys.
+    /// A list of keys.
     Keys(Vec<KeyInfo>),
-    /// What is counted, in the text format of Prometheus.
+    /// The counters in the text format of Prometheus.
     Metrics(String),
-    /// The bytes of a backup come after this.
+    /// The bytes of a backup follow.
     BackupFollows,
-    /// What the clock shows.
+    /// The time of the clock after the command.
     Clock(UnixMs),
-    /// It is done, and there is nothing to say of it.
+    /// The command has succeeded, and has no other result.
     Done,
 }
 
-/// What an account may ask.
+/// The limits of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitsShown {
-    /// The limits that hold.
+    /// The limits that apply.
     pub limits: Limits,
-    /// Those of them that are the account's own; the others are its plan's.
+    /// The limits that belong to the account; the others are its plan's.
     pub overrides: Overrides,
 }
 
-/// All about one account.
+/// The details of one account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// The account.
+    /// The account itself, with plan and balance.
     pub account: Account,
-    /// What it may ask.
+    /// The limits that apply to it.
     #[serde(flatten)]
     pub limits: LimitsShown,
     /// Its keys.
     pub keys: Vec<KeyInfo>,
-    /// The end of its ledger, the newest first.
+    /// The end of its ledger, newest first.
     pub entries: Vec<Entry>,
-    /// Whether its ledger adds up.
+    /// The result of the audit of its ledger.
     pub audit: Audit,
 }
 
-/// Why a command was not done: one line.
+/// The reason why a command failed, as one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandError {
-    /// No account has this id or name.
+    /// No account has this id, name or email.
     NoAccount(String),
-    /// A status other than canceled was to wait for the end of the period.
+    /// Only a cancellation can wait for the end of the period.
     OnlyCancelWaits,
-    /// There is nothing that counts.
+    /// No server runs, so there are no counters.
     NoMetrics,
-    /// A backup is no line: see [`access::StoreAccess::backup`].
+    /// A backup is not sent as a line: see [`access::StoreAccess::backup`].
     BackupIsNoLine,
-    /// The clock stays as it is.
+    /// The clock cannot be moved.
     ClockFixed(Fixed),
     /// The store refused.
     Refused(ChangeError),
@@ -213,13 +213,17 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CommandError::NoAccount(named) => write!(f, "no account has the id or the name {named:?}"),
-            CommandError::OnlyCancelWaits => f.write_str("only canceled can wait for the end of the period"),
+            CommandError::OnlyCancelWaits => {
+                f.write_str("only the status canceled can take effect at the end of the period")
+            }
             CommandError::NoMetrics => f.write_str("only a running server has metrics"),
             CommandError::BackupIsNoLine => f.write_str("a backup is made by `mailprobe backup`"),
             CommandError::ClockFixed(Fixed::Real) => {
                 f.write_str("the clock can be moved only on a server that was started with --test-clock")
             }
-            CommandError::ClockFixed(Fixed::TooFar) => f.write_str("the clock stands too far ahead already"),
+            CommandError::ClockFixed(Fixed::TooFar) => {
+                f.write_str("the clock cannot be moved further: it is too far ahead of the system's clock")
+            }
             CommandError::Refused(refusal) => refusal.fmt(f),
             CommandError::User(error) => error.fmt(f),
         }
@@ -246,10 +250,11 @@ impl From<StoreError> for CommandError {
     }
 }
 
-/// Does what is wanted, and waits until it is durable.
+/// Executes a command, and waits until its effect is durable.
 ///
 /// # Errors
-/// [`CommandError`]; then nothing was done, or it cannot be told (see [`StoreError`]).
+///
+/// [`CommandError`]: nothing was done. After a [`StoreError`] the effect may be unknown.
 pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Response, CommandError> {
     Ok(match command {
         Command::AccountCreate { id, name, plan } => {
@@ -269,7 +274,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let account = find(store, &account, now)?.id;
             match store.grant(Grant { id, account, credits, note }, now).wait() {
                 Ok(account) => Response::Account(account),
-                // A caller that does not know whether it was done tries again.
+                // A caller that does not know the result repeats the command.
                 Err(ChangeError::Exists) if is_granted(store, account, id, credits)? => {
                     Response::Account(find(store, &account.to_string(), now)?)
                 }
@@ -308,16 +313,17 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
     })
 }
 
-/// Entries in which a repeated grant is looked for: those of an hour at a thousand charged checks a minute, and more.
+/// How many entries are searched for a repeated grant: more than those of an hour at a thousand charged checks a
+/// minute.
 const REPEAT_ENTRIES_MAX: usize = 100_000;
 
-/// Whether these credits were granted under the id before.
+/// Whether these credits were already granted under this id.
 fn is_granted(store: &dyn Store, account: AccountId, id: EntryId, credits: u64) -> Result<bool, StoreError> {
     let is_it = |entry: &Entry| entry.id == id && entry.kind == EntryKind::Pack && entry.granted == credits;
     Ok(store.entries(account, REPEAT_ENTRIES_MAX)?.iter().any(is_it))
 }
 
-/// By id, or else by name, or else by the address of its user; no name looks like an id.
+/// Finds an account by id, name, or the email address of its user. No name has the form of an id.
 fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandError> {
     let found = match named.parse() {
         Ok(id) => store.account(id, now)?,

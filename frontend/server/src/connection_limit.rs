@@ -1,7 +1,7 @@
-//! How many connections a thread has, which of them gives way when there is no place left, and the word that it is time
-//! to go.
+//! A limit on the connections of a thread: it selects the idle connection that closes for a new one, and announces the
+//! drain.
 //!
-//! For one thread and its tasks: nothing here is shared with other threads.
+//! It belongs to one thread and its tasks, so it has no locks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -9,88 +9,88 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-/// See the module.
+/// The limit on the simultaneous connections of a thread.
 pub struct ConnectionLimit {
-    places: usize,
-    taken: Cell<usize>,
+    max: usize,
+    open: Cell<usize>,
     next: Cell<u64>,
     draining: Cell<bool>,
-    /// Places whose connections are idle, by the order in which they became so.
+    /// The permits of idle connections, by the order in which they became idle.
     idle: RefCell<BTreeMap<u64, u64>>,
-    /// The place that was told to give way and has not yet.
-    leaving: Cell<Option<u64>>,
-    /// Who wants to know when it is time to go, by place.
-    told: RefCell<HashMap<u64, Waker>>,
-    /// Who waits until a place is free, or nothing is left to do.
+    /// The permit that was asked to close and is not free yet.
+    closing: Cell<Option<u64>>,
+    /// The tasks to wake when their connection must close, by permit.
+    close_wakers: RefCell<HashMap<u64, Waker>>,
+    /// The tasks that wait until a permit is free, or until all are free.
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// A connection's place; free again when dropped.
+/// The permit of one connection, which is free again on drop.
 pub struct ConnectionPermit {
     limit: Rc<ConnectionLimit>,
     number: u64,
-    /// Where it stands among the idle ones.
+    /// Its position among the idle connections.
     idle: Cell<Option<u64>>,
-    /// It was told to give way.
-    gives_way: Cell<bool>,
+    /// The connection was asked to close.
+    evicted: Cell<bool>,
 }
 
-/// Why a connection has to go.
+/// The reason why a connection must close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The server ends.
+    /// The server is draining and accepts nothing new.
     Draining,
-    /// Its place is wanted.
-    GivesWay,
+    /// A new connection needs the permit.
+    Evicted,
 }
 
 impl ConnectionLimit {
-    /// A limit of so many connections.
-    pub fn new(places: usize) -> Rc<ConnectionLimit> {
+    /// A limit of `max` simultaneous connections.
+    pub fn new(max: usize) -> Rc<ConnectionLimit> {
         Rc::new(ConnectionLimit {
-            places,
-            taken: Cell::new(0),
+            max,
+            open: Cell::new(0),
             next: Cell::new(0),
             draining: Cell::new(false),
             idle: RefCell::default(),
-            leaving: Cell::new(None),
-            told: RefCell::default(),
+            closing: Cell::new(None),
+            close_wakers: RefCell::default(),
             waiting: RefCell::default(),
         })
     }
 
-    /// Waits for a free place. When there is none, the connection that is idle for longest gives way.
-    pub async fn place(self: &Rc<ConnectionLimit>) -> ConnectionPermit {
-        self.wait_until(|limit| limit.taken.get() < limit.places || limit.free_one()).await;
-        self.taken.set(self.taken.get() + 1);
+    /// Waits for a free permit. If there is none, the connection that has been idle for longest must close.
+    pub async fn acquire(self: &Rc<ConnectionLimit>) -> ConnectionPermit {
+        self.wait_until(|limit| limit.open.get() < limit.max || limit.evict_one()).await;
+        self.open.set(self.open.get() + 1);
         ConnectionPermit {
             limit: Rc::clone(self),
             number: self.count_up(),
             idle: Cell::new(None),
-            gives_way: Cell::new(false),
+            evicted: Cell::new(false),
         }
     }
 
-    /// Waits until every place is free.
+    /// Waits until every permit is free.
     pub async fn empty(&self) {
-        self.wait_until(|limit| limit.taken.get() == 0).await;
+        self.wait_until(|limit| limit.open.get() == 0).await;
     }
 
-    /// Tells everybody who has a place that it is time to go.
+    /// Announces the end of the server to all connections.
     pub fn drain(&self) {
         self.draining.set(true);
-        for (_, waker) in self.told.take() {
+        for (_, waker) in self.close_wakers.take() {
             waker.wake();
         }
     }
 
-    /// Tells the longest idle connection to go, one at a time. Says `false`: its place is not free yet.
-    fn free_one(&self) -> bool {
-        if self.leaving.get().is_none() {
+    /// Asks the longest idle connection to close, one at a time. Returns `false`, since its permit is not free yet.
+    fn evict_one(&self) -> bool {
+        if self.closing.get().is_none() {
             let longest = self.idle.borrow_mut().pop_first();
             if let Some((_, number)) = longest {
-                self.leaving.set(Some(number));
-                let waker = self.told.borrow_mut().remove(&number);
+                self.closing.set(Some(number));
+                let waker = self.close_wakers.borrow_mut().remove(&number);
                 if let Some(waker) = waker {
                     waker.wake();
                 }
@@ -122,46 +122,46 @@ impl ConnectionLimit {
 }
 
 impl ConnectionPermit {
-    /// Whether it is time to go, and why; if not, the task is woken when it is.
+    /// The reason why this connection must close; `None` wakes the task when there is one.
     pub fn close_reason(&self, cx: &mut Context<'_>) -> Option<CloseReason> {
         if self.limit.draining.get() {
             return Some(CloseReason::Draining);
         }
-        if self.gives_way.get() || self.limit.leaving.get() == Some(self.number) {
-            self.gives_way.set(true);
-            return Some(CloseReason::GivesWay);
+        if self.evicted.get() || self.limit.closing.get() == Some(self.number) {
+            self.evicted.set(true);
+            return Some(CloseReason::Evicted);
         }
-        let mut told = self.limit.told.borrow_mut();
-        match told.get_mut(&self.number) {
+        let mut wakers = self.limit.close_wakers.borrow_mut();
+        match wakers.get_mut(&self.number) {
             Some(waker) => waker.clone_from(cx.waker()),
             None => {
-                told.insert(self.number, cx.waker().clone());
+                wakers.insert(self.number, cx.waker().clone());
             }
         }
         None
     }
 
-    /// The connection waits for its next request.
-    pub fn idle(&self) {
+    /// Notes that the connection waits for its next request.
+    pub fn set_idle(&self) {
         if self.idle.get().is_none() {
             let order = self.limit.count_up();
             self.idle.set(Some(order));
             self.limit.idle.borrow_mut().insert(order, self.number);
-            if self.limit.taken.get() >= self.limit.places {
-                // Somebody may have found nobody idle.
+            if self.limit.open.get() >= self.limit.max {
+                // A task may wait because no connection was idle.
                 self.limit.wake();
             }
         }
     }
 
-    /// The connection has a request again.
-    pub fn busy(&self) {
+    /// Notes that the connection has a request again.
+    pub fn set_busy(&self) {
         if let Some(order) = self.idle.take() {
             self.limit.idle.borrow_mut().remove(&order);
-            if self.limit.leaving.get() == Some(self.number) {
-                // It goes when this request is answered; until then another one has to.
-                self.gives_way.set(true);
-                self.limit.leaving.set(None);
+            if self.limit.closing.get() == Some(self.number) {
+                // This connection closes after the answer; until then another one must close.
+                self.evicted.set(true);
+                self.limit.closing.set(None);
                 self.limit.wake();
             }
         }
@@ -170,9 +170,9 @@ impl ConnectionPermit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.busy();
-        self.limit.taken.set(self.limit.taken.get() - 1);
-        self.limit.told.borrow_mut().remove(&self.number);
+        self.set_busy();
+        self.limit.open.set(self.limit.open.get() - 1);
+        self.limit.close_wakers.borrow_mut().remove(&self.number);
         self.limit.wake();
     }
 }
@@ -188,10 +188,10 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted() {
+    fn permits_are_counted() {
         let limit = ConnectionLimit::new(1);
-        let Poll::Ready(first) = poll(pin!(limit.place())) else { panic!("no place") };
-        let mut second = pin!(limit.place());
+        let Poll::Ready(first) = poll(pin!(limit.acquire())) else { panic!("no permit") };
+        let mut second = pin!(limit.acquire());
         assert!(poll(second.as_mut()).is_pending());
         assert!(poll(pin!(limit.empty())).is_pending());
         drop(first);
@@ -200,57 +200,57 @@ mod tests {
     }
 
     #[test]
-    fn draining_is_told_once_it_begins() {
+    fn draining_closes_every_connection() {
         let limit = ConnectionLimit::new(1);
-        let Poll::Ready(place) = poll(pin!(limit.place())) else { panic!("no place") };
+        let Poll::Ready(permit) = poll(pin!(limit.acquire())) else { panic!("no permit") };
         let mut cx = Context::from_waker(Waker::noop());
-        assert_eq!(place.close_reason(&mut cx), None);
+        assert_eq!(permit.close_reason(&mut cx), None);
         limit.drain();
-        assert_eq!(place.close_reason(&mut cx), Some(CloseReason::Draining));
+        assert_eq!(permit.close_reason(&mut cx), Some(CloseReason::Draining));
     }
 
     fn take(limit: &Rc<ConnectionLimit>) -> ConnectionPermit {
-        let Poll::Ready(place) = poll(pin!(limit.place())) else { panic!("no place") };
-        place
+        let Poll::Ready(permit) = poll(pin!(limit.acquire())) else { panic!("no permit") };
+        permit
     }
 
     #[test]
-    fn the_longest_idle_gives_way_and_no_other() {
+    fn only_the_longest_idle_is_evicted() {
         let limit = ConnectionLimit::new(3);
         let (first, second, third) = (take(&limit), take(&limit), take(&limit));
         let mut cx = Context::from_waker(Waker::noop());
-        let mut told = || {
-            [&first, &second, &third].map(|place| place.close_reason(&mut cx) == Some(CloseReason::GivesWay))
+        let mut evicted = || {
+            [&first, &second, &third].map(|permit| permit.close_reason(&mut cx) == Some(CloseReason::Evicted))
         };
-        second.idle();
-        first.idle();
-        assert_eq!(told(), [false; 3], "while nobody wants its place, nobody has to go");
-        let mut newcomer = pin!(limit.place());
+        second.set_idle();
+        first.set_idle();
+        assert_eq!(evicted(), [false; 3], "no connection closes while no permit is wanted");
+        let mut newcomer = pin!(limit.acquire());
         assert!(poll(newcomer.as_mut()).is_pending() && poll(newcomer.as_mut()).is_pending());
-        assert_eq!(told(), [false, true, false]);
-        // A request came at the same moment: it is answered, and the next one goes instead.
-        second.busy();
+        assert_eq!(evicted(), [false, true, false]);
+        // A request came at the same moment. It is answered, and another connection closes instead.
+        second.set_busy();
         assert!(poll(newcomer.as_mut()).is_pending());
-        assert_eq!(told(), [true, true, false]);
+        assert_eq!(evicted(), [true, true, false]);
         drop(first);
         assert!(poll(newcomer).is_ready());
         drop((second, third));
-        assert!(limit.idle.borrow().is_empty() && limit.leaving.get().is_none());
+        assert!(limit.idle.borrow().is_empty() && limit.closing.get().is_none());
     }
 
     #[test]
-    fn who_becomes_idle_while_somebody_waits_gives_way() {
+    fn a_connection_that_becomes_idle_while_another_waits_is_evicted() {
         let limit = ConnectionLimit::new(1);
-        let place = take(&limit);
+        let permit = take(&limit);
         let mut cx = Context::from_waker(Waker::noop());
-        let mut newcomer = pin!(limit.place());
+        let mut newcomer = pin!(limit.acquire());
         assert!(poll(newcomer.as_mut()).is_pending());
-        assert_eq!(place.close_reason(&mut cx), None);
-        place.idle();
-        assert!(limit.waiting.borrow().is_empty(), "who waits was woken");
+        assert_eq!(permit.close_reason(&mut cx), None);
+        permit.set_idle();
+        assert!(limit.waiting.borrow().is_empty(), "the waiting task was woken");
         assert!(poll(newcomer.as_mut()).is_pending());
-        assert_eq!(place.close_reason(&mut cx), Some(CloseReason::GivesWay));
-        drop(place);
+        assert_eq!(permit.close_reason(&mut cx), Some(CloseReason::Evicted));
+        drop(permit);
         assert!(poll(newcomer).is_ready());
     }
 }

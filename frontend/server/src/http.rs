@@ -1,11 +1,11 @@
-//! Between hyper and the routes: what a request may be and cost, who sends it, and how answers are rendered.
+//! The layer between hyper and the routes: limits on requests, authentication, and the rendering of answers.
 //!
-//! Refusals come in one order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
-//! (400 and on). What comes through an API gateway is judged before all of them ([`gateway`]). A
-//! connection can hold a thread's memory and time only within the bounds below; a panic costs its request alone.
+//! Refusals have a fixed order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
+//! (400 and others). Requests through an API gateway are judged before all of these (`gateway.rs`). The limits below
+//! bound the memory and time that a connection takes. A panic ends only its own request.
 //!
-//! What hyper itself cannot read (a malformed or oversized head) it answers with 400, 414 or 431 and no body, and
-//! closes. What it can read and others may read differently is refused first of all ([`unclear`]).
+//! If hyper cannot read a head because it is malformed or too long, it answers 400, 414 or 431 without a body, and
+//! closes. A head that another program may read differently is refused before anything else (`unclear.rs`).
 
 mod activity;
 mod assistants;
@@ -56,24 +56,24 @@ use store::id::random_bits;
 use store::rate_limit::Standing;
 use store::{KeyId, clock};
 
-/// Largest body that is read: 200 addresses of 320 characters, escaped, fit.
+/// The largest request body in bytes: 200 addresses of 320 escaped characters fit.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
-/// Largest head; hyper itself takes at most 100 fields. An address of any length worth a thought fits into the query.
+/// The largest head in bytes; hyper allows at most 100 fields. The longest valid address fits into the query.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// For the head of a request.
+/// The time limit for the head of a request.
 pub const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// For an idle connection to send its next request: longer than the minute for which proxies keep theirs.
+/// The time limit for the next request of an idle connection: longer than the minute that proxies keep theirs.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
-/// For the caller to take an answer. More than a slow line needs for the largest one.
+/// The time limit for the caller to read an answer: more than the largest answer needs on a slow line.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
 const BODY: Bounds = Bounds { name: "body", bytes_max: BODY_BYTES_MAX, time_max: Duration::from_secs(10) };
-/// For the others, where a connection sends many requests at once.
+/// A pause for other connections if one connection sends many requests at once.
 const OTHERS_TURN: Duration = Duration::from_millis(1);
-/// From the whole request to the answer. More than all of its parts together.
+/// The time limit from the complete request to the answer: longer than all its parts together.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(80);
 const _: () = assert!(HANDLER_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
 const REQUEST_ID_CHARS_MAX: usize = 64;
-/// Header fields of most answers; more are no harm.
+/// The capacity for header fields that most answers need; more fields are possible.
 const HEADERS: usize = 12;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -84,29 +84,29 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
-/// Serves one connection to its end, or until it is time to go.
+/// Serves one connection to its end, or until it must close.
 pub async fn serve(
     stream: TcpStream,
     peer: IpAddr,
     worker: Rc<Worker>,
-    place: ConnectionPermit,
+    permit: ConnectionPermit,
     tls: Option<&Tls>,
 ) {
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
-        None => converse(stream, worker, place, peer).await,
-        Some(Ok(connection)) => converse(TlsStream::new(stream, connection), worker, place, peer).await,
-        Some(Err(error)) => tracing::error!("no TLS for a connection: {error}"),
+        None => serve_stream(stream, worker, permit, peer).await,
+        Some(Ok(connection)) => serve_stream(TlsStream::new(stream, connection), worker, permit, peer).await,
+        Some(Err(error)) => tracing::error!("a connection could not use TLS: {error}"),
     }
 }
 
-async fn converse<S>(stream: S, worker: Rc<Worker>, place: ConnectionPermit, peer: IpAddr)
+async fn serve_stream<S>(stream: S, worker: Rc<Worker>, permit: ConnectionPermit, peer: IpAddr)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let tally = Arc::clone(&worker.checks.tally);
-    let activity = ConnectionActivity::new(place);
-    let mut watch =
+    let activity = ConnectionActivity::new(permit);
+    let mut timer =
         SlowPeerTimer::new(Rc::clone(&activity), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
     let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&activity)));
     let of_service = Rc::clone(&activity);
@@ -114,10 +114,10 @@ where
         let (worker, activity) = (Rc::clone(&worker), Rc::clone(&of_service));
         async move {
             if activity.on_request() {
-                // To wake oneself is not enough: the thread takes no completions as long as a task is ready.
+                // Waking this task is not enough: the thread takes no completions while a task is ready.
                 monoio::time::sleep(OTHERS_TURN).await;
             }
-            activity.busy();
+            activity.set_busy();
             let response = respond(request, worker, peer).await;
             Ok::<_, Infallible>(response.map(|body| AnswerBody::new(body, activity)))
         }
@@ -130,38 +130,38 @@ where
             .max_header_size(HEAD_BYTES_MAX)
             .serve_connection(stream, service)
     );
-    let mut told = false;
+    let mut is_closing = false;
     let ended = poll_fn(|cx| {
-        let close_reason = if told { None } else { activity.place.close_reason(cx) };
+        let close_reason = if is_closing { None } else { activity.permit.close_reason(cx) };
         if let Some(why) = close_reason {
-            told = true;
+            is_closing = true;
             connection.as_mut().graceful_shutdown();
-            if why == CloseReason::GivesWay {
+            if why == CloseReason::Evicted {
                 count(&tally.gave_way);
             }
         }
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        let cut_off = watch.poll(cx);
+        let cut_off = timer.poll(cx);
         if cut_off.is_ready() {
             count(&tally.too_slow);
         }
         cut_off
     });
-    // How a connection ends is the peer's business: it hangs up, times out or talks no HTTP.
+    // Every end of a connection is normal: the peer hangs up, times out or sends no HTTP.
     let _ = catch_panic(ended).await;
 }
 
-/// What the log is told of a request. No address can be in it: the path is the table's, not the caller's.
+/// The fields of a request's log line. They cannot have an address: the path is that of the table, not the caller's.
 struct Note {
     method: &'static str,
     path: &'static str,
     request_id: String,
     key: Option<KeyId>,
-    /// Where the counter stands that the request went to: not for the log, but for every answer's headers.
+    /// The state of the request's counter, which goes into the headers of every answer and not into the log.
     standing: Option<Standing>,
-    /// A body that is made while it is sent, in place of the reply's.
+    /// A body that is produced during sending, instead of the reply's.
     pieces: Option<Pieces>,
 }
 
@@ -251,7 +251,7 @@ async fn answer(
         Method::Post => body.read_as(ContentType::Json, &head.headers, BODY).await,
     };
     if counter == Counter::InBody {
-        // Before what is wrong with the body: over the limit that is of no interest.
+        // The rate is judged before the body: over the limit, an error in the body does not matter.
         let counter = meter::by_body(body.as_deref().ok());
         meter::count(&worker, route, caller, counter, &mut note.standing)?;
     }
@@ -270,7 +270,7 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
     }
     let mut sent = headers.get_all(header::AUTHORIZATION).iter();
     let first = sent.next().map(HeaderValue::as_bytes);
-    // Two of them, and it is not clear who calls.
+    // With two keys the caller is ambiguous.
     let caller = match sent.next() {
         Some(_) => Err(AuthError::Invalid),
         None => auth::authenticate(first, |hash| worker.checks.store.key_by_hash(hash)),
@@ -288,7 +288,7 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
 
 fn render(status: u16, headers: &[(&'static str, Cow<'static, str>)], body: Vec<u8>) -> Response<Outgoing> {
     let mut response = Response::new(Outgoing::Whole(Full::new(Bytes::from(body))));
-    // Room for all that an answer has, so that the map need not grow.
+    // Capacity for all fields of an answer, so that the map need not grow.
     *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     for (name, value) in headers {
@@ -312,13 +312,13 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Outgoing> {
     render(refusal.body.error.status(), &refusal.headers, body)
 }
 
-/// What every answer has. Unless an answer says otherwise it is for no cache: nearly all are somebody's own.
+/// Adds the fields of every answer. By default an answer must not be cached, since nearly all have private data.
 fn finish(mut response: Response<Outgoing>, note: &Note) -> Response<Outgoing> {
     let headers = response.headers_mut();
     headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    // A refusal that has its own knows better which limit it is about.
+    // A refusal with its own field names the right limit.
     if let Some(standing) = note.standing.filter(|_| !headers.contains_key(RATELIMIT)) {
         add_limits(headers, &standing);
     }
@@ -341,7 +341,7 @@ fn add_limits(headers: &mut HeaderMap, standing: &Standing) {
     headers.insert(X_RATELIMIT_RESET, numbers.reset_s.into());
 }
 
-/// The caller's id if it is one that can stand in a log, else one of our own.
+/// The caller's request id if it is fit for a log, otherwise a generated one.
 fn request_id(headers: &HeaderMap) -> String {
     let sent = headers.get(X_REQUEST_ID).and_then(|value| value.to_str().ok());
     let fits = |text: &&str| {
@@ -354,7 +354,7 @@ fn request_id(headers: &HeaderMap) -> String {
     }
 }
 
-/// Nobody else's, and no secret: 64 random bits of this thread and how many it has made.
+/// A unique request id without a secret: 64 random bits of this thread, and a counter.
 fn own_request_id() -> String {
     thread_local! {
         static MADE: (u64, Cell<u64>) = {
@@ -370,7 +370,7 @@ fn own_request_id() -> String {
     })
 }
 
-/// A method for the log: anybody can make one up.
+/// The method for the log, from a fixed list: callers can invent methods.
 fn method_name(method: &str) -> &'static str {
     let known = ["GET", "POST", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
     known.into_iter().find(|name| *name == method).unwrap_or("-")

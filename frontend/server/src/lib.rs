@@ -1,13 +1,19 @@
-//! The server: from accepted connections to handlers, and what operators see of it.
+//! The server: from accepted connections to handlers, and the interfaces for operators.
 //!
-//! The way of a request: a thread accepts its connection ([`threads`]), [`http`] bounds and admits it, [`router`] finds its
-//! handler in [`routes`], which asks [`checks`] and the [`store`]. Requests of the dashboard and of assistants take the same way
-//! as far as [`http`], and then that of their own crates.
+//! The path of a request: a thread accepts its connection ([`threads`], [`listen`], [`tls`]). [`http`] limits and
+//! authenticates it. [`router`] finds its handler in [`routes`], which uses [`checks`] and the [`store`]. Requests of
+//! the dashboard and of assistants are converted in [`http`], and then handled by their own crates.
+//! [`threads::FrontendThread::serve`] is the entry point of a thread.
 //!
-//! - A connection can hold memory and time of a thread only within stated bounds; a panic costs its request alone.
-//! - Each thread serves the connections that it accepted, from the first byte to the last. Threads share nothing but
-//!   [`worker::SharedState`].
-//! - Operators have [`metrics`] and [`admin`], neither of them on the port of the API.
+//! Invariants:
+//!
+//! - The memory and time of a connection are limited by named constants ([`http`], [`connection_limit`]). A panic ends
+//!   only its own request.
+//! - Each thread serves the connections that it accepted, from the first byte to the last. Threads share nothing except
+//!   [`threads::Common`] and [`worker::SharedState`].
+//! - The interfaces for operators, [`metrics`] and [`admin`], never use the port of the API.
+//! - [`status::Status`] has the phase of the process: a draining server takes no new request, and finishes those under
+//!   way within [`threads::DRAIN_TIME_MAX`].
 
 pub mod admin;
 pub mod connection_limit;

@@ -1,36 +1,38 @@
 //! The listening sockets: one for each frontend thread, on one port.
 //!
-//! SO_REUSEPORT would let a second server of the same user join the port in silence. So the first socket is bound
-//! without it, which fails when anybody else is there; only then it opens the port for its brothers.
+//! With SO_REUSEPORT, a second server of the same user could share the port without an error. So the first socket is
+//! bound without the option, which fails if another process uses the port. Only then is the option set for the other
+//! sockets.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
-/// Connections that wait to be accepted, for each socket.
+/// How many connections may wait for accept, for each socket.
 const BACKLOG: i32 = 1024;
-/// A peer that acknowledges nothing for so long, or keeps its window shut, is gone.
+/// A peer that acknowledges nothing, or keeps its window closed, for this time is disconnected.
 const PEER_SILENT_MAX: Duration = Duration::from_secs(30);
 
 /// How long a start waits for an address that is in use.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Sockets that listen.
+/// The listening sockets of the server.
 pub struct Listeners {
-    /// One for each thread.
+    /// One socket for each thread.
     pub sockets: Vec<TcpListener>,
-    /// The address, with the port that was found if 0 was asked for.
+    /// The address, with the assigned port if 0 was requested.
     pub address: SocketAddr,
 }
 
 impl Listeners {
-    /// Binds `count` sockets, at least one, and listens on them. An address that is in use is tried again for a while: the kernel
-    /// gives back the port of a process that was killed only once its ring is gone.
+    /// Binds `count` sockets, at least one, and listens on them. An address in use is tried again for a while: the
+    /// kernel releases the port of a killed process only with its io_uring.
     ///
     /// # Errors
-    /// One line that says what to do.
+    ///
+    /// One line that names the cause and a remedy.
     pub fn open(address: SocketAddr, count: usize) -> Result<Listeners, String> {
         let until = Instant::now() + IN_USE_MAX;
         let opened = loop {
@@ -43,7 +45,7 @@ impl Listeners {
         };
         opened.map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => {
-                format!("cannot listen on {address}: address in use; stop what runs there or choose another --listen")
+                format!("cannot listen on {address}: address in use; stop the program that uses it, or choose another --listen")
             }
             _ => format!("cannot listen on {address}: {error}; choose another --listen"),
         })
@@ -53,7 +55,7 @@ impl Listeners {
         let first = socket(address)?;
         first.bind(&address.into())?;
         first.set_reuse_port(true)?;
-        // At once: SO_REUSEADDR lets a stranger bind too until somebody listens.
+        // The socket must listen at once: SO_REUSEADDR lets another process bind until then.
         first.listen(BACKLOG)?;
         let found = first.local_addr()?.as_socket().unwrap_or(address);
         let mut sockets = vec![first.into()];
@@ -71,7 +73,7 @@ impl Listeners {
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit both.
+    // Accepted sockets inherit both options.
     socket.set_tcp_nodelay(true)?;
     socket.set_tcp_user_timeout(Some(PEER_SILENT_MAX))?;
     Ok(socket)

@@ -1,8 +1,8 @@
-//! What the server counts, and how it is told: in the text format of Prometheus, version 0.0.4.
+//! The counters of the server and their output in the text format of Prometheus, version 0.0.4.
 //!
-//! Each frontend thread counts into a [`Tally`] of its own, under a lock that nobody else wants but for the moment in
-//! which somebody reads; the sums are made when they are asked for. Labels are routes, methods, statuses and reasons
-//! from tables of ours: no address, domain, account or key is in any of them, and their number is bounded.
+//! Each frontend thread counts in its own [`Tally`]. Its lock is contended only while the page is rendered, which adds
+//! up all tallies. Labels are routes, methods, statuses and reasons from fixed tables. So their number is limited, and
+//! they contain no address, domain, account or key.
 
 pub mod endpoint;
 mod process;
@@ -14,19 +14,19 @@ use checks::engine_client::EngineGauge;
 use std::sync::Arc;
 use store::Store;
 
-/// All that can be told.
+/// The sources of all metrics.
 pub struct Metrics {
     tallies: Vec<Arc<Tally>>,
     store: Arc<dyn Store>,
     engine: EngineGauge,
     connections_max: usize,
     started: f64,
-    /// How many lines of the log were dropped.
+    /// Returns how many lines of the log were dropped.
     log_dropped: fn() -> u64,
 }
 
 impl Metrics {
-    /// For so many frontend threads, and the one that feeds batches; `now` is the time of the start.
+    /// Metrics for this many frontend threads and the thread that feeds batches; `now` is the start time.
     pub fn new(
         threads: usize,
         connections_max: usize,
@@ -45,7 +45,7 @@ impl Metrics {
         self.tally(self.tallies.len() - 1)
     }
 
-    /// The tally of a frontend thread.
+    /// The tally of the frontend thread with this index.
     pub fn tally(&self, thread: usize) -> Arc<Tally> {
         Arc::clone(&self.tallies[thread])
     }

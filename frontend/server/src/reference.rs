@@ -1,8 +1,8 @@
 //! The API reference: a page that is made only from the OpenAPI description.
 //!
 //! The page has the same content as the description, so both stay up to date together. Each operation has examples for curl
-//! that work when pasted into a shell with the key in a variable ([`curl`]). [`schema`] describes schemas in words, and
-//! [`prose`] converts the Markdown of the description to markup. The page needs no script.
+//! that work when pasted into a shell with the key in a variable (`curl.rs`). `schema.rs` describes schemas in words, and
+//! `prose.rs` converts the Markdown of the description to markup. The page needs no script.
 
 mod curl;
 mod prose;
@@ -336,13 +336,15 @@ mod tests {
     use serde_json::json;
 
     fn page() -> String {
-        let document = serde_json::to_value(api::openapi::document("https://api.example.com")).unwrap();
+        let document =
+            serde_json::to_value(api::openapi::description("https://api.example.com").unwrap()).unwrap();
         render(&document, "https://api.example.com").into_string()
     }
 
     #[test]
     fn everything_of_the_description_is_there() {
-        let (document, page) = (serde_json::to_value(api::openapi::document("/")).unwrap(), page());
+        let (document, page) =
+            (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
         let whole = Whole { document: &document, base: "/" };
         assert!(whole.operations().len() == 6);
         for operation in whole.operations() {

@@ -1,4 +1,4 @@
-//! The one table of what the API answers to: method, path, who may call and how often, handler.
+//! The table of all routes of the API: method, path, access, limit and handler.
 
 use crate::routes::{account, batch, docs, health, openapi, verify};
 use crate::worker::Worker;
@@ -10,81 +10,83 @@ use std::pin::Pin;
 use std::rc::Rc;
 use store::rate_limit::Row;
 
-/// Who may call.
+/// The authentication that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody.
+    /// The route is public.
     Open,
-    /// Whoever has a key.
+    /// The route needs a key.
     Key,
 }
 
-/// Which counter of the caller's key a request goes to.
+/// The counter of the caller's key that a request uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// None.
+    /// The route is not limited.
     Unlimited,
-    /// This one.
+    /// The route counts in this row.
     Row(Row),
-    /// The one of its mode, fast or full.
+    /// The route counts in the row of the request's mode, fast or full.
     OfMode,
 }
 
-/// What a plan may leave out.
+/// A feature that a plan may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Starting batches. Those that were started can be polled on any plan.
+    /// Submitting batches. Existing batches can be polled on any plan.
     Batches,
 }
 
-/// One line of the table.
+/// One row of the table of routes.
 pub struct Route {
-    /// The method.
+    /// The method of the route, which must match exactly.
     pub method: Method,
-    /// The path, and what logs call it. One segment at most is a parameter, in braces: it stands for any text.
+    /// The path, and its name in logs. At most one segment is a parameter in braces, which matches any text.
     pub path: &'static str,
-    /// Who may call.
+    /// The authentication that it needs.
     pub access: Access,
-    /// Answers HEAD too. Not where a GET can cost a credit.
+    /// Whether HEAD is answered as well; not if a GET can cost a credit.
     pub safe: bool,
-    /// How often.
+    /// The limit that it counts against.
     pub limit: Limit,
-    /// What the caller's plan must have, with test keys too: they are there to try what live keys will do.
+    /// The feature that the caller's plan must have. It also applies to test keys, which are for trying what live keys
+    /// do.
     pub feature: Option<Feature>,
-    /// What answers.
+    /// The function that answers.
     pub handler: Handler,
 }
 
-/// What a handler is.
+/// An asynchronous function from a request to a reply or a refusal.
 pub type Handler = fn(Call) -> Pin<Box<dyn Future<Output = Result<Reply, Refusal>>>>;
 
-/// One request, as handlers see it.
+/// One request from the view of a handler.
 pub struct Call {
     /// The thread's state.
     pub worker: Rc<Worker>,
-    /// Who calls; there is one wherever the route asks for a key.
+    /// The authenticated caller; there is one on every route that needs a key.
     pub caller: Option<Caller>,
-    /// The query, as it came.
+    /// The raw query of the request.
     pub query: String,
-    /// What stands in the path for the route's parameter, as it came; empty if there is none.
+    /// The raw text of the path's parameter; empty if the route has none.
     pub parameter: String,
-    /// The values of the header `Idempotency-Key`, as they came.
+    /// The raw values of the header `Idempotency-Key`.
     pub idempotency_key: Vec<Vec<u8>>,
-    /// The body; empty on GET.
+    /// The body; empty for GET.
     pub body: Bytes,
 }
 
 impl Call {
-    /// Who calls.
+    /// The authenticated caller.
     ///
     /// # Errors
-    /// A defect: the route did not ask for a key.
+    ///
+    /// A defect: the route needs no key.
     pub fn caller(&self) -> Result<Caller, Refusal> {
         self.caller.ok_or_else(|| Refusal::defect().inside("a route without a key asked who calls"))
     }
 }
 
-/// The table.
+/// The table itself.
 const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
@@ -140,7 +142,7 @@ const ROUTES: &[Route] = &[
         feature: None,
         handler: |call| Box::pin(openapi::show(call)),
     },
-    // The dashboard has these two for itself, where there is one.
+    // The dashboard, if there is one, has its own versions of these two.
     Route {
         method: Method::Get,
         path: "/docs",
@@ -180,12 +182,8 @@ const ROUTES: &[Route] = &[
 ];
 
 impl route::Route for Route {
-    fn method(&self) -> Method {
-        self.method
-    }
-
-    fn path(&self) -> &'static str {
-        self.path
+    fn key(&self) -> (Method, &'static str) {
+        (self.method, self.path)
     }
 
     fn answers_head(&self) -> bool {
@@ -196,7 +194,8 @@ impl route::Route for Route {
 /// Finds the route, and the value of its parameter (empty if it has none).
 ///
 /// # Errors
-/// 404 or 405.
+///
+/// 404 for an unknown path, 405 for another method.
 pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str), Refusal> {
     route::find(ROUTES, method, path).unwrap_or_else(|| Err(Refusal::no_such_path()))
 }
@@ -226,10 +225,10 @@ mod tests {
         }
     }
 
-    /// What is outside of `/v1` is for operators and no part of the contract.
+    /// Routes outside of `/v1` are for operators, and not part of the contract.
     #[test]
     fn the_table_and_the_description_are_of_the_same_operations() {
-        let described = serde_json::to_value(api::openapi::document("/")).unwrap();
+        let described = serde_json::to_value(api::openapi::description("/").unwrap()).unwrap();
         let mut expected = Vec::new();
         for (path, item) in described["paths"].as_object().unwrap() {
             for (method, operation) in item.as_object().unwrap() {

@@ -1,24 +1,24 @@
-//! Whether the server starts, serves or drains: set by the main thread, read by all.
+//! The phase of the server: the main thread sets it, and all threads read it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A phase of the server's life.
+/// A phase in the life of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Not everything runs yet.
+    /// Not all parts are running yet.
     Starting,
-    /// Requests are welcome.
+    /// The server takes requests.
     Ready,
-    /// What is under way is finished; nothing new is taken.
+    /// The server finishes the requests under way, and takes no new ones.
     Draining,
 }
 
-/// The phase, shared.
+/// The current phase, shared by all threads.
 #[derive(Debug, Default)]
 pub struct Status(AtomicU8);
 
 impl Status {
-    /// The current phase.
+    /// The phase at this moment.
     pub fn phase(&self) -> Phase {
         match self.0.load(Ordering::Acquire) {
             0 => Phase::Starting,
@@ -27,7 +27,7 @@ impl Status {
         }
     }
 
-    /// Goes over to a phase; never back to an earlier one.
+    /// Enters a phase. The phase never returns to an earlier one.
     pub fn enter(&self, phase: Phase) {
         self.0.fetch_max(phase as u8, Ordering::AcqRel);
     }

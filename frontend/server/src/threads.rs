@@ -1,4 +1,4 @@
-//! The frontend threads: each accepts on its own socket and serves its connections, until told to drain.
+//! The frontend threads: each accepts on its own socket and serves its connections until the drain ends.
 
 use crate::connection_limit::ConnectionLimit;
 use crate::http;
@@ -28,60 +28,62 @@ use std::task::Poll;
 use std::time::Duration;
 use store::Store;
 
-/// How long what is under way may take to end once a drain has begun: a little more than a check may take.
+/// How long requests under way may take after the start of a drain: slightly longer than a check.
 pub const DRAIN_TIME_MAX: Duration = Duration::from_secs(65);
 const _: () = assert!(DRAIN_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
-/// After an accept that failed, as it does when the process is out of file descriptors.
+/// The pause after a failed accept, such as without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What all threads are started with.
+/// The values that all threads get.
 #[derive(Clone)]
 pub struct Common {
-    /// What they run on.
+    /// The driver of the threads' runtime.
     pub driver: Driver,
     /// Accounts, keys and credits.
     pub store: Arc<dyn Store>,
-    /// How much keys and accounts may ask.
+    /// The limits on requests of keys and accounts.
     pub limiter: Arc<Limiter>,
-    /// The server's phase.
+    /// The phase of the server.
     pub status: Arc<Status>,
-    /// Charged checks under way, on all threads.
+    /// Charged checks under way on all threads.
     pub shared_checks: Arc<SharedChecks>,
-    /// What all threads share.
+    /// The state that all threads share.
     pub shared: Arc<SharedState>,
-    /// Most connections of a thread at once.
+    /// The largest number of simultaneous connections of a thread.
     pub connections: usize,
-    /// Who has how many of them.
+    /// The numbers of connections by peer.
     pub peers: Arc<Peers>,
-    /// For HTTPS.
+    /// The certificate for HTTPS; `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
 }
 
-/// What a thread is started with.
+/// A thread before its start.
 pub struct FrontendThread {
-    /// Its socket.
+    /// The socket on which it accepts.
     pub listener: std::net::TcpListener,
-    /// Its way to the engine.
+    /// The connection to the engine.
     pub line: Box<dyn EngineHandle + Send>,
-    /// What it counts.
+    /// The counters of this thread.
     pub tally: Arc<Tally>,
-    /// When its other end is dropped, the thread drains.
+    /// The thread drains when the other end is dropped.
     pub shutdown: StdUnixStream,
-    /// What it shares with the others.
+    /// The values that all threads get.
     pub common: Common,
 }
 
 impl FrontendThread {
-    /// Serves on this thread until drained; then what was under way has ended, or its time has.
+    /// Serves on the calling thread until the drain has ended, or its time limit is reached.
     ///
     /// # Errors
-    /// When there is no runtime, or it refuses the sockets.
+    ///
+    /// There is no runtime, or it refuses the sockets.
     pub fn serve(self) -> io::Result<()> {
         runtime::run(self.common.driver, |driver| self.main(driver))?
     }
 
     async fn main(self, driver: Driver) -> io::Result<()> {
-        // epoll wants sockets that do not block; a ring asks the kernel to wait and would be told EAGAIN.
+        // epoll needs sockets that do not block. A ring asks the kernel to wait, and would get EAGAIN from such a
+        // socket.
         self.listener.set_nonblocking(driver == Driver::Epoll)?;
         self.shutdown.set_nonblocking(driver == Driver::Epoll)?;
         let listener = TcpListener::from_std(self.listener)?;
@@ -111,9 +113,7 @@ impl FrontendThread {
             drain.done().await;
         };
         if monoio::time::timeout(DRAIN_TIME_MAX, ended).await.is_err() {
-            tracing::warn!(
-                "some requests did not end in time; their credits are given back at the next start"
-            );
+            tracing::warn!("some requests did not end in time; their credits are returned at the next start");
         }
         Ok(())
     }
@@ -123,8 +123,8 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            // The socket is shut, and perhaps not yet those of the other threads: nobody who is turned away here
-            // shall be let in there. All are shut once the shutdown begins.
+            // This socket is shut down, and those of the other threads perhaps not yet. A client that is refused here
+            // must not be accepted there. All sockets are shut down once the shutdown begins.
             Err(_) if worker.status.phase() == Phase::Draining => std::future::pending().await,
             Err(error) => {
                 tracing::warn!("a connection was not accepted: {error}");
@@ -134,28 +134,28 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
         };
         let tally = Arc::clone(&worker.checks.tally);
         count(&tally.accepted);
-        let Some(guest) = peers.enter(peer.ip()) else {
+        let Some(admitted) = peers.enter(peer.ip()) else {
             count(&tally.refused);
             count(&tally.ended);
             continue;
         };
-        // Only now, when somebody is there for whom another one may have to give way.
-        let place = worker.limit.place().await;
+        // The permit is requested only after a connection has arrived, since another one may have to close for it.
+        let permit = worker.limit.acquire().await;
         let (worker, tls) = (Rc::clone(worker), tls.clone());
         monoio::spawn(async move {
-            let _ = catch_panic(http::serve(stream, peer.ip(), worker, place, tls.as_deref())).await;
-            drop(guest);
+            let _ = catch_panic(http::serve(stream, peer.ip(), worker, permit, tls.as_deref())).await;
+            drop(admitted);
             count(&tally.ended);
         });
     }
 }
 
-/// Until the other end is dropped.
+/// Waits until the other end is dropped.
 async fn released(mut shutdown: UnixStream) {
     let _ = shutdown.read(vec![0; 1]).await;
 }
 
-/// Until one of the two ends.
+/// Waits until one of the two ends.
 async fn first(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
     let (mut one, mut other) = (pin!(one), pin!(other));
     poll_fn(|cx| match one.as_mut().poll(cx) {

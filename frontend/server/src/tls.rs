@@ -1,8 +1,8 @@
 //! TLS 1.2 and 1.3 for callers (RFC 8446, RFC 5246): a certificate and a key from files in PEM (RFC 7468), which can be
-//! exchanged while the server runs.
+//! replaced while the server runs.
 //!
-//! The handshake is part of a connection's first head: whoever has not said what it wants [`HEAD_TIME_MAX`] after it
-//! connected is cut off, wherever it got stuck.
+//! The handshake belongs to the first head of a connection: a client that has not sent its head [`HEAD_TIME_MAX`] after
+//! connecting is cut off, also in the middle of the handshake.
 //!
 //! [`HEAD_TIME_MAX`]: crate::http::HEAD_TIME_MAX
 
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 pub use stream::TlsStream;
 
-/// What is spoken below TLS (RFC 7301).
+/// The protocol above TLS (RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
-/// A certificate and its key, as they stand in their files.
+/// A certificate and its key, as read from their files.
 pub struct Tls {
     certificate: PathBuf,
     key: PathBuf,
@@ -29,16 +29,18 @@ impl Tls {
     /// Reads both files.
     ///
     /// # Errors
-    /// One line that says which file is wrong and how.
+    ///
+    /// One line that names the defective file and the defect.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Tls, String> {
         let current = RwLock::new(read(&certificate, &key)?);
         Ok(Tls { certificate, key, current })
     }
 
-    /// Reads both files again; connections that come from now on get what is in them.
+    /// Reads both files again; new connections use their contents.
     ///
     /// # Errors
-    /// As [`Tls::load`]; then everything stays as it was.
+    ///
+    /// As [`Tls::load`]; the earlier contents remain in use.
     pub fn reload(&self) -> Result<(), String> {
         let new = read(&self.certificate, &self.key)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
@@ -48,7 +50,8 @@ impl Tls {
     /// The server's side of a new connection.
     ///
     /// # Errors
-    /// A defect: the configuration was fit for a server when it was read.
+    ///
+    /// A defect: the configuration was valid when it was read.
     pub fn accept(&self) -> Result<ServerConnection, rustls::Error> {
         let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
         ServerConnection::new(current)
@@ -67,7 +70,7 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
         .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret));
     let mut config = made.map_err(|error| match error {
         rustls::Error::InconsistentKeys(_) => format!(
-            "the key {} does not belong to the certificate {}; give the pair of one request",
+            "the key {} does not belong to the certificate {}; name a key and a certificate that belong together",
             key.display(),
             certificate.display()
         ),
@@ -77,7 +80,7 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     Ok(Arc::new(config))
 }
 
-/// The server's own certificate first, then those that lead to a root.
+/// The server's own certificate first, followed by the intermediate ones.
 fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let sections = CertificateDer::pem_file_iter(path).map_err(|error| explain(error, "certificate"))?;
     let chain: Result<Vec<_>, _> = sections.collect();
@@ -88,11 +91,11 @@ fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     }
 }
 
-/// In one line, and nothing of what is in the file: it may be a key.
+/// The error in one line, without any content of the file, which may be a key.
 fn explain(error: pem::Error, what: &str) -> String {
     match error {
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => format!("there is no {what} in PEM in it"),
+        pem::Error::NoItemsFound => format!("it has no {what} in PEM"),
         _ => "it is no PEM".into(),
     }
 }
@@ -125,9 +128,9 @@ mod tests {
         for (certificate, key, expected) in [
             (folder.path().join("nowhere"), fits.clone(), "nowhere: No such file"),
             (good.clone(), folder.path().join("nowhere"), "nowhere: No such file"),
-            (fits.clone(), fits.clone(), "key: there is no certificate in PEM"),
-            (good.clone(), good.clone(), "cert: there is no private key in PEM"),
-            (at("empty", ""), fits.clone(), "empty: there is no certificate"),
+            (fits.clone(), fits.clone(), "key: it has no certificate in PEM"),
+            (good.clone(), good.clone(), "cert: it has no private key in PEM"),
+            (at("empty", ""), fits.clone(), "empty: it has no certificate"),
             (at("broken", &certificate.replace("END", "")), fits.clone(), "broken: it is no PEM"),
             (good.clone(), at("other", &other), "other does not belong to the certificate"),
         ] {

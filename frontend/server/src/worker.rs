@@ -1,4 +1,4 @@
-//! What a frontend thread has at hand.
+//! The state that the handlers of a frontend thread use.
 
 use crate::connection_limit::ConnectionLimit;
 use crate::status::Status;
@@ -12,28 +12,28 @@ use std::sync::Arc;
 
 /// The state of one frontend thread.
 pub struct Worker {
-    /// What charges and asks.
+    /// The charged and free checks of this thread.
     pub checks: Rc<Checks>,
-    /// The server's phase.
+    /// The phase of the server.
     pub status: Arc<Status>,
-    /// Connections.
+    /// The limit on connections.
     pub limit: Rc<ConnectionLimit>,
-    /// What it shares with the other threads.
+    /// The state that all threads share.
     pub shared: Arc<SharedState>,
 }
 
-/// What all frontend threads share, beside the store.
+/// The state that all frontend threads share, apart from the store.
 pub struct SharedState {
-    /// Idempotency keys under way.
+    /// The idempotency keys of requests under way.
     pub in_progress: Arc<InProgress>,
-    /// The way to the feeder of batches.
+    /// The channel to the feeder of batches.
     pub new_batches: Arc<NewBatches>,
-    /// The API gateways whose secrets are known.
+    /// The API gateways with known secrets.
     pub gateways: Gateways,
-    /// The description of the API.
+    /// The OpenAPI description of the API.
     pub description: Vec<u8>,
-    /// The same as a page's content.
+    /// The reference of the API as the content of a page.
     pub reference: Arc<str>,
-    /// The dashboard, where it is served, and what connects assistants.
+    /// The dashboard with the endpoints of assistants, if it is served.
     pub dashboard: Option<Arc<Dashboard>>,
 }

@@ -6,11 +6,13 @@ use std::io::Write;
 use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
 
 /// The text of `--help`.
-pub const ABOUT: &str = "Accept the keys in the data folder, because the keys of its database are lost. Stop the server first.
+pub const ABOUT: &str = "Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
 
 The server does not start if the folder `keys` is missing or belongs to another database. If you have a copy of the right folder, \
-restore it. Without it, accounts, API keys and credits remain. Users of the dashboard have to sign up again. Batches, lists and \
-stored results become unreadable: open rows are refunded when their time is over.";
+restore this copy and do not use this command.
+
+This command keeps accounts, API keys and credits. Users of the dashboard must sign up again. Batches, lists and stored results \
+can no longer be read. The rows of open batches are refunded 6 days after the creation of the batch.";
 
 /// The command has no arguments of its own.
 #[derive(Debug, Clone, Args)]

@@ -37,13 +37,13 @@ enum AccountAction {
 enum OneAccount {
     /// Create an account.
     Create {
-        /// Name of the account. No other account may have it.
+        /// Unique name of the account.
         name: String,
-        /// Id of its plan.
+        /// Id of the account's plan.
         #[arg(long, value_name = "ID", default_value = "free")]
         plan: String,
     },
-    /// Show an account with its keys and its latest ledger entries, and check that the ledger adds up.
+    /// Show an account with its keys and its latest ledger entries, and check the sums of the ledger.
     Show {
         /// The account's id or name.
         #[arg(value_name = "ID")]
@@ -78,7 +78,7 @@ enum OneAccount {
         account: String,
         /// Status: active, past_due, paused or canceled.
         status: SubscriptionStatus,
-        /// Cancel at the end of the period. Only for canceled.
+        /// Cancel at the end of the period and not at once. Only with the status canceled.
         #[arg(long)]
         at_period_end: bool,
     },
@@ -113,13 +113,13 @@ struct LimitFlags {
     /// Polls of batches per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
-    /// Requests for the account per key in 60 seconds.
+    /// Requests to /v1/account per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     account: Option<u32>,
-    /// Sustained charged full checks of the account per second.
+    /// Charged full checks of the account per second, after the burst.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_per_second: Option<u32>,
-    /// Charged full checks of the account at once, after a pause.
+    /// Charged full checks that the account can start at the same time after a pause.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_burst: Option<u32>,
 }

@@ -18,6 +18,7 @@ const UNDER_WAY_MAX: usize = 256;
 /// After this time without any answer the engine counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
+/// The arguments of `mailprobe check`, without those of the engine.
 #[derive(clap::Args)]
 pub struct CheckArgs {
     /// Addresses to check.
@@ -59,6 +60,11 @@ impl From<Finding> for Told {
     }
 }
 
+/// Runs `mailprobe check`.
+///
+/// # Errors
+///
+/// One line for standard error: some addresses have no answer, or the output or the state file cannot be written.
 pub fn run(args: &CheckArgs, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     log::warnings();
@@ -251,7 +257,7 @@ fn print(output: &mut impl Write, args: &CheckArgs, address: &str, row: &Row) ->
     writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), verdict(*reason), reason.as_str())?;
     match findings {
         Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) => {
-            writeln!(output, "    {}?", shown(suggestion))?;
+            writeln!(output, "    did you mean {}?", shown(suggestion))?;
         }
         Findings::Full { detail: Some(detail), .. } => print_detail(output, detail)?,
         Findings::Fast(_) | Findings::Full { detail: None, .. } => {}

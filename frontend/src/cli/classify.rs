@@ -7,7 +7,7 @@
 //! - `reply` is the text as the server sent it. CRLF, LF or double escapes of them separate its lines. Lines after the
 //!   first may lack the reply code.
 //! - `recipient` (the address in RCPT), `mail_from`, `ehlo` and `source` (our address, name and IP address, as the server
-//!   knows them) are optional. They help to recognize replies about us.
+//!   knows them) are optional. They show whether a reply is about the recipient or about us.
 //!
 //! Output: `{"class", "scope", "reason", "rule"}`, as explained in docs/verdicts.md. Every input line gives one output
 //! line, in order. An unreadable line gives `{"error", "line"}`.
@@ -18,6 +18,19 @@ use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, Us
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Write};
 use std::net::IpAddr;
+
+/// The long help of the command.
+pub const ABOUT: &str = "\
+Classify replies of mail servers. The command reads JSON lines from standard input, for example:
+
+  {\"mx\": \"mx.example.com\", \"stage\": \"rcpt\", \"reply\": \"550 5.1.1 No such user\"}
+
+`stage` is banner, ehlo, mail, rcpt or control (RCPT of the control recipient). These fields are optional: `mx` \
+(the name of the mail host), `recipient` (the address in RCPT), `mail_from` (our reverse-path), `ehlo` (our EHLO name) and \
+`source` (our IP address). The last four show whether a reply is about the recipient or about us.
+
+For each line the command writes a line with class, scope, reason and rule. docs/verdicts.md explains these \
+fields. For an unreadable line, the command writes the error and the number of the line. The exit code is then 1.";
 
 /// Longest input line in bytes, including its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;

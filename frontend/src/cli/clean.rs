@@ -139,7 +139,7 @@ pub struct CleanArgs {
     /// File for the list with its verdicts [default: standard output]
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
-    /// Format of INPUT [default: by its name, else by its content]
+    /// Format of INPUT [default: by the name of INPUT, else by its content]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
     /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]
@@ -148,9 +148,9 @@ pub struct CleanArgs {
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
-    /// How long a row may wait if its server answers "later" (greylisting) or does not answer, or if the budget of refused
-    /// recipients is spent. mailprobe tries the row again when the server allows it, and once more at the end of this time;
-    /// then the row is unverifiable. The list ends at most 60 seconds plus this time after the last answered row
+    /// Maximum wait of a row if its server answers "later" (greylisting) or does not answer, or if the budget of refused
+    /// recipients is used up. mailprobe checks the row again in this time. A row that still has no answer is unverifiable.
+    /// The list ends at most 60 seconds plus this time after the last answered row
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// Give up after this many seconds without DNS or mail connectivity
@@ -159,14 +159,14 @@ pub struct CleanArgs {
     /// Write each row as soon as it is finished, not in the order of INPUT
     #[arg(long)]
     pub unordered: bool,
-    /// Compress the output [default: by its name, .gz or .zst, else none]. Compressed INPUT is detected
+    /// Compression of the output [default: by the name of OUT: .gz or .zst, else none]. A compressed INPUT is detected
     #[arg(long, value_enum)]
     pub compress: Option<Compression>,
     /// Write the summary as JSON to this file, with counts by reason and by domain
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Memory in MiB for waiting rows and earlier addresses. Beyond it, they are stored in OUT.state. The engine needs its
-    /// own memory in addition
+    /// Memory in MiB for waiting rows and earlier addresses. If they need more, mailprobe stores the rest in OUT.state. The
+    /// engine needs additional memory
     #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub memory: u32,
     /// Continue an interrupted run from OUT.partial
@@ -270,7 +270,15 @@ impl From<ListError> for CleanError {
     fn from(error: ListError) -> CleanError {
         match error {
             ListError::Unreadable(message) => CleanError::failed(message),
-            ListError::Column(message) => CleanError::usage(message),
+            ListError::Column(message) => {
+                CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
+            }
+            ListError::Key(message) => {
+                CleanError::usage(format!("{message}; name one of them with --column"))
+            }
+            ListError::NoColumns(message) => {
+                CleanError::usage(format!("{message}: omit --column, or use --format csv"))
+            }
         }
     }
 }

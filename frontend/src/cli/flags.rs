@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Flags of commands that open a store or connect to one.
 pub const DATA: u8 = 1;
-/// Flags of `serve`.
+/// Flags of the command `serve`.
 pub const SERVER: u8 = 2;
 /// Flags of commands that run the engine.
 pub const ENGINE: u8 = 4;

@@ -39,7 +39,7 @@ enum KeyAction {
         /// The account's id or name.
         account: String,
     },
-    /// Revoke a key permanently. It takes effect at once.
+    /// Revoke a key permanently. The revocation takes effect immediately.
     Revoke {
         /// The key's id, as `key list` shows it.
         #[arg(value_name = "KEYID")]

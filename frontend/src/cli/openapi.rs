@@ -4,12 +4,18 @@ use super::Failure;
 use super::flags::{Flags, SERVER};
 use std::io::{self, Write};
 
+/// The flags that determine the URL in the description.
 #[derive(clap::Args)]
 pub struct OpenapiArgs {
     #[command(flatten)]
     flags: Flags<SERVER>,
 }
 
+/// Runs `mailprobe openapi`.
+///
+/// # Errors
+///
+/// One line for standard error.
 pub fn run(args: &OpenapiArgs) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let text = api::openapi::pretty(config.base_url())

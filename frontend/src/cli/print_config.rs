@@ -11,6 +11,11 @@ pub struct PrintConfigArgs {
     flags: Flags<{ DATA | SERVER | ENGINE | STATE }>,
 }
 
+/// Runs `mailprobe config`.
+///
+/// # Errors
+///
+/// One line for standard error: the configuration has an error.
 pub fn run(args: &PrintConfigArgs) -> Result<(), Failure> {
     let config = args.flags.config()?;
     config.plan_table()?;

@@ -44,6 +44,7 @@ use store::Store;
 use store::clock;
 use store_redb::{RedbStore, StoreOptions};
 
+/// The arguments of `mailprobe serve`, which are the flags of the configuration.
 #[derive(clap::Args)]
 pub struct ServeArgs {
     #[command(flatten)]
@@ -77,6 +78,11 @@ struct Thread {
     _shutdown: UnixStream,
 }
 
+/// Runs `mailprobe serve` until a signal ends it.
+///
+/// # Errors
+///
+/// One line for standard error: the server could not start, or a part of it failed.
 pub fn run(args: &ServeArgs, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
@@ -290,7 +296,7 @@ impl Crew<'_> {
         let count = listeners.sockets.len();
         let room = self.config.engine.tickets_max - self.batch_rows_max();
         let unfit = |error| Failure::failed(format!("cannot render the API description: {error}"));
-        let description = api::openapi::document(self.config.base_url());
+        let description = api::openapi::description(self.config.base_url()).map_err(unfit)?;
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
         let reference: Arc<str> =
             reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)

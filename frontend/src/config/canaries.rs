@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use toml::Spanned;
 use toml::de::DeValue;
 
-/// Maximum number of canaries: one per site is enough.
+/// Maximum number of canaries: one per domain is enough.
 const CANARIES_MAX: usize = 10_000;
 
 /// Reads all tables. No message repeats an address.

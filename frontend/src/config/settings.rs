@@ -22,7 +22,7 @@ pub enum Scope {
     State,
 }
 
-/// One setting.
+/// One setting of the configuration.
 pub struct Setting {
     /// The key in the file. With dashes it is the flag; in capitals and after `MAILPROBE_` it is the variable.
     pub key: &'static str,
@@ -68,7 +68,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         value_name: "ADDR",
-        help: "Address of the API: IP:PORT; port 0 takes a free port",
+        help: "Address of the API: IP:PORT; port 0: a free port",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.listen, socket(one(given))),
@@ -77,7 +77,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "public_url",
         value_name: "URL",
-        help: "Base address of the API in its description; default: the address that served the description",
+        help: "Public URL of the server, such as https://api.example.com. It appears in the description of the API and \
+               in the dashboard. Assistants require it, unless the server listens on loopback; default: the URL of the \
+               request",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.public_url, base_url(one(given)).map(Some)),
@@ -104,7 +106,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections",
         value_name: "N",
-        help: "Maximum number of connections to the API; beyond it, a new connection replaces the one that is idle longest",
+        help: "Maximum number of connections to the API; at this number, a new connection replaces the one that has been idle longest",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
@@ -185,7 +187,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "reuse_verdicts",
         value_name: "BOOL",
-        help: "Reuse a verdict of one account for other accounts (all of them pay): true or false",
+        help: "Reuse a verdict of one account for other accounts (each pays one credit): true or false",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
@@ -194,7 +196,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_rows_max",
         value_name: "N",
-        help: "Maximum number of batch rows that are checked at once; at most half of the engine's queue",
+        help: "Maximum number of batch rows that are checked at the same time; at most half of --queue",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.under_way_max, number(one(given), 1, 1_000_000)),
@@ -203,8 +205,8 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_wait",
         value_name: "SECONDS",
-        help: "How long after its creation a batch tries rows again if a server answers \"later\" or the budget of refused \
-               recipients is spent; then the row is unverifiable",
+        help: "Maximum wait of the rows of a batch, counted from its creation, for a server that answers \"later\" or for the budget of \
+               refused recipients; after this time, such a row is unverifiable",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
@@ -213,7 +215,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_outage_wait",
         value_name: "SECONDS",
-        help: "How long after its creation a batch waits for the end of an outage; then the remaining rows are refunded",
+        help: "Maximum wait of the rows of a batch, counted from its creation, for the end of an outage; after this time, the remaining rows are refunded",
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
@@ -294,7 +296,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "state",
         value_name: "FILE",
-        help: "File in which check and clean keep the counts of refused recipients between runs, or none; default: \
+        help: "File in which check and clean keep the counts of refused recipients between runs; `none`: no file; default: \
                mailprobe/state below XDG_STATE_HOME or ~/.local/state",
         scope: Scope::State,
         many: false,
@@ -340,7 +342,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "sessions",
         value_name: "N",
-        help: "Maximum number of SMTP sessions at once",
+        help: "Maximum number of SMTP sessions at the same time",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
@@ -349,7 +351,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "queue",
         value_name: "N",
-        help: "Maximum number of addresses in progress or waiting; beyond it, the API answers 503",
+        help: "Maximum number of addresses in progress or waiting; above this number, `serve` answers 503",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),

@@ -146,15 +146,9 @@ pub fn to_toml(source: &Source) -> String {
 
 /// Reads the password without its line end.
 fn read_password(path: &Path) -> Result<String, ConfigError> {
-    let cannot = |why: String| ConfigError(format!("cannot read the password in {}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| cannot(error.to_string()))?.len();
-    if size > PASSWORD_FILE_BYTES_MAX {
-        return Err(cannot(format!("the file is larger than {PASSWORD_FILE_BYTES_MAX} bytes")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))?;
+    let text = super::read_file(path, PASSWORD_FILE_BYTES_MAX, "the password in")?;
     Ok(text.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[cfg(test)]
-#[path = "sources_tests.rs"]
 mod tests;

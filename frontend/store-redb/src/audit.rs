@@ -1,4 +1,4 @@
-//! Adds the ledger up from its entries and open holds, and compares with what the accounts say.
+//! The audit: it adds up the entries and open holds of the ledger, and compares the sums with the accounts.
 
 use super::row::Row;
 use super::tables::{AccountRow, BatchRow, EntryRow, account_range};
@@ -7,7 +7,7 @@ use store::Audit;
 use store::credits::{PeriodStep, Portions};
 use store::{AccountId, StoreError};
 
-/// One account, or all of them.
+/// Audits one account, or all of them.
 pub(super) fn audit(
     accounts: &impl ReadableTable<&'static [u8; 16], &'static [u8]>,
     holds: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
@@ -43,13 +43,13 @@ pub(super) fn audit(
     Ok(audit)
 }
 
-/// What the entries and holds of an account add up to. In 128 bits, so that no damaged row overflows them.
+/// The sums of an account's entries and holds. They have 128 bits, so that no damaged row overflows them.
 #[derive(Default)]
 struct Sums {
     entries: u64,
-    /// Open holds, those of batches among them.
+    /// Open holds, including those of batches.
     holds: u64,
-    /// Those that are in the table of holds.
+    /// Holds in the table of holds.
     placed: u64,
     granted: u128,
     spent: u128,
@@ -108,7 +108,7 @@ impl Sums {
             ("expired", self.expired, u128::from(balance.expired)),
             ("held", self.held, u128::from(balance.held)),
             ("held of this period's plan credits", self.plan_held, u128::from(balance.plan_held)),
-            ("available + held + spent + expired against granted", whole, self.granted),
+            ("available + held + spent + expired compared with granted", whole, self.granted),
         ];
         let faults = pairs.into_iter().filter(|(_, entries, account)| entries != account);
         faults.map(|(what, entries, account)| {

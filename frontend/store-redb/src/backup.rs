@@ -1,8 +1,8 @@
-//! Backups: the whole of the store, as of one commit, in a file that any later version can read.
+//! Backups: the whole store, as of one commit, in a file that any later version can read.
 //!
-//! A backup is made from a read snapshot, so writes go on meanwhile; it holds rows, not pages, so it is as large as
-//! what is in the tables. The files of `DIR/keys/` go along: without them nobody could read the encrypted rows.
-//! [`format`](self::format) says how it is written. Restoring makes a new database and never touches an old one.
+//! A backup is written from a read snapshot, so other writes continue. It has rows instead of pages, so its size is
+//! that of the data. It also has the files of `DIR/keys/`, without which the encrypted rows could not be read.
+//! `format.rs` describes the format. Restoring creates a new database and never changes an existing one.
 
 mod format;
 mod load;
@@ -22,29 +22,29 @@ use std::path::Path;
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{OpenError, StoreError, UnixMs};
 
-/// The length of the database before and after it was compacted.
+/// The length of the database before and after compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// In bytes.
+    /// The length before, in bytes.
     pub before: u64,
-    /// In bytes.
+    /// The length afterwards, in bytes.
     pub after: u64,
 }
 
-/// Writes a backup of what is committed now. `folder` is the data folder, where there is one.
+/// Writes a backup of the last commit. `folder` is the data folder, if the store has one.
 pub(super) fn dump(
     database: &Database,
     folder: Option<&Path>,
     now: UnixMs,
     sink: &mut dyn Write,
 ) -> Result<BackupSummary, BackupError> {
-    // Before the files of keys: rows that come later may need a key that is not there yet.
+    // The snapshot precedes the key files: later rows may need a key that does not exist yet.
     let transaction = database.begin_read()?;
     let mut out = BackupWriter::begin(sink)?;
     for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
         match fs::read(&path) {
             Ok(content) => out.key_file(&name, &content)?,
-            // It expired this moment.
+            // The file has just expired.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error.into()),
         }
@@ -82,7 +82,7 @@ impl TableVisitor for Dump<'_, '_> {
     }
 }
 
-/// What the store takes up now.
+/// The current size of the store.
 pub(super) fn sizes(database: &Database, folder: Option<&Path>) -> Result<Sizes, StoreError> {
     let transaction = database.begin_read()?;
     let mut rows = Vec::new();
@@ -95,7 +95,7 @@ pub(super) fn sizes(database: &Database, folder: Option<&Path>) -> Result<Sizes,
     Ok(Sizes { folder_bytes, rows })
 }
 
-/// The data folder has files and one level of folders. What goes away meanwhile counts nothing.
+/// The size of a data folder with files and one level of subfolders. Files that disappear meanwhile do not count.
 fn folder_bytes(folder: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(folder)? {
@@ -112,10 +112,11 @@ fn folder_bytes(folder: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Gives back to the file system what the database of a stopped server does not need. `None`: there is none.
+/// Returns the unused space in the database of a stopped server to the file system. `None`: there is no database.
 ///
 /// # Errors
-/// [`OpenError`]: a server runs on it, or it is damaged.
+///
+/// [`OpenError`]: a server uses it, or it is damaged.
 pub fn compact(folder: &Path) -> Result<Option<Compacted>, OpenError> {
     if !folder.join(super::DATABASE_FILE).exists() {
         return Ok(None);

@@ -1,9 +1,9 @@
-//! Batches: made with their charge and idempotency key in one transaction, answered row by row, settled when the last
-//! row is answered.
+//! Batches: created with their charge and idempotency key in one transaction, answered row by row, and settled after
+//! the last answer.
 //!
-//! What is long (hashing, sealing, looking up) is prepared on the caller's thread, from a snapshot. The writer checks
-//! what may have changed meanwhile and moves bytes; it opens and seals only the answers, one byte per row, and the rows
-//! once, at completion.
+//! The caller's thread does the slow work (hashing, sealing, look-ups) with a snapshot. The writer checks what may have
+//! changed since then, and stores the bytes. It opens and seals only the answers, one byte per row, and the rows once,
+//! at completion.
 
 use super::days::Charged;
 use super::reason::{self, GIVEN_UP, UNANSWERED};
@@ -14,12 +14,13 @@ use super::tables::{
 };
 use super::txn::Txn;
 use super::vault::{KeyClass, Place, Vault, VaultKey};
+use super::write_error::{WriteError, refuse};
 use ::redb::ReadableTable;
 use store::credits::{Balance, Portions};
 use store::*;
 use store::{AccountId, BatchError, BatchId, EntryId, HoldError, StoreError};
 
-/// The place of a batch's answers; distinct from that of its rows.
+/// The place of a batch's answers, which differs from that of its rows.
 fn answers_place(key: &[u8; 32]) -> Place<'_> {
     Place { table: BatchRow::TABLE, row: key }
 }
@@ -28,7 +29,7 @@ fn rows_place(key: &[u8; 32]) -> Place<'_> {
     Place { table: RowsText::TABLE, row: key }
 }
 
-/// A batch that is ready to be written, but for its credits.
+/// A batch that is ready to be written, except for its credits.
 pub(super) struct PreparedBatch {
     id: BatchId,
     account: AccountId,
@@ -40,26 +41,26 @@ pub(super) struct PreparedBatch {
     idempotency: Option<PreparedKey>,
 }
 
-/// Keyed hashes of an idempotency key and its request.
+/// The keyed hashes of an idempotency key and its request.
 struct PreparedKey {
     key: [u8; 32],
     body: [u8; 16],
 }
 
-/// Does what the writer need not do.
+/// Prepares a batch on the caller's thread.
 pub(super) fn prepare(
     results: &Results,
     vault: &Vault,
     new: NewBatch,
     now: UnixMs,
-) -> Result<Result<PreparedBatch, BatchError>, StoreError> {
+) -> Result<PreparedBatch, BatchError> {
     let NewBatch { id, account, name, rows, idempotency, mode } = new;
     let fits = match &mode {
         BatchMode::Live => true,
         BatchMode::Test(reasons) => reasons.len() == rows.len(),
     };
     if rows.is_empty() || rows.len() > BATCH_ROWS_MAX || !fits {
-        return Ok(Err(HoldError::BadAmount.into()));
+        return Err(HoldError::BadAmount.into());
     }
     let idempotency = idempotency.map(|given| prepare_key(&given, vault, account, &mode));
     let charged = mode == BatchMode::Live;
@@ -90,7 +91,7 @@ pub(super) fn prepare(
     let known = answers.clone();
     let text = RowsText { name, emails: rows.into_iter().map(|row| row.email).collect(), answers };
     stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
-    Ok(Ok(PreparedBatch { id, account, charged, row, rows: stored, known, idempotency }))
+    Ok(PreparedBatch { id, account, charged, row, rows: stored, known, idempotency })
 }
 
 fn own_answers(
@@ -115,15 +116,15 @@ fn prepare_key(given: &Idempotency, vault: &Vault, account: AccountId, mode: &Ba
         BatchMode::Test(_) => b"test",
     };
     let hash = vault.hash("idempotency key", &[&account_bytes, scope, given.key.as_bytes()]);
-    // A plain hash of a request with few addresses could be guessed.
+    // The keyed hash prevents guessing: a plain hash of a request with few addresses could be guessed.
     let body = vault.hash("idempotency body", &[&account_bytes, &given.body]);
     PreparedKey { key: idempotency_key(account, hash), body }
 }
 
-/// Answers that are ready to be written, batch by batch.
+/// Answers that are ready to be written, by batch.
 pub(super) struct PreparedAnswers {
     batches: Vec<AnsweredBatch>,
-    /// For batches that are complete by them.
+    /// The key for batches that these answers complete.
     finishing_key: VaultKey,
 }
 
@@ -138,7 +139,7 @@ pub(super) fn finishing_key(vault: &Vault, now: UnixMs) -> Result<VaultKey, Stor
     vault.sealing_key(KeyClass::Batch, now.max(1).saturating_add(BATCH_KEEP_MS))
 }
 
-/// The tables that answers are prepared from.
+/// The tables that are needed to prepare answers.
 pub(super) struct Tables<O, B, W> {
     pub open: O,
     pub batches: B,
@@ -146,16 +147,16 @@ pub(super) struct Tables<O, B, W> {
     pub results: Results,
 }
 
-/// A table by a key of two halves.
+/// A table whose key has two halves.
 pub(super) trait PairTable: ReadableTable<&'static [u8; 32], &'static [u8]> {}
 impl<T: ReadableTable<&'static [u8; 32], &'static [u8]>> PairTable for T {}
 
-/// The accounts of open batches.
+/// The table with the accounts of open batches.
 pub(super) trait OpenTable: ReadableTable<&'static [u8; 16], &'static [u8; 16]> {}
 impl<T: ReadableTable<&'static [u8; 16], &'static [u8; 16]>> OpenTable for T {}
 
 impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
-    /// An open batch's key and row.
+    /// The key and the row of an open batch.
     pub fn find(&self, id: BatchId) -> Result<Option<(AccountId, [u8; 32], BatchRow)>, StoreError> {
         let Some(account) = self.open.get(&id.to_bytes())? else { return Ok(None) };
         let account = AccountId::from_bytes(*account.value());
@@ -164,7 +165,7 @@ impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
         Ok(Some((account, key, BatchRow::decode(row.value())?)))
     }
 
-    /// Does what the writer need not do. Of batches that are not open nothing is left.
+    /// Prepares answers on the caller's thread. Answers to batches that are not open are left out.
     pub fn prepare(
         &self,
         vault: &Vault,
@@ -172,7 +173,7 @@ impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
         now: UnixMs,
     ) -> Result<PreparedAnswers, StoreError> {
         let finishing_key = finishing_key(vault, now)?;
-        // Stable, so that of two answers to one row the first stays the first.
+        // The sort is stable, so the first of two answers to a row remains the first.
         answers.sort_by_key(|answer| answer.batch);
         let mut batches = Vec::new();
         for answers in answers.chunk_by(|one, other| one.batch == other.batch) {
@@ -213,7 +214,7 @@ impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
         Ok((reason::code(verdict.reason), Some(sealed)))
     }
 
-    /// Every open batch.
+    /// Every open batch, as [`store::Store::open_batches`].
     pub fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
         let mut found = Vec::new();
         for next in self.open.iter()? {
@@ -225,7 +226,7 @@ impl<O: OpenTable, B: PairTable, W: PairTable> Tables<O, B, W> {
         Ok(found)
     }
 
-    /// The unanswered rows of an open batch. Of one whose key is gone there are none: it waits for its end.
+    /// The unanswered rows of an open batch. If its key is gone there are none, and the batch waits for its end.
     pub fn unanswered(&self, vault: &Vault, id: BatchId) -> Result<Vec<OpenRow>, StoreError> {
         let Some((_, key, row)) = self.find(id)? else { return Ok(Vec::new()) };
         let Some(rows) = self.rows.get(&key)? else { return Err(damaged()) };
@@ -249,7 +250,7 @@ fn open_answers(vault: &Vault, key: &[u8; 32], row: &BatchRow) -> Option<Vec<u8>
     (answers.len() == row.total as usize).then_some(answers)
 }
 
-/// `None` when the key is gone.
+/// `None` if the key is gone.
 fn open_rows(
     vault: &Vault,
     key: &[u8; 32],
@@ -262,7 +263,7 @@ fn open_rows(
     opening_key.open(rows_place(key), sealed).map(|text| RowsText::decode(&text)).transpose()
 }
 
-/// A batch as its owner sees it.
+/// A batch from the view of its owner.
 pub(super) fn view(
     batches: &impl PairTable,
     rows: &impl PairTable,
@@ -293,25 +294,21 @@ pub(super) fn view(
 }
 
 impl Txn<'_> {
+    /// Writes a prepared batch with its charge, or returns the answer of its idempotency key.
     pub fn create_batch(
         &mut self,
         new: PreparedBatch,
         now: UnixMs,
-    ) -> Result<Result<BatchCreated, BatchError>, StoreError> {
+    ) -> Result<BatchCreated, WriteError<BatchError>> {
         if let Some(given) = &new.idempotency
             && let Some(first) = self.remembered(&given.key)?.filter(|first| now < first.expires_at())
         {
-            return Ok(if first.body == given.body {
-                Ok(first.replay())
-            } else {
-                Err(BatchError::KeyReused)
-            });
+            return if first.body == given.body { Ok(first.replay()) } else { refuse(BatchError::KeyReused) };
         }
         let PreparedBatch { id, account, charged, mut row, rows, known, idempotency } = new;
-        let balance = match self.charge_new(account, id, charged.then_some(&mut row), now)? {
-            Ok(balance) => balance,
-            Err(refusal) => return Ok(Err(refusal.into())),
-        };
+        let balance = self
+            .charge_new(account, id, charged.then_some(&mut row), now)
+            .map_err(|error| error.map(BatchError::from))?;
         let key = batch_key(account, id);
         self.batch_rows.insert(&key, rows.as_slice())?;
         self.batches.insert(&key, row.encode().as_slice())?;
@@ -332,32 +329,29 @@ impl Txn<'_> {
         if let Some(given) = idempotency {
             self.remember(&given, &created, now)?;
         }
-        Ok(Ok(created))
+        Ok(created)
     }
 
-    /// Holds a new batch's credits; of one that is not charged, sees that it can be made.
+    /// Holds a new batch's credits; for an uncharged one, checks that it can be created.
     fn charge_new(
         &mut self,
         account: AccountId,
         id: BatchId,
         charged: Option<&mut BatchRow>,
         now: UnixMs,
-    ) -> Result<Result<Option<Balance>, HoldError>, StoreError> {
+    ) -> Result<Option<Balance>, WriteError<HoldError>> {
         let hold = HoldRef { account, id: EntryId::of_batch(id) };
         if self.batches.get(&batch_key(account, id))?.is_some() {
-            return Ok(Err(HoldError::Exists));
+            return refuse(HoldError::Exists);
         }
         let Some(row) = charged else {
             let known = self.accounts.get(&account.to_bytes())?.is_some();
-            return Ok(if known { Ok(None) } else { Err(HoldError::UnknownAccount) });
+            return if known { Ok(None) } else { refuse(HoldError::UnknownAccount) };
         };
-        let (account, portions) = match self.set_aside(hold, u64::from(row.total), now)? {
-            Ok(set_aside) => set_aside,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let (account, portions) = self.set_aside(hold, u64::from(row.total), now)?;
         row.held = portions;
         self.save(&account)?;
-        Ok(Ok(Some(account.row.subscription.balance)))
+        Ok(Some(account.row.subscription.balance))
     }
 
     fn remembered(&self, key: &[u8; 32]) -> Result<Option<IdempotencyRow>, StoreError> {
@@ -386,7 +380,7 @@ impl Txn<'_> {
         self.expire_at(Expiring::Idempotency, row.expires_at(), &given.key, now)
     }
 
-    /// Writes answers; gives the batches that are complete by them.
+    /// Writes answers; returns the batches that they complete.
     pub fn answer_rows(
         &mut self,
         prepared: PreparedAnswers,
@@ -419,8 +413,8 @@ impl Txn<'_> {
         Ok(completed)
     }
 
-    /// Gives an open batch up whose time is over: what is unanswered is refunded. One that cannot be read any longer,
-    /// because its key is gone, is removed with its charge settled all the same.
+    /// Ends an open batch after its longest time: unanswered rows are refunded. A batch that can no longer be read,
+    /// because its key is gone, is removed and its charge settled.
     pub fn give_up(
         &mut self,
         key: &[u8; 32],
@@ -445,7 +439,7 @@ impl Txn<'_> {
         Ok(row.filter(BatchRow::is_open))
     }
 
-    /// Completes a batch: rows and answers are sealed together under the key of the batch's end, and the charge is
+    /// Completes a batch: rows and answers are sealed together under the key for the batch's expiry, and the charge is
     /// settled.
     fn finish(
         &mut self,
@@ -493,7 +487,7 @@ impl Txn<'_> {
         answers: &[u8],
         now: UnixMs,
     ) -> Result<(), StoreError> {
-        // A test's batch holds nothing.
+        // A test batch holds no credits.
         if row.held.credits() == 0 {
             return Ok(());
         }

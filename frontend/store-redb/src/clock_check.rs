@@ -1,34 +1,34 @@
-//! A clock that stands ahead must not remove what is not past its time: a key that was destroyed does not come back.
+//! A check that a clock which is ahead does not remove data: a destroyed key cannot be restored.
 //!
-//! A process does not follow a jump of its clock at once ([`clock`](store::clock)). Here is what it cannot know: where the clock stood
-//! before it was started. The store remembers when it last removed what was past its time. If it is opened much later than that,
-//! it was stopped for long or the clock is wrong; nothing is removed then until the clock has gone on for a while. If it is opened
-//! much earlier, the clock is wrong or was so before; periods stay as they are until then.
+//! A running process does not follow a jump of its clock at once ([`clock`](store::clock)). This module covers the time
+//! before its start. The store records when it last removed expired data. If it is opened much later, it was stopped
+//! for long or the clock is wrong: nothing is removed until the clock has advanced for a while. If it is opened much
+//! earlier, the clock is or was wrong: periods do not change until then.
 
 use super::tables::{META, META_SEEN};
 use ::redb::{Database, ReadableDatabase, ReadableTable, WriteTransaction};
 use store::{StoreError, UnixMs};
 
 const HOUR_MS: UnixMs = 60 * 60 * 1000;
-/// A store that was stopped for longer may be one whose clock is wrong.
+/// After a stop longer than this the clock may be wrong.
 const STOPPED_MAX_MS: UnixMs = 24 * HOUR_MS;
-/// How long the clock has to go on then.
+/// How long the clock must advance then.
 const WAIT_MS: UnixMs = 15 * 60 * 1000;
-/// How exactly the time is remembered: a write for each removal would be one too many.
+/// The precision of the recorded time, since one write for each removal would be too many.
 const STEP_MS: UnixMs = HOUR_MS;
 
-/// Until when the clock is not trusted, and for what.
+/// The times until which the clock is not trusted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ClockCheck {
-    /// Nothing is removed before then.
+    /// No data is removed before this time.
     removes_from: UnixMs,
-    /// Periods are those of `seen` at least before then.
+    /// Before this time, periods are at least those of `seen`.
     rolls_from: UnixMs,
     seen: UnixMs,
 }
 
 impl ClockCheck {
-    /// Of a store that is opened now.
+    /// The check of a store that is opened now.
     pub fn read(database: &Database, now: UnixMs) -> Result<ClockCheck, StoreError> {
         let seen = database.begin_read()?.open_table(META)?.get(META_SEEN)?.map(|seen| seen.value());
         let seen = seen.unwrap_or(now);
@@ -40,18 +40,18 @@ impl ClockCheck {
         })
     }
 
-    /// Whether what is past its time is removed.
+    /// Whether expired data may be removed.
     pub fn removes(&self, now: UnixMs) -> bool {
         now >= self.removes_from
     }
 
-    /// The time that periods go by.
+    /// The time that determines periods.
     pub fn of_periods(&self, now: UnixMs) -> UnixMs {
         if now < self.rolls_from { now.max(self.seen) } else { now }
     }
 }
 
-/// What is past its time is removed now.
+/// Records that expired data is being removed now.
 pub(super) fn note(transaction: &WriteTransaction, now: UnixMs) -> Result<(), StoreError> {
     let mut meta = transaction.open_table(META)?;
     let seen = meta.get(META_SEEN)?.map(|seen| seen.value());
@@ -63,7 +63,8 @@ pub(super) fn note(transaction: &WriteTransaction, now: UnixMs) -> Result<(), St
 
 #[cfg(test)]
 mod tests {
-    use crate::{KEY_FOLDER, RedbStore, StoreOptions};
+    use crate::tests::key_files;
+    use crate::{RedbStore, StoreOptions};
     use std::path::Path;
     use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, UnixMs};
 
@@ -72,13 +73,6 @@ mod tests {
 
     fn open(folder: &Path, now: UnixMs) -> RedbStore {
         RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
-    }
-
-    fn keys(folder: &Path) -> Vec<String> {
-        let files = std::fs::read_dir(folder.join(KEY_FOLDER)).unwrap();
-        let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
     }
 
     #[test]
@@ -99,13 +93,13 @@ mod tests {
         let store = open(folder.path(), ahead);
         assert!(spend(&store, 1, ahead));
         drop(store);
-        // It stands well again, and the next credits come a month later.
+        // The clock is right again, and the next credits come a month later.
         let store = open(folder.path(), NOW + 2 * DAY);
         assert!(!spend(&store, 2, NOW + 3 * DAY));
         assert!(spend(&store, 3, NOW + 35 * DAY) && !spend(&store, 4, NOW + 36 * DAY));
         store.purge(NOW + 36 * DAY).wait().unwrap();
         drop(store);
-        // It stands far back for a while: that brings no credits either.
+        // The clock is far behind for a while, which brings no credits either.
         let store = open(folder.path(), NOW - 300 * DAY);
         assert!(!spend(&store, 5, NOW - 300 * DAY + 60_000));
         drop(store);
@@ -119,24 +113,24 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = open(folder.path(), NOW);
         store.purge(NOW).wait().unwrap();
-        let before = keys(folder.path());
+        let before = key_files(folder.path());
         drop(store);
         let ahead = NOW + 400 * DAY;
         let store = open(folder.path(), ahead);
-        let are_kept = || before.iter().all(|key| keys(folder.path()).contains(key));
+        let are_kept = || before.iter().all(|key| key_files(folder.path()).contains(key));
         store.purge(ahead + 60_000).wait().unwrap();
         assert!(are_kept(), "keys were destroyed");
         drop(store);
-        // It stands well again.
+        // The clock is right again.
         let store = open(folder.path(), NOW + 120_000);
         store.purge(NOW + 120_000).wait().unwrap();
         assert!(are_kept());
         drop(store);
-        // It was stopped for long.
+        // The store was stopped for long.
         let store = open(folder.path(), ahead);
         store.purge(ahead + super::WAIT_MS).wait().unwrap();
         assert!(
-            before.iter().all(|key| *key == "hash" || !keys(folder.path()).contains(key)),
+            before.iter().all(|key| *key == "hash" || !key_files(folder.path()).contains(key)),
             "they are kept for good"
         );
     }

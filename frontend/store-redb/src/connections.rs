@@ -1,10 +1,10 @@
-//! Clients of assistants, the connections that users have consented to, and what was given out to them.
+//! Clients of assistants, the connections that users have consented to, and the secrets of these connections.
 //!
-//! A connection goes through three states: consented to (its code can be redeemed for a minute), connected (it has
-//! tokens), and gone: ended by its user, its client, its time, or by the second use of a code or refresh token, which
-//! says that somebody else has it (RFC 6749 4.1.2, RFC 9700 4.14.2). A connection that has ended leaves no row.
+//! A connection has three states. After the consent, its code can be redeemed for a minute. With tokens it is
+//! connected. It is ended by its user, its client, its time, or the second use of a code or refresh token, which shows
+//! that a third party has the secret (RFC 6749 4.1.2, RFC 9700 4.14.2). A connection that has ended has no row.
 //!
-//! Whoever holds no secret of ours cannot make the store write: what is unknown is refused by a read.
+//! A request without a valid secret causes no write: it is refused after a read.
 
 use super::redb::RedbStore;
 use super::row::Row;
@@ -13,6 +13,7 @@ use super::tables::{
     account_range, client_expiry_row, connection_key, expiring_row, expiry_key,
 };
 use super::txn::Txn;
+use super::write_error::{WriteError, refuse};
 use super::writer::Class;
 use ::redb::{ReadableTable, ReadableTableMetadata};
 use store::credits::Balance;
@@ -72,7 +73,7 @@ impl Connections for RedbStore {
 
     fn end_connection(&self, account: AccountId, id: ConnectionId) -> Pending<(), GrantError> {
         self.write(Class::New, move |txn| {
-            Ok(if txn.end_connection(account, id)? { Ok(()) } else { Err(GrantError::Unknown) })
+            if txn.end_connection(account, id)? { Ok(()) } else { refuse(GrantError::Unknown) }
         })
     }
 
@@ -111,11 +112,11 @@ impl Connections for RedbStore {
 }
 
 impl RedbStore {
-    /// Queues a write about a secret if there is such a secret.
+    /// Queues a write about a secret if the secret exists.
     fn if_known<T: Send + 'static>(
         &self,
         secret: SecretHash,
-        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, GrantError>, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<T, WriteError<GrantError>> + Send + 'static,
     ) -> Pending<T, GrantError> {
         let known = || -> Result<bool, StoreError> {
             Ok(self.begin_read()?.open_table(TOKENS)?.get(&secret)?.is_some())
@@ -147,7 +148,7 @@ fn view(account: AccountId, id: ConnectionId, row: ConnectionRow) -> Connection 
     }
 }
 
-/// A connection that has not ended by `now`.
+/// A connection that has not ended at `now`.
 fn read_connection(
     connections: &impl ReadableTable<&'static [u8; 32], &'static [u8]>,
     account: AccountId,
@@ -159,7 +160,7 @@ fn read_connection(
     Ok((now < row.expires_at).then_some(row))
 }
 
-/// A text of a stranger's that people get to see.
+/// Whether a stranger's text may be shown to people.
 fn is_name(text: &str) -> bool {
     text.chars().count() <= CLIENT_NAME_CHARS_MAX && !text.chars().any(char::is_control)
 }
@@ -169,31 +170,27 @@ fn is_uri(text: &str) -> bool {
 }
 
 impl Txn<'_> {
-    fn register_client(
-        &mut self,
-        new: NewClient,
-        now: UnixMs,
-    ) -> Result<Result<Client, ConnectError>, StoreError> {
+    fn register_client(&mut self, new: NewClient, now: UnixMs) -> Result<Client, WriteError<ConnectError>> {
         let fits = is_name(&new.name)
             && (1..=REDIRECT_URIS_MAX).contains(&new.redirect_uris.len())
             && new.redirect_uris.iter().all(|uri| is_uri(uri));
         let clients = self.transaction.open_table(CLIENTS)?;
         if !fits || clients.get(&new.id.to_bytes())?.is_some() {
-            return Ok(Err(ConnectError::Bad));
+            return refuse(ConnectError::Bad);
         }
         let crowded = clients.len()? >= CLIENTS_MAX;
         drop(clients);
         if crowded && !self.forget_one_client(now)? {
-            return Ok(Err(ConnectError::TooMany));
+            return refuse(ConnectError::TooMany);
         }
         let expires_at = now.saturating_add(CLIENT_UNUSED_MS);
         let row = ClientRow { created_at: now, expires_at, name: new.name, redirect_uris: new.redirect_uris };
         self.transaction.open_table(CLIENTS)?.insert(&new.id.to_bytes(), row.encode().as_slice())?;
         self.expire_at(Expiring::Client, expires_at, &client_expiry_row(new.id), now)?;
-        Ok(Ok(view_client(new.id, row)))
+        Ok(view_client(new.id, row))
     }
 
-    /// Forgets the client whose time is up first, if that is soon: then it was never connected, or long ago.
+    /// Removes the client that expires first, if it never had a connection or had one long ago.
     fn forget_one_client(&mut self, now: UnixMs) -> Result<bool, StoreError> {
         let soon = now.saturating_add(CLIENT_UNUSED_MS);
         let first = expiry_key(Expiring::Client, 0, &[0; 32]);
@@ -205,14 +202,14 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Removes the row that an expired note stands for.
+    /// Removes the client of an expired note.
     pub(super) fn forget_client(&mut self, row: &[u8; 32]) -> Result<(), StoreError> {
         let (id, _) = super::tables::split(row);
         self.transaction.open_table(CLIENTS)?.remove(&id)?;
         Ok(())
     }
 
-    /// A registered client is remembered at least until then. Says whether there is such a client.
+    /// Keeps a registered client at least until this time. Returns whether it exists.
     fn keep_client(&mut self, id: ClientId, until: UnixMs, now: UnixMs) -> Result<bool, StoreError> {
         let mut clients = self.transaction.open_table(CLIENTS)?;
         let row = clients.get(&id.to_bytes())?.map(|row| ClientRow::decode(row.value())).transpose()?;
@@ -226,7 +223,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    fn consent(&mut self, new: NewConnection, now: UnixMs) -> Result<Result<(), ConnectError>, StoreError> {
+    fn consent(&mut self, new: NewConnection, now: UnixMs) -> Result<(), WriteError<ConnectError>> {
         let fits = is_name(&new.client_name)
             && [&new.client, &new.redirect_uri, &new.redirect_host].into_iter().all(|uri| is_uri(uri))
             && new.allowance <= ATTEMPTS_MAX
@@ -236,19 +233,19 @@ impl Txn<'_> {
         let used = self.transaction.open_table(CONNECTIONS)?.get(&key)?.is_some()
             || self.transaction.open_table(TOKENS)?.get(&new.code)?.is_some();
         if !fits || used {
-            return Ok(Err(ConnectError::Bad));
+            return refuse(ConnectError::Bad);
         }
         if self.accounts.get(&new.account.to_bytes())?.is_none() {
-            return Ok(Err(ConnectError::Unknown));
+            return refuse(ConnectError::Unknown);
         }
         if self.count_connections(new.account)? >= CONNECTIONS_MAX {
-            return Ok(Err(ConnectError::TooMany));
+            return refuse(ConnectError::TooMany);
         }
-        // Until its code is redeemed it is not connected, and whoever consents to it need not want that.
+        // Before its code is redeemed the client is not connected, and the user's consent alone need not be meant.
         if let Ok(client) = new.client.parse::<ClientId>()
             && !self.keep_client(client, now.saturating_add(CODE_MS), now)?
         {
-            return Ok(Err(ConnectError::Unknown));
+            return refuse(ConnectError::Unknown);
         }
         let code = SecretRow {
             kind: SecretKind::Code,
@@ -274,7 +271,7 @@ impl Txn<'_> {
         self.put_secret(&new.code, code)?;
         self.put_connection(&key, &row)?;
         self.expire_at(Expiring::Connection, row.expires_at, &key, now)?;
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn count_connections(&self, account: AccountId) -> Result<usize, StoreError> {
@@ -308,24 +305,20 @@ impl Txn<'_> {
         Ok(connection.map(|connection| (row, connection)))
     }
 
-    fn redeem(
-        &mut self,
-        redemption: &Redemption,
-        now: UnixMs,
-    ) -> Result<Result<Granted, GrantError>, StoreError> {
+    fn redeem(&mut self, redemption: &Redemption, now: UnixMs) -> Result<Granted, WriteError<GrantError>> {
         let Some((code, mut row)) = self.connection_holding(&redemption.code, SecretKind::Code, now)? else {
-            return Ok(Err(GrantError::Unknown));
+            return refuse(GrantError::Unknown);
         };
         let known = row.client == redemption.client
             && row.redirect_uri == redemption.redirect_uri
             && row.challenge == redemption.challenge;
         if row.tokens.is_some() || !known {
-            // Somebody has a code that is not theirs, or somebody else had it: nobody is to go on with it.
+            // The code was used by a third party, so the connection must end.
             self.end_connection(code.account, code.connection)?;
-            return Ok(Err(if known { GrantError::Reused } else { GrantError::Unknown }));
+            return refuse(if known { GrantError::Reused } else { GrantError::Unknown });
         }
         if let Ok(client) = row.client.parse::<ClientId>() {
-            // Where a crowd of others has pushed it out since the consent, the connection is good without it.
+            // If the limit on clients has removed it since the consent, the connection works without it.
             self.keep_client(client, row.granted_until.saturating_add(CLIENT_KEEP_MS), now)?;
         }
         let key = connection_key(code.account, code.connection);
@@ -339,14 +332,14 @@ impl Txn<'_> {
         self.grant_access(code, row, now)
     }
 
-    fn renew(&mut self, renewal: &Renewal, now: UnixMs) -> Result<Result<Granted, GrantError>, StoreError> {
+    fn renew(&mut self, renewal: &Renewal, now: UnixMs) -> Result<Granted, WriteError<GrantError>> {
         let found = self.connection_holding(&renewal.family, SecretKind::Family, now)?;
-        let Some((family, mut row)) = found else { return Ok(Err(GrantError::Unknown)) };
-        let Some(tokens) = &mut row.tokens else { return Ok(Err(GrantError::Unknown)) };
+        let Some((family, mut row)) = found else { return refuse(GrantError::Unknown) };
+        let Some(tokens) = &mut row.tokens else { return refuse(GrantError::Unknown) };
         if row.client != renewal.client || tokens.refresh != renewal.refresh {
-            // Only who has had a refresh token of it knows the family.
+            // Only an owner of a refresh token knows the family.
             self.end_connection(family.account, family.connection)?;
-            return Ok(Err(GrantError::Reused));
+            return refuse(GrantError::Reused);
         }
         let NextTokens { access, refresh } = renewal.next;
         tokens.refresh = refresh;
@@ -364,17 +357,17 @@ impl Txn<'_> {
         of: SecretRow,
         mut row: ConnectionRow,
         now: UnixMs,
-    ) -> Result<Result<Granted, GrantError>, StoreError> {
-        let Some(tokens) = &row.tokens else { return Ok(Err(GrantError::Unknown)) };
+    ) -> Result<Granted, WriteError<GrantError>> {
+        let Some(tokens) = &row.tokens else { return refuse(GrantError::Unknown) };
         let access_expires_at = now.saturating_add(ACCESS_MS).min(row.expires_at);
         let access = SecretRow { kind: SecretKind::Access, expires_at: access_expires_at, ..of };
         self.put_secret(&tokens.access, access)?;
         row.last_used_at = now;
         self.put_connection(&connection_key(of.account, of.connection), &row)?;
-        Ok(Ok(Granted { connection: of.connection, access_expires_at }))
+        Ok(Granted { connection: of.connection, access_expires_at })
     }
 
-    /// Removes a connection with all its secrets; says whether there was one.
+    /// Removes a connection with all its secrets; returns whether it existed.
     fn end_connection(&mut self, account: AccountId, id: ConnectionId) -> Result<bool, StoreError> {
         let key = connection_key(account, id);
         let Some(expires_at) = self.remove_connection(&key)? else { return Ok(false) };
@@ -382,7 +375,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Removes a connection but for the note of its expiry, which this says.
+    /// Removes a connection except for the note of its expiry, which is returned.
     pub(super) fn remove_connection(&mut self, key: &[u8; 32]) -> Result<Option<UnixMs>, StoreError> {
         let mut connections = self.transaction.open_table(CONNECTIONS)?;
         let row = connections.remove(key)?.map(|row| ConnectionRow::decode(row.value())).transpose()?;
@@ -394,15 +387,15 @@ impl Txn<'_> {
         Ok(Some(row.expires_at))
     }
 
-    fn give_back(&mut self, secret: SecretHash, client: &str) -> Result<Result<(), GrantError>, StoreError> {
+    fn give_back(&mut self, secret: SecretHash, client: &str) -> Result<(), WriteError<GrantError>> {
         let mut secrets = self.transaction.open_table(TOKENS)?;
         let row = secrets.get(&secret)?.map(|row| SecretRow::decode(row.value())).transpose()?;
-        let Some(row) = row else { return Ok(Err(GrantError::Unknown)) };
+        let Some(row) = row else { return refuse(GrantError::Unknown) };
         let connections = self.transaction.open_table(CONNECTIONS)?;
         let connection = read_connection(&connections, row.account, row.connection, 0)?;
         drop(connections);
         if connection.is_none_or(|connection| connection.client != client) {
-            return Ok(Err(GrantError::Unknown));
+            return refuse(GrantError::Unknown);
         }
         match row.kind {
             SecretKind::Access => drop(secrets.remove(&secret)?),
@@ -411,33 +404,30 @@ impl Txn<'_> {
                 self.end_connection(row.account, row.connection)?;
             }
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
-    /// Takes an attempt if `charge` goes through, and nothing if it does not.
+    /// Takes an attempt if `charge` succeeds.
     fn attempt(
         &mut self,
         connection: ConnectionId,
         account: AccountId,
         now: UnixMs,
-        charge: impl FnOnce(&mut Self) -> Result<Result<Balance, HoldError>, StoreError>,
-    ) -> Result<Result<Attempted, AttemptError>, StoreError> {
+        charge: impl FnOnce(&mut Self) -> Result<Balance, WriteError<HoldError>>,
+    ) -> Result<Attempted, WriteError<AttemptError>> {
         let connections = self.transaction.open_table(CONNECTIONS)?;
         let row = read_connection(&connections, account, connection, now)?;
         drop(connections);
         let Some(mut row) = row.filter(|row| row.tokens.is_some()) else {
-            return Ok(Err(AttemptError::Ended));
+            return refuse(AttemptError::Ended);
         };
         if row.used >= row.allowance {
-            return Ok(Err(AttemptError::Spent { allowance: row.allowance }));
+            return refuse(AttemptError::Spent { allowance: row.allowance });
         }
-        let balance = match charge(self)? {
-            Ok(balance) => balance,
-            Err(refusal) => return Ok(Err(refusal.into())),
-        };
+        let balance = charge(self).map_err(|error| error.map(AttemptError::from))?;
         row.used += 1;
         row.last_used_at = now;
         self.put_connection(&connection_key(account, connection), &row)?;
-        Ok(Ok(Attempted { balance, left: row.allowance - row.used }))
+        Ok(Attempted { balance, left: row.allowance - row.used })
     }
 }

@@ -1,4 +1,4 @@
-//! What accounts did on each day: written with the charge itself, kept for [`DAYS_KEPT`] days.
+//! The daily counts of accounts: they are written with the charge itself and kept for [`DAYS_KEPT`] days.
 
 use super::reason;
 use super::row::Row;
@@ -11,7 +11,7 @@ use store::{DAYS_KEPT, DayCounts, UnixMs};
 
 const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 
-/// What a charge was for.
+/// The object of a charge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Charged {
     /// A check of a single address.
@@ -20,12 +20,12 @@ pub(super) enum Charged {
     Rows,
 }
 
-/// The day that a time lies in.
+/// The day of a time.
 pub(super) fn day(at: UnixMs) -> u32 {
     u32::try_from(at / DAY_MS).unwrap_or(u32::MAX)
 }
 
-/// The days that are kept, the oldest first.
+/// The stored days, oldest first.
 pub(super) fn read(
     days: &impl ReadableTable<&'static [u8; 20], &'static [u8]>,
     account: AccountId,
@@ -42,7 +42,7 @@ pub(super) fn read(
 }
 
 impl Txn<'_> {
-    /// Counts what was charged, by the codes of its answers. Codes that are none of a reason count as nothing.
+    /// Counts charged answers by their codes. Codes without a reason are not counted.
     pub fn count_day(
         &mut self,
         account: AccountId,
@@ -74,7 +74,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// On the first charge of a day: what is too old goes. There are [`DAYS_KEPT`] rows of an account at most.
+    /// Removes old days at the first charge of a day. An account has at most [`DAYS_KEPT`] rows.
     fn forget_days(&mut self, account: AccountId, now: UnixMs) -> Result<(), StoreError> {
         let (first, end) = (day_key(account, 0), day_key(account, (day(now) + 1).saturating_sub(DAYS_KEPT)));
         self.days.retain_in::<&[u8; 20], _>(&first..&end, |_, _| false)?;

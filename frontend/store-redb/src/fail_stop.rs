@@ -1,9 +1,9 @@
-//! The file of the database, which is not written again once a write or a sync of it has failed.
+//! The file of the database, which is not written again after a write or a sync has failed.
 //!
-//! After a failed sync the system may drop what it could not write and say no more of it, so nothing that is written later can be
-//! trusted (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). redb goes further: it does not even read
-//! any more. Here only writing ends. What redb writes from then on is kept in memory, so that reads find a whole database, and
-//! [`Failure`] tells the store's writer, which takes no more writes.
+//! After a failed sync the system may drop the unwritten data without a further error, so no later write can be trusted
+//! (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). redb also stops reading then.
+//! This layer only stops writing. Further writes of redb are kept in memory, so that reads find a consistent database.
+//! [`Failure`] informs the store's writer, which accepts no more writes.
 
 use ::redb::{BackendError, StorageBackend};
 use std::collections::BTreeMap;
@@ -11,26 +11,26 @@ use std::io;
 use std::ops::Bound;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
-/// Bytes in a page of what is kept in memory.
+/// The bytes in a page of the memory.
 const PAGE: u64 = 4096;
 
-/// Tells whether the file has failed.
+/// The first failure of the file, if there was one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Failure(Arc<OnceLock<String>>);
 
 impl Failure {
-    /// The system's words, once it has.
+    /// The error of the system, if the file has failed.
     pub fn why(&self) -> Option<&str> {
         self.0.get().map(String::as_str)
     }
 
-    /// It has. The first failure counts.
+    /// Records a failure. Only the first one counts.
     pub fn note(&self, why: String) {
         self.0.get_or_init(|| why);
     }
 }
 
-/// See the module.
+/// A storage that stops writing after its first failure.
 #[derive(Debug)]
 pub(super) struct FailStop<B> {
     file: B,
@@ -38,26 +38,28 @@ pub(super) struct FailStop<B> {
     overlay: RwLock<Overlay>,
 }
 
-/// Where the database differs from its file since that has failed.
+/// The differences between the database and its file since the failure.
 #[derive(Debug, Default)]
 struct Overlay {
     len: u64,
-    /// From here on the file's own bytes do not count: the database was shorter at some time.
+    /// The file's own bytes do not apply from here on: the database was shorter at some time.
     file_end: u64,
-    /// By their number.
+    /// Changed pages by their number.
     pages: BTreeMap<u64, Vec<u8>>,
 }
 
 impl<B: StorageBackend> FailStop<B> {
+    /// Wraps a storage that has not failed.
     pub fn new(file: B) -> FailStop<B> {
         FailStop { file, failure: Failure::default(), overlay: RwLock::default() }
     }
 
+    /// The failure that the storage will report.
     pub fn failure(&self) -> Failure {
         self.failure.clone()
     }
 
-    /// Does it to the file; to the memory, if that fails or has failed before.
+    /// Makes a change in the file, or in memory if the file fails or has failed.
     fn change(
         &self,
         to_file: impl Fn(&B) -> io::Result<()>,
@@ -197,7 +199,7 @@ mod tests {
     use ::redb::backends::InMemoryBackend;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Fails as a whole once it is told to.
+    /// A storage that fails completely on demand.
     #[derive(Debug)]
     struct Failing(InMemoryBackend, Arc<AtomicBool>);
 
@@ -231,7 +233,7 @@ mod tests {
         }
     }
 
-    /// One change, made to both; then both are the same everywhere.
+    /// Makes one change in both, and checks that they remain equal.
     fn change(file: &FailStop<Failing>, model: &mut Vec<u8>, rng: &mut fastrand::Rng) {
         if rng.u8(0..4) == 0 {
             let len = rng.usize(0..40_000);
@@ -265,7 +267,7 @@ mod tests {
             fails.store(true, Ordering::Relaxed);
             file.sync_data().unwrap();
             assert!(failure.why().is_some());
-            // It writes no more, although it could again.
+            // It does not write again, although the file works again.
             fails.store(false, Ordering::Relaxed);
             for _ in 0..60 {
                 change(&file, &mut model, &mut rng);

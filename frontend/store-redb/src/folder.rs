@@ -1,4 +1,4 @@
-//! The data folder: made with mode 0700, locked by the process that uses it, with the database in it.
+//! The data folder: created with mode 0700, locked by the process that uses it, with the database in it.
 
 use super::vault::Vault;
 use ::redb::backends::FileBackend;
@@ -11,20 +11,20 @@ use store::OpenError;
 /// The database's name in the data folder.
 pub const DATABASE_FILE: &str = "mailprobe.redb";
 
-/// A locked data folder. The lock is the folder's own (`flock`), so that it also covers the making of the file, and
-/// ends with the process however that ends.
+/// A locked data folder. The lock belongs to the folder itself (`flock`), so it also covers the creation of the file.
+/// It ends with the process in every case.
 pub(super) struct Folder {
     path: PathBuf,
     _lock: File,
-    /// Others than its owner may look into it.
+    /// Whether users other than its owner may read it.
     pub open_to_others: bool,
 }
 
 impl Folder {
-    /// Makes the folder if need be, and locks it.
+    /// Creates the folder if necessary, and locks it.
     pub fn lock(path: &Path) -> Result<Folder, OpenError> {
         let unusable = |error: std::io::Error| OpenError::Folder(path.to_owned(), error.to_string());
-        // One that exists keeps its mode: it may be a shared place, and the files are for their owner alone anyway.
+        // An existing folder keeps its mode: it may be shared, and the files are private in any case.
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
         let lock = File::open(path).map_err(unusable)?;
         let metadata = lock.metadata().map_err(unusable)?;
@@ -40,22 +40,22 @@ impl Folder {
         Ok(Folder { path: path.to_owned(), _lock: lock, open_to_others })
     }
 
-    /// Where the database stands.
+    /// The path of the database.
     pub fn database_path(&self) -> PathBuf {
         self.path.join(DATABASE_FILE)
     }
 
-    /// The folder itself.
+    /// The path of the data folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where a database stands while it is being made.
+    /// The path of a database during its creation.
     pub fn draft_path(&self) -> PathBuf {
         self.path.join(format!("{DATABASE_FILE}.new"))
     }
 
-    /// Opens the database, or makes an empty one. Its file is used as `backend` says.
+    /// Opens the database, or creates an empty one. `backend` wraps its file.
     pub fn open_database<B: StorageBackend>(
         &self,
         builder: &Builder,
@@ -81,7 +81,7 @@ impl Folder {
         Vault::open(&self.path)
     }
 
-    /// redb cannot go on with a file whose making was cut short; so it is made under another name, and renamed.
+    /// redb cannot open a file whose creation was interrupted, so it is created under another name and renamed.
     fn make_database(&self, builder: &Builder, path: &Path) -> Result<(), OpenError> {
         let draft = self.draft_path();
         let file =
@@ -94,7 +94,7 @@ impl Folder {
 
     fn refusal(&self, path: &Path, error: DatabaseError) -> OpenError {
         match error {
-            // The system's own word (no space, no right) is about the disk, not about what is in the file.
+            // An error of the system (no space, no permission) concerns the disk and not the contents of the file.
             DatabaseError::Storage(StorageError::Io(error)) if error.raw_os_error().is_some() => {
                 self.unusable(&error)
             }
@@ -107,7 +107,7 @@ impl Folder {
     }
 }
 
-/// What redb's refusal means to whoever starts mailprobe.
+/// The error for the operator that corresponds to redb's.
 pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::Locked(path.to_owned()),
@@ -181,7 +181,7 @@ mod tests {
         std::fs::write(&file, "x").unwrap();
         check_refusal(&file, &["cannot use the data folder", "--data"]);
         check_refusal(&file.join("below"), &["cannot use the data folder", "--data"]);
-        // Not even root can make a folder here.
+        // Not even root can create a folder here.
         check_refusal(Path::new("/proc/mailprobe"), &["cannot use the data folder", "--data"]);
     }
 
@@ -191,15 +191,15 @@ mod tests {
         let file = folder.path().join(DATABASE_FILE);
         for content in [&b""[..], b"x", b"redb", &[7; 100_000]] {
             std::fs::write(&file, content).unwrap();
-            check_refusal(folder.path(), &["no readable mailprobe database", "restore a backup"]);
+            check_refusal(folder.path(), &["not a readable mailprobe database", "restore a backup"]);
             assert_eq!(std::fs::read(&file).unwrap(), content);
         }
-        // A database that was cut short.
+        // A truncated database.
         std::fs::remove_file(&file).unwrap();
         drop(open(folder.path()).unwrap());
         let whole = std::fs::read(&file).unwrap();
         std::fs::write(&file, &whole[..5_000]).unwrap();
-        check_refusal(folder.path(), &["no readable mailprobe database"]);
+        check_refusal(folder.path(), &["not a readable mailprobe database"]);
     }
 
     #[test]

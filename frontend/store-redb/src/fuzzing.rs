@@ -1,4 +1,4 @@
-//! Rows of the store's tables as a function of bytes.
+//! Rows of the store's tables as functions of bytes, for fuzzing.
 
 use super::lists::Texts;
 use super::results::{plain, read_plain};
@@ -11,10 +11,10 @@ use store::DayCounts;
 use store::credits::Portions;
 use store::rate_limit::{Bucket, Overrides, Window};
 
-/// A kind of row that is read, and whether it was one.
+/// Reads a kind of row; returns whether the bytes are a row.
 type Read = fn(&[u8]) -> Result<bool, String>;
 
-/// Every kind of row; the index is what [`row`] takes.
+/// The number of kinds of rows; [`row`] takes smaller indices.
 pub const ROWS: usize = READERS.len();
 
 const READERS: [Read; 22] = [
@@ -33,7 +33,7 @@ const READERS: [Read; 22] = [
     |bytes| {
         read(bytes, |bucket: &Bucket| {
             let mut bucket = *bucket;
-            // Whether there is room is the row's to say.
+            // The row itself determines whether there is room.
             let _ = bucket.take(10, 100, 1_700_000_000_000);
         })
     },
@@ -80,15 +80,16 @@ const READERS: [Read; 22] = [
     verdict,
 ];
 
-/// Reads a row of this kind; gives whether it was one.
+/// Reads a row of this kind; returns whether the bytes are a row.
 ///
 /// # Errors
-/// Which rule was broken.
+///
+/// The name of a broken rule.
 pub fn row(kind: usize, bytes: &[u8]) -> Result<bool, String> {
     READERS[kind % ROWS](bytes)
 }
 
-/// A row that is read means the same once it was written and read again, and is never longer written than it was.
+/// Checks that a row has the same value after writing and reading, and does not become longer.
 fn read<R: Row + PartialEq>(bytes: &[u8], more: impl Fn(&R)) -> Result<bool, String> {
     let Ok(row) = R::decode(bytes) else { return Ok(false) };
     let written = row.encode();
@@ -103,7 +104,7 @@ fn read<R: Row + PartialEq>(bytes: &[u8], more: impl Fn(&R)) -> Result<bool, Str
     Ok(true)
 }
 
-/// What is sealed of a verdict.
+/// Reads the sealed part of a verdict.
 fn verdict(bytes: &[u8]) -> Result<bool, String> {
     let Some(verdict) = read_plain(bytes) else { return Ok(false) };
     match read_plain(&plain(verdict)) {

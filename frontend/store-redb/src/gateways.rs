@@ -1,18 +1,19 @@
-//! Accounts of the users of API gateways: an account for each, under a name that nobody else can take.
+//! Accounts of the users of API gateways: one for each, with a reserved form of name.
 //!
-//! The name is the key: `gateway:NAME:USER`. So which account is whose needs no table of its own, and people see it in
-//! every list. The index has them by gateway and user, as every request of a gateway looks one up.
+//! The name is the key: `gateway:NAME:USER`. So no separate table is needed, and lists of accounts show the user. The
+//! index has these accounts by gateway and user, since every request of a gateway looks one up.
 
 use super::index::{KeyChange, KeyIndex};
 use super::txn::Txn;
+use super::write_error::{WriteError, refuse};
 use ::redb::ReadableTable;
 use store::{Account, GatewayUser, NewAccount, UnixMs};
 use store::{AccountId, ChangeError, StoreError};
 
-/// How the names of these accounts begin, and no others.
+/// The start of the names of these accounts, which no others have.
 const PREFIX: &str = "gateway:";
 
-/// Whether a name is of the form that only gateways' users have.
+/// Whether a name has the form that is reserved for gateways' users.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with(PREFIX)
 }
@@ -21,34 +22,35 @@ fn name_of(gateway: &str, user: &str) -> String {
     format!("{PREFIX}{gateway}:{user}")
 }
 
-/// The gateway and the user of an account's name. A gateway's name has no colon.
+/// The gateway and the user in an account's name. A gateway's name has no colon.
 pub(super) fn split_name(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(PREFIX)?.split_once(':')
 }
 
 impl Txn<'_> {
+    /// Creates the account of a gateway's user, or moves it to the user's plan.
     pub fn open_gateway_account(
         &mut self,
         index: &KeyIndex,
         user: GatewayUser,
         now: UnixMs,
-    ) -> Result<Result<Account, ChangeError>, StoreError> {
+    ) -> Result<Account, WriteError<ChangeError>> {
         let name = name_of(&user.gateway, &user.user);
         let known = self.names.get(name.as_str())?.map(|id| AccountId::from_bytes(*id.value()));
         let Some(id) = known else {
             if index.gateway_users(&user.gateway) + self.new_users(&user.gateway) >= user.users_max {
-                return Ok(Err(ChangeError::TooMany));
+                return refuse(ChangeError::TooMany);
             }
             return self.make_account(NewAccount { id: user.id, name, plan: user.plan }, now);
         };
         let Some(account) = self.open_account(id, now)? else {
-            return Err(StoreError::Failed("a name without its account".into()));
+            return Err(StoreError::Failed("a name without its account".into()).into());
         };
-        // Somebody else may have made or changed it since the index was looked at.
-        if account.row.plan == user.plan { Ok(Ok(account.view())) } else { self.set_plan(id, user.plan, now) }
+        // Another write may have created or changed it since the look-up in the index.
+        if account.row.plan == user.plan { Ok(account.view()) } else { self.set_plan(id, user.plan, now) }
     }
 
-    /// Those that this transaction has made, which the index does not have yet.
+    /// The users whose accounts this transaction has created, which the index does not have yet.
     fn new_users(&self, of: &str) -> usize {
         let is_new = |change: &&KeyChange| match change {
             KeyChange::Named(_, name) => split_name(name).is_some_and(|(gateway, _)| gateway == of),

@@ -1,6 +1,6 @@
-//! API keys, the users of gateways, and on which terms their accounts are, in memory: what every request looks up. It
-//! holds exactly what is committed: the writer changes it after a commit and before it answers, so a revocation that
-//! was answered is in force.
+//! API keys, the users of gateways, and the terms of their accounts in memory: the data that every request looks up. It
+//! has exactly the committed data: the writer updates it after a commit and before the answer. So a revocation applies
+//! as soon as it is answered.
 
 use super::gateways;
 use super::tables::KeyRow;
@@ -11,7 +11,7 @@ use store::rate_limit::Overrides;
 use store::{AccountId, KeyId};
 use store::{KeyHash, KeyInfo, KeyLookup, PlanTable, Terms, UnixMs};
 
-/// How often a key's last use is written at most.
+/// The shortest time between two writes of a key's last use.
 const USE_STEP_MS: u64 = 60_000;
 
 #[derive(Default)]
@@ -23,10 +23,10 @@ pub(super) struct KeyIndex {
 struct Keys {
     by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
     by_id: HashMap<KeyId, Arc<IndexedKey>>,
-    /// The keys of each account that has some, the oldest first.
+    /// The keys of each account that has any, oldest first.
     by_account: HashMap<AccountId, BTreeMap<KeyId, Arc<IndexedKey>>>,
     accounts: HashMap<AccountId, IndexedAccount>,
-    /// By gateway, then by user.
+    /// Accounts by gateway and user.
     gateway_users: HashMap<String, HashMap<String, AccountId>>,
 }
 
@@ -44,21 +44,22 @@ struct IndexedKey {
     last_used_at: AtomicU64,
 }
 
-/// What a committed write changed.
+/// A committed change.
 pub(super) enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
-    /// A revoked key is forgotten.
+    /// A revoked key was removed.
     Removed(KeyId),
-    /// An account has this plan from now on.
+    /// The account has this plan from now on.
     Plan(AccountId, String),
-    /// An account has this name for good. Only those of gateways' users are of interest.
+    /// The account has this name permanently. Only names of gateways' users are needed.
     Named(AccountId, String),
-    /// An account has these limits of its own from now on.
+    /// The account has these limits of its own from now on.
     Overrides(AccountId, Overrides),
 }
 
 impl KeyIndex {
+    /// Applies the changes of a commit.
     pub fn apply(&self, changes: Vec<KeyChange>) {
         if changes.is_empty() {
             return;
@@ -80,6 +81,7 @@ impl KeyIndex {
         }
     }
 
+    /// The key with this hash, and its account.
     pub fn look_up(&self, hash: &KeyHash) -> Option<KeyLookup> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let key = keys.by_hash.get(hash)?;
@@ -91,7 +93,7 @@ impl KeyIndex {
         })
     }
 
-    /// The account's terms. Its plan is in the table: opening the store and changing a plan see to that.
+    /// The account's terms. Its plan is in the table: opening the store and changing a plan ensure that.
     pub fn terms(&self, account: AccountId, plans: &PlanTable) -> Option<Terms> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let IndexedAccount { plan, overrides } = keys.accounts.get(&account)?;
@@ -103,33 +105,34 @@ impl KeyIndex {
         })
     }
 
-    /// The account of a gateway's user, if there is one and it is on this plan.
+    /// The account of a gateway's user, if it exists and has this plan.
     pub fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let id = keys.gateway_users.get(gateway)?.get(user)?;
         (keys.accounts.get(id)?.plan == plan).then_some(*id)
     }
 
-    /// How many users a gateway has.
+    /// The number of users of a gateway.
     pub fn gateway_users(&self, gateway: &str) -> usize {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.gateway_users.get(gateway).map_or(0, HashMap::len)
     }
 
+    /// The keys of an account, oldest first.
     pub fn of_account(&self, account: AccountId) -> Vec<KeyInfo> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let of_account = keys.by_account.get(&account);
         of_account.into_iter().flat_map(BTreeMap::values).map(|key| key.info()).collect()
     }
 
-    /// The ids of the account's keys and when each was revoked (0: it is in force), the oldest first.
+    /// The ids of the account's keys with the times of revocation (0 for unrevoked ones), oldest first.
     pub fn revocations(&self, account: AccountId) -> Vec<(KeyId, UnixMs)> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let of_account = keys.by_account.get(&account).into_iter().flat_map(BTreeMap::values);
         of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
     }
 
-    /// Whether this use is to be written; says so once in [`USE_STEP_MS`] for each key.
+    /// Whether this use must be written; true once in [`USE_STEP_MS`] for each key.
     pub fn note_use(&self, id: KeyId, now: UnixMs) -> bool {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let Some(key) = keys.by_id.get(&id) else { return false };
@@ -178,7 +181,7 @@ impl IndexedKey {
     }
 }
 
-/// A key as lists show it.
+/// A key as it is shown in lists.
 pub(super) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
     let time = |at: UnixMs| (at != 0).then_some(at);
     KeyInfo {

@@ -1,7 +1,7 @@
-//! Whether the keys in the folder are those that the database was written with.
+//! A check that the keys in the folder are those of the database.
 //!
-//! Other keys find nothing: no user, no result, no batch. A store that opened with them all the same would charge repeats again and
-//! turn its users away, so it does not open. The database knows its keys by a fingerprint.
+//! With other keys no user, result or batch can be found. A store that opened with them would charge repeats again and
+//! refuse its users, so it does not open. The database has a fingerprint of its keys.
 
 use super::tables::{ACCOUNTS, META, META_KEYS, USERS};
 use super::vault::{KEY_FOLDER, Vault};
@@ -9,8 +9,8 @@ use ::redb::{Database, ReadableDatabase, ReadableTableMetadata};
 use std::path::Path;
 use store::{OpenError, StoreError};
 
-/// Compares the fingerprints; a database without one takes that of the keys that are there. `accept` takes it whatever the database
-/// says.
+/// Compares the fingerprints. A database without one gets that of the present keys. `accept` replaces the fingerprint
+/// in any case.
 pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: bool) -> Result<(), OpenError> {
     let found = read(database)?;
     let refuse = |why| Err(OpenError::OtherKeys { folder: path.with_file_name(KEY_FOLDER), why });
@@ -18,19 +18,19 @@ pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: boo
         match found.fingerprint {
             Some(known) if known == vault.fingerprint() => {}
             Some(_) if vault.is_new() => {
-                return refuse("holds no keys, and the database was written with some");
+                return refuse("has no keys, and the database was written with keys");
             }
-            Some(_) => return refuse("holds the keys of another database"),
+            Some(_) => return refuse("has the keys of another database"),
             None if vault.is_new() && found.has_accounts => {
-                return refuse("holds no keys, and the database was written with some");
+                return refuse("has no keys, and the database was written with keys");
             }
             None => {}
         }
         if found.has_users && !vault.has_users_key() {
-            return refuse("lacks the key `users`, and the database has users");
+            return refuse("has no key `users`, and the database has users");
         }
     }
-    // First the keys: a fingerprint of keys that are nowhere would be one of others at the next start.
+    // The keys are written first: otherwise the fingerprint could belong to keys that do not exist at the next start.
     vault.keep()?;
     if found.has_users {
         vault.users_key()?;
@@ -109,15 +109,15 @@ mod tests {
         let keys = folder.path().join(KEY_FOLDER);
         let kept = folder.path().join("kept");
         fs::rename(&keys, &kept).unwrap();
-        check_refused(folder.path(), "holds no keys");
+        check_refused(folder.path(), "has no keys");
         fs::create_dir(&keys).unwrap();
         fs::copy(other.path().join(KEY_FOLDER).join("hash"), keys.join("hash")).unwrap();
-        check_refused(folder.path(), "holds the keys of another database");
-        // Its own are welcome again.
+        check_refused(folder.path(), "has the keys of another database");
+        // Its own keys are accepted again.
         fs::rename(&keys, folder.path().join("others")).unwrap();
         fs::rename(&kept, &keys).unwrap();
         drop(open(folder.path(), false).unwrap());
-        // Lost for good.
+        // The keys are lost.
         fs::remove_dir_all(&keys).unwrap();
         let store = open(folder.path(), true).unwrap();
         assert!(store.account(AccountId::new(NOW, 1), NOW).unwrap().is_some());
@@ -135,7 +135,7 @@ mod tests {
         store.sign_up(new, NOW).wait().unwrap();
         drop(store);
         fs::remove_file(folder.path().join(KEY_FOLDER).join("users")).unwrap();
-        check_refused(folder.path(), "lacks the key `users`");
+        check_refused(folder.path(), "has no key `users`");
         drop(open(folder.path(), true).unwrap());
         drop(open(folder.path(), false).unwrap());
     }

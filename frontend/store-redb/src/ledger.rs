@@ -1,27 +1,27 @@
-//! The ledger's writes: hold, settle, void, grant.
+//! Writes to the ledger: hold, settle, void, grant.
 
 use super::days::Charged;
 use super::results::SealedResult;
 use super::row::Row;
 use super::tables::{EntryRow, entry_key, split_entry_key};
 use super::txn::{Opened, Txn};
+use super::write_error::{WriteError, refuse};
 use ::redb::{ReadableTable, ReadableTableMetadata};
 use store::credits::{Balance, PeriodStep, Portions};
 use store::{Account, AccountId, ChangeError, EntryId, HoldError, SettleError, StoreError};
 use store::{CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
 
-/// How long an entry is kept before it is added to its account's carried entry: this period, the one before it and
-/// the one before that.
+/// How long an entry is kept before its account's carried entry absorbs it: for this period and the two before it.
 pub(super) const KEEP_MS: UnixMs = 93 * DAY_MS;
 
-/// The oldest id that is taken. Well within [`KEEP_MS`], so that the ledger remembers any id that could come again.
+/// The oldest id that is accepted. It is well within [`KEEP_MS`], so the ledger has any id that could be used again.
 pub(super) const ID_AGE_MS_MAX: UnixMs = 31 * DAY_MS;
 
 const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 
 const _: () = assert!(ID_AGE_MS_MAX * 2 < KEEP_MS);
 
-/// What becomes of a hold.
+/// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HoldEnd {
     Settle,
@@ -29,84 +29,73 @@ pub(super) enum HoldEnd {
 }
 
 impl<'t> Txn<'t> {
-    pub fn hold(
-        &mut self,
-        request: HoldRequest,
-        now: UnixMs,
-    ) -> Result<Result<Balance, HoldError>, StoreError> {
+    /// Takes credits from the balance and writes a hold for them.
+    pub fn hold(&mut self, request: HoldRequest, now: UnixMs) -> Result<Balance, WriteError<HoldError>> {
         let HoldRequest { hold, credits } = request;
-        let (account, portions) = match self.set_aside(hold, credits, now)? {
-            Ok(set_aside) => set_aside,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let (account, portions) = self.set_aside(hold, credits, now)?;
         self.holds.insert(&entry_key(account.id, hold.id), portions.encode().as_slice())?;
         self.save(&account)?;
-        Ok(Ok(account.row.subscription.balance))
+        Ok(account.row.subscription.balance)
     }
 
-    /// Takes credits from an account's balance; neither the account nor a hold is written yet.
+    /// Takes credits from an account's balance, without writing the account or a hold.
     pub fn set_aside(
         &mut self,
         hold: HoldRef,
         credits: u64,
         now: UnixMs,
-    ) -> Result<Result<(Opened<'t>, Portions), HoldError>, StoreError> {
+    ) -> Result<(Opened<'t>, Portions), WriteError<HoldError>> {
         if credits == 0 || credits > HOLD_CREDITS_MAX {
-            return Ok(Err(HoldError::BadAmount));
+            return refuse(HoldError::BadAmount);
         }
         if is_too_old(hold.id, now) {
-            return Ok(Err(HoldError::TooOld));
+            return refuse(HoldError::TooOld);
         }
-        let Some(mut account) = self.open_account(hold.account, now)? else {
-            return Ok(Err(HoldError::UnknownAccount));
-        };
+        let mut account = self.known_account(hold.account, now, HoldError::UnknownAccount)?;
         if self.is_used(hold.account, hold.id)? {
-            return Ok(Err(HoldError::Exists));
+            return refuse(HoldError::Exists);
         }
         let subscription = &mut account.row.subscription;
         let (status, available) = (subscription.status, subscription.balance.available());
         if !status.is_usable() {
-            return Ok(Err(HoldError::Inactive { status, available }));
+            return refuse(HoldError::Inactive { status, available });
         }
-        Ok(match subscription.hold(credits) {
+        match subscription.hold(credits) {
             Some(portions) => Ok((account, portions)),
-            None => Err(HoldError::Insufficient { available }),
-        })
+            None => refuse(HoldError::Insufficient { available }),
+        }
     }
 
-    /// Settles a hold and writes the result that it was for.
+    /// Settles a hold and writes its result.
     pub fn settle(
         &mut self,
         hold: HoldRef,
         result: Option<SealedResult>,
         now: UnixMs,
-    ) -> Result<Result<Balance, SettleError>, StoreError> {
-        let ended = self.end_hold(hold, HoldEnd::Settle, now)?;
-        if let (Ok(_), Some(result)) = (&ended, result) {
+    ) -> Result<Balance, WriteError<SettleError>> {
+        let balance = self.end_hold(hold, HoldEnd::Settle, now)?;
+        if let Some(result) = result {
             self.put_result(&result)?;
             self.count_day(hold.account, Charged::Single, &[result.code], now)?;
         }
-        Ok(ended)
+        Ok(balance)
     }
 
-    /// A hold, its settlement and the record of the result in one.
+    /// Holds and settles a credit, and writes the result, in one step.
     pub fn charge_known(
         &mut self,
         hold: HoldRef,
         result: &SealedResult,
         now: UnixMs,
-    ) -> Result<Result<Balance, HoldError>, StoreError> {
-        if let Err(refusal) = self.hold(HoldRequest { hold, credits: 1 }, now)? {
-            return Ok(Err(refusal));
-        }
-        let failed = |error| StoreError::Failed(format!("hold {}: {error}", hold.id));
-        let balance = self.end_hold(hold, HoldEnd::Settle, now)?.map_err(failed)?;
+    ) -> Result<Balance, WriteError<HoldError>> {
+        self.hold(HoldRequest { hold, credits: 1 }, now)?;
+        let balance = self.end_known_hold(hold, HoldEnd::Settle, now)?;
         self.put_result(result)?;
         self.count_day(hold.account, Charged::Single, &[result.code], now)?;
-        Ok(Ok(balance))
+        Ok(balance)
     }
 
-    /// Spends one part of what was set aside and gives the other back, with one entry of the ledger.
+    /// Spends one part of the held credits and returns the other, with one entry in the ledger.
     pub fn end_portions(
         &mut self,
         hold: HoldRef,
@@ -125,18 +114,17 @@ impl<'t> Txn<'t> {
         self.save(&account)
     }
 
+    /// Settles or voids a hold with one entry in the ledger.
     pub fn end_hold(
         &mut self,
         hold: HoldRef,
         end: HoldEnd,
         now: UnixMs,
-    ) -> Result<Result<Balance, SettleError>, StoreError> {
-        let Some(mut account) = self.open_account(hold.account, now)? else {
-            return Ok(Err(SettleError::UnknownAccount));
-        };
+    ) -> Result<Balance, WriteError<SettleError>> {
+        let mut account = self.known_account(hold.account, now, SettleError::UnknownAccount)?;
         let key = entry_key(hold.account, hold.id);
         let portions = self.holds.remove(&key)?.map(|row| Portions::decode(row.value())).transpose()?;
-        let Some(portions) = portions else { return Ok(Err(self.why_no_hold(&key)?)) };
+        let Some(portions) = portions else { return refuse(self.why_no_hold(&key)?) };
         let subscription = &mut account.row.subscription;
         let (kind, step) = match end {
             HoldEnd::Settle => (EntryKind::Settled, subscription.settle(portions)),
@@ -144,45 +132,50 @@ impl<'t> Txn<'t> {
         };
         self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
         self.save(&account)?;
-        Ok(Ok(account.row.subscription.balance))
+        Ok(account.row.subscription.balance)
     }
 
-    pub fn grant(&mut self, grant: Grant, now: UnixMs) -> Result<Result<Account, ChangeError>, StoreError> {
+    /// Ends a hold that is in the table. Only a damaged file refuses this, so a refusal is a failure.
+    fn end_known_hold(&mut self, hold: HoldRef, end: HoldEnd, now: UnixMs) -> Result<Balance, StoreError> {
+        self.end_hold(hold, end, now).map_err(|error| match error {
+            WriteError::Refused(refusal) => StoreError::Failed(format!("hold {}: {refusal}", hold.id)),
+            WriteError::Failed(error) => error,
+        })
+    }
+
+    /// Adds pack credits with an entry in the ledger, once for each id.
+    pub fn grant(&mut self, grant: Grant, now: UnixMs) -> Result<Account, WriteError<ChangeError>> {
         if grant.credits == 0 || grant.credits > CREDITS_MAX {
-            return Ok(Err(ChangeError::BadAmount));
+            return refuse(ChangeError::BadAmount);
         }
         if !super::accounts::is_text(&grant.note) {
-            return Ok(Err(ChangeError::BadText));
+            return refuse(ChangeError::BadText);
         }
         if is_too_old(grant.id, now) {
-            return Ok(Err(ChangeError::TooOld));
+            return refuse(ChangeError::TooOld);
         }
-        let Some(mut account) = self.open_account(grant.account, now)? else {
-            return Ok(Err(ChangeError::UnknownAccount));
-        };
+        let mut account = self.known_account(grant.account, now, ChangeError::UnknownAccount)?;
         if self.is_used(grant.account, grant.id)? {
-            return Ok(Err(ChangeError::Exists));
+            return refuse(ChangeError::Exists);
         }
         if !account.row.subscription.grant(grant.credits) {
-            return Ok(Err(ChangeError::BadAmount));
+            return refuse(ChangeError::BadAmount);
         }
         let step = PeriodStep { granted: grant.credits, spent: 0, expired: 0 };
         let entry = EntryRow { kind: EntryKind::Pack, at: now, step, note: grant.note };
         self.append(grant.account, grant.id, &entry)?;
         self.save(&account)?;
-        Ok(Ok(account.view()))
+        Ok(account.view())
     }
 
-    /// Voids every hold without an answer: whoever was to answer is gone.
+    /// Voids every hold without an answer: the process that would have answered has ended.
     pub fn void_open_holds(&mut self, now: UnixMs) -> Result<u64, StoreError> {
         let mut voided = 0;
         loop {
             let first = self.holds.first()?.map(|(key, _)| split_entry_key(key.value()));
             let Some(hold) = first else { return Ok(voided) };
-            // Only a damaged file has a hold that cannot be voided; going on would never end.
-            if let Err(error) = self.end_hold(hold, HoldEnd::Void, now)? {
-                return Err(StoreError::Failed(format!("hold {}: {error}", hold.id)));
-            }
+            // Only a damaged file has a hold that cannot be voided; continuing would never end.
+            self.end_known_hold(hold, HoldEnd::Void, now)?;
             voided += 1;
         }
     }

@@ -1,14 +1,19 @@
-//! The store in one file of redb, embedded, for one process.
+//! The store in one file of redb, for one process.
 //!
-//! [`RedbStore`] implements [`store::Store`]. `tables.rs` has every table; `txn.rs` and the modules beside it have what a write
-//! does; `writer.rs` is the one thread that writes and groups commits; `index.rs` keeps API keys in memory. What is sealed has
-//! its keys in files of their own ([`vault`](self)): the folder `keys`.
+//! [`RedbStore`] implements [`store::Store`]; [`RedbStore::open`] is the entry point, and [`backup`] reads and restores
+//! backups. `tables.rs` has every table. `txn.rs` and the modules beside it execute writes. `writer.rs` is the only
+//! thread that writes, and groups commits. `index.rs` has the API keys in memory. Sealed data has its keys in separate
+//! files, in the folder `keys` (`vault.rs`).
 //!
-//! - What was answered is durable. A group of writes is one commit, and is answered after its sync.
-//! - After a write or sync that failed nothing is written any more (`fail_stop.rs`); reads go on.
-//! - A folder belongs to one process at a time, and to the keys that it was made with.
+//! Invariants:
 //!
-//! docs/storage.md has the tables, the format, and what a crash can and cannot do.
+//! - Everything that was answered is durable. A group of writes is one commit, and is answered after its sync.
+//! - After a failed write or sync nothing is written again (`fail_stop.rs`); reads continue.
+//! - A folder belongs to one process at a time, and to the keys with which it was created.
+//! - Sealed data cannot be read after its expiry, since its key is destroyed. A backup is restored without expired
+//!   keys.
+//!
+//! docs/storage.md describes the tables, the format, and the effects of a crash.
 
 mod accounts;
 mod audit;
@@ -16,8 +21,6 @@ pub mod backup;
 mod batches;
 mod clock_check;
 mod connections;
-#[cfg(test)]
-mod crash;
 mod days;
 mod fail_stop;
 mod folder;
@@ -26,8 +29,6 @@ mod folder;
 pub mod fuzzing;
 mod gateways;
 mod index;
-#[cfg(test)]
-mod index_check;
 mod key_check;
 mod ledger;
 mod limits;
@@ -38,15 +39,16 @@ mod reason;
 mod redb;
 mod refusals;
 mod results;
-#[cfg(test)]
-mod retention;
 mod row;
 mod sweep;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod txn;
 mod users;
 mod vault;
 mod withdrawn;
+mod write_error;
 mod writer;
 
 pub use self::redb::{Opening, RedbStore, StoreOptions};

@@ -1,27 +1,29 @@
 //! Limits of accounts, and the counters of [`rate_limit`](store::rate_limit) over a restart.
 //!
-//! Both are read whole when the store opens: limits into the index, counters by whoever counts.
+//! Both are read completely when the store opens: limits into the index, counters by the limiter.
 
 use super::index::KeyChange;
 use super::row::Row;
 use super::tables::{ACCOUNTS, AccountRow, FAIR_USE, LIMITS, WINDOWS, split_window_key, window_key};
 use super::txn::Txn;
+use super::write_error::{WriteError, refuse};
 use ::redb::{Database, ReadableDatabase, ReadableTable};
 use store::rate_limit::{Bucket, Kept, Overrides, Window};
 use store::{AccountId, ChangeError, StoreError};
 
 impl Txn<'_> {
+    /// Adds to an account's own limits; `reset` removes the earlier ones first.
     pub fn set_overrides(
         &mut self,
         account: AccountId,
         reset: bool,
         set: &Overrides,
-    ) -> Result<Result<Overrides, ChangeError>, StoreError> {
+    ) -> Result<Overrides, WriteError<ChangeError>> {
         if !set.is_within_bounds() {
-            return Ok(Err(ChangeError::BadLimit));
+            return refuse(ChangeError::BadLimit);
         }
         if self.accounts.get(&account.to_bytes())?.is_none() {
-            return Ok(Err(ChangeError::UnknownAccount));
+            return refuse(ChangeError::UnknownAccount);
         }
         let mut limits = self.transaction.open_table(LIMITS)?;
         let key = account.to_bytes();
@@ -33,9 +35,10 @@ impl Txn<'_> {
             limits.insert(&key, own.encode().as_slice())?;
         }
         self.key_changes.push(KeyChange::Overrides(account, own));
-        Ok(Ok(own))
+        Ok(own)
     }
 
+    /// Writes counters, and removes the empty ones.
     pub fn keep_counters(&mut self, changed: &Kept) -> Result<(), StoreError> {
         let mut windows = self.transaction.open_table(WINDOWS)?;
         for (id, window) in &changed.windows {
@@ -57,7 +60,7 @@ impl Txn<'_> {
     }
 }
 
-/// The plan and the name of every account, and its own limits.
+/// The plan, the name and the own limits of every account.
 pub(super) fn read_terms(database: &Database) -> Result<Vec<KeyChange>, StoreError> {
     let transaction = database.begin_read()?;
     let mut terms = Vec::new();
@@ -75,7 +78,7 @@ pub(super) fn read_terms(database: &Database) -> Result<Vec<KeyChange>, StoreErr
     Ok(terms)
 }
 
-/// Every counter that is kept.
+/// Every stored counter.
 pub(super) fn read_counters(database: &Database) -> Result<Kept, StoreError> {
     let transaction = database.begin_read()?;
     let mut kept = Kept::default();

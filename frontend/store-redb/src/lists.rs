@@ -1,13 +1,14 @@
-//! Lists of the dashboard: their content in sealed parts, and their answers batch by batch.
+//! Lists of the dashboard: their content in sealed parts, and their answers by batch.
 //!
-//! The ids of a list's batches are made of the list's own, so that a batch whose making was cut short is found again
-//! and none is made twice.
+//! The ids of a list's batches are derived from the list's own id. So a batch whose creation was interrupted is found
+//! again, and none is created twice.
 
 use super::batches::PreparedBatch;
 use super::row::{In, Out, Row};
 use super::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
 use super::txn::Txn;
 use super::vault::{KeyClass, Place, Vault};
+use super::write_error::WriteError;
 use ::redb::ReadableTable;
 use store::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
@@ -38,7 +39,7 @@ fn until(created_at: UnixMs) -> UnixMs {
     created_at.saturating_add(LIST_KEEP_MS)
 }
 
-/// Seals what a list says in words.
+/// Seals the texts of a list.
 pub(super) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let key = list_key(list.account, list.id);
     let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
@@ -57,7 +58,7 @@ pub(super) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     })
 }
 
-/// `None` when it has expired.
+/// `None` if the list has expired.
 pub(super) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> Option<List> {
     if now >= row.expires_at() {
         return None;
@@ -97,7 +98,7 @@ pub(super) fn seal_part(
     vault.sealing_key(KeyClass::List, until(list.created_at))?.seal(Place { table, row: &key }, plain)
 }
 
-/// `None` when its key is gone.
+/// `None` if its key is gone.
 pub(super) fn open_part(
     vault: &Vault,
     table: &'static str,
@@ -109,14 +110,14 @@ pub(super) fn open_part(
     vault.opening_key(KeyClass::List, until(list.created_at))?.open(Place { table, row: &key }, sealed)
 }
 
-/// The id of a list's batch of this number: nobody else can guess it, and it is the same each time.
+/// The id of a list's batch with this number: it cannot be guessed, and is always the same.
 pub(super) fn batch_of(vault: &Vault, list: &List, number: u32) -> BatchId {
     let bits = vault.hash("batch of a list", &[&list.id.to_bytes(), &number.to_be_bytes()]);
     BatchId::new(list.created_at, u128::from_be_bytes(bits))
 }
 
 impl Txn<'_> {
-    /// Makes a list, its bytes taken from what there is room for.
+    /// Creates a list, and reserves its bytes if there is room.
     pub fn create_list(
         &mut self,
         account: AccountId,
@@ -156,7 +157,7 @@ impl Txn<'_> {
         lists.get(key)?.map(|row| ListRow::decode(row.value())).transpose()
     }
 
-    /// Takes the lists away that were still coming; says how many those were.
+    /// Deletes the lists that were being uploaded; returns their number.
     pub fn delete_unfinished_lists(&mut self) -> Result<usize, StoreError> {
         let mut unfinished = Vec::new();
         for next in self.transaction.open_table(LISTS)?.iter()? {
@@ -171,8 +172,7 @@ impl Txn<'_> {
         Ok(unfinished.len())
     }
 
-    /// Writes a list in place of what it was, with the answers of a batch, if it stands as expected; says whether it
-    /// did.
+    /// Replaces a list and stores the answers of a batch, if the list has the expected state; returns whether it had.
     pub fn put_list(
         &mut self,
         key: [u8; 32],
@@ -192,27 +192,27 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// See [`ListStore::submit_batch_of_list`](super::ListStore::submit_batch_of_list).
+    /// Creates the next batch of a running list and updates the list, in one step.
     pub fn submit_batch_of_list(
         &mut self,
         key: [u8; 32],
         row: ListRow,
         batch: PreparedBatch,
         now: UnixMs,
-    ) -> Result<Result<BatchOfList, BatchError>, StoreError> {
+    ) -> Result<BatchOfList, WriteError<BatchError>> {
         if self.list_row(&key)?.is_none_or(|before| before.state != ListState::Running) {
-            return Ok(Ok(BatchOfList::Gone));
+            return Ok(BatchOfList::Gone);
         }
-        let made = match self.create_batch(batch, now)? {
+        let made = match self.create_batch(batch, now) {
             Ok(created) => BatchOfList::Made(created),
-            Err(BatchError::Hold(HoldError::Exists)) => BatchOfList::MadeBefore,
-            Err(refusal) => return Ok(Err(refusal)),
+            Err(WriteError::Refused(BatchError::Hold(HoldError::Exists))) => BatchOfList::MadeBefore,
+            Err(error) => return Err(error),
         };
         self.transaction.open_table(LISTS)?.insert(&key, row.encode().as_slice())?;
-        Ok(Ok(made))
+        Ok(made)
     }
 
-    /// Writes a part of a list that is still coming; says whether it is.
+    /// Writes a part of a list during its upload; returns whether it is being uploaded.
     pub fn put_list_part(
         &mut self,
         key: [u8; 32],
@@ -227,19 +227,19 @@ impl Txn<'_> {
         Ok(comes)
     }
 
-    /// Takes a list away before its time; says whether it was there. Its batches go on.
+    /// Deletes a list before its expiry; returns whether it existed. Its batches continue.
     pub fn delete_list(&mut self, key: [u8; 32]) -> Result<bool, StoreError> {
         let row = self.list_row(&key)?;
         let Some(row) = row else { return Ok(false) };
         self.transaction.open_table(LISTS)?.remove(&key)?;
         self.unexpire(Expiring::List, row.expires_at(), &key)?;
-        // Its parts may be many: the next purges remove them.
+        // It may have many parts, which the next purges remove.
         self.expire_at(Expiring::List, 0, &key, 0)?;
         Ok(true)
     }
 
-    /// Removes a list, and at most `limit` of its parts and answers; says how many those were. Of its expiry the
-    /// caller takes care.
+    /// Removes a list and at most `limit` of its parts and answers; returns their number. The caller removes the note
+    /// of its expiry.
     pub fn remove_list(&mut self, key: &[u8; 32], limit: usize) -> Result<usize, StoreError> {
         self.transaction.open_table(LISTS)?.remove(key)?;
         let id = ListId::from_bytes(super::tables::split(key).1);
@@ -262,10 +262,10 @@ impl Txn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::index_check::check_index;
     use super::super::vault::KEY_FOLDER;
     use super::super::*;
     use super::*;
+    use crate::tests::index_check::check_index;
     use store::*;
 
     const NOW: UnixMs = 1_801_386_600_000;

@@ -1,17 +1,17 @@
-//! The number of the file's format, and the steps from each to the next.
+//! The number of the file's format, and the steps from each format to the next.
 
 use super::tables::{self, FORMAT, META, META_FORMAT};
 use ::redb::{Database, ReadableDatabase, TableError, WriteTransaction};
 use std::path::Path;
 use store::{OpenError, StoreError};
 
-/// Brings a file from one format to the next, within one transaction.
+/// Changes a file from one format to the next, within one transaction.
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
-/// `STEPS[n]` leads from format n + 1 to n + 2.
+/// `STEPS[n]` changes format n + 1 to n + 2.
 const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6];
 
-/// Makes the tables of a new file, or brings those of an old one up to date.
+/// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
     migrate_by(&STEPS, database, path)
 }
@@ -43,17 +43,20 @@ fn read_format(database: &Database) -> Result<Option<u64>, StoreError> {
         Err(error) => return Err(error.into()),
     };
     let format = meta.get(META_FORMAT)?.map(|format| format.value());
-    // Ours always has a number: it is written together with the tables.
+    // A file of mailprobe always has a number: it is written together with the tables.
     Ok(Some(format.unwrap_or(0)))
+}
+
+/// Creates tables that are not there. They have different types, so it is no function.
+macro_rules! create_tables {
+    ($transaction:ident: $($table:ident),+) => {
+        $($transaction.open_table(tables::$table)?;)+
+    };
 }
 
 fn create(database: &Database, format: u32) -> Result<(), StoreError> {
     let make = |transaction: &WriteTransaction| {
-        transaction.open_table(tables::ACCOUNTS)?;
-        transaction.open_table(tables::NAMES)?;
-        transaction.open_table(tables::KEYS)?;
-        transaction.open_table(tables::HOLDS)?;
-        transaction.open_table(tables::LEDGER)?;
+        create_tables!(transaction: ACCOUNTS, NAMES, KEYS, HOLDS, LEDGER);
         to_2(transaction)?;
         to_3(transaction)?;
         to_4(transaction)?;
@@ -63,55 +66,38 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
     apply(database, make, format)
 }
 
-/// From format 1 to 2, which adds tables and changes none.
+/// From format 1 to 2: new tables only.
 fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.open_table(tables::RESULTS)?;
-    transaction.open_table(tables::BATCHES)?;
-    transaction.open_table(tables::BATCH_ROWS)?;
-    transaction.open_table(tables::OPEN_BATCHES)?;
-    transaction.open_table(tables::IDEMPOTENCY)?;
-    transaction.open_table(tables::EXPIRIES)?;
-    transaction.open_table(tables::LIMITS)?;
-    transaction.open_table(tables::WINDOWS)?;
-    transaction.open_table(tables::FAIR_USE)?;
+    create_tables!(transaction: RESULTS, BATCHES, BATCH_ROWS, OPEN_BATCHES, IDEMPOTENCY, EXPIRIES);
+    create_tables!(transaction: LIMITS, WINDOWS, FAIR_USE);
     Ok(())
 }
 
-/// From format 2 to 3, which adds tables and changes none.
+/// From format 2 to 3: new tables only.
 fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.open_table(tables::USERS)?;
-    transaction.open_table(tables::EMAILS)?;
-    transaction.open_table(tables::SESSIONS)?;
-    transaction.open_table(tables::SESSIONS_OF)?;
-    transaction.open_table(tables::SIGN_IN_LINKS)?;
-    transaction.open_table(tables::DAYS)?;
+    create_tables!(transaction: USERS, EMAILS, SESSIONS, SESSIONS_OF, SIGN_IN_LINKS, DAYS);
     Ok(())
 }
 
-/// From format 3 to 4, which adds the tables of assistants.
+/// From format 3 to 4: the tables of assistants.
 fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.open_table(tables::CLIENTS)?;
-    transaction.open_table(tables::CONNECTIONS)?;
-    transaction.open_table(tables::TOKENS)?;
+    create_tables!(transaction: CLIENTS, CONNECTIONS, TOKENS);
     Ok(())
 }
 
-/// From format 4 to 5, which adds the tables of lists.
+/// From format 4 to 5: the tables of lists.
 fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.open_table(tables::LISTS)?;
-    transaction.open_table(tables::LIST_PARTS)?;
-    transaction.open_table(tables::LIST_CODES)?;
+    create_tables!(transaction: LISTS, LIST_PARTS, LIST_CODES);
     Ok(())
 }
 
-/// From format 5 to 6, which adds the tables of what the engine has learned. A result of format 5 has no evidence.
+/// From format 5 to 6: the tables of the engine's knowledge. A result of format 5 has no evidence.
 fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    transaction.open_table(tables::REFUSALS)?;
-    transaction.open_table(tables::WITHDRAWN)?;
+    create_tables!(transaction: REFUSALS, WITHDRAWN);
     Ok(())
 }
 
-/// Runs a step and writes the format that it leads to, both or neither.
+/// Runs a step and writes its format in one transaction.
 fn apply(
     database: &Database,
     step: impl FnOnce(&WriteTransaction) -> Result<(), StoreError>,
@@ -186,10 +172,7 @@ mod tests {
     fn a_file_of_format_1_keeps_what_it_has_and_gets_every_table() {
         let database = database();
         let old = |transaction: &WriteTransaction| {
-            transaction.open_table(tables::ACCOUNTS)?;
-            transaction.open_table(tables::KEYS)?;
-            transaction.open_table(tables::HOLDS)?;
-            transaction.open_table(tables::LEDGER)?;
+            create_tables!(transaction: ACCOUNTS, KEYS, HOLDS, LEDGER);
             transaction.open_table(tables::NAMES)?.insert("joe", &[7; 16])?;
             Ok(())
         };
@@ -209,40 +192,46 @@ mod tests {
         assert_eq!(kept.get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 
-    #[test]
-    fn a_file_of_format_2_keeps_what_it_has_and_gets_users_and_sessions() {
+    /// A file of this format with a name in it. `remove` takes away what its steps did not make at that time.
+    fn older(format: u32, remove: impl FnOnce(&WriteTransaction)) -> Database {
         let database = database();
-        migrate_by(&STEPS[..1], &database, Path::new("x")).unwrap();
+        migrate_by(&STEPS[..format as usize - 1], &database, Path::new("x")).unwrap();
         let transaction = database.begin_write().unwrap();
-        transaction.delete_table(tables::USERS).unwrap();
+        remove(&transaction);
         transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
         transaction.commit().unwrap();
-        assert_eq!(read_format(&database), Ok(Some(2)));
-        migrate(&database, Path::new("x")).unwrap();
-        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
+        assert_eq!(read_format(&database), Ok(Some(format.into())));
+        database
+    }
+
+    /// Migrates a file of [`older`], and gives what can be read of it then.
+    fn migrated(database: &Database) -> ::redb::ReadTransaction {
+        migrate(database, Path::new("x")).unwrap();
+        assert_eq!(read_format(database), Ok(Some(FORMAT.into())));
         let read = database.begin_read().unwrap();
-        assert!(read.open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
         assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+        read
+    }
+
+    #[test]
+    fn a_file_of_format_2_keeps_what_it_has_and_gets_users_and_sessions() {
+        let database = older(2, |transaction| {
+            transaction.delete_table(tables::USERS).unwrap();
+        });
+        assert!(migrated(&database).open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
     }
 
     #[test]
     fn a_file_of_format_3_keeps_what_it_has_and_gets_assistants() {
-        let database = database();
-        migrate_by(&STEPS[..2], &database, Path::new("x")).unwrap();
-        let transaction = database.begin_write().unwrap();
-        transaction.delete_table(tables::CLIENTS).unwrap();
-        transaction.delete_table(tables::CONNECTIONS).unwrap();
-        transaction.delete_table(tables::TOKENS).unwrap();
-        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
-        transaction.commit().unwrap();
-        assert_eq!(read_format(&database), Ok(Some(3)));
-        migrate(&database, Path::new("x")).unwrap();
-        assert_eq!(read_format(&database), Ok(Some(FORMAT.into())));
-        let read = database.begin_read().unwrap();
+        let database = older(3, |transaction| {
+            transaction.delete_table(tables::CLIENTS).unwrap();
+            transaction.delete_table(tables::CONNECTIONS).unwrap();
+            transaction.delete_table(tables::TOKENS).unwrap();
+        });
+        let read = migrated(&database);
         assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
         assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
         assert!(read.open_table(tables::TOKENS).unwrap().iter().unwrap().next().is_none());
-        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
     }
 
     #[test]

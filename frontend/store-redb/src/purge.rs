@@ -1,7 +1,7 @@
-//! Removes what is past its time, by an index of expiries; a bounded part of it in any one transaction.
+//! The removal of expired data, by an index of expiries. A transaction removes a limited part.
 //!
-//! Every group of writes takes a few steps, so that a busy store keeps up by itself; [`Txn::purge`] takes many, for
-//! the store that nobody writes to. Only the latter gives batches up, as that may need a new key of the vault.
+//! Every group of writes takes a few steps, so a busy store needs no other removal. [`Txn::purge`] takes many steps,
+//! for a store without writes. Only the latter ends batches, since that may need a new key of the vault.
 
 use super::tables::{Expiring, expiring_row, expiry_key};
 use super::txn::Txn;
@@ -10,16 +10,16 @@ use ::redb::ReadableTable;
 use store::StoreError;
 use store::{Purged, UnixMs};
 
-/// Rows removed with a group of writes, beside two for each expiry that it noted.
+/// How many rows a group of writes removes, in addition to two for each expiry that it noted.
 const STEPS_WITH_GROUP: usize = 16;
 
-/// Rows removed by one purge.
+/// How many rows one purge removes.
 const STEPS: usize = 2_000;
 
-/// Batches given up by one purge: each is opened and sealed again.
+/// How many batches one purge ends: each is opened and sealed again.
 const ENDED_MAX: usize = 100;
 
-/// Kinds that are removed as they are.
+/// The kinds whose rows are removed without further steps.
 const REMOVABLE: [Expiring; 8] = [
     Expiring::Result,
     Expiring::Batch,
@@ -32,20 +32,20 @@ const REMOVABLE: [Expiring; 8] = [
 ];
 
 impl Txn<'_> {
-    /// The steps with a group, by the time of the latest write of it.
+    /// Takes the steps of a group, at the latest time of its writes.
     pub fn purge_some(&mut self) -> Result<(), StoreError> {
         let steps = STEPS_WITH_GROUP + 2 * self.expiries_added;
         self.remove_expired(steps, self.latest).map(drop)
     }
 
-    /// A whole purge's worth of steps. Without a key batches are not given up, and wait for the next purge.
+    /// Takes the steps of a whole purge. Without a key no batches are ended; they wait for the next purge.
     pub fn purge(&mut self, finishing_key: Option<&VaultKey>, now: UnixMs) -> Result<Purged, StoreError> {
         let mut late = Vec::new();
         if let Some(finishing_key) = finishing_key {
             late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
             for expiry in &late {
                 self.give_up(&expiring_row(expiry), finishing_key, now)?;
-                // Of a batch that was not open any longer the note is still there.
+                // The note of a batch that is no longer open still exists.
                 self.expiries.remove(expiry)?;
             }
         }
@@ -72,7 +72,8 @@ impl Txn<'_> {
         Ok(purged)
     }
 
-    /// Lists have many rows: the note of one stays until the last of them is gone. Gives the steps that are left.
+    /// Removes lists, which have many rows: the note of a list remains until the last of them is removed. Returns the
+    /// remaining steps.
     fn remove_lists(
         &mut self,
         mut left: usize,
@@ -113,7 +114,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// The notes of what expired by `now`, the longest expired first, at most `limit`.
+    /// The notes of data that expired until `now`, oldest first, at most `limit`.
     pub(super) fn expired(
         &self,
         what: Expiring,
@@ -129,7 +130,7 @@ impl Txn<'_> {
     }
 }
 
-/// The counter of what was purged of one kind.
+/// The counter for one kind of removed data.
 fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
     match what {
         Expiring::Result => &mut purged.results,

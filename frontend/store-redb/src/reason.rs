@@ -1,14 +1,14 @@
-//! The codes by which tables hold reasons. A code is for ever: it outlives any one version of the code.
+//! The codes of reasons in tables. A code never changes its meaning.
 
 use api::Reason;
 
-/// The code of a row that is not answered.
+/// The code of an unanswered row.
 pub(super) const UNANSWERED: u8 = 0;
 
-/// The code of a row that was given up: shown as `unverifiable`, refunded.
+/// The code of a row of a batch that was ended: it is shown as `unverifiable` and refunded.
 pub(super) const GIVEN_UP: u8 = 255;
 
-/// A reason's code.
+/// The code of a reason.
 pub(super) fn code(reason: Reason) -> u8 {
     match reason {
         Reason::MailboxExists => 1,
@@ -27,12 +27,12 @@ pub(super) fn code(reason: Reason) -> u8 {
     }
 }
 
-/// The reason of a code of [`code`].
+/// The reason of a code from [`code`].
 pub(super) fn of_code(byte: u8) -> Option<Reason> {
     Reason::ALL.into_iter().find(|&reason| code(reason) == byte)
 }
 
-/// What a row of a batch says; `None` for one that is not answered, or no code.
+/// The reason in a row of a batch; `None` for an unanswered row or an unknown code.
 pub(super) fn of_answer(byte: u8) -> Option<Reason> {
     if byte == GIVEN_UP { Some(Reason::Unverifiable) } else { of_code(byte) }
 }

@@ -18,6 +18,7 @@ use super::tables::{
 };
 use super::txn::{Txn, find_plan, read_account};
 use super::vault::Vault;
+use super::write_error::WriteError;
 use super::writer::{Class, Context, Writer};
 use super::{audit, batches, clock_check, key_check, limits, migrations, refusals, results};
 use ::redb::{Builder, Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTable};
@@ -36,14 +37,15 @@ use store::{
     StoreError,
 };
 
-/// How to open a store.
+/// Options for opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreOptions {
-    /// Memory for pages of the file.
+    /// The memory for pages of the file, in bytes.
     pub cache_bytes: usize,
-    /// Whether a verdict that one account paid for may answer another, who pays for it too.
+    /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
-    /// Opens with the keys in the folder, whichever those are. What others have sealed is lost.
+    /// Opens with the keys in the folder, even if they are others than the database's. Data that was sealed with the
+    /// latter is lost.
     pub accept_keys: bool,
 }
 
@@ -53,18 +55,19 @@ impl Default for StoreOptions {
     }
 }
 
-/// What was found and done at opening.
+/// The findings and changes of opening.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Opening {
-    /// Holds without an answer that were voided: of whoever used the store before.
+    /// The number of voided holds: those that the last process left without an answer.
     pub voided_holds: u64,
-    /// The data folder existed before and others than its owner may look into it.
+    /// Whether the data folder already existed and other users may read it.
     pub folder_open_to_others: bool,
 }
 
-/// See the module.
+/// An open store in a data folder, or on the storage of a test.
 pub struct RedbStore {
-    // In the order of dropping: the writer does what it was given, then the file is closed, then the folder unlocked.
+    // The fields are dropped in this order: the writer finishes its work, then the file is closed, then the folder
+    // unlocked.
     writer: Writer,
     database: Arc<Database>,
     plans: Arc<PlanTable>,
@@ -76,10 +79,11 @@ pub struct RedbStore {
 }
 
 impl RedbStore {
-    /// Opens the store in a data folder, which is made if there is none, and voids what was left unanswered.
+    /// Opens the store in a data folder, which is created if it is missing, and voids unanswered holds.
     ///
     /// # Errors
-    /// [`OpenError`], each of which says what to do.
+    ///
+    /// [`OpenError`], with a remedy.
     pub fn open(
         folder: &Path,
         plans: PlanTable,
@@ -97,7 +101,7 @@ impl RedbStore {
         })?;
         let path = folder.database_path();
         let folder_open_to_others = folder.open_to_others;
-        // After the database: a file that is none of ours gets no keys beside it.
+        // After the database: a folder with a foreign file gets no keys.
         let vault = Arc::new(folder.open_vault()?);
         let (mut store, opening) =
             RedbStore::start((database, failure), vault, &path, plans, options.accept_keys, now)?;
@@ -106,7 +110,7 @@ impl RedbStore {
         Ok((store, Opening { folder_open_to_others, ..opening }))
     }
 
-    /// Opens the store on a storage of the caller's, as tests of crashes do.
+    /// Opens the store on a storage of the caller, for tests of crashes.
     #[cfg(test)]
     pub(super) fn open_backend(
         (backend, cache_bytes): (impl ::redb::StorageBackend, usize),
@@ -119,7 +123,7 @@ impl RedbStore {
         let failure = file.failure();
         let database = Builder::new().set_cache_size(cache_bytes).create_with_backend(file);
         let database = database.map_err(|error| super::folder::refusal(path, error))?;
-        // What was sealed with keys that ended with another process is lost to it.
+        // Data that was sealed with the keys of another process is lost.
         RedbStore::start((database, failure), vault, path, plans, true, now)
     }
 
@@ -159,23 +163,23 @@ impl RedbStore {
         let store =
             RedbStore { writer, database, plans, index, vault, clock_check, reuse: true, folder: None };
         let voided: Pending<u64, StoreError> =
-            store.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.void_open_holds(now)?)));
+            store.writer.submit(Class::Answer, move |txn| Ok(txn.void_open_holds(now)?));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
         Ok((store, opening))
     }
 
     fn change<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, ChangeError>, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<T, WriteError<ChangeError>> + Send + 'static,
     ) -> Pending<T, ChangeError> {
         self.writer.submit(Class::New, work)
     }
 
-    /// Queues a write.
+    /// Queues a write of one of two classes.
     pub(super) fn write<T, E>(
         &self,
         class: Class,
-        work: impl FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+        work: impl FnOnce(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
     ) -> Pending<T, E>
     where
         T: Send + 'static,
@@ -193,7 +197,7 @@ impl RedbStore {
         self.vault.prepare_for_result(now)
     }
 
-    /// What is to be written of a verdict that is known already.
+    /// Seals a known verdict for another account.
     pub(super) fn seal_known(
         &self,
         hold: HoldRef,
@@ -205,13 +209,10 @@ impl RedbStore {
         results::seal(&self.vault, hold.account, record, verdict_at, now)
     }
 
-    /// What is to be written of a new batch.
+    /// Prepares a new batch.
     fn prepare_batch(&self, new: NewBatch, now: UnixMs) -> Result<batches::PreparedBatch, BatchError> {
-        let prepare = || {
-            let results = Results::open(self.database.begin_read()?)?;
-            batches::prepare(&results, &self.vault, new, now)
-        };
-        prepare()?
+        let results = Results::open(self.begin_read()?)?;
+        batches::prepare(&results, &self.vault, new, now)
     }
 
     fn batch_tables(&self) -> Result<BatchTables, StoreError> {
@@ -234,7 +235,7 @@ impl RedbStore {
 type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 type BatchTables = batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair>;
 
-/// Every account's plan must be in the table: a period could not be rolled otherwise.
+/// Checks that every account's plan is in the table: otherwise its period could not be updated.
 fn check_plans(database: &Database, plans: &PlanTable) -> Result<(), OpenError> {
     let mut missing: BTreeMap<String, u64> = BTreeMap::new();
     let read = || -> Result<_, StoreError> {
@@ -369,8 +370,8 @@ impl Store for RedbStore {
 
     fn key_used(&self, id: KeyId, now: UnixMs) {
         if !self.writer.is_crowded() && self.index.note_use(id, now) {
-            // Nobody waits: the next use makes up for a note that is lost.
-            drop(self.change(move |txn| Ok(Ok(txn.note_key_use(id, now)?))));
+            // No caller waits for it, and a lost record is repeated at the next use.
+            drop(self.change(move |txn| Ok(txn.note_key_use(id, now)?)));
         }
     }
 
@@ -388,7 +389,7 @@ impl Store for RedbStore {
     }
 
     fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_counters(&changed)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.keep_counters(&changed)?))
     }
 
     fn kept_counters(&self) -> Result<Kept, StoreError> {
@@ -400,7 +401,7 @@ impl Store for RedbStore {
     }
 
     fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.keep_refusals(&changed)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.keep_refusals(&changed)?))
     }
 
     fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError> {
@@ -408,7 +409,7 @@ impl Store for RedbStore {
     }
 
     fn withdraw(&self, evidence: Vec<u64>, now: UnixMs) -> Pending<(), StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.withdraw(&evidence, now)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.withdraw(&evidence, now)?))
     }
 
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
@@ -464,9 +465,7 @@ impl Store for RedbStore {
     fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
         let prepared = self.batch_tables().and_then(|tables| tables.prepare(&self.vault, answers, now));
         match prepared {
-            Ok(answers) => {
-                self.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.answer_rows(answers, now)?)))
-            }
+            Ok(answers) => self.writer.submit(Class::Answer, move |txn| Ok(txn.answer_rows(answers, now)?)),
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -478,7 +477,7 @@ impl Store for RedbStore {
     }
 
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
-        // The rows go all the same when a key file cannot be made or destroyed: that fails nobody's write.
+        // Rows are removed even if a key file cannot be created or destroyed: that must not fail a write.
         let prepared = self.vault.prepare(now);
         if !self.clock_check.removes(now) {
             return Pending::ready(prepared.map(|()| Purged::default()));
@@ -488,7 +487,11 @@ impl Store for RedbStore {
             clock_check::note(txn.transaction, now)?;
             let purged = txn.purge(finishing_key.as_ref(), now)?;
             let expired = txn.vault.expire(now);
-            Ok(prepared.and(expired).map(|vault_keys| Purged { vault_keys, ..purged }))
+            // The tables are in order whatever the key files are.
+            prepared
+                .and(expired)
+                .map(|vault_keys| Purged { vault_keys, ..purged })
+                .map_err(WriteError::Refused)
         })
     }
 

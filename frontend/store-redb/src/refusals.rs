@@ -1,4 +1,4 @@
-//! The counts of refused recipients over a restart. They are read whole when the engine starts.
+//! The stored counts of refused recipients. They are read completely when the engine starts.
 
 use super::row::Row;
 use super::tables::{REFUSALS, RefusalsRow};
@@ -8,7 +8,7 @@ use engine::KeptRefusals;
 use store::StoreError;
 
 impl Txn<'_> {
-    /// Writes counts in place of those of the same key; counts without a step are removed.
+    /// Replaces the counts with the same keys; counts without a step are removed.
     pub fn keep_refusals(&mut self, changed: &[KeptRefusals]) -> Result<(), StoreError> {
         let mut refusals = self.transaction.open_table(REFUSALS)?;
         for KeptRefusals { key, steps } in changed {
@@ -22,7 +22,7 @@ impl Txn<'_> {
     }
 }
 
-/// All counts that are kept.
+/// All stored counts.
 pub(super) fn read_refusals(database: &Database) -> Result<Vec<KeptRefusals>, StoreError> {
     let mut kept = Vec::new();
     for next in database.begin_read()?.open_table(REFUSALS)?.iter()? {

@@ -1,6 +1,6 @@
-//! Results of addresses: found by the keyed hash of the address, the reason and the evidence sealed.
+//! Results of addresses: found by the keyed hash of the address, with the reason and the evidence sealed.
 //!
-//! Sealing and opening happen on the caller's thread; the writer moves bytes.
+//! The caller's thread seals and opens; the writer only stores bytes.
 
 use super::reason;
 use super::row::Row;
@@ -13,15 +13,15 @@ use store::{AccountId, StoreError};
 use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, retention};
 use store::{REPEAT_MS, RETENTION_SHORT_MS};
 
-/// How many accounts' results of one address are looked at for one to share. More are of an address that all the
-/// world asks for, and say the same.
+/// How many accounts' results of an address are examined for a shared one. More results exist only for addresses that
+/// many accounts check, and agree.
 const SHARED_SCAN_MAX: usize = 32;
 
 /// A result that is ready to be written.
 pub(super) struct SealedResult {
     key: [u8; 32],
     row: ResultRow,
-    /// The code of the reason, for what is counted of it.
+    /// The code of the reason, for the daily counts.
     pub code: u8,
 }
 
@@ -29,7 +29,7 @@ fn place(key: &[u8; 32]) -> Place<'_> {
     Place { table: ResultRow::TABLE, row: key }
 }
 
-/// Seals the record of an account. `verdict_at` is `now` for a fresh verdict, and earlier for one that is used again.
+/// Seals the record of an account. `verdict_at` is `now` for a new verdict, and earlier for a shared one.
 pub(super) fn seal(
     vault: &Vault,
     account: AccountId,
@@ -46,8 +46,8 @@ pub(super) fn seal(
     Ok(SealedResult { key, row, code })
 }
 
-/// What is sealed of a verdict: the code of its reason, whether it has evidence (1 byte), and the evidence. Always of one
-/// length, which so tells nothing.
+/// The sealed content of a verdict: the code of its reason, whether it has evidence (1 byte), and the evidence. The
+/// length is constant, so it reveals nothing.
 pub(super) fn plain(verdict: Verdict) -> [u8; 10] {
     let mut plain = [0; 10];
     plain[0] = reason::code(verdict.reason);
@@ -56,7 +56,7 @@ pub(super) fn plain(verdict: Verdict) -> [u8; 10] {
     plain
 }
 
-/// The inverse of [`plain`]. Until format 5 the code stood alone.
+/// The inverse of [`plain`]. Up to format 5 there was only the code.
 pub(super) fn read_plain(plain: &[u8]) -> Option<Verdict> {
     let (&code, rest) = plain.split_first()?;
     let evidence = match *rest {
@@ -68,7 +68,7 @@ pub(super) fn read_plain(plain: &[u8]) -> Option<Verdict> {
     Some(Verdict { reason: reason::of_code(code)?, evidence })
 }
 
-/// The verdict of a row; `None` when its key is gone.
+/// The verdict of a row; `None` if its key is gone.
 fn open(vault: &Vault, key: &[u8; 32], row: &ResultRow) -> Option<Verdict> {
     let opening_key = vault.opening_key(row.class(), row.expires_at())?;
     read_plain(&opening_key.open(place(key), &row.sealed)?)
@@ -81,7 +81,7 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// Those that this transaction sees.
+    /// Opens the tables of a transaction.
     pub fn open(transaction: ReadTransaction) -> Result<Results, StoreError> {
         let results = transaction.open_table(RESULTS)?;
         Ok(Results { transaction, results })
@@ -104,8 +104,8 @@ impl Results {
         self.stands(open(vault, &key, &row), &row, row.checked_at)
     }
 
-    /// The newest verdict on an address that is still retained, whoever asked for it. If it was withdrawn there is none:
-    /// what was known before may no longer be so either.
+    /// The newest retained verdict on an address from any account. If it was withdrawn there is none: older verdicts
+    /// may be wrong as well.
     pub fn shared(
         &self,
         vault: &Vault,
@@ -128,7 +128,7 @@ impl Results {
         self.stands(Some(verdict), row, row.verdict_at)
     }
 
-    /// A verdict of a row that was not withdrawn.
+    /// The verdict of a row, unless it was withdrawn.
     fn stands(
         &self,
         verdict: Option<Verdict>,
@@ -144,7 +144,7 @@ impl Results {
         Ok(Some(StoredResult { verdict, checked_at }))
     }
 
-    /// What is known, for this account.
+    /// The stored result for this account.
     pub fn known(
         &self,
         vault: &Vault,
@@ -162,8 +162,8 @@ impl Results {
         Ok(self.shared(vault, address, now)?.map_or(Known::Nothing, Known::Shared))
     }
 
-    /// When a verdict that is used again was found. One that is not there any longer (it expired or was withdrawn a
-    /// moment ago) is not to be used a third time.
+    /// The time at which a shared verdict was found. A verdict that has just expired or was withdrawn must not be used
+    /// again.
     pub fn verdict_at(
         &self,
         vault: &Vault,
@@ -178,7 +178,7 @@ impl Results {
 }
 
 impl Txn<'_> {
-    /// Writes a result in place of the account's last one.
+    /// Writes a result, which replaces the account's last one.
     pub fn put_result(&mut self, result: &SealedResult) -> Result<(), StoreError> {
         let SealedResult { key, row, code: _ } = result;
         let before = self.results.insert(key, row.encode().as_slice())?;
@@ -189,7 +189,7 @@ impl Txn<'_> {
         self.expire_at(Expiring::Result, row.expires_at(), key, row.checked_at)
     }
 
-    /// Notes that a row expires then.
+    /// Notes the expiry of a row.
     pub fn expire_at(
         &mut self,
         what: Expiring,
@@ -203,7 +203,7 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Takes the note of a row's expiry back.
+    /// Removes the note of a row's expiry.
     pub fn unexpire(&mut self, what: Expiring, at: UnixMs, row: &[u8; 32]) -> Result<(), StoreError> {
         self.expiries.remove(&expiry_key(what, at, row))?;
         Ok(())

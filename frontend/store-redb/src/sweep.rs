@@ -1,9 +1,9 @@
-//! Keeps the ledger bounded: entries older than [`KEEP_MS`] are added to one entry for each account that carries
-//! their sums, a few with every group of writes.
+//! The sweep, which limits the size of the ledger. Entries older than [`KEEP_MS`] are added to one carried entry for
+//! each account, a few with every group of writes.
 //!
-//! The sweep walks from account to account and takes each account's oldest entries. It does twice the work that the
-//! group made for it, so it always catches up, and rests for an hour of the writes' own time after a walk that found
-//! nothing. Its place is not kept: after a start the walk begins anew.
+//! The sweep visits one account after the other and takes the oldest entries of each. It does twice the work that the
+//! group caused, so it always catches up. After a round without such entries it pauses for an hour of the writes' time.
+//! Its position is not stored: after a start it begins with the first account.
 
 use super::ledger::KEEP_MS;
 use super::row::Row;
@@ -15,7 +15,7 @@ use store::credits::PeriodStep;
 use store::{AccountId, StoreError};
 use store::{EntryKind, UnixMs};
 
-/// Steps with a group, beside two for each entry that it added.
+/// The steps with a group, in addition to two for each entry that it added.
 const STEPS_MIN: u64 = 16;
 
 const REST_MS: UnixMs = 60 * 60 * 1000;
@@ -24,16 +24,16 @@ const REST_MS: UnixMs = 60 * 60 * 1000;
 pub(super) struct Sweep {
     /// The account that was swept last.
     after: Option<AccountId>,
-    /// Whether this walk has found anything.
+    /// Whether this round has found any entry.
     found: bool,
     rest_until: UnixMs,
 }
 
 impl Sweep {
-    /// Takes a few steps. `txn` has the time of the latest entry that it added, which is time enough.
+    /// Takes a few steps. The time is the latest one of the transaction's entries.
     pub fn go_on(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
         let Some(horizon) = txn.latest.checked_sub(KEEP_MS) else { return Ok(()) };
-        // A clock that stood too far ahead for a while must not make the rest a long one.
+        // A clock that was too far ahead for a while must not prolong the pause.
         let rest = self.rest_until.saturating_sub(txn.latest);
         if rest > 0 && rest <= REST_MS {
             return Ok(());
@@ -71,7 +71,7 @@ fn next_account(txn: &Txn<'_>, after: Option<AccountId>) -> Result<Option<Accoun
     Ok(range.next().transpose()?.map(|(key, _)| AccountId::from_bytes(*key.value())))
 }
 
-/// Carries up to `limit` of an account's entries that are older than `horizon`; says how many.
+/// Carries up to `limit` of an account's entries that are older than `horizon`; returns their number.
 fn sweep_account(
     txn: &mut Txn<'_>,
     account: AccountId,
@@ -99,7 +99,7 @@ fn sweep_account(
     Ok(old.len() as u64)
 }
 
-/// Ids are in order of the time at which they were made, which is what guards against their second use.
+/// Ids are in the order of their creation, which also prevents their second use.
 fn old_entries(
     txn: &Txn<'_>,
     account: AccountId,

@@ -1,5 +1,5 @@
-//! Every table and every row of the file, and nothing else. docs/storage.md describes them for people; a change here
-//! is a change of the format and needs a step in migrations.rs.
+//! Every table and every row of the file. docs/storage.md describes them for people. A change here is a change of the
+//! format and needs a step in migrations.rs.
 
 mod connections;
 mod engine;
@@ -32,16 +32,17 @@ pub(super) const NAMES: TableDefinition<&str, &[u8; 16]> = TableDefinition::new(
 pub(super) const KEYS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("keys");
 /// Holds without an answer, by account and hold.
 pub(super) const HOLDS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("holds");
-/// What happened to credits, by account and entry; append-mostly within an account, as ids begin with their time.
+/// The entries of the ledger, by account and entry. Most are appended within their account, since ids begin with their
+/// time.
 pub(super) const LEDGER: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("ledger");
-/// Limits that accounts have in place of their plans', by account.
+/// Limits that accounts have instead of their plans', by account.
 pub(super) const LIMITS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("limits");
 /// Requests of the last minute, by key and row of the table of limits.
 pub(super) const WINDOWS: TableDefinition<&[u8; 17], &[u8]> = TableDefinition::new("windows");
 /// How much of its fair use an account has used, by account.
 pub(super) const FAIR_USE: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("fair_use");
 
-/// Results, by keyed hash of the address and account: a prefix finds every account's of an address.
+/// Results, by keyed hash of the address and account: a prefix finds the results of all accounts for an address.
 pub(super) const RESULTS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("results");
 /// Batches with their charge, by account and batch.
 pub(super) const BATCHES: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("batches");
@@ -51,34 +52,34 @@ pub(super) const BATCH_ROWS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition
 pub(super) const OPEN_BATCHES: TableDefinition<&[u8; 16], &[u8; 16]> = TableDefinition::new("open_batches");
 /// Idempotency keys, by account and keyed hash of the key.
 pub(super) const IDEMPOTENCY: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("idempotency");
-/// What expires when: see [`expiry_key`]. It has one entry for each row that expires.
+/// Expiries by time: see [`expiry_key`]. There is one entry for each row that expires.
 pub(super) const EXPIRIES: TableDefinition<&[u8; 41], ()> = TableDefinition::new("expiries");
 
 /// The name in [`META`] of the format's number.
 pub(super) const META_FORMAT: &str = "format";
 
-/// The name in [`META`] of the fingerprint of the keys that the rows are sealed and hashed with.
+/// The name in [`META`] of the fingerprint of the keys that seal and hash the rows.
 pub(super) const META_KEYS: &str = "keys";
 
-/// The name in [`META`] of the time at which somebody last looked for what is past its time.
+/// The name in [`META`] of the time of the last search for expired data.
 pub(super) const META_SEEN: &str = "seen";
 
 /// The format that this version writes.
 pub(super) const FORMAT: u32 = 6;
 
-/// What is to be done with every table, whatever its types.
+/// An operation on every table, whatever its types.
 pub(super) trait TableVisitor {
-    /// Why it was not done.
+    /// The error of the operation.
     type Error;
 
-    /// Does it with one.
+    /// Applies the operation to one table.
     fn table<K: Key + 'static, V: Value + 'static>(
         &mut self,
         definition: TableDefinition<'static, K, V>,
     ) -> Result<(), Self::Error>;
 }
 
-/// All tables, one after another. Backups are made by it: a table that is missing here is missing there.
+/// Applies an operation to all tables. Backups use it: a table that is missing here is missing in backups.
 pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::Error> {
     visitor.table(META)?;
     visitor.table(ACCOUNTS)?;
@@ -111,22 +112,22 @@ pub(super) fn for_each_table<T: TableVisitor>(visitor: &mut T) -> Result<(), T::
     visitor.table(WITHDRAWN)
 }
 
-/// Key of [`HOLDS`] and [`LEDGER`].
+/// The key of [`HOLDS`] and [`LEDGER`].
 pub(super) fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
     join(account.to_bytes(), id.to_bytes())
 }
 
-/// Key of [`BATCHES`] and [`BATCH_ROWS`].
+/// The key of [`BATCHES`] and [`BATCH_ROWS`].
 pub(super) fn batch_key(account: AccountId, id: BatchId) -> [u8; 32] {
     join(account.to_bytes(), id.to_bytes())
 }
 
-/// Key of [`RESULTS`].
+/// The key of [`RESULTS`].
 pub(super) fn result_key(address: &AddressHash, account: AccountId) -> [u8; 32] {
     join(address.0, account.to_bytes())
 }
 
-/// Key of [`IDEMPOTENCY`].
+/// The key of [`IDEMPOTENCY`].
 pub(super) fn idempotency_key(account: AccountId, hash: [u8; 16]) -> [u8; 32] {
     join(account.to_bytes(), hash)
 }
@@ -146,14 +147,14 @@ pub(super) fn split(key: &[u8; 32]) -> ([u8; 16], [u8; 16]) {
     (first, second)
 }
 
-/// What an entry of [`EXPIRIES`] stands for.
+/// The row that an entry of [`EXPIRIES`] belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expiring {
     /// A row of [`RESULTS`].
     Result = 0,
-    /// A batch that is complete.
+    /// A complete batch.
     Batch = 1,
-    /// The time that a batch may stay unfinished.
+    /// The longest time of an unfinished batch.
     OpenBatch = 2,
     /// A row of [`IDEMPOTENCY`].
     Idempotency = 3,
@@ -165,13 +166,13 @@ pub(super) enum Expiring {
     List = 8,
     /// A row of [`CONNECTIONS`].
     Connection = 6,
-    /// A row of [`CLIENTS`]; its id and 16 zeros stand for it.
+    /// A row of [`CLIENTS`], represented by its id and 16 zeros.
     Client = 7,
     /// A row of [`WITHDRAWN`]; see [`withdrawn_row`].
     Withdrawn = 9,
 }
 
-/// Key of [`EXPIRIES`]: what, when (8 bytes, big-endian), and the row's key.
+/// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.
 pub(super) fn expiry_key(what: Expiring, at: UnixMs, row: &[u8; 32]) -> [u8; 41] {
     let mut key = [0; 41];
     key[0] = what as u8;
@@ -180,7 +181,7 @@ pub(super) fn expiry_key(what: Expiring, at: UnixMs, row: &[u8; 32]) -> [u8; 41]
     key
 }
 
-/// The row's key of a key of [`EXPIRIES`].
+/// The row's key in a key of [`EXPIRIES`].
 pub(super) fn expiring_row(key: &[u8; 41]) -> [u8; 32] {
     let mut row = [0; 32];
     row.copy_from_slice(&key[9..]);
@@ -193,12 +194,12 @@ pub(super) fn split_entry_key(key: &[u8; 32]) -> HoldRef {
     HoldRef { account: AccountId::from_bytes(account), id: EntryId::from_bytes(id) }
 }
 
-/// All keys of one account.
+/// The range of all keys of one account.
 pub(super) fn account_range(account: AccountId) -> std::ops::RangeInclusive<[u8; 32]> {
     entry_key(account, EntryId::from_bytes([0; 16]))..=entry_key(account, EntryId::from_bytes([0xff; 16]))
 }
 
-/// The id of the entry that carries what was too old to keep: before any other of its account.
+/// The id of the carried entry, which precedes all others of its account.
 pub(super) fn carried_id() -> EntryId {
     EntryId::from_bytes([0; 16])
 }
@@ -208,7 +209,7 @@ pub(super) struct AccountRow {
     pub name: String,
     pub plan: String,
     pub subscription: Subscription,
-    /// How many entries the store has made of itself, for their ids.
+    /// How many entries the store itself has created, for their ids.
     pub serial: u64,
 }
 
@@ -283,9 +284,9 @@ pub(super) struct KeyRow {
     pub hash: KeyHash,
     pub last4: [u8; 4],
     pub created_at: UnixMs,
-    /// 0: it was not.
+    /// 0: it is not revoked.
     pub revoked_at: UnixMs,
-    /// 0: never.
+    /// 0: it was never used.
     pub last_used_at: UnixMs,
     pub label: String,
 }
@@ -386,7 +387,7 @@ impl Row for EntryRow {
     }
 }
 
-/// Key of [`WINDOWS`].
+/// The key of [`WINDOWS`].
 pub(super) fn window_key(id: &WindowId) -> [u8; 17] {
     let mut key = [0; 17];
     key[..16].copy_from_slice(&id.key.to_bytes());
@@ -400,7 +401,7 @@ pub(super) fn window_key(id: &WindowId) -> [u8; 17] {
     key
 }
 
-/// The inverse of [`window_key`]; `None` for a row of the table of limits that there is not.
+/// The inverse of [`window_key`]; `None` for an unknown row of the table of limits.
 pub(super) fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
     let (id, row) = key.split_first_chunk()?;
     Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
@@ -449,7 +450,7 @@ impl Row for Bucket {
 impl Row for Overrides {
     const TABLE: &'static str = "limits";
 
-    /// 0: the plan's, for no limit is.
+    /// 0 stands for the plan's limit, since no limit is 0.
     fn write(&self, out: &mut Out) {
         for (_, own) in self.each() {
             out.number(u64::from(own.unwrap_or(0)));
@@ -467,29 +468,33 @@ impl Row for Overrides {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResultRow {
-    /// Whether its reason is one of those that are kept for a day only.
+    /// Whether its reason is one of those that are kept for only a day.
     pub short: bool,
-    /// When the account was answered.
+    /// The time of the answer to the account.
     pub checked_at: UnixMs,
-    /// When the verdict was found; earlier, where it was another account's.
+    /// The time of the verdict, which is earlier if it came from another account.
     pub verdict_at: UnixMs,
-    /// The reason and the evidence, sealed: see [`results`](super::results).
+    /// The sealed reason and evidence: see [`results`](super::results).
     pub sealed: Vec<u8>,
 }
 
 impl ResultRow {
+    /// The class of the key that seals it.
     pub fn class(&self) -> KeyClass {
         if self.short { KeyClass::ShortResult } else { KeyClass::LongResult }
     }
 
+    /// The time until which it answers the account's repeats for free.
     pub fn repeats_until(&self) -> UnixMs {
         self.checked_at.saturating_add(REPEAT_MS)
     }
 
+    /// The time until which other accounts may use its verdict.
     pub fn shared_until(&self) -> UnixMs {
         self.verdict_at.saturating_add(if self.short { RETENTION_SHORT_MS } else { RETENTION_MS })
     }
 
+    /// The time at which the row is removed.
     pub fn expires_at(&self) -> UnixMs {
         self.shared_until().max(self.repeats_until())
     }
@@ -522,15 +527,16 @@ pub(super) struct BatchRow {
     pub completed_at: UnixMs,
     pub total: u32,
     pub answered: u32,
-    /// Answered rows that are not charged.
+    /// How many answered rows are not charged.
     pub refunded: u32,
-    /// What it holds, or held; nothing for a test.
+    /// The credits that it holds or held; none for a test batch.
     pub held: Portions,
-    /// A byte for each row, sealed; empty once it is complete, as the answers then stand with the rows.
+    /// The sealed answers, one byte per row. Empty after completion, since the rows then have the answers.
     pub answers: Vec<u8>,
 }
 
 impl BatchRow {
+    /// Whether it has unanswered rows.
     pub fn is_open(&self) -> bool {
         self.completed_at == 0
     }
@@ -544,12 +550,12 @@ impl BatchRow {
         }
     }
 
-    /// When it is given up if it is still open.
+    /// The time at which it is ended if it is still open.
     pub fn given_up_at(&self) -> UnixMs {
         self.created_at.saturating_add(BATCH_OPEN_MS)
     }
 
-    /// When it cannot be read any longer, once it is complete.
+    /// The time until which it can be read after completion.
     pub fn expires_at(&self) -> UnixMs {
         self.completed_at.saturating_add(BATCH_KEEP_MS)
     }
@@ -582,20 +588,20 @@ impl Row for BatchRow {
     }
 }
 
-/// Splits a row of [`BATCH_ROWS`]: of an open batch the address hashes, then the sealed [`RowsText`]; of a complete
-/// one the latter alone.
+/// Splits a row of [`BATCH_ROWS`]: an open batch has the address hashes and the sealed [`RowsText`], a complete one
+/// only the latter.
 pub(super) fn split_rows<'r>(batch: &BatchRow, rows: &'r [u8]) -> Option<(&'r [[u8; 16]], &'r [u8])> {
     let hashes = if batch.is_open() { batch.total as usize * 16 } else { 0 };
     let (hashes, sealed) = rows.split_at_checked(hashes)?;
     Some((hashes.as_chunks().0, sealed))
 }
 
-/// What is sealed of a batch's rows.
+/// The sealed content of a batch's rows.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct RowsText {
     pub name: Option<String>,
     pub emails: Vec<String>,
-    /// A byte for each row once the batch is complete; before, none.
+    /// One byte per row after completion; empty before.
     pub answers: Vec<u8>,
 }
 
@@ -621,9 +627,9 @@ impl Row for RowsText {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdempotencyRow {
     pub created_at: UnixMs,
-    /// Keyed hash of the request.
+    /// The keyed hash of the request.
     pub body: [u8; 16],
-    /// What was answered.
+    /// The batch in the answer.
     pub batch: BatchId,
     pub submitted: u32,
     pub completed: bool,
@@ -631,6 +637,7 @@ pub(super) struct IdempotencyRow {
 }
 
 impl IdempotencyRow {
+    /// The time at which the key is forgotten.
     pub fn expires_at(&self) -> UnixMs {
         self.created_at.saturating_add(IDEMPOTENCY_MS)
     }

@@ -1,5 +1,5 @@
-//! One write transaction of redb with its tables open, shared by all the writes of a group. Each sees what the ones
-//! before it did.
+//! One write transaction of redb with its open tables, which all writes of a group share. Each write sees the effects
+//! of the earlier ones.
 
 use super::clock_check::ClockCheck;
 use super::index::KeyChange;
@@ -9,13 +9,14 @@ use super::tables::{
     NAMES, OPEN_BATCHES, RESULTS, entry_key,
 };
 use super::vault::Vault;
+use super::write_error::WriteError;
 use ::redb::{ReadableTable, Table, WriteTransaction};
 use store::credits::PeriodStep;
 use store::{AccountId, EntryId, StoreError};
 use store::{EntryKind, Plan, PlanTable, UnixMs};
 
 pub(super) struct Txn<'t> {
-    /// For tables that few writes need.
+    /// The transaction itself, for tables that few writes need.
     pub transaction: &'t WriteTransaction,
     pub plans: &'t PlanTable,
     pub vault: &'t Vault,
@@ -32,19 +33,19 @@ pub(super) struct Txn<'t> {
     pub idempotency: Table<'t, &'static [u8; 32], &'static [u8]>,
     pub expiries: Table<'t, &'static [u8; 41], ()>,
     pub days: Table<'t, &'static [u8; 20], &'static [u8]>,
-    /// For the index of keys, once this is committed.
+    /// Changes for the index of keys, to be applied after the commit.
     pub key_changes: Vec<KeyChange>,
-    /// Entries that this transaction added to the ledger.
+    /// How many entries this transaction added to the ledger.
     pub entries_added: u64,
-    /// Expiries that this transaction noted.
+    /// How many expiries this transaction noted.
     pub expiries_added: usize,
-    /// What the entries that this transaction added to the ledger say.
+    /// The sum of the ledger entries of this transaction.
     pub total: PeriodStep,
-    /// The latest time that any write was given.
+    /// The latest time of any write.
     pub latest: UnixMs,
 }
 
-/// An account that is being worked on, its period rolled, with its plan.
+/// An account that a write works on, with its plan and an up-to-date period.
 pub(super) struct Opened<'t> {
     pub id: AccountId,
     pub row: AccountRow,
@@ -52,6 +53,7 @@ pub(super) struct Opened<'t> {
 }
 
 impl<'t> Txn<'t> {
+    /// Opens all tables of a transaction.
     pub fn open(
         transaction: &'t WriteTransaction,
         plans: &'t PlanTable,
@@ -83,8 +85,8 @@ impl<'t> Txn<'t> {
         })
     }
 
-    /// The account as of `now`. A period that has ended is rolled, and that is written here and now, so that the
-    /// tables are right whatever becomes of the write that asked.
+    /// The account at the time `now`. If its period has ended, the new one is written at once, so that the tables are
+    /// right whatever the result of the write.
     pub fn open_account(&mut self, id: AccountId, now: UnixMs) -> Result<Option<Opened<'t>>, StoreError> {
         let Some(row) = read_account(&self.accounts, id)? else { return Ok(None) };
         let plan = find_plan(self.plans, &row)?;
@@ -96,13 +98,24 @@ impl<'t> Txn<'t> {
         Ok(Some(account))
     }
 
+    /// The account at the time `now`, or the refusal if there is none.
+    pub fn known_account<E>(
+        &mut self,
+        id: AccountId,
+        now: UnixMs,
+        unknown: E,
+    ) -> Result<Opened<'t>, WriteError<E>> {
+        self.open_account(id, now)?.ok_or(WriteError::Refused(unknown))
+    }
+
+    /// Writes the account's row.
     pub fn save(&mut self, account: &Opened<'_>) -> Result<(), StoreError> {
         debug_assert!(account.row.subscription.balance.is_balanced(), "{:?}", account.row);
         self.accounts.insert(&account.id.to_bytes(), account.row.encode().as_slice())?;
         Ok(())
     }
 
-    /// Adds an entry that the store makes of itself; none for a step that changed nothing.
+    /// Adds an entry of the store itself; none for a step without changes.
     pub fn record(
         &mut self,
         account: &mut Opened<'_>,
@@ -118,6 +131,7 @@ impl<'t> Txn<'t> {
         self.append(account.id, id, &EntryRow { kind, at: now, step, note: String::new() })
     }
 
+    /// Adds an entry to the ledger.
     pub fn append(&mut self, account: AccountId, id: EntryId, entry: &EntryRow) -> Result<(), StoreError> {
         self.entries_added += 1;
         self.total.granted = self.total.granted.saturating_add(entry.step.granted);
@@ -127,7 +141,7 @@ impl<'t> Txn<'t> {
         Ok(())
     }
 
-    /// Ends the work on the tables, so that the transaction can be committed.
+    /// Closes the tables, so that the transaction can be committed.
     pub fn close(self) -> Vec<KeyChange> {
         self.key_changes
     }
@@ -140,7 +154,7 @@ pub(super) fn read_account(
     accounts.get(&id.to_bytes())?.map(|row| AccountRow::decode(row.value())).transpose()
 }
 
-/// The plan of an account. It is in the table: opening the store and changing a plan see to that.
+/// The plan of an account. It is in the table: opening the store and changing a plan ensure that.
 pub(super) fn find_plan<'p>(plans: &'p PlanTable, row: &AccountRow) -> Result<&'p Plan, StoreError> {
     let missing = || StoreError::Failed(format!("plan {:?} is not defined", row.plan));
     plans.find(&row.plan).ok_or_else(missing)

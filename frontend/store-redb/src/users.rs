@@ -1,4 +1,4 @@
-//! The writes to users, their sessions and sign-in links.
+//! Writes to users, their sessions and sign-in links.
 
 use super::row::Row;
 use super::tables::{
@@ -7,17 +7,18 @@ use super::tables::{
 };
 use super::txn::Txn;
 use super::vault::{Place, Vault};
+use super::write_error::{WriteError, refuse};
 use ::redb::ReadableTable;
 use store::*;
 use store::{AccountId, ChangeError, StoreError};
 
-/// An address that is ready to be written: its keyed hash, and itself, sealed.
+/// An email address that is ready to be written: its keyed hash, and its sealed text.
 pub(super) struct SealedEmail {
     hash: [u8; 16],
     sealed: Vec<u8>,
 }
 
-/// People write their own address in any case, and mean the same.
+/// The hash ignores letter case, since users write their address in any case.
 pub(super) fn email_hash(vault: &Vault, email: &str) -> [u8; 16] {
     vault.hash("user", &[email.to_lowercase().as_bytes()])
 }
@@ -31,7 +32,7 @@ pub(super) fn seal_email(vault: &Vault, account: AccountId, email: &str) -> Resu
 pub(super) fn open_email(vault: &Vault, account: AccountId, sealed: &[u8]) -> Result<String, StoreError> {
     let row = account.to_bytes();
     let plain = vault.users_key()?.open(email_place(&row), sealed);
-    // The key's file was lost or replaced: the user can sign in all the same, as the hash finds the row.
+    // If the file of the key was lost or replaced, the user can still sign in, since the hash finds the row.
     Ok(plain.and_then(|plain| String::from_utf8(plain).ok()).unwrap_or_default())
 }
 
@@ -40,6 +41,7 @@ fn email_place(account: &[u8; 16]) -> Place<'_> {
 }
 
 impl Txn<'_> {
+    /// Creates an account, its user and the user's first session.
     pub fn sign_up(
         &mut self,
         account: NewAccount,
@@ -47,21 +49,19 @@ impl Txn<'_> {
         password: PasswordHash,
         session: NewSession,
         now: UnixMs,
-    ) -> Result<Result<Account, UserError>, StoreError> {
-        // All is checked before anything is written: a refusal must leave nothing behind.
+    ) -> Result<Account, WriteError<UserError>> {
+        // All checks precede the first write: a refusal must leave no changes.
         if self.holder(&email)?.is_some() {
-            return Ok(Err(UserError::EmailTaken));
+            return refuse(UserError::EmailTaken);
         }
         let id = account.id;
-        let account = match self.create_account(account, now)? {
-            Ok(account) => account,
-            Err(refusal) => return Ok(Err(UserError::Account(refusal))),
-        };
+        let account = self.create_account(account, now).map_err(|error| error.map(UserError::Account))?;
         self.put_user(id, email, password, now, now)?;
         self.add_session(id, session, now)?;
-        Ok(Ok(account))
+        Ok(account)
     }
 
+    /// Sets the password and the email address of a user, and ends all sessions except `but`.
     pub fn set_user(
         &mut self,
         account: AccountId,
@@ -69,9 +69,9 @@ impl Txn<'_> {
         password: PasswordHash,
         but: Option<TokenHash>,
         now: UnixMs,
-    ) -> Result<Result<(), UserError>, StoreError> {
+    ) -> Result<(), WriteError<UserError>> {
         if self.accounts.get(&account.to_bytes())?.is_none() {
-            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
+            return refuse(UserError::Account(ChangeError::UnknownAccount));
         }
         let before = {
             let users = self.transaction.open_table(USERS)?;
@@ -79,11 +79,11 @@ impl Txn<'_> {
         };
         let email = match (email, &before) {
             (Some(email), _) if self.holder(&email)?.is_some_and(|holder| holder != account) => {
-                return Ok(Err(UserError::EmailTaken));
+                return refuse(UserError::EmailTaken);
             }
             (Some(email), _) => email,
             (None, Some(row)) => SealedEmail { hash: row.email_hash, sealed: row.email.clone() },
-            (None, None) => return Ok(Err(UserError::EmailMissing)),
+            (None, None) => return refuse(UserError::EmailMissing),
         };
         let created_at = before.as_ref().map_or(now, |row| row.created_at);
         if let Some(before) = before {
@@ -91,7 +91,7 @@ impl Txn<'_> {
         }
         self.put_user(account, email, password, created_at, now)?;
         self.end_sessions(account, but)?;
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn holder(&self, email: &SealedEmail) -> Result<Option<AccountId>, StoreError> {
@@ -115,16 +115,17 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Starts a session. Beyond the limit it ends the one that has been idle for longest.
     pub fn begin_session(
         &mut self,
         account: AccountId,
         new: NewSession,
         now: UnixMs,
-    ) -> Result<Result<(), UserError>, StoreError> {
+    ) -> Result<(), WriteError<UserError>> {
         if self.accounts.get(&account.to_bytes())?.is_none() {
-            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
+            return refuse(UserError::Account(ChangeError::UnknownAccount));
         }
-        Ok(Ok(self.add_session(account, new, now)?))
+        Ok(self.add_session(account, new, now)?)
     }
 
     fn add_session(&mut self, account: AccountId, new: NewSession, now: UnixMs) -> Result<(), StoreError> {
@@ -145,6 +146,7 @@ impl Txn<'_> {
         self.expire_at(Expiring::Session, row.expires_at(), hash, now)
     }
 
+    /// Stores `now` as the time of the session's last use.
     pub fn note_session_use(&mut self, hash: TokenHash, now: UnixMs) -> Result<(), StoreError> {
         let Some(mut row) = self.read_session(&hash)? else { return Ok(()) };
         if now < row.seen_at.saturating_add(SESSION_STEP_MS) || now >= row.expires_at() {
@@ -155,7 +157,7 @@ impl Txn<'_> {
         self.put_session(&hash, &row, now)
     }
 
-    /// Ends a session if it is this account's; says whether it was.
+    /// Ends a session of this account; returns whether it existed.
     pub fn end_session(&mut self, account: AccountId, hash: &TokenHash) -> Result<bool, StoreError> {
         let Some(row) = self.read_session(hash)?.filter(|row| row.account == account) else {
             return Ok(false);
@@ -165,7 +167,7 @@ impl Txn<'_> {
         Ok(true)
     }
 
-    /// Removes the rows of a session; of its expiry the caller takes care.
+    /// Removes the rows of a session; the caller removes the note of its expiry.
     pub fn remove_session(&mut self, hash: &TokenHash) -> Result<(), StoreError> {
         let row = self.read_session(hash)?;
         self.transaction.open_table(SESSIONS)?.remove(hash)?;
@@ -175,6 +177,7 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Ends all sessions and links of an account except `but`; returns their number.
     pub fn end_sessions(&mut self, account: AccountId, but: Option<TokenHash>) -> Result<u64, StoreError> {
         let mut ended = 0;
         for (hash, _) in self.sessions_of(account)? {
@@ -186,7 +189,7 @@ impl Txn<'_> {
         Ok(ended)
     }
 
-    /// Links are few: each lives for minutes, and an operator makes it.
+    /// A search is enough: links live for minutes, and only operators create them.
     fn end_links(&mut self, account: AccountId) -> Result<(), StoreError> {
         let mut of_account = Vec::new();
         for next in self.transaction.open_table(SIGN_IN_LINKS)?.iter()? {
@@ -203,6 +206,7 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Removes the row of a link.
     pub fn remove_link(&mut self, hash: &TokenHash) -> Result<(), StoreError> {
         self.transaction.open_table(SIGN_IN_LINKS)?.remove(hash)?;
         Ok(())
@@ -228,21 +232,21 @@ impl Txn<'_> {
         Ok(found)
     }
 
+    /// Writes a sign-in link with its expiry.
     pub fn create_link(
         &mut self,
         account: AccountId,
         hash: TokenHash,
         now: UnixMs,
-    ) -> Result<Result<Account, UserError>, StoreError> {
-        let Some(opened) = self.open_account(account, now)? else {
-            return Ok(Err(UserError::Account(ChangeError::UnknownAccount)));
-        };
+    ) -> Result<Account, WriteError<UserError>> {
+        let opened = self.known_account(account, now, UserError::Account(ChangeError::UnknownAccount))?;
         let row = LinkRow { account, expires_at: now.saturating_add(SIGN_IN_LINK_MS) };
         self.transaction.open_table(SIGN_IN_LINKS)?.insert(&hash, row.encode().as_slice())?;
         self.expire_at(Expiring::SignInLink, row.expires_at, &hash, now)?;
-        Ok(Ok(opened.view()))
+        Ok(opened.view())
     }
 
+    /// Removes a valid link and starts a session; `None` if the link is not valid.
     pub fn use_link(
         &mut self,
         hash: &TokenHash,

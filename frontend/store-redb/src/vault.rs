@@ -1,14 +1,16 @@
-//! Keys that make data unreadable on time.
+//! Keys that make data unreadable at its expiry.
 //!
-//! redb copies pages on write, so a row that was removed stands in the file until its page is used again, and backups
-//! keep it for good. What must be unreadable once its time has come is therefore sealed (ChaCha20-Poly1305, RFC 8439)
-//! under a key that is never in redb: one for each hour of expiry and kind of data, each a file of `DIR/keys/`. When
-//! the hour is over the file is overwritten, synced and unlinked. Without its key a row is as good as gone.
+//! redb copies pages on write. So a removed row remains in the file until its page is reused, and backups keep it
+//! permanently. Data that must become unreadable is therefore sealed (ChaCha20-Poly1305, RFC 8439) under a key outside
+//! of redb: one for each hour of expiry and kind of data, each in a file of `DIR/keys/`. After the hour the file is
+//! overwritten, synced and unlinked. Without its key a row cannot be read.
 //!
-//! What must be found by its content but not read is kept as a keyed hash (HMAC-SHA256, RFC 2104, cut to 16 bytes);
-//! that key is a file there too, and lasts. So does the key of what has no term, the addresses of users.
+//! Data that must be found by its content without being readable is stored as a keyed hash (HMAC-SHA256, RFC 2104,
+//! truncated to 16 bytes). The key of hashes is a permanent file there. The key for data without an expiry, the email
+//! addresses of users, is permanent as well.
 //!
-//! A key is on the disk before it seals anything: file written and synced, renamed to its name, folder synced.
+//! A key is on the disk before it seals anything: its file is written and synced, renamed to its name, and the folder
+//! synced.
 
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
@@ -28,30 +30,30 @@ pub const KEY_FOLDER: &str = "keys";
 /// The file of the key for keyed hashes.
 const HASH_KEY_FILE: &str = "hash";
 
-/// The file of the key for addresses of users, which last as long as their accounts.
+/// The file of the key for users' email addresses, which remain as long as their accounts.
 const USERS_KEY_FILE: &str = "users";
 
-/// What a draft of a key file ends with.
+/// The suffix of the draft of a key file.
 const DRAFT: &str = ".new";
 
 const KEY_BYTES: usize = 32;
 const HOUR_MS: UnixMs = 60 * 60 * 1000;
 
-/// How long the key of an open batch outlives the batch's own time, so that what is given up can be read once more.
-/// Together they last no longer than a complete batch is kept: what pages of the file still hold of a batch that was
-/// completed at once is no longer readable than the batch.
+/// How long the key of an open batch outlives the batch's own time, so that an ended batch can be read once more. The
+/// sum is at most the time that a complete batch is kept. So old pages with the data of a batch that was completed at
+/// once are not readable for longer than the batch.
 const OPEN_KEY_EXTRA_MS: UnixMs = 24 * HOUR_MS;
 
 const _: () = assert!(BATCH_OPEN_MS + OPEN_KEY_EXTRA_MS <= BATCH_KEEP_MS);
 
-/// What a key seals.
+/// The kinds of data that a key seals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum KeyClass {
     /// Results that are kept for a day.
     ShortResult,
     /// Results that are kept for a week.
     LongResult,
-    /// Batches that are complete.
+    /// Complete batches.
     Batch,
     /// Batches with unanswered rows.
     OpenBatch,
@@ -63,7 +65,7 @@ impl KeyClass {
     const ALL: [KeyClass; 5] =
         [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch, KeyClass::OpenBatch, KeyClass::List];
 
-    /// How long after its sealing it expires.
+    /// The time between sealing and expiry.
     pub fn keep_ms(self) -> UnixMs {
         match self {
             KeyClass::ShortResult => RETENTION_SHORT_MS,
@@ -85,7 +87,7 @@ impl KeyClass {
     }
 }
 
-/// Names a key: what it seals, and the hour since 1970 in which that expires.
+/// The identity of a key: the kind of its data, and the hour since 1970 of the expiry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct KeyName {
     class: KeyClass,
@@ -108,13 +110,13 @@ impl KeyName {
         (name.file() == file).then_some(name)
     }
 
-    /// Everything that it sealed has expired.
+    /// Whether all data that it sealed has expired.
     fn is_over(self, now: UnixMs) -> bool {
         self.hour < now / HOUR_MS
     }
 }
 
-/// The place of sealed bytes: they open nowhere else.
+/// The position of sealed bytes: they can be opened at no other.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'k> {
     /// The table.
@@ -125,7 +127,7 @@ pub(super) struct Place<'k> {
 
 impl Place<'_> {
     fn associated_data(self) -> Aad<Vec<u8>> {
-        // No table's name holds a zero byte.
+        // No name of a table has a zero byte.
         Aad::from([self.table.as_bytes(), &[0], self.row].concat())
     }
 }
@@ -135,13 +137,14 @@ impl Place<'_> {
 pub(super) struct VaultKey(Arc<LessSafeKey>);
 
 impl VaultKey {
-    /// Nonce, ciphertext, tag.
+    /// Returns nonce, ciphertext and tag.
     ///
     /// # Errors
-    /// When there are no random bytes.
+    ///
+    /// The operating system has no random bytes.
     pub fn seal(&self, place: Place<'_>, plain: &[u8]) -> Result<Vec<u8>, StoreError> {
-        // Random nonces are safe for 2^32 messages under a key (NIST SP 800-38D 8.3 counts so for 96 bits): an hour's
-        // writes at the writer's full speed are a tenth of that.
+        // Random nonces are safe for 2^32 messages per key (NIST SP 800-38D 8.3 has this limit for 96 bits). An hour's
+        // writes at full speed are a tenth of that.
         let mut nonce = [0; NONCE_LEN];
         random(&mut nonce)?;
         let mut sealed = Vec::with_capacity(NONCE_LEN + plain.len() + CHACHA20_POLY1305.tag_len());
@@ -156,7 +159,7 @@ impl VaultKey {
         Ok(sealed)
     }
 
-    /// `None` when another key sealed it, or for another place.
+    /// `None` if another key sealed it, or for another place.
     pub fn open(&self, place: Place<'_>, sealed: &[u8]) -> Option<Vec<u8>> {
         let (nonce, rest) = sealed.split_first_chunk::<NONCE_LEN>()?;
         let mut bytes = rest.to_vec();
@@ -167,26 +170,26 @@ impl VaultKey {
     }
 }
 
-/// See the module.
+/// The keys of a data folder.
 pub(super) struct Vault {
-    /// None keeps the keys in memory, for a store without a folder.
+    /// `None` keeps the keys in memory, for a store without a folder.
     folder: Option<PathBuf>,
     hasher: hmac::Key,
     keys: RwLock<HashMap<KeyName, VaultKey>>,
-    /// Made with the first user.
+    /// Created with the first user.
     users: RwLock<Option<VaultKey>>,
-    /// Held while a file is made or destroyed.
+    /// Held while a file is created or destroyed.
     files: Mutex<()>,
-    /// Since 1970, the hour for which the keys of results were made last, plus one.
+    /// The hour since 1970 for which the keys of results were last created, plus one.
     results_prepared: AtomicU64,
-    /// Why a file could not be made, since then.
+    /// The reason why a file could not be created, since then.
     trouble: Mutex<Option<StoreError>>,
-    /// A key for hashes that has yet to be kept: there was none.
+    /// A new key for hashes that is not on the disk yet.
     new_hash_key: Mutex<Option<[u8; KEY_BYTES]>>,
 }
 
 impl Vault {
-    /// The vault of a data folder. Where there is none it is made by [`Vault::keep`].
+    /// The vault of a data folder. [`Vault::keep`] creates a missing one.
     pub fn open(data: &Path) -> Result<Vault, OpenError> {
         let folder = data.join(KEY_FOLDER);
         let unusable = |error: io::Error| OpenError::Folder(folder.clone(), error.to_string());
@@ -213,7 +216,7 @@ impl Vault {
         })
     }
 
-    /// Makes what is new of it durable.
+    /// Makes new keys durable.
     pub fn keep(&self) -> Result<(), OpenError> {
         let mut new = self.new_hash_key.lock().unwrap_or_else(PoisonError::into_inner);
         if let (Some(key), Some(folder)) = (&*new, &self.folder) {
@@ -225,7 +228,7 @@ impl Vault {
         Ok(())
     }
 
-    /// A vault that ends with the process.
+    /// A vault in memory, which ends with the process.
     #[cfg(test)]
     pub fn in_memory() -> Vault {
         let mut hash_key = [0; KEY_BYTES];
@@ -242,23 +245,23 @@ impl Vault {
         }
     }
 
-    /// Tells the key for hashes from others, and nothing of it.
+    /// A number that distinguishes keys for hashes and reveals nothing about them.
     pub fn fingerprint(&self) -> u64 {
         let hash = self.hash("fingerprint", &[]);
         u64::from_be_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
     }
 
-    /// Its key for hashes has yet to be kept: there was none.
+    /// Whether its key for hashes is new and not on the disk yet.
     pub fn is_new(&self) -> bool {
         self.new_hash_key.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// There is a key for addresses of users.
+    /// Whether there is a key for users' email addresses.
     pub fn has_users_key(&self) -> bool {
         self.users.read().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Whether key files can be made; what is new could not be sealed otherwise.
+    /// Whether key files can be created; new data could not be sealed otherwise.
     pub fn health(&self) -> Result<(), StoreError> {
         self.trouble().clone().map_or(Ok(()), Err)
     }
@@ -272,11 +275,11 @@ impl Vault {
         error
     }
 
-    /// Keyed hash of some parts; `purpose` keeps hashes of one kind from meeting those of another.
+    /// The keyed hash of several parts; `purpose` separates hashes of different kinds.
     pub fn hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
         let mut context = hmac::Context::with_key(&self.hasher);
         for part in [purpose.as_bytes()].iter().chain(parts) {
-            // With its length, so that no two lists of parts read the same.
+            // The length of each part is included, so that different lists of parts have different inputs.
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part);
         }
@@ -286,10 +289,10 @@ impl Vault {
         hash
     }
 
-    /// A secret made of the vault's lasting key, another one for each purpose.
+    /// A secret that is derived from the permanent key, different for each purpose.
     pub fn derive(&self, purpose: &str) -> [u8; KEY_BYTES] {
         let mut context = hmac::Context::with_key(&self.hasher);
-        // No hash of parts begins like this: it begins with the length of its purpose.
+        // No input of a hash of parts starts with these bytes: it starts with the length of its purpose.
         context.update(&u64::MAX.to_be_bytes());
         context.update(purpose.as_bytes());
         let tag = context.sign();
@@ -298,7 +301,7 @@ impl Vault {
         secret
     }
 
-    /// The key for what expires then; made, and durable, if there is none yet.
+    /// The key for data with this expiry. A missing one is created and made durable.
     pub fn sealing_key(&self, class: KeyClass, expires_at: UnixMs) -> Result<VaultKey, StoreError> {
         let name = KeyName::of(class, expires_at);
         if let Some(key) = self.find(name) {
@@ -310,7 +313,7 @@ impl Vault {
         }
         let bytes = match &self.folder {
             Some(folder) => make_key(folder, &name.file())
-                .map_err(|error| self.note_trouble(failed("make", name, &error)))?,
+                .map_err(|error| self.note_trouble(failed("create", name, &error)))?,
             None => {
                 let mut bytes = [0; KEY_BYTES];
                 random(&mut bytes)?;
@@ -322,7 +325,7 @@ impl Vault {
         Ok(key)
     }
 
-    /// The key for addresses of users; made, and durable, if there is none yet.
+    /// The key for users' email addresses. A missing one is created and made durable.
     pub fn users_key(&self) -> Result<VaultKey, StoreError> {
         if let Some(key) = &*self.users.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(key.clone());
@@ -333,7 +336,7 @@ impl Vault {
         }
         let bytes = match &self.folder {
             Some(folder) => make_key(folder, USERS_KEY_FILE).map_err(|error| {
-                let why = format!("cannot make the key {KEY_FOLDER}/{USERS_KEY_FILE}: {error}");
+                let why = format!("cannot create the key {KEY_FOLDER}/{USERS_KEY_FILE}: {error}");
                 self.note_trouble(StoreError::NotDone(why))
             })?,
             None => {
@@ -345,13 +348,13 @@ impl Vault {
         Ok(users.insert(vault_key(&bytes)).clone())
     }
 
-    /// The key of what expires then, if it is still there.
+    /// The key of data with this expiry, if it still exists.
     pub fn opening_key(&self, class: KeyClass, expires_at: UnixMs) -> Option<VaultKey> {
         self.find(KeyName::of(class, expires_at))
     }
 
-    /// Destroys the keys whose hour is over; says how many. One that cannot be destroyed keeps none of the others, and is tried
-    /// again next time.
+    /// Destroys the keys whose hour is over; returns their number. A failure does not prevent the destruction of the
+    /// others, and is repeated at the next call.
     pub fn expire(&self, now: UnixMs) -> Result<u64, StoreError> {
         let _files = self.lock_files();
         let over: Vec<KeyName> = {
@@ -377,17 +380,17 @@ impl Vault {
         failure.map_or(Ok(destroyed), Err)
     }
 
-    /// Makes the keys of this hour and the next, so that nobody who answers requests waits for the disk.
+    /// Creates the keys of this hour and the next, so that no request waits for the disk.
     pub fn prepare(&self, now: UnixMs) -> Result<(), StoreError> {
         self.prepare_for(&KeyClass::ALL, now)?;
         *self.trouble() = None;
         Ok(())
     }
 
-    /// Those that the result of a check which begins now will need: whoever pays for it is sure of its answer.
+    /// Creates the keys for the result of a check that starts now, so that a charged answer can be stored.
     pub fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
         let hour = now / HOUR_MS + 1;
-        // Each check asks, and nothing destroys these keys before their hour is over.
+        // Each check calls this, and these keys are not destroyed before their hour is over.
         if self.results_prepared.load(Ordering::Acquire) != hour {
             self.prepare_for(&[KeyClass::ShortResult, KeyClass::LongResult], now)?;
             self.results_prepared.store(hour, Ordering::Release);
@@ -413,7 +416,7 @@ impl Vault {
     }
 }
 
-/// The files of keys in a data folder that have not expired, by name: what a backup carries.
+/// The unexpired key files in a data folder by name, for a backup.
 pub(super) fn kept_files(data: &Path, now: UnixMs) -> io::Result<Vec<(String, PathBuf)>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(data.join(KEY_FOLDER))? {
@@ -428,7 +431,7 @@ pub(super) fn kept_files(data: &Path, now: UnixMs) -> io::Result<Vec<(String, Pa
     Ok(files)
 }
 
-/// Whether a file of the folder is a key that something may still be sealed under, or hashed with.
+/// Whether a file of the folder is a key that may still be needed.
 pub(super) fn is_kept(file: &str, now: UnixMs) -> bool {
     file == HASH_KEY_FILE
         || file == USERS_KEY_FILE
@@ -440,7 +443,7 @@ fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
-    getrandom::fill(bytes).map_err(|error| StoreError::NotDone(format!("no random bytes: {error}")))
+    getrandom::fill(bytes).map_err(|error| StoreError::NotDone(format!("cannot get random bytes: {error}")))
 }
 
 fn hasher(key: &[u8; KEY_BYTES]) -> hmac::Key {
@@ -463,13 +466,13 @@ fn read_keys(folder: &Path) -> io::Result<HashMap<KeyName, VaultKey>> {
         let file = entry.file_name();
         let Some(file) = file.to_str() else { continue };
         if file.ends_with(DRAFT) {
-            // Its making was cut short: it never sealed anything.
+            // Its creation was interrupted, so it never sealed anything.
             std::fs::remove_file(entry.path())?;
         } else if let Some(name) = KeyName::parse(file)
             && let Some(bytes) = read_key(&entry.path())?
         {
             if is_destroyed(&bytes) {
-                // Its unlinking was cut short.
+                // Its unlinking was interrupted.
                 std::fs::remove_file(entry.path())?;
             } else {
                 keys.insert(name, vault_key(&bytes));
@@ -479,7 +482,7 @@ fn read_keys(folder: &Path) -> io::Result<HashMap<KeyName, VaultKey>> {
     Ok(keys)
 }
 
-/// `None` for a file that is not there.
+/// `None` for a missing file.
 fn read_key(path: &Path) -> io::Result<Option<[u8; KEY_BYTES]>> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -490,25 +493,25 @@ fn read_key(path: &Path) -> io::Result<Option<[u8; KEY_BYTES]>> {
     Ok(Some(bytes))
 }
 
-/// What a destruction that was cut short leaves. As good as no random key is this.
+/// The content after an interrupted destruction. No random key is equal to this.
 fn is_destroyed(bytes: &[u8; KEY_BYTES]) -> bool {
     *bytes == [0; KEY_BYTES]
 }
 
-/// A key that lasts: nobody destroys it, so a file of zeros is damaged.
+/// Reads a permanent key: it is never destroyed, so a file of zeros is damaged.
 fn read_lasting_key(path: &Path) -> io::Result<Option<[u8; KEY_BYTES]>> {
     match read_key(path)? {
         Some(bytes) if is_destroyed(&bytes) => {
             let file = path.file_name().unwrap_or_default().display();
             Err(io::Error::other(format!(
-                "{KEY_FOLDER}/{file} is damaged: it holds zeros; restore it from a backup"
+                "{KEY_FOLDER}/{file} is damaged: it has only zeros; restore it from a backup"
             )))
         }
         key => Ok(key),
     }
 }
 
-/// Makes a key and its file.
+/// Creates a key and its file.
 fn make_key(folder: &Path, file: &str) -> io::Result<[u8; KEY_BYTES]> {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes)?;
@@ -519,12 +522,12 @@ fn make_key(folder: &Path, file: &str) -> io::Result<[u8; KEY_BYTES]> {
 fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        // Whoever made it may have been killed before this.
+        // The creator may have been killed before this.
         _ => File::open(folder.parent().unwrap_or(folder))?.sync_all(),
     }
 }
 
-/// Writes a key file that is whole or not there, whatever crashes.
+/// Writes a key file that is complete or missing, also after a crash.
 fn place_key(folder: &Path, file: &str, bytes: &[u8; KEY_BYTES]) -> io::Result<()> {
     let draft = folder.join(format!("{file}{DRAFT}"));
     let mut draft_file =
@@ -535,7 +538,7 @@ fn place_key(folder: &Path, file: &str, bytes: &[u8; KEY_BYTES]) -> io::Result<(
     File::open(folder)?.sync_all()
 }
 
-/// Overwrites a key file, syncs and unlinks it. One that is not there is destroyed already.
+/// Overwrites a key file, syncs and unlinks it. A missing one is already destroyed.
 fn destroy(path: &Path) -> io::Result<()> {
     let mut file = match OpenOptions::new().write(true).open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

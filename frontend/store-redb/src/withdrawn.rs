@@ -1,9 +1,9 @@
-//! Evidence that was contradicted: verdicts that rest on it are not used again.
+//! Withdrawn evidence: verdicts that depend on it are not used again.
 //!
-//! A verdict is withdrawn if it was found until its evidence was withdrawn, that moment included. The note of a
-//! withdrawal is kept until no result of before is left. There are at most [`WITHDRAWN_MAX`] notes. Where there would be
-//! more, the oldest one is removed, and from then on every verdict that rests on any evidence and was found until its
-//! time counts as withdrawn: too many withdrawals cost fresh checks, and never bring a withdrawn verdict back.
+//! A withdrawal applies to verdicts that were found at its time or earlier. Its note is kept until no earlier result
+//! remains. There are at most [`WITHDRAWN_MAX`] notes. Beyond that the oldest note is removed, and every verdict with
+//! any evidence that was found until its time counts as withdrawn. So too many withdrawals cost additional checks, and
+//! never make a withdrawn verdict valid again.
 
 use super::tables::{
     Expiring, META, META_WITHDRAWN, WITHDRAWN, evidence_of_row, expiring_row, withdrawn_row, withdrawn_until,
@@ -13,10 +13,10 @@ use ::redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
 use store::StoreError;
 use store::UnixMs;
 
-/// Most notes of withdrawals.
+/// The largest number of notes of withdrawals.
 pub(super) const WITHDRAWN_MAX: u64 = 100_000;
 
-/// Whether a verdict that was found then and rests on this evidence is withdrawn.
+/// Whether a verdict with this evidence and time is withdrawn.
 pub(super) fn is_withdrawn(
     transaction: &ReadTransaction,
     evidence: u64,
@@ -28,7 +28,7 @@ pub(super) fn is_withdrawn(
 }
 
 impl Txn<'_> {
-    /// Withdraws all evidence in the list, as of `now`.
+    /// Withdraws all evidence in the list at the time `now`.
     pub fn withdraw(&mut self, evidence: &[u64], now: UnixMs) -> Result<(), StoreError> {
         self.withdraw_within(evidence, now, WITHDRAWN_MAX)
     }
@@ -42,7 +42,7 @@ impl Txn<'_> {
         let mut withdrawn = self.transaction.open_table(WITHDRAWN)?;
         for &one in evidence {
             let before = withdrawn.get(one)?.map(|at| at.value());
-            // A clock that goes back brings nothing back.
+            // A clock that goes back cancels no withdrawal.
             let at = before.map_or(now, |before| before.max(now));
             let row = withdrawn_row(one);
             if let Some(before) = before {
@@ -72,10 +72,11 @@ impl Txn<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::index_check::check_index;
+    use super::super::write_error::WriteError;
     use super::super::writer::Class;
     use super::super::*;
     use super::*;
+    use crate::tests::index_check::check_index;
     use ::redb::ReadableDatabase;
     use store::PlanTable;
 
@@ -86,7 +87,7 @@ mod tests {
         let store = RedbStore::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
         for evidence in 0..5u64 {
             let work = move |txn: &mut Txn<'_>| {
-                Ok(Ok::<(), StoreError>(txn.withdraw_within(&[evidence], 100 + evidence, 3)?))
+                Ok::<_, WriteError<StoreError>>(txn.withdraw_within(&[evidence], 100 + evidence, 3)?)
             };
             store.write(Class::New, work).wait().unwrap();
             check_index(&store);
@@ -94,7 +95,7 @@ mod tests {
         let read = store.database().begin_read().unwrap();
         assert_eq!(read.open_table(WITHDRAWN).unwrap().len().unwrap(), 3);
         for (evidence, verdict_at, withdrawn) in [
-            // The notes of 0 and 1 are gone: all that was found until the later of them is withdrawn.
+            // The notes of 0 and 1 are removed: every verdict found until the later of them is withdrawn.
             (0, 100, true),
             (0, 101, true),
             (0, 102, false),

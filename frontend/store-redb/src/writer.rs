@@ -1,11 +1,11 @@
-//! The one writer: a thread that takes whatever writes are waiting, runs them in one redb transaction, commits it
-//! and only then answers them. While it waits for the disk the next group gathers, so the group grows with the load
-//! and a lone write waits for nothing.
+//! The writer: a thread that takes all waiting writes, executes them in one redb transaction, commits it and only then
+//! answers them. While it waits for the disk the next group collects. So the group grows with the load, and a single
+//! write is not delayed.
 //!
-//! A write that is refused (no credits, no such account) must leave the tables as they were or in a state that is
-//! right without it: the group commits all the same. A write that cannot read or write the tables fails the whole
-//! group and stops the writer, as nobody knows what reached the disk. Only a commit that fails leaves it unknown whether its group
-//! was done; what still waits then was not.
+//! A write that is refused (no credits, no such account) must leave the tables unchanged or in a state that is right
+//! without it: its group is committed nevertheless. A write that cannot read or write the tables fails the whole group
+//! and stops the writer, since the state of the disk is unknown. Only after a failed commit is it unknown whether its
+//! group was done; later writes were not done.
 
 use super::clock_check::ClockCheck;
 use super::fail_stop::Failure;
@@ -13,6 +13,7 @@ use super::index::{KeyChange, KeyIndex};
 use super::sweep::Sweep;
 use super::txn::Txn;
 use super::vault::Vault;
+use super::write_error::WriteError;
 use ::redb::Database;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,23 +22,23 @@ use std::time::{Duration, Instant};
 use store::credits::PeriodStep;
 use store::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
 
-/// The most writes in one transaction: beyond this a longer wait buys next to nothing.
+/// The most writes in one transaction: with more, a longer wait brings almost no gain.
 const GROUP_MAX: usize = 1000;
 
 /// How many writes may wait before new ones are refused.
 pub(super) const QUEUE_MAX: usize = 16 * 1024;
 
-/// Whether a write may be turned away when many are waiting.
+/// Whether a write may be refused if many are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// It begins something: refused at [`QUEUE_MAX`].
+    /// It starts something new, and is refused at [`QUEUE_MAX`].
     New,
-    /// It answers a hold or a row, or removes what is past its time: always taken. There are never more of them than
-    /// holds and rows, whose making is `New`, and than one purge at once.
+    /// It answers a hold or a row, or removes expired data, and is always accepted. There are never more of these than
+    /// holds and rows, whose creation is `New`, and one purge.
     Answer,
 }
 
-/// What the writer thread works on.
+/// The objects that the writer thread works on.
 pub(super) struct Context {
     pub database: Arc<Database>,
     pub plans: Arc<PlanTable>,
@@ -62,11 +63,12 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Box<dyn Job>>,
-    /// Why no more are taken.
+    /// The reason why no more writes are accepted.
     closed: Option<StoreError>,
 }
 
 impl Writer {
+    /// Starts the thread of the writer.
     pub fn start(context: Context) -> std::io::Result<Writer> {
         let shared =
             Arc::new(Shared { queue: Mutex::default(), figures: Mutex::default(), wake: Condvar::new() });
@@ -78,13 +80,13 @@ impl Writer {
         Ok(Writer { shared, failure, thread: Some(thread) })
     }
 
-    /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one
-    /// a refusal.
+    /// Queues a write. `work` runs on the writer's thread; its outer error is a failure of the store, its inner one a
+    /// refusal.
     pub fn submit<T, E, F>(&self, class: Class, work: F) -> Pending<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
-        F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+        F: FnOnce(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
     {
         let mut queue = self.shared.lock();
         if let Some(why) = &queue.closed {
@@ -100,7 +102,8 @@ impl Writer {
         pending
     }
 
-    /// Whether writes are still taken. A read can find the file failed too: it makes room in the cache by writing pages.
+    /// Whether writes are still accepted. A read can also detect a failed file, since it writes pages to free the
+    /// cache.
     pub fn health(&self) -> Result<(), StoreError> {
         if let Some(why) = self.failure.why() {
             return Err(StoreError::Failed(why.to_owned()));
@@ -108,19 +111,19 @@ impl Writer {
         self.shared.lock().closed.clone().map_or(Ok(()), Err)
     }
 
-    /// What waits, and what was done.
+    /// The number of waiting writes, and the counts so far.
     pub fn figures(&self) -> StoreFigures {
         let waiting = self.shared.lock().jobs.len();
         StoreFigures { waiting, ..self.shared.figures().clone() }
     }
 
-    /// Whether writes that nobody waits for had better be left out.
+    /// Whether writes without a waiting caller should be left out.
     pub fn is_crowded(&self) -> bool {
         self.shared.lock().jobs.len() >= QUEUE_MAX / 2
     }
 }
 
-/// Every write that was taken is still done.
+/// Every accepted write is completed before the drop ends.
 impl Drop for Writer {
     fn drop(&mut self) {
         self.shared.close(StoreError::Closed);
@@ -140,7 +143,7 @@ impl Shared {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a group that was committed.
+    /// Records a committed group.
     fn note(&self, writes: usize, took: Duration, total: PeriodStep) {
         let mut figures = self.figures();
         figures.group.record(writes as u64);
@@ -154,7 +157,7 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// The next group; none when the queue is closed and empty.
+    /// The next group; `None` if the queue is closed and empty.
     fn take(&self) -> Option<Vec<Box<dyn Job>>> {
         let mut queue = self.lock();
         while queue.jobs.is_empty() {
@@ -168,14 +171,14 @@ impl Shared {
     }
 }
 
-/// However the writer ends, nobody waits for it any longer.
+/// Closes the queue at any end of the writer, so that no caller waits without end.
 struct Closing(Arc<Shared>);
 
 impl Drop for Closing {
     fn drop(&mut self) {
         self.0.close(StoreError::Closed);
         let orphans = std::mem::take(&mut self.0.lock().jobs);
-        // Their replies say `Closed` as they are dropped; outside the lock, as wakers are foreign code.
+        // Their replies become `Closed` on drop, which happens outside the lock because wakers are foreign code.
         drop(orphans);
     }
 }
@@ -190,7 +193,7 @@ fn run(context: &Context, closing: Closing) {
                 group.into_iter().for_each(|job| job.finish(None));
             }
             Err(error) => {
-                // Of whatever comes later it is known.
+                // For later writes the result is known: they were not done.
                 let later = match &error {
                     StoreError::Unknown(why) => StoreError::Failed(why.clone()),
                     known => known.clone(),
@@ -205,11 +208,11 @@ fn run(context: &Context, closing: Closing) {
     }
 }
 
-/// What a group has brought.
+/// The results of a group.
 struct Written {
     changes: Vec<KeyChange>,
     total: PeriodStep,
-    /// By its commit.
+    /// The duration of its commit.
     took: Duration,
 }
 
@@ -237,7 +240,7 @@ fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Re
     Ok(Written { changes, total, took: began.elapsed() })
 }
 
-/// A write with the one who waits for it, whatever their types.
+/// A write with its reply, whatever their types.
 trait Job: Send {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError>;
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
@@ -253,12 +256,15 @@ impl<F, T, E> Job for Work<F, T, E>
 where
     T: Send,
     E: From<StoreError> + Send,
-    F: FnOnce(&mut Txn<'_>) -> Result<Result<T, E>, StoreError> + Send,
+    F: FnOnce(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send,
 {
     fn run(&mut self, txn: &mut Txn<'_>) -> Result<(), StoreError> {
-        if let Some(work) = self.work.take() {
-            self.outcome = Some(work(txn)?);
-        }
+        let Some(work) = self.work.take() else { return Ok(()) };
+        self.outcome = Some(match work(txn) {
+            Ok(done) => Ok(done),
+            Err(WriteError::Refused(refusal)) => Err(refusal),
+            Err(WriteError::Failed(error)) => return Err(error),
+        });
         Ok(())
     }
 
@@ -298,17 +304,17 @@ mod tests {
     }
 
     fn number(writer: &Writer, class: Class, number: u32) -> Pending<u32, StoreError> {
-        writer.submit(class, move |_| Ok(Ok(number)))
+        writer.submit(class, move |_| Ok(number))
     }
 
-    /// A write that keeps the writer busy until the sender is dropped; it has begun when this returns.
+    /// A write that keeps the writer busy until the sender is dropped; it has started when this returns.
     fn block(writer: &Writer) -> (mpsc::Sender<()>, Pending<u32, StoreError>) {
         let (release, released) = mpsc::channel::<()>();
         let (begin, begun) = mpsc::channel();
         let blocked = writer.submit(Class::New, move |_| {
             begin.send(()).unwrap();
-            // The sender never sends: it is dropped.
-            Ok(Ok(u32::from(released.recv().is_err())))
+            // The sender never sends; it is dropped.
+            Ok(u32::from(released.recv().is_err()))
         });
         begun.recv().unwrap();
         (release, blocked)
@@ -340,7 +346,7 @@ mod tests {
         let failure = StoreError::Failed("on purpose".into());
         let failing: Pending<u32, StoreError> = writer.submit(Class::New, {
             let failure = failure.clone();
-            move |_| Err(failure)
+            move |_| Err(failure.into())
         });
         let after = number(&writer, Class::Answer, 2);
         assert_eq!(writer.health(), Ok(()));

@@ -1,44 +1,44 @@
-//! What is told of backups and of the store's size.
+//! The results of a backup, and the size of the store.
 
 use crate::{OpenError, StoreError};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// What a backup holds.
+/// The contents of a backup in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupSummary {
-    /// Its length.
+    /// The length of the backup in bytes.
     pub bytes: u64,
-    /// Rows, over all tables.
+    /// The number of rows in all tables.
     pub rows: u64,
-    /// Files of keys.
+    /// The number of key files.
     pub key_files: u64,
 }
 
-/// What the store takes up.
+/// The size of the store on disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// All files of the data folder.
+    /// The size of all files in the data folder, in bytes.
     pub folder_bytes: u64,
-    /// Rows by table.
+    /// The number of rows by table.
     pub rows: Vec<(String, u64)>,
 }
 
-/// Why there is no backup, or it was not restored: one line.
+/// The reason why a backup failed or was not restored, as one line.
 #[derive(Debug)]
 pub enum BackupError {
-    /// The store could not be read or made.
+    /// The store could not be read or created.
     Store(StoreError),
     /// The data folder could not be opened.
     Open(OpenError),
-    /// Reading or writing the backup failed.
+    /// The backup could not be read or written.
     Io(io::Error),
-    /// It is none, or not whole.
+    /// The file is no backup, or is incomplete.
     Damaged(&'static str),
-    /// A later version of mailprobe made it.
+    /// A later version of mailprobe wrote it.
     Newer,
-    /// There is something in the folder that it should be restored to.
+    /// The folder to restore to is not empty.
     NotEmpty(PathBuf),
 }
 
@@ -49,10 +49,10 @@ impl fmt::Display for BackupError {
             BackupError::Open(error) => error.fmt(f),
             BackupError::Io(error) => error.fmt(f),
             BackupError::Damaged(what) => write!(f, "{what}; use another backup"),
-            BackupError::Newer => f.write_str("a newer mailprobe made it; use that one"),
+            BackupError::Newer => f.write_str("a newer mailprobe made it; use that version"),
             BackupError::NotEmpty(path) => write!(
                 f,
-                "{} is not empty; move what is there away, or name a new folder with --data",
+                "{} is not empty; move its content away, or name a new folder with --data",
                 path.display()
             ),
         }

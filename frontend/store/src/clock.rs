@@ -1,73 +1,76 @@
-//! The wall clock. Everything that needs it is given its value, so that tests can give another.
+//! The wall clock. All other code gets its value as an argument, so that tests can pass another.
 //!
-//! The clock of the operating system may be set wrong for a while. What happens then cannot be undone: periods end, and what is past
-//! its time is removed. So a jump of more than an hour, either way, is followed only once the clock has gone on from there for a
-//! quarter of an hour. Until then time goes on as it did before, by the clock that nobody can set.
+//! The clock of the operating system may be wrong for a while. The consequences would be permanent: periods end, and
+//! expired data is removed. So a jump of more than an hour, in either direction, is followed only after the clock has
+//! continued from there for a quarter of an hour. Until then the time continues by the monotonic clock, which cannot be
+//! set.
 //!
-//! A server that was started with `--test-clock` can be told to live later: an offset, which only grows, is added to
-//! what the operating system says. In every other server the offset stays 0.
+//! A server that was started with `--test-clock` can be moved into the future: an offset, which only grows, is added to
+//! the time of the operating system. In every other server the offset is 0.
 
 use crate::UnixMs;
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How far a clock can be moved in all: ten years.
+/// The largest total offset of a movable clock in milliseconds: ten years.
 pub const OFFSET_MS_MAX: i64 = 3653 * 24 * 60 * 60 * 1000;
 
-/// A jump of the system's clock that is followed at once: less than retention and periods are exact to.
+/// A jump of the system's clock up to this length is followed at once: it is shorter than the precision of retention
+/// and periods.
 const JUMP_MS_MAX: i64 = 60 * 60 * 1000;
-/// A difference that is worth noting.
+/// The smallest difference that is recorded.
 const STEP_MS: i64 = 1_000;
-/// How long a further jump has to last before it is followed.
+/// How long a larger jump must last before it is followed.
 const JUMP_WAIT_MS: i64 = 15 * 60 * 1000;
 
-/// The one clock of the process.
+/// The only clock of the process.
 static CLOCK: Clock =
     Clock { offset_ms: AtomicI64::new(0), movable: AtomicBool::new(false), steady: Steady::new() };
 
-/// Now. A clock that stands before 1970 counts as 1970.
+/// The current time in milliseconds. A clock before 1970 counts as 1970.
 pub fn now() -> UnixMs {
     CLOCK.now()
 }
 
-/// Lets [`advance`] move the clock, for as long as the process runs.
+/// Permits [`advance`] to move the clock, for the life of the process.
 pub fn make_movable() {
     CLOCK.movable.store(true, Ordering::SeqCst);
 }
 
-/// Moves the clock forward, for all threads at once, and says what it shows then.
+/// Moves the clock forward for all threads at once, and returns the new time.
 ///
 /// # Errors
-/// [`Fixed`].
+///
+/// [`Fixed`]: the clock is unchanged.
 pub fn advance(ms: u64) -> Result<UnixMs, Fixed> {
     CLOCK.advance(ms)
 }
 
-/// Why the clock was not moved.
+/// The reason why the clock was not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fixed {
-    /// It is the real one.
+    /// The server uses the real clock.
     Real,
-    /// It would stand more than [`OFFSET_MS_MAX`] ahead.
+    /// The offset would exceed [`OFFSET_MS_MAX`].
     TooFar,
 }
 
 struct Clock {
-    /// What is added to the system's time.
+    /// The offset from the system's time.
     offset_ms: AtomicI64,
-    /// Whether it may grow.
+    /// Whether the offset may grow.
     movable: AtomicBool,
     steady: Steady,
 }
 
-/// Follows a clock that can be set, but no sudden jump of it. All times are in ms.
+/// A clock that follows one that can be set, except for sudden jumps. All times are in milliseconds.
 struct Steady {
-    /// How far that clock is believed to be ahead of the one that nobody can set; [`i64::MIN`] before it is known.
+    /// The accepted difference to the monotonic clock; [`i64::MIN`] before it is known.
     ahead: AtomicI64,
-    /// Where it has jumped to, and since when on the other clock.
+    /// The difference after a jump, and the monotonic time of the jump.
     jump: Mutex<Option<(i64, i64)>>,
-    /// It may have.
+    /// Whether there may be a jump.
     has_jumped: AtomicBool,
 }
 
@@ -80,11 +83,11 @@ impl Steady {
         self.jump.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time, where the clock says `set` and the one that nobody can set `unset`.
+    /// The time, given the value `set` of the clock that can be set and the value `unset` of the monotonic clock.
     fn now(&self, set: i64, unset: i64) -> i64 {
         let (ahead, known) = (set - unset, self.ahead.load(Ordering::Relaxed));
         if known == i64::MIN || (ahead - known).abs() <= JUMP_MS_MAX {
-            // Small steps add up.
+            // Small differences accumulate until they are recorded.
             if known == i64::MIN || (ahead - known).abs() >= STEP_MS {
                 self.ahead.store(ahead, Ordering::Relaxed);
             }
@@ -103,7 +106,7 @@ impl Steady {
                     self.ahead.store(ahead, Ordering::Relaxed);
                     tracing::warn!(
                         seconds = (ahead - known) / 1000,
-                        "the new time of the clock is followed now"
+                        "the server now uses the new time of the system's clock"
                     );
                     return set;
                 }
@@ -112,7 +115,7 @@ impl Steady {
                 *jump = Some((ahead, unset));
                 tracing::warn!(
                     seconds = (ahead - known) / 1000,
-                    "the clock was set to a time far from before; it is followed if it still goes on from there in 15 minutes"
+                    "the system's clock was set to a very different time; the jump takes effect after it has lasted for 15 minutes"
                 );
             }
         }
@@ -120,7 +123,7 @@ impl Steady {
     }
 }
 
-/// What a clock of the operating system shows, in ms.
+/// The value of an operating system's clock in milliseconds.
 fn ms(clock: ClockId) -> i64 {
     let now = clock_gettime(clock);
     now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000)
@@ -128,7 +131,7 @@ fn ms(clock: ClockId) -> i64 {
 
 impl Clock {
     fn now(&self) -> UnixMs {
-        // Nobody can set `Boottime`. It counts from the machine's start, and goes on while the machine sleeps.
+        // `Boottime` cannot be set. It counts from the machine's start, also while the machine sleeps.
         let (set, unset) = (ms(ClockId::Realtime), ms(ClockId::Boottime));
         let system = UnixMs::try_from(self.steady.now(set, unset)).unwrap_or_default();
         system.saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))
@@ -170,18 +173,18 @@ mod tests {
         const DAY: i64 = 24 * 60 * 60 * 1000;
         let (steady, start) = (Steady::new(), 20_000 * DAY);
         assert_eq!(steady.now(start, 1_000), start, "whatever it says at first");
-        // Small steps are followed, back and forth.
+        // Small steps are followed in both directions.
         assert_eq!(steady.now(start + 60_000, 2_000), start + 60_000);
         assert_eq!(steady.now(start, 3_000), start);
-        // 400 days ahead for a minute, and back.
+        // The clock is 400 days ahead for a minute, and then right again.
         assert_eq!(steady.now(start + 400 * DAY, 4_000), start + 1_000);
         assert_eq!(steady.now(start + 400 * DAY + 60_000, 64_000), start + 61_000);
         assert_eq!(steady.now(start + 62_000, 65_000), start + 62_000);
-        // It is another jump to the same place, much later.
+        // This is another jump to the same time, much later.
         let passed = 4_935_000;
         assert_eq!(steady.now(start + 400 * DAY + passed, 65_000 + passed), start + 62_000 + passed);
         assert_eq!(steady.now(start + 62_000 + 5_935_000, 6_000_000), start + 62_000 + 5_935_000);
-        // This one lasts.
+        // This jump lasts.
         let to = start + 400 * DAY + 10_000_000;
         for minute in 0..15 {
             let passed = minute * 60_000;
@@ -189,7 +192,7 @@ mod tests {
             assert_eq!(steady.now(to + passed, 10_000_000 + passed), before, "{minute}");
         }
         assert_eq!(steady.now(to + JUMP_WAIT_MS, 10_000_000 + JUMP_WAIT_MS), to + JUMP_WAIT_MS);
-        // And so does one back.
+        // A jump back lasts as well.
         assert_eq!(steady.now(start, 20_000_000), to + 10_000_000);
         assert_eq!(steady.now(start + JUMP_WAIT_MS, 20_000_000 + JUMP_WAIT_MS), start + JUMP_WAIT_MS);
     }

@@ -1,55 +1,58 @@
-//! Clients of assistants, the connections that users have consented to, and what was given out to them.
+//! Clients of assistants, the connections that users have consented to, and the secrets of these connections.
 //!
-//! A connection goes through three states: consented to (its code can be redeemed for a minute), connected (it has
-//! tokens), and gone: ended by its user, its client, its time, or by the second use of a code or refresh token, which
-//! says that somebody else has it (RFC 6749 4.1.2, RFC 9700 4.14.2). A connection that has ended leaves no trace.
+//! A connection has three states. After the consent, its code can be redeemed for a minute. With tokens it is
+//! connected. It is ended by its user, its client, its time, or the second use of a code or refresh token, which shows
+//! that a third party has the secret (RFC 6749 4.1.2, RFC 9700 4.14.2). A connection that has ended is removed.
 //!
-//! Whoever holds no secret of ours cannot make the store write: what is unknown is refused by a read.
+//! A request without a valid secret causes no write: it is refused after a read.
 
 use crate::types::*;
 use crate::{AccountId, ClientId, ConnectionId, Pending, StoreError};
 
-/// The store's methods about assistants; see the module.
+/// The methods of the store for assistants: clients, connections and their attempts.
 pub trait Connections {
-    /// Remembers a client that registers itself, for [`CLIENT_UNUSED_MS`] unless it gets connected.
+    /// Stores a client that registers itself. It expires after [`CLIENT_UNUSED_MS`] if no connection uses it.
     fn register_client(&self, new: NewClient, now: UnixMs) -> Pending<Client, ConnectError>;
 
-    /// A client that registered itself.
+    /// A registered client.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when it cannot be read, as for every read.
+    ///
+    /// [`StoreError::Failed`] if it cannot be read, as for every read.
     fn client(&self, id: ClientId, now: UnixMs) -> Result<Option<Client>, StoreError>;
 
-    /// Notes a user's consent: the code can be redeemed for [`CODE_MS`].
+    /// Stores a user's consent. The code can be redeemed for [`CODE_MS`].
     fn consent(&self, new: NewConnection, now: UnixMs) -> Pending<(), ConnectError>;
 
-    /// Gives tokens for a code, once. A code that comes again ends its connection; one that comes with a wrong
-    /// client, redirect URI or verifier is worth nothing from then on.
+    /// Exchanges a code for tokens, once. A second use of the code ends its connection. A use with a wrong client,
+    /// redirect URI or verifier makes the code invalid.
     fn redeem(&self, redemption: Redemption, now: UnixMs) -> Pending<Granted, GrantError>;
 
-    /// Gives tokens for a refresh token, once. One that comes again ends its connection.
+    /// Exchanges a refresh token for new tokens, once. A second use ends its connection.
     fn renew(&self, renewal: Renewal, now: UnixMs) -> Pending<Granted, GrantError>;
 
-    /// The connection that an access token is of, if both are good.
+    /// The connection of an access token, if both are valid.
     ///
     /// # Errors
+    ///
     /// As [`Connections::client`].
     fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Result<Option<Connection>, StoreError>;
 
-    /// The account's connections, the newest first.
+    /// The connections of an account, newest first.
     ///
     /// # Errors
+    ///
     /// As [`Connections::client`].
     fn connections(&self, account: AccountId, now: UnixMs) -> Result<Vec<Connection>, StoreError>;
 
-    /// Ends a connection of this account: its tokens are worth nothing once this is answered.
+    /// Ends a connection of this account. Its tokens are invalid when this is answered.
     fn end_connection(&self, account: AccountId, id: ConnectionId) -> Pending<(), GrantError>;
 
-    /// What a client gives back (RFC 7009): with the family of its refresh tokens the whole connection, with an access
-    /// token this alone.
+    /// Revokes a secret for its client (RFC 7009): a refresh token's family ends the whole connection, an access token
+    /// only itself.
     fn give_back(&self, secret: SecretHash, client: String) -> Pending<(), GrantError>;
 
-    /// Begins a full check: takes one attempt of the connection and sets the credit aside, both or neither.
+    /// Starts a full check: it takes one attempt of the connection and holds the credit, in one transaction.
     fn attempt(
         &self,
         connection: ConnectionId,

@@ -1,7 +1,6 @@
-//! The arithmetic of credits: pure, on plain numbers, with the time given.
+//! The arithmetic of credits. It is pure: plain numbers, with the time as an argument.
 //!
-//! Every credit that was ever granted is in one of four places, at every moment:
-//! available + held + spent + expired = granted.
+//! Every granted credit is in one of four states at any time: available + held + spent + expired = granted.
 
 pub mod calendar;
 
@@ -9,50 +8,51 @@ use crate::{Plan, SubscriptionStatus, UnixMs};
 use calendar::{period_at, period_start, start_of};
 use serde::{Deserialize, Serialize};
 
-/// The credits of one account.
+/// The sums of credits of one account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Balance {
-    /// Plan credits that this period brought.
+    /// Plan credits that this period granted.
     pub allowance: u64,
-    /// Plan credits left to spend in this period.
+    /// Plan credits that can still be spent in this period.
     pub plan_left: u64,
-    /// Plan credits of this period that were spent in it.
+    /// Plan credits of this period that were spent in this period.
     pub plan_spent: u64,
-    /// Plan credits of this period that holds have set aside.
+    /// Plan credits of this period that are held.
     pub plan_held: u64,
-    /// Pack credits left to spend; they never expire.
+    /// Pack credits that can still be spent; they never expire.
     pub pack_left: u64,
-    /// Everything that holds have set aside, of any period and of packs.
+    /// All held credits, of packs and of any period.
     pub held: u64,
-    /// Everything ever granted.
+    /// All credits that were ever granted.
     pub granted: u64,
-    /// Everything ever spent.
+    /// All credits that were ever spent.
     pub spent: u64,
-    /// Everything that expired with a period or by a smaller plan.
+    /// All credits that expired with a period, or because of a smaller plan.
     pub expired: u64,
 }
 
-/// Where the credits of a hold came from.
+/// The sources of the credits of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Portions {
     /// Plan credits of period `period`.
     pub plan: u64,
     /// Pack credits.
     pub pack: u64,
-    /// The period in which they were set aside.
+    /// The number of the period in which they were held.
     pub period: u32,
 }
 
 impl Portions {
-    /// Nothing, of any period.
+    /// No credits, of no period.
     pub const NONE: Portions = Portions { plan: 0, pack: 0, period: 0 };
 
-    /// All of them.
+    /// The sum of plan and pack credits.
     pub fn credits(&self) -> u64 {
         self.plan + self.pack
     }
 
-    /// Takes `refund` out, pack credits first as they never expire; gives the rest and what was taken.
+    /// Splits `refund` credits off, pack credits first because they never expire. Returns the remaining portions and
+    /// the split ones.
     pub fn split(self, refund: u64) -> (Portions, Portions) {
         let pack = refund.min(self.pack);
         let plan = (refund - pack).min(self.plan);
@@ -61,51 +61,51 @@ impl Portions {
     }
 }
 
-/// What one step added to the sums of an account: the body of a ledger entry.
+/// The changes of an account's sums by one step, which become a ledger entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PeriodStep {
-    /// Credits granted.
+    /// Credits granted by the step.
     pub granted: u64,
-    /// Credits spent.
+    /// Credits spent by the step.
     pub spent: u64,
-    /// Credits expired.
+    /// Credits that expired by the step.
     pub expired: u64,
 }
 
 impl Balance {
-    /// All credits that can be spent now.
+    /// The credits that can be spent now.
     pub fn available(&self) -> u64 {
         self.plan_left + self.pack_left
     }
 
-    /// Whether the sums agree.
+    /// Whether available, held, spent and expired credits add up to the granted ones.
     pub fn is_balanced(&self) -> bool {
         self.available() + self.held + self.spent + self.expired == self.granted
     }
 }
 
-/// A clock that goes back no further than this is only set right.
+/// A clock that goes back by at most this was only adjusted.
 const SKEW_MS: UnixMs = 24 * 60 * 60 * 1000;
 
-/// What decides over an account's credits.
+/// The data that determines an account's credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subscription {
-    /// Where it stands.
+    /// The status of the subscription.
     pub status: SubscriptionStatus,
-    /// It ends with the period.
+    /// The subscription ends with the period.
     pub cancel_at_period_end: bool,
-    /// Periods are calendar months from here.
+    /// The time from which periods are calendar months.
     pub start: UnixMs,
     /// The number of the current period.
     pub period: u32,
-    /// This period has brought its plan credits.
+    /// Whether this period has granted its plan credits.
     pub renewed: bool,
-    /// The credits.
+    /// The sums of credits.
     pub balance: Balance,
 }
 
 impl Subscription {
-    /// A new, active one. Its first period brings the plan's credits.
+    /// Creates an active subscription. Its first period grants the plan's credits.
     pub fn begin(plan: &Plan, now: UnixMs) -> (Subscription, PeriodStep) {
         let mut new = Subscription {
             status: SubscriptionStatus::Active,
@@ -119,16 +119,16 @@ impl Subscription {
         (new, step)
     }
 
-    /// When the current period ends; never on a plan that does not reset.
+    /// The end of the current period; `None` for a plan that never resets.
     pub fn period_end(&self, plan: &Plan) -> Option<UnixMs> {
         plan.resets.then(|| period_start(self.start, self.period + 1))
     }
 
-    /// Brings the period up to `now`; says what that granted and let expire if a period ended. The result depends on
-    /// `now` alone, not on how often this was called on the way.
+    /// Moves to the period of `now`. Returns the granted and expired credits if a period ended. The result depends only
+    /// on `now`, not on the number of calls.
     ///
-    /// A period that begins long after `now` is that of a clock which stood ahead. It has brought its credits, and counts from
-    /// `now`: the next one would not begin before that clock's time otherwise.
+    /// A period that begins long after `now` comes from a clock that was ahead. It has granted its credits, and is made
+    /// to begin at `now`: otherwise the next period would begin only when the right clock reaches that time.
     pub fn roll(&mut self, plan: &Plan, now: UnixMs) -> Option<PeriodStep> {
         if plan.resets && now.saturating_add(SKEW_MS) < period_start(self.start, self.period) {
             self.start = start_of(self.period, now);
@@ -150,7 +150,7 @@ impl Subscription {
         self.balance = Balance { allowance: 0, plan_left: 0, plan_spent: 0, plan_held: 0, ..self.balance };
         self.renewed = false;
         if self.status.is_usable() {
-            // Periods that passed unseen were granted and expired untouched.
+            // Missed periods were granted and expired without use.
             let unseen = (ended - 1) * plan.monthly_credits;
             self.balance.granted += unseen;
             self.balance.expired += unseen;
@@ -161,21 +161,21 @@ impl Subscription {
         Some(step)
     }
 
-    /// Goes over to a plan, in the period that [`Subscription::roll`] has brought up to date. What was spent or is
-    /// held of this period's plan credits counts against the new plan's.
+    /// Changes the plan, within the period to which [`Subscription::roll`] has moved. Spent and held plan credits of
+    /// this period count against those of the new plan.
     pub fn change_plan(&mut self, plan: &Plan) -> PeriodStep {
-        // An end that was announced comes at once where no period will ever end.
+        // Without further periods, an announced end takes effect at once.
         self.set_cancel_at_period_end(self.cancel_at_period_end, plan);
         if self.renewed { self.set_allowance(plan.monthly_credits) } else { PeriodStep::default() }
     }
 
-    /// Sets the status. A period that has brought no credits yet brings them once the subscription is usable.
+    /// Sets the status. If the period has not granted its credits, it grants them once the subscription is usable.
     pub fn change_status(&mut self, status: SubscriptionStatus, plan: &Plan) -> PeriodStep {
         self.status = status;
         if status.is_usable() && !self.renewed { self.renew(plan) } else { PeriodStep::default() }
     }
 
-    /// Says whether it ends with the period; where no period ever ends, it is canceled at once.
+    /// Sets whether the subscription ends with the period. Without periods it is canceled at once.
     pub fn set_cancel_at_period_end(&mut self, cancel: bool, plan: &Plan) {
         self.cancel_at_period_end = cancel && plan.resets;
         if cancel && !plan.resets {
@@ -183,7 +183,7 @@ impl Subscription {
         }
     }
 
-    /// Sets credits aside, plan credits first; nothing if there are not enough.
+    /// Holds credits, plan credits first; `None` if there are not enough.
     pub fn hold(&mut self, credits: u64) -> Option<Portions> {
         let balance = &mut self.balance;
         if credits > balance.available() {
@@ -198,7 +198,7 @@ impl Subscription {
         Some(Portions { plan, pack, period: self.period })
     }
 
-    /// Spends what was set aside.
+    /// Spends held credits, for good.
     pub fn settle(&mut self, held: Portions) -> PeriodStep {
         let spent = held.plan + held.pack;
         self.balance.held -= spent;
@@ -210,8 +210,7 @@ impl Subscription {
         PeriodStep { spent, ..PeriodStep::default() }
     }
 
-    /// Gives back what was set aside: pack credits always, plan credits if their period goes on and the plan has not
-    /// become too small for them meanwhile.
+    /// Returns held credits: pack credits always, plan credits only within their period and up to the plan's amount.
     pub fn void(&mut self, held: Portions) -> PeriodStep {
         let balance = &mut self.balance;
         balance.held -= held.plan + held.pack;
@@ -229,9 +228,9 @@ impl Subscription {
         PeriodStep { expired, ..PeriodStep::default() }
     }
 
-    /// Adds pack credits; `false`, and nothing is changed, where the sum would be too much to count safely.
+    /// Adds pack credits; `false` without a change if the sum would become too large.
     pub fn grant(&mut self, credits: u64) -> bool {
-        // A quarter of what fits: periods go on granting afterwards.
+        // Only a quarter of the range, since later periods grant more.
         if self.balance.granted.saturating_add(credits) > u64::MAX / 4 {
             return false;
         }

@@ -1,45 +1,46 @@
-//! What can go wrong, one enum per kind of operation. No text carries a key, and the only names in them are those
-//! that the caller gave.
+//! The errors of the store, with one enum for each kind of operation. No text contains a key; names come only from the
+//! caller.
 
 use super::types::{CREDITS_MAX, HOLD_CREDITS_MAX, KEYS_MAX, SubscriptionStatus, TEXT_CHARS_MAX};
 use crate::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The store itself cannot do its work.
+/// A failure of the store itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StoreError {
-    /// More writes are waiting than there is room for; nothing was done, trying again later may help.
+    /// The queue of writes is full. Nothing was done; a later attempt may succeed.
     Busy,
-    /// The store was closed, or its writer is gone. The write was not done.
+    /// The store was closed, or its writer has ended. The write was not done.
     Closed,
-    /// What the write needs beside the tables cannot be had, such as a key file. It was not done, and may be tried again.
+    /// A resource outside of the tables, such as a key file, was not available. The write was not done, and may be
+    /// tried again.
     NotDone(String),
-    /// Reading or writing failed. The write was not done. After a failed write the store takes no more of them: the process has to
-    /// end and start anew.
+    /// Reading or writing failed. The write was not done. After a failed write the store accepts no further writes
+    /// until the process restarts.
     Failed(String),
-    /// The write may have been done or not: it failed while it was made durable. Otherwise as [`StoreError::Failed`].
+    /// The write failed while it was made durable, so its result is unknown. Otherwise as [`StoreError::Failed`].
     Unknown(String),
 }
 
-/// How a write is told of that may have been done.
-pub const MAY_BE_DONE: &str = "the store failed in the middle of a write, which may be done or not";
+/// The message for a write with an unknown result.
+pub const MAY_BE_DONE: &str = "the store failed during a write, which may have taken effect";
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
             StoreError::Closed => f.write_str("the store is closed"),
-            StoreError::NotDone(why) => write!(f, "{why}; look at the disk"),
-            StoreError::Failed(why) => write!(f, "the store failed ({why}); look at the disk, then restart"),
-            StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why}); look at the disk, then restart"),
+            StoreError::NotDone(why) => write!(f, "{why}; check the disk"),
+            StoreError::Failed(why) => write!(f, "the store failed ({why}); check the disk, then restart"),
+            StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why}); check the disk, then restart"),
         }
     }
 }
 
 impl std::error::Error for StoreError {}
 
-// Rust allows these beside the type alone; store-redb asks for them.
+// Rust allows these conversions only in the crate of the type; store-redb uses them.
 #[cfg(feature = "redb")]
 macro_rules! from_redb {
     ($($error:ident),*) => {$(
@@ -53,39 +54,39 @@ macro_rules! from_redb {
 #[cfg(feature = "redb")]
 from_redb!(StorageError, TableError, TransactionError, CommitError);
 
-/// Why a store did not open; each says what to do.
+/// The reason why a store did not open, with a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OpenError {
-    /// Another process has it open.
+    /// Another process has the store open.
     Locked(PathBuf),
-    /// There is no folder and none could be made, or it cannot be written.
+    /// The folder does not exist and cannot be created, or it cannot be written.
     Folder(PathBuf, String),
-    /// The file is no database of ours, or damaged.
+    /// The file is no database of mailprobe, or is damaged.
     NotADatabase(PathBuf, String),
-    /// A later version of mailprobe wrote it.
+    /// A later version of mailprobe wrote the file.
     Newer {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The format it has.
+        /// The format of the file.
         found: u32,
-        /// The newest format that this version knows.
+        /// The newest format that this version supports.
         known: u32,
     },
     /// Accounts are on a plan that the configuration lacks.
     PlanMissing {
-        /// The plan.
+        /// The id of the plan.
         plan: String,
-        /// How many accounts.
+        /// The number of accounts on it.
         accounts: u64,
     },
-    /// The keys in the folder are not those that the database was written with.
+    /// The keys in the folder are not those of the database.
     OtherKeys {
-        /// Where they should be.
+        /// The folder of the keys.
         folder: PathBuf,
-        /// What is wrong with them.
+        /// The difference that was found.
         why: &'static str,
     },
-    /// Anything else.
+    /// Any other failure of the store.
     Store(StoreError),
 }
 
@@ -104,24 +105,24 @@ impl fmt::Display for OpenError {
             ),
             OpenError::NotADatabase(path, why) => write!(
                 f,
-                "{} is no readable mailprobe database ({why}); restore a backup or move the file away",
+                "{} is not a readable mailprobe database ({why}); restore a backup or move the file away",
                 path.display()
             ),
             OpenError::Newer { path, found, known } => write!(
                 f,
-                "{} has format {found}, written by a newer mailprobe; this one knows formats up to {known}: upgrade \
-                 mailprobe or restore an older backup",
+                "{} has format {found}, written by a newer mailprobe; this mailprobe reads formats up to {known}: \
+                 upgrade mailprobe or restore an older backup",
                 path.display()
             ),
             OpenError::PlanMissing { plan, accounts } => write!(
                 f,
-                "{accounts} account(s) are on plan {plan:?}, which the configuration does not define; define it again \
-                 until they have been moved with `mailprobe account set-plan`"
+                "{accounts} account(s) are on plan {plan:?}, which the configuration does not define; define it \
+                 until all of them are moved with `mailprobe account set-plan`"
             ),
             OpenError::OtherKeys { folder, why } => write!(
                 f,
-                "{} {why}; put back the folder that belongs to the database, from a backup of both. If it is lost for good, \
-                 `mailprobe accept-keys` goes on without: all users have to sign up anew, and batches, lists and stored results are lost",
+                "{} {why}; restore the folder that belongs to the database, from a backup of both. If the folder is lost, use \
+                 `mailprobe accept-keys`: then all users have to sign up again, and batches, lists and stored results are lost",
                 folder.display()
             ),
             OpenError::Store(error) => error.fmt(f),
@@ -137,87 +138,87 @@ impl From<StoreError> for OpenError {
     }
 }
 
-/// Why a hold was not placed.
+/// The reason why credits were not held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HoldError {
-    /// No such account.
+    /// There is no such account.
     UnknownAccount,
-    /// Fewer credits are left than asked for.
+    /// The account has fewer credits than requested.
     Insufficient {
-        /// What is left.
+        /// The credits that can be spent.
         available: u64,
     },
     /// The subscription is paused or canceled.
     Inactive {
-        /// Which of the two.
+        /// The status of the subscription.
         status: SubscriptionStatus,
-        /// What would be left to spend.
+        /// The credits that could be spent otherwise.
         available: u64,
     },
-    /// A hold of this id was placed before.
+    /// A hold with this id already exists.
     Exists,
-    /// The id was made so long ago that the ledger cannot tell whether it was used.
+    /// The id is so old that the ledger may no longer have its first use.
     TooOld,
-    /// No credits, or more than [`HOLD_CREDITS_MAX`].
+    /// The amount is zero, or more than [`HOLD_CREDITS_MAX`].
     BadAmount,
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Why a hold was not settled or voided.
+/// The reason why a hold was not settled or voided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettleError {
-    /// No such account.
+    /// There is no such account.
     UnknownAccount,
-    /// No such hold, or one so old that the ledger has forgotten it.
+    /// There is no such hold, or it is so old that the ledger no longer has it.
     UnknownHold,
-    /// It was settled before.
+    /// The hold was already settled.
     AlreadySettled,
-    /// It was voided before.
+    /// The hold was already voided.
     AlreadyVoided,
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Why an account or a key was not changed or made.
+/// The reason why an account or a key was not changed or created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeError {
-    /// No such account.
+    /// There is no such account.
     UnknownAccount,
-    /// No such key.
+    /// There is no such key.
     UnknownKey,
-    /// The table has no such plan.
+    /// The plan table has no such plan.
     UnknownPlan,
     /// Another account has this name.
     NameTaken,
-    /// The name is of the form that only the accounts of gateways' users have.
+    /// The name has the form that is reserved for accounts of gateways' users.
     NameReserved,
-    /// The gateway has as many users as it may.
+    /// The gateway has the largest number of users that it may have.
     TooMany,
-    /// The account has [`KEYS_MAX`](super::KEYS_MAX) keys in force.
+    /// The account has [`KEYS_MAX`](super::KEYS_MAX) unrevoked keys.
     TooManyKeys,
-    /// A name, label or note is empty, too long, has control characters, or a name looks like an id.
+    /// A name, label or note is empty, too long, or has control characters, or a name has the form of an id.
     BadText,
-    /// No credits, or more than [`CREDITS_MAX`], or the sum would be too much.
+    /// The amount is zero, more than [`CREDITS_MAX`], or makes the sum too large.
     BadAmount,
-    /// A limit is not one that may be set.
+    /// A limit is out of its range.
     BadLimit,
-    /// The id is in use already.
+    /// The id is already in use.
     Exists,
-    /// The id was made so long ago that the ledger cannot tell whether it was used.
+    /// The id is so old that the ledger may no longer have its first use.
     TooOld,
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Why a batch was not made.
+/// The reason why a batch was not created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchError {
-    /// The idempotency key came before with another request.
+    /// The idempotency key was used with another request.
     KeyReused,
-    /// The rows cannot be charged; the number of rows and the batch's id count as amount and id of the hold.
+    /// The rows cannot be charged. The hold has the number of rows as its amount and an id derived from the batch's.
     Hold(HoldError),
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
@@ -233,13 +234,14 @@ impl From<HoldError> for BatchError {
 impl fmt::Display for BatchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BatchError::KeyReused => f.write_str("the idempotency key came before with another request"),
+            BatchError::KeyReused => f.write_str("the idempotency key was already used with another request"),
             BatchError::Hold(error) => error.fmt(f),
             BatchError::Store(error) => error.fmt(f),
         }
     }
 }
 
+/// Makes errors that have a variant `Store` of a [`StoreError`].
 macro_rules! from_store_error {
     ($($error:ident),*) => {$(
         impl From<StoreError> for $error {
@@ -251,6 +253,8 @@ macro_rules! from_store_error {
         impl std::error::Error for $error {}
     )*};
 }
+pub(crate) use from_store_error;
+
 from_store_error!(BatchError, HoldError, SettleError, ChangeError);
 
 impl fmt::Display for HoldError {
@@ -261,7 +265,7 @@ impl fmt::Display for HoldError {
             HoldError::Inactive { status, .. } => write!(f, "the subscription is {status}"),
             HoldError::Exists => f.write_str("this hold was placed before"),
             HoldError::TooOld => f.write_str("the hold's id is too old"),
-            HoldError::BadAmount => write!(f, "a hold takes 1 to {HOLD_CREDITS_MAX} credits"),
+            HoldError::BadAmount => write!(f, "a hold has 1 to {HOLD_CREDITS_MAX} credits"),
             HoldError::Store(error) => error.fmt(f),
         }
     }
@@ -284,25 +288,25 @@ impl fmt::Display for ChangeError {
         match self {
             ChangeError::UnknownAccount => f.write_str("no such account"),
             ChangeError::UnknownKey => f.write_str("no such key"),
-            ChangeError::UnknownPlan => f.write_str(
-                "the configuration defines no such plan; `mailprobe config` lists those that it does",
-            ),
+            ChangeError::UnknownPlan => {
+                f.write_str("the configuration defines no such plan; `mailprobe config` lists its plans")
+            }
             ChangeError::NameTaken => f.write_str("another account has this name"),
             ChangeError::NameReserved => {
-                f.write_str("names that begin with \"gateway:\" are those of gateways' users")
+                f.write_str("names that begin with \"gateway:\" are reserved for users of gateways")
             }
             ChangeError::TooMany => f.write_str("the gateway has as many users as its users_max"),
             ChangeError::TooManyKeys => {
-                write!(f, "the account has {KEYS_MAX} keys in force; revoke one that is not used")
+                write!(f, "the account has {KEYS_MAX} active keys; revoke a key that is not used")
             }
             ChangeError::BadText => write!(
                 f,
                 "a name, label or note has at most {TEXT_CHARS_MAX} characters and no control characters; a name is \
                  not empty and does not look like an account id"
             ),
-            ChangeError::BadAmount => write!(f, "a grant takes 1 to {CREDITS_MAX} credits"),
+            ChangeError::BadAmount => write!(f, "a grant has 1 to {CREDITS_MAX} credits"),
             ChangeError::BadLimit => write!(f, "a limit is a number from {LIMIT_MIN} to {LIMIT_MAX}"),
-            ChangeError::Exists => f.write_str("the id is in use already"),
+            ChangeError::Exists => f.write_str("the id is already in use"),
             ChangeError::TooOld => f.write_str("the id is too old"),
             ChangeError::Store(error) => error.fmt(f),
         }

@@ -1,41 +1,41 @@
-//! A histogram with fixed bounds: a few counters, cheap to add to and to add up.
+//! A histogram with fixed bounds: counting a value and adding two histograms are cheap.
 
-/// Upper bounds for how long requests take, in microseconds: from an answer out of memory to a check's patience.
+/// Upper bounds for the time of requests in microseconds: from an answer in memory to the longest check.
 pub const REQUEST_US: &[u64] = &[
     500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// Upper bounds for how long a commit takes, in microseconds.
+/// Upper bounds for the time of commits in microseconds.
 pub const COMMIT_US: &[u64] =
     &[100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000];
 
-/// Upper bounds for how many writes share a commit.
+/// Upper bounds for the number of writes in a commit.
 pub const GROUP: &[u64] = &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 
 /// Counts of values by size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Histogram {
     bounds: &'static [u64],
-    /// One for each bound, and one for what is larger than all.
+    /// One count for each bound, and one for larger values.
     counts: Vec<u64>,
     sum: u64,
 }
 
 impl Histogram {
-    /// An empty one with these upper bounds, which rise.
+    /// An empty histogram with these upper bounds, which must increase.
     pub fn new(bounds: &'static [u64]) -> Histogram {
         Histogram { bounds, counts: vec![0; bounds.len() + 1], sum: 0 }
     }
 
-    /// Counts a value.
+    /// Counts a value in its bucket.
     pub fn record(&mut self, value: u64) {
         let place = self.bounds.partition_point(|&bound| bound < value);
         self.counts[place] += 1;
         self.sum = self.sum.saturating_add(value);
     }
 
-    /// Adds what another one with the same bounds counted.
+    /// Adds the counts of another histogram with the same bounds.
     pub fn add(&mut self, other: &Histogram) {
         debug_assert_eq!(self.bounds, other.bounds);
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -44,7 +44,7 @@ impl Histogram {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
-    /// Each bound with the number of values that are not larger.
+    /// Each bound with the number of values up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut total = 0;
         self.bounds.iter().zip(&self.counts).map(move |(&bound, count)| {
@@ -53,12 +53,12 @@ impl Histogram {
         })
     }
 
-    /// How many values there were.
+    /// The number of counted values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Their sum.
+    /// The sum of the counted values, in their unit.
     pub fn sum(&self) -> u64 {
         self.sum
     }

@@ -1,6 +1,6 @@
-//! Identifiers: a time in milliseconds and 74 random bits, laid out as a UUIDv7 (RFC 9562 5.7), so that keys made
-//! one after another lie next to each other in a table. What people see is a prefix and 26 lower-case Crockford
-//! base32 characters (no i, l, o, u).
+//! Identifiers: a time in milliseconds and 74 random bits in the format of a UUIDv7 (RFC 9562 5.7), so that consecutive
+//! ids are adjacent in a table. The text form is a prefix and 26 lower-case Crockford base32 characters (no i, l, o,
+//! u).
 
 use super::UnixMs;
 use serde::{Deserialize, Serialize};
@@ -10,12 +10,12 @@ use std::str::FromStr;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TEXT_CHARS: usize = 26;
 
-/// The bits of an identifier.
+/// The 128 bits of an identifier, in the order of time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid7(u128);
 
 impl Uuid7 {
-    /// From a time and random bits, 74 of which are used.
+    /// An identifier from a time and random bits, 74 of which are used.
     pub fn new(now: UnixMs, random: u128) -> Uuid7 {
         let time = u128::from(now & 0xffff_ffff_ffff) << 80;
         let version = 7 << 76;
@@ -25,12 +25,12 @@ impl Uuid7 {
         Uuid7(time | version | rand_a | variant | rand_b)
     }
 
-    /// The moment it was made.
+    /// The time at which it was created.
     pub fn made_at(self) -> UnixMs {
         (self.0 >> 80) as UnixMs
     }
 
-    /// Big-endian, so that the order of bytes is the order of time.
+    /// The big-endian bytes, which sort by time.
     pub fn to_bytes(self) -> [u8; 16] {
         self.0.to_be_bytes()
     }
@@ -49,7 +49,7 @@ impl Uuid7 {
     }
 
     fn parse(text: &str) -> Option<Uuid7> {
-        // 26 characters hold 130 bits: the first may be 7 at most.
+        // 26 characters have 130 bits, so the first is at most 7.
         if text.len() != TEXT_CHARS || text.as_bytes()[0] > b'7' {
             return None;
         }
@@ -70,12 +70,12 @@ macro_rules! id {
         pub struct $name(pub Uuid7);
 
         impl $name {
-            /// From a time and random bits.
+            /// An id from a time and random bits, 74 of which are used.
             pub fn new(now: UnixMs, random: u128) -> $name {
                 $name(Uuid7::new(now, random))
             }
 
-            /// As the tables hold it.
+            /// The bytes in the tables, which sort by time.
             pub fn to_bytes(self) -> [u8; 16] {
                 self.0.to_bytes()
             }
@@ -136,14 +136,14 @@ id!(
 );
 
 impl EntryId {
-    /// For an entry that the store makes of itself: version 8 (RFC 9562 5.8), so that it never meets one of a caller.
+    /// An id for an entry that the store itself creates: version 8 (RFC 9562 5.8), so it never equals one of a caller.
     pub fn of_store(now: UnixMs, serial: u64) -> EntryId {
         let mut bytes = Uuid7::new(now, u128::from(serial)).to_bytes();
         bytes[6] = bytes[6] & 0x0f | 0x80;
         EntryId::from_bytes(bytes)
     }
 
-    /// For the charge of a batch, of the batch's time and randomness; version 8 likewise.
+    /// The id for the charge of a batch, from the batch's time and random bits, also of version 8.
     pub fn of_batch(batch: BatchId) -> EntryId {
         let mut bytes = batch.to_bytes();
         bytes[6] = bytes[6] & 0x0f | 0x80;
@@ -151,7 +151,7 @@ impl EntryId {
     }
 }
 
-/// The text is no identifier of this kind.
+/// The error of a text that is no identifier of the expected kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAnId(&'static str);
 
@@ -166,7 +166,8 @@ impl std::error::Error for NotAnId {}
 /// Random bits from the operating system.
 ///
 /// # Errors
-/// Whatever the operating system says, which on Linux is nothing after the first moments of a boot.
+///
+/// The error of the operating system. Linux has none after the start of the machine.
 pub fn random_bits() -> Result<u128, std::io::Error> {
     let mut bytes = [0u8; 16];
     getrandom::fill(&mut bytes).map_err(std::io::Error::from)?;

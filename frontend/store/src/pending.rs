@@ -1,156 +1,77 @@
-//! The answer to a write that is on its way: a future for any executor, or something to block on.
+//! The answer to a pending write: a future for any executor, which can also be waited for by a thread.
 //!
-//! The writer thread makes a [`Reply`] and its [`Pending`] with [`pending`]; it wakes whoever waits from its own
-//! thread. A reply that is dropped unanswered (the writer is gone) resolves to [`StoreError::Closed`], so nobody
-//! ever waits for nothing.
+//! The writer thread creates a [`Reply`] and its [`Pending`] with [`pending`]; it wakes the waiting task from its own
+//! thread. A reply that is dropped without an answer (the writer has ended) resolves to [`StoreError::Closed`], so no
+//! task waits without end.
 
 use super::StoreError;
+use futures_channel::oneshot;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-/// What a write will have brought once it is durable.
+/// The result of a write after it is durable.
 #[must_use = "the write's outcome is not known until this is awaited or waited for"]
-pub struct Pending<T, E> {
-    slot: Arc<PendingSlot<T, E>>,
+pub struct Pending<T, E>(oneshot::Receiver<Result<T, E>>);
+
+/// The writer's end, which must be answered once.
+pub struct Reply<T, E>(oneshot::Sender<Result<T, E>>);
+
+/// Creates the two ends of a write's answer.
+pub fn pending<T, E>() -> (Reply<T, E>, Pending<T, E>) {
+    let (sender, receiver) = oneshot::channel();
+    (Reply(sender), Pending(receiver))
 }
 
-/// The writer's end.
-pub struct Reply<T, E: From<StoreError>> {
-    /// Empty once answered.
-    slot: Option<Arc<PendingSlot<T, E>>>,
-}
-
-struct PendingSlot<T, E> {
-    state: Mutex<State<T, E>>,
-    answered: Condvar,
-}
-
-struct State<T, E> {
-    outcome: Option<Result<T, E>>,
-    waker: Option<Waker>,
-}
-
-/// A write's two ends.
-pub fn pending<T, E: From<StoreError>>() -> (Reply<T, E>, Pending<T, E>) {
-    let slot = Arc::new(PendingSlot::new(None));
-    (Reply { slot: Some(Arc::clone(&slot)) }, Pending { slot })
-}
-
-impl<T, E> PendingSlot<T, E> {
-    fn new(outcome: Option<Result<T, E>>) -> PendingSlot<T, E> {
-        PendingSlot { state: Mutex::new(State { outcome, waker: None }), answered: Condvar::new() }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T, E>> {
-        // Nothing that can panic runs under this lock, but a waker's clone is foreign code.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T, E> Pending<T, E> {
-    /// An outcome that is known already.
+impl<T, E: From<StoreError>> Pending<T, E> {
+    /// A pending answer with a known result.
     pub fn ready(outcome: Result<T, E>) -> Pending<T, E> {
-        Pending { slot: Arc::new(PendingSlot::new(Some(outcome))) }
+        let (reply, pending) = pending();
+        reply.answer(outcome);
+        pending
     }
 
-    /// Blocks the thread until the write is durable or refused. Not for the thread of an executor.
+    /// Blocks the thread until the write is durable or refused. It must not run on the thread of an executor.
     ///
     /// # Errors
-    /// The write's own.
+    ///
+    /// The error of the write.
     pub fn wait(self) -> Result<T, E> {
-        let mut state = self.slot.lock();
-        loop {
-            match state.outcome.take() {
-                Some(outcome) => return outcome,
-                None => state = self.slot.answered.wait(state).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
+        futures_lite::future::block_on(self)
     }
 }
 
-/// Ready once; a future that was ready must not be polled again (it would stay pending for ever).
-impl<T, E> Future for Pending<T, E> {
+/// The future is ready once. It must not be polled afterwards, since it would never be ready again.
+impl<T, E: From<StoreError>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
-        let mut state = self.slot.lock();
-        if let Some(outcome) = state.outcome.take() {
-            return Poll::Ready(outcome);
-        }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            empty => *empty = Some(cx.waker().clone()),
-        }
-        Poll::Pending
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        Pin::new(&mut self.0)
+            .poll(cx)
+            .map(|answer| answer.unwrap_or_else(|oneshot::Canceled| Err(StoreError::Closed.into())))
     }
 }
 
-impl<T, E: From<StoreError>> Reply<T, E> {
-    /// Hands the outcome over and wakes whoever waits.
-    pub fn answer(mut self, outcome: Result<T, E>) {
-        self.put(outcome);
-    }
-
-    fn put(&mut self, outcome: Result<T, E>) {
-        let Some(slot) = self.slot.take() else { return };
-        let waker = {
-            let mut state = slot.lock();
-            state.outcome = Some(outcome);
-            state.waker.take()
-        };
-        slot.answered.notify_one();
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl<T, E: From<StoreError>> Drop for Reply<T, E> {
-    fn drop(&mut self) {
-        self.put(Err(E::from(StoreError::Closed)));
+impl<T, E> Reply<T, E> {
+    /// Hands the outcome over and wakes the waiting task.
+    pub fn answer(self, outcome: Result<T, E>) {
+        // The outcome comes back if nobody waits for it any longer.
+        let _ = self.0.send(outcome);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::task::Wake;
-
-    #[derive(Default)]
-    struct Count(AtomicUsize);
-
-    impl Wake for Count {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-
-    fn poll<T, E>(future: &mut Pending<T, E>, waker: &Arc<Count>) -> Poll<Result<T, E>> {
-        Pin::new(future).poll(&mut Context::from_waker(&Waker::from(Arc::clone(waker))))
-    }
 
     #[test]
-    fn a_future_is_woken_from_another_thread() {
+    fn a_future_is_answered_from_another_thread() {
         let (reply, mut future) = pending::<u8, StoreError>();
-        let woken = Arc::new(Count::default());
-        assert!(poll(&mut future, &woken).is_pending());
-        assert!(poll(&mut future, &woken).is_pending());
+        let polled = futures_lite::future::block_on(futures_lite::future::poll_once(&mut future));
+        assert!(polled.is_none());
+        let other = std::thread::spawn(move || futures_lite::future::block_on(future));
         std::thread::spawn(move || reply.answer(Ok(7))).join().unwrap();
-        assert_eq!(woken.0.load(Ordering::SeqCst), 1);
-        assert!(matches!(poll(&mut future, &woken), Poll::Ready(Ok(7))));
-    }
-
-    #[test]
-    fn the_last_waker_counts() {
-        let (reply, mut future) = pending::<u8, StoreError>();
-        let (first, second) = (Arc::new(Count::default()), Arc::new(Count::default()));
-        assert!(poll(&mut future, &first).is_pending());
-        assert!(poll(&mut future, &second).is_pending());
-        reply.answer(Ok(1));
-        assert_eq!((first.0.load(Ordering::SeqCst), second.0.load(Ordering::SeqCst)), (0, 1));
+        assert!(matches!(other.join().unwrap(), Ok(7)));
     }
 
     #[test]

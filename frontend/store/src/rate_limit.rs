@@ -1,14 +1,15 @@
-//! How much a key and an account may ask: pure counters that take the time and the limits from their caller.
+//! Limits on the requests of keys and accounts: pure counters, with the time and the limits as arguments.
 //!
-//! Each key has a counter of its own for each [`Row`] of the contract's table: never more than the limit in any 60
-//! seconds, a burst up to the limit allowed ([`window`]). Each account has one bucket over all its live keys for
-//! charged full checks: fair use ([`fair_use`]). [`Counters`] shares both among threads.
+//! Each key has a counter for each [`Row`] of the contract's table: at most the limit in any 60 seconds, which may come
+//! as one burst ([`window`]). Each account has one bucket for the charged full checks of all its live keys: fair use
+//! ([`fair_use`]). [`Counters`] shares both among threads.
 //!
-//! Refused requests are not counted, so a caller who waits as long as told is let through however often they asked.
+//! Refused requests are not counted. So a caller that waits for the stated time is admitted, however many requests were
+//! refused.
 //!
-//! Times are wall-clock, as counters outlive the process. A clock that goes back makes nothing younger or older than
-//! it is by more than the step: what then lies in the future counts as of now. So it opens no second burst, and
-//! nobody waits longer than a window.
+//! Times are wall-clock times, since counters survive the process. If the clock goes back, the recorded times change by
+//! at most that step: times in the future then count as now. So it permits no second burst, and no caller waits longer
+//! than a window.
 
 pub mod fair_use;
 pub mod limits;
@@ -23,16 +24,16 @@ use crate::{AccountId, KeyId, UnixMs};
 use shards::Shards;
 use std::collections::BTreeMap;
 
-/// A clock that goes back by less is one thread's reading behind another's, or a clock that is being set slowly:
-/// time stands still for as long.
+/// A clock that goes back by less than this is the reading of another thread, or is being adjusted slowly: time does
+/// not advance until it is reached again.
 const CLOCK_SLACK_MS: u64 = 1_000;
 
-/// A row of the contract's table of limits.
+/// A row in the contract's table of limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Row {
-    /// `/v1/verify`, `mode=fast`.
+    /// `/v1/verify` with `mode=fast`.
     Fast,
-    /// `/v1/verify`, full.
+    /// `/v1/verify` in full mode.
     Verify,
     /// `POST /v1/verify/batch`.
     Batch,
@@ -43,10 +44,10 @@ pub enum Row {
 }
 
 impl Row {
-    /// All of them, in the contract's order.
+    /// All rows in the contract's order.
     pub const ALL: [Row; 5] = [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account];
 
-    /// The name of its policy in headers, and of its limit in the configuration.
+    /// The name of the policy in headers, which is also that of its limit in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Row::Fast => "fast",
@@ -58,60 +59,60 @@ impl Row {
     }
 }
 
-/// Where a counter stands after a request, counted or refused: what the headers say.
+/// The state of a counter after a counted or refused request, for the headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
     /// The name of the policy.
     pub policy: &'static str,
-    /// Requests allowed within the window.
+    /// The requests that the window allows.
     pub quota: u32,
-    /// The window's length.
+    /// The length of the window in seconds.
     pub window_s: u64,
-    /// Requests left now.
+    /// The requests that are left now.
     pub remaining: u32,
-    /// When this was true.
+    /// The time of this state.
     pub now: UnixMs,
-    /// When more will be left: at zero, when the next request is let through.
+    /// The time at which more requests are left; with none left, the time of the next admitted request.
     pub more_at: UnixMs,
 }
 
 impl Standing {
-    /// Whole seconds until more is left, never too few, and at least one.
+    /// The whole seconds until more requests are left, rounded up, and at least one.
     pub fn wait_s(&self) -> u64 {
         self.more_at.saturating_sub(self.now).div_ceil(1000).max(1)
     }
 }
 
-/// A request over a limit.
+/// The error of a request over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimited(pub Standing);
 
-/// Names a counter.
+/// The key and the row of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowId {
-    /// Whose.
+    /// The key that is counted.
     pub key: KeyId,
-    /// Of which row.
+    /// The row that is counted.
     pub row: Row,
 }
 
-/// Counters as the store keeps them. One that is empty is to be forgotten.
+/// The counters in the form of the store. An empty counter means that it must be removed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// Those of keys.
+    /// The counters of keys.
     pub windows: BTreeMap<WindowId, Window>,
-    /// Those of accounts.
+    /// The counters of accounts.
     pub fair_use: BTreeMap<AccountId, Bucket>,
 }
 
 impl Kept {
-    /// Whether there is nothing to keep or forget.
+    /// Whether there are no counters at all.
     pub fn is_empty(&self) -> bool {
         self.windows.is_empty() && self.fair_use.is_empty()
     }
 }
 
-/// All counters, shared by all threads. What is idle takes no memory once [`Counters::collect`] has passed.
+/// All counters, shared by all threads. Idle counters take no memory after [`Counters::collect`].
 #[derive(Default)]
 pub struct Counters {
     windows: Shards<WindowId, Window>,
@@ -119,7 +120,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// With what was kept.
+    /// Starts with the stored counters.
     pub fn new(kept: Kept) -> Counters {
         let counters = Counters::default();
         counters.windows.fill(kept.windows);
@@ -127,10 +128,11 @@ impl Counters {
         counters
     }
 
-    /// Counts a request against its row.
+    /// Counts a request in its row.
     ///
     /// # Errors
-    /// The row is full; then it is not counted.
+    ///
+    /// The limit is reached; the request is not counted.
     pub fn count(&self, id: WindowId, limit: u32, now: UnixMs) -> Result<Standing, RateLimited> {
         let (taken, remaining, more_at) = self.windows.change(id, |window| {
             let taken = window.take(limit, now);
@@ -147,10 +149,11 @@ impl Counters {
         if taken { Ok(standing) } else { Err(RateLimited(standing)) }
     }
 
-    /// Takes one charged full check out of an account's fair use.
+    /// Takes one charged full check from an account's fair use.
     ///
     /// # Errors
-    /// The account has used up its share; then nothing is taken.
+    ///
+    /// The fair use is used up; nothing is taken.
     pub fn take_fair_use(&self, account: AccountId, limits: &Limits, now: UnixMs) -> Result<(), RateLimited> {
         let (per_second, burst) = (limits.fair_use_per_second, limits.fair_use_burst);
         let taken = self.fair_use.change(account, |bucket| bucket.take(per_second, burst, now));
@@ -166,12 +169,12 @@ impl Counters {
         })
     }
 
-    /// Gives back one that came to nothing.
+    /// Returns the part of a full check that was not charged.
     pub fn give_back_fair_use(&self, account: AccountId) {
         self.fair_use.change(account, Bucket::give_back);
     }
 
-    /// Adds to `kept` what has changed since the last time, and forgets what is idle. `limits` tells an account's.
+    /// Adds the changed counters to `kept`, and removes idle ones. `limits` returns the limits of an account.
     pub fn collect(&self, kept: &mut Kept, limits: impl Fn(AccountId) -> Limits, now: UnixMs) {
         self.windows.collect(&mut kept.windows, |_, window| window.is_idle(now));
         self.fair_use.collect(&mut kept.fair_use, |account, bucket| {

@@ -1,4 +1,4 @@
-//! What the store's methods take and give.
+//! The arguments and results of the store's methods.
 
 mod batches;
 mod connections;
@@ -21,18 +21,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// What the store is at, and what it did since it was opened.
+/// Figures of the store since it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreFigures {
-    /// Writes that wait.
+    /// The number of waiting writes.
     pub waiting: usize,
-    /// How long commits took, in microseconds.
+    /// The times of commits in microseconds.
     pub commit_us: Histogram,
-    /// How many writes shared each.
+    /// The numbers of writes in each commit.
     pub group: Histogram,
-    /// Credits that were spent.
+    /// The number of spent credits.
     pub credits_spent: u64,
-    /// Credits that were granted.
+    /// The number of granted credits.
     pub credits_granted: u64,
 }
 
@@ -43,58 +43,60 @@ impl Default for StoreFigures {
     }
 }
 
-/// Wall-clock time: milliseconds since 1970-01-01T00:00:00Z.
+/// A wall-clock time in milliseconds since 1970-01-01T00:00:00Z.
 pub type UnixMs = u64;
 
-/// The longest name of an account, label of a key or note of a grant.
+/// The longest name of an account, label of a key or note of a grant, in characters.
 pub const TEXT_CHARS_MAX: usize = 200;
 
-/// Keys of an account that are in force at once: more than anybody needs.
+/// The largest number of unrevoked keys of an account.
 pub const KEYS_MAX: usize = 100;
 
-/// Keys of an account in all. Beyond, those that were revoked first are forgotten.
+/// The largest number of keys of an account with the revoked ones. Beyond it, the keys that were revoked first are
+/// removed.
 pub const KEYS_KEPT_MAX: usize = 1000;
 
-/// The most credits in one grant or one plan. Small enough that no sum over an account's life overflows.
+/// The most credits in one grant or one plan: so few that no sum over an account's life overflows.
 pub const CREDITS_MAX: u64 = 1 << 40;
 
-/// The most credits in one hold: far beyond the largest batch.
+/// The most credits in one hold: far more than the largest batch costs.
 pub const HOLD_CREDITS_MAX: u64 = 1_000_000;
 
-/// What a plan gives. Plans are the operator's, from the configuration; the store holds their ids alone.
+/// The rights of a plan. Plans come from the operator's configuration; the store has only their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Its id, as accounts name it.
+    /// The id to which accounts refer.
     pub id: String,
-    /// Its name, as people see it.
+    /// The name for people.
     pub name: String,
     /// Credits at the start of each period.
     pub monthly_credits: u64,
-    /// Whether batches may be submitted.
+    /// Whether the plan permits to submit batches.
     pub batches_allowed: bool,
-    /// Whether a new period brings new credits. If not, the credits are given once and last for ever.
+    /// Whether a new period grants new credits. Otherwise the credits are granted once and never expire.
     pub resets: bool,
-    /// How much keys and accounts on it may ask.
+    /// The limits of keys and accounts with this plan.
     pub limits: Limits,
 }
 
 impl Plan {
-    /// With batches and the usual limits; every period brings its credits.
+    /// A plan with batches and the default limits, whose credits are granted in every period.
     pub fn new(id: &str, name: &str, monthly_credits: u64) -> Plan {
         let (batches_allowed, resets, limits) = (true, true, Limits::default());
         Plan { id: id.into(), name: name.into(), monthly_credits, batches_allowed, resets, limits }
     }
 }
 
-/// Every plan there is.
+/// All configured plans by id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanTable(BTreeMap<String, Plan>);
 
 impl PlanTable {
-    /// From the plans of the configuration.
+    /// The table of the configuration's plans.
     ///
     /// # Errors
-    /// One line about the first plan that cannot be: a double or empty id, or more credits than [`CREDITS_MAX`].
+    ///
+    /// One line about the first invalid plan: a duplicate or empty id, or more credits than [`CREDITS_MAX`].
     pub fn new(plans: impl IntoIterator<Item = Plan>) -> Result<PlanTable, String> {
         let mut table = BTreeMap::new();
         for plan in plans {
@@ -112,7 +114,7 @@ impl PlanTable {
         Ok(PlanTable(table))
     }
 
-    /// The plans that hold when the configuration names none.
+    /// The plans that apply if the configuration has none.
     pub fn standard() -> PlanTable {
         let plans = [
             Plan::new("free", "Free", 100),
@@ -123,41 +125,41 @@ impl PlanTable {
         PlanTable(plans.into_iter().map(|plan| (plan.id.clone(), plan)).collect())
     }
 
-    /// The plan of this id.
+    /// The plan with this id.
     pub fn find(&self, id: &str) -> Option<&Plan> {
         self.0.get(id)
     }
 
-    /// All of them, by id.
+    /// All plans in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = &Plan> {
         self.0.values()
     }
 }
 
-/// Where a subscription stands.
+/// The status of a subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SubscriptionStatus {
-    /// In order.
+    /// The subscription is paid.
     Active,
-    /// A payment is late; still usable.
+    /// A payment is late; the account is still usable.
     PastDue,
-    /// Stopped for a while; nothing can be charged and no period brings credits.
+    /// Suspended: no charges are possible, and no period grants credits.
     Paused,
-    /// Over; nothing can be charged and no period brings credits.
+    /// Ended: no charges are possible, and no period grants credits.
     Canceled,
 }
 
 impl SubscriptionStatus {
-    /// All of them.
+    /// All statuses in the order of their definition.
     pub const ALL: [SubscriptionStatus; 4] = [Self::Active, Self::PastDue, Self::Paused, Self::Canceled];
 
-    /// Whether charges go through.
+    /// Whether charges are possible.
     pub fn is_usable(self) -> bool {
         matches!(self, SubscriptionStatus::Active | SubscriptionStatus::PastDue)
     }
 
-    /// As the API and the command line spell it.
+    /// The name in the API and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             SubscriptionStatus::Active => "active",
@@ -183,50 +185,50 @@ impl FromStr for SubscriptionStatus {
     }
 }
 
-/// An account as it stands at the moment asked for, its period rolled.
+/// An account at a given time, with its period up to date.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Its id.
+    /// The id of the account.
     pub id: AccountId,
-    /// Its name, unique in the store.
+    /// The name, which is unique in the store.
     pub name: String,
-    /// The id of its plan.
+    /// The id of the plan.
     pub plan: String,
-    /// Where the subscription stands.
+    /// The status of the subscription.
     pub status: SubscriptionStatus,
     /// The subscription ends with the period.
     pub cancel_at_period_end: bool,
-    /// When it was made; periods are calendar months from here.
+    /// The time of creation, from which periods are calendar months.
     pub created_at: UnixMs,
-    /// When the plan credits are given anew; none on a plan that never resets.
+    /// The time at which plan credits are granted again; `None` for a plan that never resets.
     pub period_end: Option<UnixMs>,
-    /// The credits.
+    /// The sums of credits.
     pub balance: Balance,
 }
 
-/// An account to make.
+/// A new account before its creation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewAccount {
-    /// Its id, made by the caller.
+    /// The id, which the caller creates.
     pub id: AccountId,
-    /// 1 to [`TEXT_CHARS_MAX`] characters, none of them a control character; not of the form of an id.
+    /// 1 to [`TEXT_CHARS_MAX`] characters without control characters, and not of the form of an id.
     pub name: String,
-    /// The id of a plan of the table.
+    /// The id of a plan in the table.
     pub plan: String,
 }
 
-/// A user of an API gateway, for whom there is to be an account.
+/// A user of an API gateway who needs an account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayUser {
-    /// The account's id if it has to be made.
+    /// The id for a new account.
     pub id: AccountId,
-    /// The gateway's name: no colon is in it.
+    /// The name of the gateway, which has no colon.
     pub gateway: String,
-    /// Who it is, as the gateway says.
+    /// The name of the user at the gateway.
     pub user: String,
-    /// The id of the plan of the table that the account has from now on.
+    /// The id of the plan that the account gets.
     pub plan: String,
-    /// No account is made beyond so many of this gateway.
+    /// The largest number of accounts of this gateway.
     pub users_max: usize,
 }
 
@@ -234,164 +236,163 @@ pub struct GatewayUser {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyMode {
-    /// It does.
+    /// The key spends credits.
     Live,
-    /// It gets made-up answers.
+    /// The key gets artificial answers for free.
     Test,
 }
 
-/// SHA-256 of a key, the only form in which one is kept.
+/// The SHA-256 of a key. A key is stored in no other form.
 pub type KeyHash = [u8; 32];
 
-/// A key to add. The key itself never comes near the store.
+/// A new key before its creation. The key itself is not passed to the store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewKey {
-    /// Its id, made by the caller.
+    /// The id, which the caller creates.
     pub id: KeyId,
-    /// The account it acts for.
+    /// The account of the key.
     pub account: AccountId,
-    /// Live or test.
+    /// The mode of the key.
     pub mode: KeyMode,
-    /// SHA-256 of the key.
+    /// The SHA-256 of the key.
     pub hash: KeyHash,
-    /// Its last four characters.
+    /// The last four characters of the key.
     pub last4: [u8; 4],
-    /// At most [`TEXT_CHARS_MAX`] characters, none of them a control character; may be empty.
+    /// At most [`TEXT_CHARS_MAX`] characters without control characters; may be empty.
     pub label: String,
 }
 
-/// A key as lists show it.
+/// A key as it is shown in lists.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyInfo {
-    /// Its id.
+    /// The id of the key.
     pub id: KeyId,
-    /// The account it acts for.
+    /// The account of the key.
     pub account: AccountId,
-    /// Live or test.
+    /// The mode of the key.
     pub mode: KeyMode,
     /// The last four characters of the key.
     pub last4: String,
-    /// What the operator called it.
+    /// The label that the operator or user gave it.
     pub label: String,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: UnixMs,
-    /// When it was revoked, if it was.
+    /// The time of revocation; `None` for an unrevoked key.
     pub revoked_at: Option<UnixMs>,
-    /// About when it was last used: right to a minute or so.
+    /// The approximate time of the last use, with a precision of a minute.
     pub last_used_at: Option<UnixMs>,
 }
 
-/// What a request needs to know of the key it came with.
+/// The data of a key that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyLookup {
-    /// The key's id.
+    /// The id of the key.
     pub id: KeyId,
-    /// The account it acts for.
+    /// The account of the key.
     pub account: AccountId,
-    /// Live or test.
+    /// The mode of the key.
     pub mode: KeyMode,
-    /// It was revoked: refuse it.
+    /// Whether it was revoked, so that it must be refused.
     pub revoked: bool,
 }
 
-/// What an account may do by its plan and by its own limits.
+/// The rights of an account, from its plan and its own limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// Whether batches may be submitted.
+    /// Whether it may submit batches.
     pub batches_allowed: bool,
-    /// The limits that hold.
+    /// The limits that apply.
     pub limits: Limits,
-    /// Those of them that are the account's own.
+    /// The limits that belong to the account itself.
     pub overrides: Overrides,
 }
 
-/// A hold to place: these credits are set aside until [`settle`](super::Store::settle) or
-/// [`void`](super::Store::void).
+/// A request to hold credits until [`settle`](super::Store::settle) or [`void`](super::Store::void).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HoldRequest {
-    /// Whose credits.
+    /// The account and the id of the hold.
     pub hold: HoldRef,
-    /// How many: 1 to [`HOLD_CREDITS_MAX`].
+    /// The amount: 1 to [`HOLD_CREDITS_MAX`].
     pub credits: u64,
 }
 
-/// Names a hold: by whose credits and by the id that the caller made for it.
+/// The identity of a hold: its account, and the id that the caller created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HoldRef {
-    /// Whose credits.
+    /// The account of the credits.
     pub account: AccountId,
-    /// The hold.
+    /// The id of the hold.
     pub id: EntryId,
 }
 
-/// Pack credits to add to an account.
+/// A grant of pack credits to an account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
-    /// Made by the caller: granting twice under one id gives the credits once.
+    /// The id, which the caller creates: a second grant with the id has no effect.
     pub id: EntryId,
-    /// To whom.
+    /// The account that gets them.
     pub account: AccountId,
-    /// How many: 1 to [`CREDITS_MAX`].
+    /// The amount: 1 to [`CREDITS_MAX`].
     pub credits: u64,
-    /// Why; kept with the ledger. At most [`TEXT_CHARS_MAX`] characters.
+    /// A note for the ledger. At most [`TEXT_CHARS_MAX`] characters.
     pub note: String,
 }
 
-/// The first account and its keys, made on an empty store.
+/// The first account and its keys, which are created on an empty store.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FirstRun {
-    /// The account.
+    /// The first account.
     pub account: NewAccount,
     /// Its keys.
     pub keys: Vec<NewKey>,
 }
 
-/// What an entry of the ledger records.
+/// The kinds of ledger entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A period began: what was left of its forerunner's plan credits expired, the plan's were granted.
+    /// A period began: the remaining plan credits of the last period expired, and those of the plan were granted.
     Period,
-    /// The plan changed within the period, or a paused or canceled subscription went on.
+    /// The plan changed within the period, or a paused or canceled subscription was resumed.
     PlanChange,
     /// Pack credits were granted.
     Pack,
     /// A hold was settled: its credits are spent.
     Settled,
-    /// A hold was voided: its credits went back, or expired with a period that had ended.
+    /// A hold was voided: its credits were returned, or expired with their period.
     Voided,
-    /// Entries too old to keep, added up.
+    /// The sum of entries that are too old to keep.
     Carried,
 }
 
-/// One entry of the ledger: how much it added to each sum of the account.
+/// One entry of the ledger: its changes of the account's sums.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its id; of a hold or a grant, the one that the caller made.
+    /// The id of the entry; for a hold or a grant, the one that the caller created.
     pub id: EntryId,
-    /// What it records.
+    /// The kind of the entry.
     pub kind: EntryKind,
-    /// When it was written.
+    /// The time at which it was written.
     pub at: UnixMs,
-    /// Credits granted.
+    /// Credits that it granted.
     pub granted: u64,
-    /// Credits spent.
+    /// Credits that it spent.
     pub spent: u64,
-    /// Credits expired.
+    /// Credits that expired by it.
     pub expired: u64,
-    /// Why, where somebody said.
+    /// The note of a grant; otherwise empty.
     pub note: String,
 }
 
-/// What [`audit`](super::Store::audit) found.
+/// The result of [`audit`](super::Store::audit).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
-    /// Accounts looked at.
+    /// The number of audited accounts.
     pub accounts: u64,
-    /// Ledger entries added up.
+    /// The number of ledger entries that were added up.
     pub entries: u64,
-    /// Holds without an answer.
+    /// The number of holds without an answer.
     pub open_holds: u64,
-    /// Every account whose sums disagree, a line each. Empty when all is well.
+    /// One line for each account with inconsistent sums. Empty if there is no fault.
     pub faults: Vec<String>,
 }

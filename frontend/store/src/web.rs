@@ -1,20 +1,19 @@
-//! What the dashboard keeps in the store: users with their passwords, sessions, sign-in links, and what accounts did
-//! on each day.
+//! The data of the dashboard: users with their passwords, sessions, sign-in links, and daily counts of accounts.
 //!
-//! An account has one user at most: an address and a password. The address is found by a keyed hash and readable only
-//! with a key that is not in the tables; of a session or a link only the hash of its token is there.
+//! An account has at most one user, with an email address and a password. The address is found by a keyed hash, and can
+//! be read only with a key that is not in the tables. A session or link is stored as the hash of its token.
 
 use crate::types::*;
 use crate::{AccountId, BatchError, BatchId, ListId, Pending, StoreError};
 use api::Reason;
 
-/// The part of the store that is the dashboard's. The rules of [`Store`](super::Store) hold.
+/// The methods of the store for users and sessions. The invariants of [`Store`](super::Store) apply.
 pub trait WebStore {
-    /// Makes an account, its user and the user's first session, at once.
+    /// Creates an account, its user and the user's first session in one transaction.
     fn sign_up(&self, new: NewUser, now: UnixMs) -> Pending<Account, UserError>;
 
-    /// Sets the password of an account's user, and the address where one is given; makes the user where there is
-    /// none. Every session and link of the account ends, but for the one of this hash.
+    /// Sets the password of an account's user, and the email address if one is given. Creates a missing user. All
+    /// sessions and links of the account end, except the session with this hash.
     fn set_user(
         &self,
         account: AccountId,
@@ -27,50 +26,55 @@ pub trait WebStore {
     /// The user of an account.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] when it cannot be read, as for every read.
+    ///
+    /// [`StoreError::Failed`] if it cannot be read, as for every read.
     fn user(&self, account: AccountId) -> Result<Option<User>, StoreError>;
 
-    /// The user of this address, whatever its case.
+    /// The user with this email address, in any letter case.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn user_of(&self, email: &str) -> Result<Option<User>, StoreError>;
 
-    /// Begins a session.
+    /// Starts a session of the account's user.
     fn begin_session(&self, account: AccountId, new: NewSession, now: UnixMs) -> Pending<(), UserError>;
 
-    /// The session of this hash, if it is not over.
+    /// The session with this hash, if it has not ended.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn session(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<Session>, StoreError>;
 
-    /// Notes that a session was used; to be called at most each [`SESSION_STEP_MS`]. The next use makes up for a note
-    /// that is lost.
+    /// Records a use of a session; to be called at most once in [`SESSION_STEP_MS`]. A lost record is repeated at the
+    /// next use.
     fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError>;
 
-    /// The account's sessions that are not over, the newest first.
+    /// The account's sessions that have not ended, newest first.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn sessions(&self, account: AccountId, now: UnixMs) -> Result<Vec<Session>, StoreError>;
 
-    /// Ends a session of this account; says whether there was one.
+    /// Ends a session of this account; returns whether it existed.
     fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError>;
 
-    /// Ends all sessions and links of the account but the session of this hash; says how many.
+    /// Ends all sessions and links of the account, except the session with this hash; returns their number.
     fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError>;
 
-    /// Makes a link that signs in once within [`SIGN_IN_LINK_MS`].
+    /// Creates a link that signs in once within [`SIGN_IN_LINK_MS`].
     fn create_link(&self, account: AccountId, hash: TokenHash, now: UnixMs) -> Pending<Account, UserError>;
 
-    /// The account that a link signs in to, if it is still good. It stays so.
+    /// The account of a valid sign-in link. The link remains valid.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn link(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<AccountId>, StoreError>;
 
-    /// Uses a link up for a session; none when it is not good any longer.
+    /// Exchanges a link for a session; `None` if the link is not valid.
     fn use_link(
         &self,
         hash: TokenHash,
@@ -78,9 +82,10 @@ pub trait WebStore {
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError>;
 
-    /// The account's last batches that can be read, the newest first, at most `limit`.
+    /// The account's last readable batches, newest first, at most `limit`.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn recent_batches(
         &self,
@@ -89,20 +94,21 @@ pub trait WebStore {
         now: UnixMs,
     ) -> Result<Vec<BatchSummary>, StoreError>;
 
-    /// What the account did on each day of the last [`DAYS_KEPT`] on which it did anything, the oldest first.
+    /// The account's counts of the last [`DAYS_KEPT`] days, without empty days, oldest first.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn days(&self, account: AccountId, now: UnixMs) -> Result<Vec<DayCounts>, StoreError>;
 }
 
-/// The part of the store that keeps lists for the dashboard. The rules of [`Store`](super::Store) hold.
+/// The methods of the store for lists of the dashboard. The invariants of [`Store`](super::Store) apply.
 pub trait ListStore {
-    /// Makes a list of so many bytes at most, if there is room for it.
+    /// Creates a list and reserves its bytes, if there is room for it.
     fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError>;
 
-    /// Writes a list in place of what it was, if it stands as expected; says whether it did. With it go the answers of
-    /// the batch of number `done - 1`.
+    /// Replaces a list if it has the expected state; returns whether it had. The answers of the batch with the number
+    /// `done - 1` are stored with it.
     fn put_list(
         &self,
         list: &List,
@@ -110,8 +116,8 @@ pub trait ListStore {
         answers: Option<&[Reason]>,
     ) -> Pending<bool, StoreError>;
 
-    /// Makes the next batch of a list that runs, and writes the list as it stands with it: both or neither, so that nothing is
-    /// charged for a list that is gone.
+    /// Creates the next batch of a running list and updates the list in one transaction, so that no batch of a deleted
+    /// list is charged.
     fn submit_batch_of_list(
         &self,
         list: &List,
@@ -119,18 +125,20 @@ pub trait ListStore {
         now: UnixMs,
     ) -> Pending<BatchOfList, BatchError>;
 
-    /// Writes a part of the content of a list that is uploading; `false` when it is not any longer.
+    /// Writes a part of the content of a list during its upload; `false` if the upload has ended.
     fn put_list_part(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;
 
-    /// A part of the content; none after the last.
+    /// A part of the content; `None` after the last.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn list_part(&self, list: &List, number: u32) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// The answers of a batch, in the order of its addresses; none as long as there are none.
+    /// The answers of a batch in the order of its addresses; `None` before they are stored.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn list_answers(&self, list: &List, number: u32) -> Result<Option<Vec<Reason>>, StoreError>;
 
@@ -140,24 +148,26 @@ pub trait ListStore {
     /// As [`WebStore::user`].
     fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Result<Option<List>, StoreError>;
 
-    /// The account's lists, the newest first.
+    /// The account's lists, newest first.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn lists(&self, account: AccountId, now: UnixMs) -> Result<Vec<List>, StoreError>;
 
-    /// Every list that is read or checked.
+    /// Every list that is being read or checked.
     ///
     /// # Errors
+    ///
     /// As [`WebStore::user`].
     fn lists_at_work(&self, now: UnixMs) -> Result<Vec<List>, StoreError>;
 
-    /// Takes a list away; says whether it was there. Batches that were made of it go on.
+    /// Deletes a list; returns whether it existed. Its batches continue.
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;
 
-    /// Takes the lists away that were uploading when the process ended; says how many those were.
+    /// Deletes the lists whose upload was interrupted by the end of the process; returns their number.
     fn delete_unfinished_lists(&self) -> Pending<usize, StoreError>;
 
-    /// The id of the list's batch of this number, whether it is made or not.
+    /// The id of the list's batch with this number, whether or not it exists.
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId;
 }

@@ -1,4 +1,4 @@
-//! What the commands do and print, the same on a stopped store and on a running server.
+//! The effects and the output of the commands, which are the same on a stopped store and on a running server.
 
 use crate::Site;
 use checks::auth::ApiKey;
@@ -51,7 +51,7 @@ fn an_end_with_the_period_is_announced_and_taken_back() {
         let back = json(site, &["account", "set-status", "acme", "active"]);
         assert_eq!(back["cancel_at_period_end"], false);
         let refused = site.run(&["account", "set-status", "acme", "paused", "--at-period-end"]);
-        assert_eq!(refused.unwrap_err(), "only canceled can wait for the end of the period");
+        assert_eq!(refused.unwrap_err(), "only the status canceled can take effect at the end of the period");
     });
 }
 
@@ -139,7 +139,7 @@ fn refusals_say_why() {
             (&["account", "create", "b", "--plan", "gold"], "the configuration defines no such plan"),
             (&["account", "set-plan", "acme", "gold"], "the configuration defines no such plan"),
             (&["account", "show", "nobody"], "no account has the id or the name \"nobody\""),
-            (&["account", "grant", "acme", "0"], "a grant takes 1 to 1099511627776 credits"),
+            (&["account", "grant", "acme", "0"], "a grant has 1 to 1099511627776 credits"),
             (&["key", "create", "nobody"], "no account has the id or the name \"nobody\""),
             (&["key", "list", "acc_00000000000000000000000000"], "no account has the id or the name"),
             (&["key", "revoke", "key_00000000000000000000000000"], "no such key"),

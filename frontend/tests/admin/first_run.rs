@@ -34,7 +34,7 @@ fn it_happens_once_and_leaves_the_keys_for_their_owner() {
 #[test]
 fn a_crash_before_the_account_is_made_leaves_nothing_wrong() {
     let site = Site::stopped();
-    // What such a crash leaves: a file of keys that never came to be.
+    // The rest of such a crash: a file of keys that were never stored.
     std::fs::write(site.path().join(FIRST_KEYS_FILE), "live mp_live_lost\n").unwrap();
     let store = open(site.path());
     let made = first_run(&*store, site.path(), NOW).unwrap().unwrap();

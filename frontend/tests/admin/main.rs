@@ -1,4 +1,4 @@
-//! The commands for operators, as the command line gives them: on a stopped store and over the socket of a server.
+//! The commands for operators from the command line: on a stopped store and over the socket of a server.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -24,7 +24,7 @@ enum CommandLine {
     Key(key::KeyArgs),
 }
 
-/// Runs a command line as `mailprobe` would.
+/// Runs a command line as `mailprobe` does.
 fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
     let plans = PlanTable::standard();
     let place = account::Place { data: folder, plans: &plans, base_url: "http://t", now: NOW };

@@ -1,4 +1,4 @@
-//! The socket: who may use it, what it bears, and what a dead one means.
+//! The socket: its permissions, its limits, and sockets of dead servers.
 
 use crate::{NOW, Site, open, run};
 use server::admin::SOCKET_FILE;
@@ -17,7 +17,7 @@ fn connect(site: &Site) -> UnixStream {
 /// Sends bytes and reads one line.
 fn exchange(site: &Site, request: &[u8]) -> String {
     let mut stream = connect(site);
-    // The server may close before it has read all of a line that is too long.
+    // The server may close before it has read the whole of a line that is too long.
     let _ = stream.write_all(request);
     let mut line = String::new();
     let _ = BufReader::new(stream).read_line(&mut line);
@@ -41,7 +41,7 @@ fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
     let path = site.path().join(SOCKET_FILE);
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
-    // The command line takes it for what it is.
+    // The command line recognises it.
     run(site.path(), &["account", "create", "a"]).unwrap();
     let store = open(site.path());
     let server = AdminServer::start(site.path(), store.clone(), || NOW, None).unwrap();
@@ -68,7 +68,7 @@ fn a_locked_store_without_an_answer_is_an_error() {
     let site = Site::stopped();
     let _store = open(site.path());
     let refused = site.run(&["account", "list"]).unwrap_err();
-    assert!(refused.contains("is in use by another mailprobe, but nobody answers"), "{refused}");
+    assert!(refused.contains("is in use by another mailprobe, but no server answers"), "{refused}");
 }
 
 #[test]
@@ -96,11 +96,11 @@ fn a_path_too_long_for_a_socket_is_an_error() {
 fn nonsense_gets_an_answer_and_the_next_request_its_own() {
     let site = Site::running();
     for (request, answer) in [
-        (&b"\n"[..], "not a request"),
-        (b"{}\n", "not a request"),
-        (b"\xff\xfe\n", "not a request"),
-        (b"[[[[[[[[[\n", "not a request"),
-        (b"{\"version\":2,\"command\":{\"anything\":1}}\n", "speaks version 1 of the admin protocol, not 2"),
+        (&b"\n"[..], "not a valid request"),
+        (b"{}\n", "not a valid request"),
+        (b"\xff\xfe\n", "not a valid request"),
+        (b"[[[[[[[[[\n", "not a valid request"),
+        (b"{\"version\":2,\"command\":{\"anything\":1}}\n", "uses version 1 of the admin protocol, not 2"),
         (b"{\"version\":1,\"command\":{\"anything\":1}}\n", "does not know this command"),
         (b"{\"version\":1,\"command\":{\"account_show\":{\"account\":\"x\"}}}\n", "no account has"),
     ] {
@@ -132,7 +132,7 @@ fn a_silent_client_keeps_others_out_for_seconds_only() {
     assert!(start.elapsed() < Duration::from_secs(10));
     let mut rest = String::new();
     silent.read_to_string(&mut rest).unwrap();
-    assert!(rest.contains("did not come whole"), "{rest}");
+    assert!(rest.contains("the request is incomplete"), "{rest}");
 }
 
 #[test]
@@ -142,6 +142,6 @@ fn a_server_that_hangs_up_is_an_error() {
     std::thread::scope(|scope| {
         scope.spawn(|| drop(listener.accept().unwrap()));
         let refused = site.run(&["account", "list"]).unwrap_err();
-        assert!(refused.contains("whether the command was done is not known"), "{refused}");
+        assert!(refused.contains("it is unknown whether the command took effect"), "{refused}");
     });
 }

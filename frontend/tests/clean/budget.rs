@@ -1,4 +1,4 @@
-//! The budget of refused recipients holds over runs, whatever becomes of them.
+//! The budget of refused recipients applies over several runs, whatever their end.
 
 use super::{Desk, count, until};
 
@@ -17,7 +17,7 @@ mailboxes.ok = ["user-#"]
 server = { personality = "postfix", latency_ms = 100 }
 "#;
 
-/// What an unknown site may refuse in an hour.
+/// The hourly budget of an unknown site.
 const BUDGET: u64 = 100;
 
 fn asked(desk: &Desk, domain: &str) -> u64 {
@@ -45,7 +45,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
     let (output, _) = desk.cleaned(&list, &state);
     assert_eq!(count(&output, ",false,mailbox_not_found"), 0, "the budget of the hour is spent");
     assert!(asked(&desk, "one.example") <= BUDGET);
-    // A check goes by the same counts, and says so.
+    // A check uses the same counts, and reports that.
     let checked = desk.mailprobe("check").arg("nobody@one.example").args(state).output().unwrap();
     let said = String::from_utf8(checked.stderr).unwrap();
     assert!(
@@ -53,7 +53,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
         "{said}"
     );
     assert!(asked(&desk, "one.example") <= BUDGET);
-    // Other sites have budgets of their own, and a run without a state file begins anew.
+    // Other sites have separate budgets, and a run without a state file starts with no counts.
     let others = desk.list("two", unknown("two.example"));
     assert!(count(&desk.cleaned(&others, &state).0, ",false,mailbox_not_found") >= 90);
     let (output, _) = desk.cleaned(&list, &["--state", "none"]);
@@ -74,7 +74,7 @@ fn a_kill_loses_the_counts_of_a_few_seconds() {
     let before = asked(&desk, "three.example");
     let kept: u64 = refused(&std::fs::read_to_string(&state).unwrap());
     assert!(kept > 0 && kept <= before, "{kept} of {before}");
-    // Where no row was answered yet there is none.
+    // The file is missing if no row was answered.
     let _ = std::fs::remove_file(desk.path("three.out.partial"));
     desk.cleaned(&list, &flags[..2]);
     let lost = before - kept;

@@ -1,4 +1,4 @@
-//! `mailprobe clean` and `check` as they are, with a mail internet behind them: what ends when, and what is kept.
+//! The real `mailprobe clean` and `check` with a mail internet: their ends, and the data that they keep.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ impl Desk {
         self.path(name)
     }
 
-    /// The real binary, its engine pointed at the mail internet.
+    /// The real binary, with its engine pointed at the mail internet.
     fn mailprobe(&self, command: &str) -> Command {
         let mut mailprobe = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
         let (dns, port) = (self.net.dns().to_string(), self.net.smtp_port().to_string());
@@ -46,23 +46,23 @@ impl Desk {
         mailprobe
     }
 
-    /// Starts to clean a list into a file that is called like it, with `.out` behind.
+    /// Starts to clean a list into a file with its name and the suffix `.out`.
     fn clean(&self, list: &Path, flags: &[&str]) -> Child {
         let out = list.with_extension("out");
-        // A run before may have written it.
+        // An earlier run may have written it.
         let _ = std::fs::remove_file(&out);
         let mut command = self.mailprobe("clean");
         command.arg(list).arg("-o").arg(out).arg("--no-progress").args(flags).spawn().unwrap()
     }
 
-    /// Cleans a list to its end: the output, and what was said.
+    /// Cleans a list to its end; returns the output and the text on standard error.
     fn cleaned(&self, list: &Path, flags: &[&str]) -> (String, String) {
         let said = said(&self.clean(list, flags).wait_with_output().unwrap());
         (std::fs::read_to_string(list.with_extension("out")).unwrap(), said)
     }
 }
 
-/// What a run that succeeded said on standard error.
+/// The text on standard error of a run that succeeded.
 #[track_caller]
 fn said(output: &Output) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
@@ -70,12 +70,12 @@ fn said(output: &Output) -> String {
     said
 }
 
-/// How many rows end like this.
+/// The number of rows that end like this.
 fn count(output: &str, end: &str) -> usize {
     output.lines().filter(|line| line.ends_with(end)).count()
 }
 
-/// Waits until something holds.
+/// Waits until a condition is true.
 #[track_caller]
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A resolver that denies everything ends a list, which can be gone on with beside another resolver.
+//! A resolver that denies everything ends a list, which can be resumed with another resolver.
 
 use super::{Desk, count};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const MAX_OUTAGE: u64 = 6;
 #[test]
 fn a_lying_resolver_ends_the_list_and_nothing_is_said_of_its_rows() {
     let lying = Desk::new(&format!("[dns]\nlie = \"blocked\"\n{SCENARIO}"));
-    // Throw-away addresses are answered without DNS, all the time: they are no sign that the outage is over.
+    // Disposable addresses are always answered without DNS: they do not show that the outage is over.
     let row = |n: u64| match n % 4 {
         0 => format!("user-{n}@mailinator.com"),
         _ => format!("user-{n}@ok.example"),

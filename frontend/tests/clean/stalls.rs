@@ -1,11 +1,11 @@
-//! Lists end soon after their last answer, whatever servers put off.
+//! Lists end soon after their last answer, whatever servers defer.
 
 use super::{Desk, count, said};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// Hosts that say 421 at one step, to every second recipient of a session, or to some recipients; one that takes its
-/// time with each answer.
+/// Hosts that reply 421 at one step, to every second recipient of a session, or to some recipients; and a host that
+/// delays each answer.
 const SCENARIO: &str = r#"
 [[domain]]
 name = "banner.example"
@@ -40,7 +40,7 @@ server = { personality = "no-pipelining", latency_ms = 5000 }
 
 const BOUND: Duration = Duration::from_secs(70);
 
-/// Must end within 70 s, in all runs at once, and does within 60 s and what a crowded machine takes.
+/// All runs together must end within 70 s. They need 60 s, and the delays of a busy machine.
 #[test]
 fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
     let desk = Desk::new(SCENARIO);
@@ -53,7 +53,7 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
             runs.push((domain, rows, desk.clean(&list, &["--state", "none"])));
         }
     }
-    // Slow, but living: an answer every few seconds is waited for, longer than the others are.
+    // A slow host that works: an answer every few seconds is waited for, longer than for the other hosts.
     let list = desk.list("slow", (1..=8).map(|n| format!("user-{n}@slow.example")));
     let slow = desk.clean(&list, &["--state", "none", "--sessions", "1"]);
     for (domain, rows, run) in runs {
@@ -63,7 +63,7 @@ fn a_host_that_puts_off_everyone_holds_a_list_for_a_minute_at_most() {
         let found = count(&output, ",true,mailbox_exists");
         let expected = match domain {
             "half" => rows / 2,
-            // Where a session ends at its second recipient no control recipient can be asked behind the first.
+            // If a session ends at its second recipient, the control recipient cannot be asked about after the first.
             _ => 0,
         };
         assert_eq!(

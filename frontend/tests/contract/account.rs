@@ -1,4 +1,4 @@
-//! `GET /v1/account`: each field of its table.
+//! `GET /v1/account`: each field in its table.
 
 use crate::client::get;
 use crate::shapes;

@@ -1,4 +1,4 @@
-//! Customers of a server: an account with its keys, and what they do most.
+//! Customers of a server: an account with its keys, and its most frequent requests.
 
 use crate::client::{Answer, Call, Connection, encode, get, post};
 use crate::shapes;
@@ -25,12 +25,12 @@ impl Server {
 }
 
 impl<'s> Account<'s> {
-    /// One that is there already.
+    /// An existing account with its live key.
     pub fn known(server: &'s Server, name: String, live: String) -> Account<'s> {
         Account { server, name, live, test: OnceLock::new() }
     }
 
-    /// Its test key.
+    /// The test key of the account.
     pub fn test(&self) -> &str {
         self.test.get_or_init(|| {
             let made = self.server.administer(&["key", "create", &self.name, "--test"]);
@@ -76,7 +76,7 @@ impl<'s> Account<'s> {
         self.account()["credits_remaining"].as_u64().unwrap()
     }
 
-    /// Starts a batch with the live key and gives its creation response.
+    /// Submits a batch with the live key and returns its creation response.
     #[track_caller]
     pub fn start(&self, emails: &[String]) -> Value {
         created(&self.call(batch(emails)))
@@ -105,7 +105,7 @@ impl<'s> Account<'s> {
         }
     }
 
-    /// Starts a batch and waits for its results.
+    /// Submits a batch and waits for its results.
     #[track_caller]
     pub fn run(&self, emails: &[String]) -> Value {
         self.finish(self.start(emails)["batch_id"].as_str().unwrap())
@@ -124,7 +124,7 @@ impl<'s> Account<'s> {
         self.server.administer(&["key", "create", &self.name]).trim().to_owned()
     }
 
-    /// Revokes the live key.
+    /// Revokes the live key of the account.
     pub fn revoke(&self) {
         let keys: Value =
             serde_json::from_str(&self.server.administer(&["key", "list", &self.name, "--json"])).unwrap();
@@ -141,22 +141,22 @@ impl<'s> Account<'s> {
     }
 }
 
-/// `POST /v1/verify` of an address.
+/// The call `POST /v1/verify` of an address.
 pub fn verify(email: &str) -> Call {
     post("/v1/verify", &json!({ "email": email }))
 }
 
-/// `GET /v1/verify` of an address, with more of a query behind it.
+/// The call `GET /v1/verify` of an address, with a suffix of the query.
 pub fn verify_by_get(email: &str, more: &str) -> Call {
     get(format!("/v1/verify?email={}{more}", encode(email)))
 }
 
-/// `POST /v1/verify` in fast mode.
+/// The call `POST /v1/verify` in fast mode.
 pub fn fast(email: &str) -> Call {
     post("/v1/verify", &json!({ "email": email, "mode": "fast" }))
 }
 
-/// `POST /v1/verify/batch`.
+/// The call `POST /v1/verify/batch` of these addresses.
 pub fn batch(emails: &[String]) -> Call {
     post("/v1/verify/batch", &json!({ "emails": emails }))
 }
@@ -178,13 +178,13 @@ pub fn created(answer: &Answer) -> Value {
     created
 }
 
-/// `addresses(3)`: so many that can be delivered to and that no other test asks about.
+/// `addresses(3)`: three deliverable addresses that no other test asks about.
 pub fn addresses(count: usize) -> Vec<String> {
     (0..count).map(|_| crate::world::mailbox()).collect()
 }
 
-/// Sends the same call again and again on one connection until it is refused or was sent so often; gives how often it
-/// was let through, and the refusal.
+/// Repeats a call on one connection until it is refused or was sent this often. Returns how often it was admitted, and
+/// the refusal.
 pub fn until_refused(connection: &mut Connection, call: &Call, most: usize) -> (usize, Option<Answer>) {
     for passed in 0..most {
         let answer = connection.call(call);

@@ -6,7 +6,7 @@ use crate::world::{mailbox, shared};
 use checks::auth::ApiKey;
 use store::KeyMode;
 
-/// Every call that needs a key. The batch is that account's own.
+/// Every call that needs a key. The batch belongs to that account.
 fn calls(account: &Account<'_>) -> Vec<Call> {
     let batch_id = account.start(&addresses(1))["batch_id"].as_str().unwrap().to_owned();
     vec![
@@ -18,7 +18,7 @@ fn calls(account: &Account<'_>) -> Vec<Call> {
     ]
 }
 
-/// 401 with this code, and nothing beside it that belongs to anybody.
+/// Checks for 401 with this code, and that the answer has none of the secrets.
 #[track_caller]
 fn assert_unauthorized(answer: &Answer, code: &str, secrets: &[&str]) {
     answer.assert_refused(401, code);
@@ -81,7 +81,7 @@ fn a_revoked_key_is_api_key_revoked_and_at_once() {
         let answer = account.call(call);
         assert_unauthorized(&answer, "api_key_revoked", &[&account.live, &account.name]);
     }
-    // The account's other keys go on.
+    // The other keys of the account still work.
     account.server.call(&get("/v1/account").key(account.test())).ok();
     account.server.call(&get("/v1/account").key(&account.another_key())).ok();
 }

@@ -1,4 +1,4 @@
-//! `POST /v1/verify/batch`: the request's bounds, the creation response, and the results.
+//! `POST /v1/verify/batch`: the limits of the request, the creation response, and the results.
 
 use crate::accounts::{Account, addresses, batch, created};
 use crate::client::{Answer, post};

@@ -1,4 +1,4 @@
-//! Budgets of refused recipients, canaries and evidence that is withdrawn, with the engine that asks.
+//! Budgets of refused recipients, canaries and withdrawn evidence, with the real engine.
 
 use crate::accounts::{Account, verify};
 use crate::client::Answer;
@@ -7,14 +7,14 @@ use mailnet::What;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The most that a site may refuse in an hour while refusals outweigh accepts.
+/// The hourly budget of a site while refusals outnumber accepts.
 const BUDGET: u64 = 100;
 
 fn unknown(count: u64, domain: &str) -> Vec<String> {
     (0..count).map(|_| address("nobody", domain)).collect()
 }
 
-/// How many rows have this reason.
+/// The number of rows with this reason.
 fn count(batch: &Value, reason: &str) -> u64 {
     let rows = batch["results"].as_array().unwrap();
     rows.iter().filter(|row| row["reason"] == reason).count() as u64
@@ -70,7 +70,7 @@ fn the_address_of_a_canary_is_shown_nowhere() {
     let config = format!("[[canary]]\naddress = \"canary-7@{domain}\"\n");
     let server = Server::with_more_config(&config, &["--log-format", "json"]);
     let account = server.account("roomy");
-    // A long run of refusals is believed once a mailbox is accepted behind it.
+    // A long series of refusals is believed after a mailbox is accepted.
     let done = account.run(&unknown(40, domain));
     assert_eq!(count(&done, "mailbox_not_found"), 40, "{done}");
     assert!(net().journal().asked(domain).contains_key("canary-7"), "it was asked for");

@@ -1,12 +1,16 @@
-//! HTTP as a caller speaks it: one request, one answer, and connections that last where a test wants many.
+//! A caller's HTTP: one request with one answer, or a connection for many.
 
+#[path = "../http/answer.rs"]
+mod answer;
+
+pub use answer::Answer;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Longer than the slowest check may take.
+/// Longer than the slowest check.
 const PATIENCE: Duration = Duration::from_secs(70);
 
 /// A request.
@@ -40,7 +44,7 @@ impl Call {
         self
     }
 
-    /// The body as it is, whatever its type says.
+    /// A raw body with any type.
     pub fn bytes(mut self, body: impl Into<Vec<u8>>) -> Call {
         self.body = Some(body.into());
         self
@@ -57,7 +61,7 @@ impl Call {
     }
 }
 
-/// Percent-encodes whatever a query may not hold as it is.
+/// Percent-encodes all characters that are special in a query.
 pub fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -70,10 +74,10 @@ pub fn encode(text: &str) -> String {
     encoded
 }
 
-/// One connection, for one request after the other.
+/// One connection for successive requests.
 pub struct Connection {
     stream: TcpStream,
-    /// What was read and not yet used.
+    /// Bytes that were read and not yet used.
     rest: Vec<u8>,
 }
 
@@ -121,26 +125,7 @@ impl Connection {
     }
 }
 
-/// One answer.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    head: String,
-    pub body: String,
-}
-
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().skip(1).find_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
     /// The body of an answer 200.
     #[track_caller]
     pub fn ok(&self) -> Value {
@@ -148,7 +133,7 @@ impl Answer {
         self.json()
     }
 
-    /// Status and code of a refusal, whose envelope is checked.
+    /// The status and the code of a refusal, after a check of its body.
     #[track_caller]
     pub fn refusal(&self) -> (u16, String) {
         assert!(self.status >= 400, "no refusal: {self:?}");
@@ -161,7 +146,7 @@ impl Answer {
         assert_eq!(self.refusal(), (status, code.to_owned()), "{self:?}");
     }
 
-    /// A header that has to be a whole number.
+    /// A header that must be a whole number.
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
         let value = self.header(name).unwrap_or_else(|| panic!("no {name}: {self:?}"));

@@ -1,4 +1,4 @@
-//! Two calls at once.
+//! Two simultaneous calls.
 
 use crate::accounts::{addresses, batch, verify};
 use crate::world::{address, contacts, mailbox, shared};

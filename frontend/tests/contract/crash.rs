@@ -1,4 +1,4 @@
-//! What stands after a kill: answers, charges, batches, replays and the counters of limits.
+//! Data that survives a kill: answers, charges, batches, replays and the counters of limits.
 
 use crate::accounts::{Account, addresses, batch, created, until_refused, verify};
 use crate::client::get;
@@ -6,7 +6,7 @@ use crate::world::{Server, address, mailbox};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// The account's keys, for the server that comes after the kill.
+/// The account's keys, for the server after the kill.
 struct Keys {
     name: String,
     live: String,
@@ -84,7 +84,7 @@ fn a_restart_grants_no_second_burst() {
     let account = server.account("free");
     let call = get("/v1/account").key(&account.live);
     assert_eq!(until_refused(&mut server.connect(), &call, 301).0, 300);
-    // Counters are written each second at least.
+    // Counters are written at least each second.
     std::thread::sleep(Duration::from_millis(1_500));
     let server = server.restart_after_kill();
     let answer = server.call(&call);

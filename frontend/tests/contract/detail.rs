@@ -1,4 +1,4 @@
-//! `detail=full`: the Detail object, its flags and its dns.
+//! `detail=full`: the Detail object with its flags and DNS facts.
 
 use crate::accounts::{verified, verify_by_get};
 use crate::client::post;
@@ -36,11 +36,11 @@ fn flags_say_what_is_known_of_the_address() {
     ] {
         let got = detail(&asked);
         let mut given = got["flags"].clone();
-        // It may be absent, and is null then.
+        // The field may be missing or null.
         let exists = given["mailbox_exists"].take();
         given["mailbox_exists"] = exists;
         if asked.contains("mailinator") {
-            // Whether a list of free providers has a disposable one is its maker's choice.
+            // The maker of a list of free providers decides whether it has a disposable one.
             given["free_email"] = json!(false);
         }
         assert_eq!(given, expected, "{asked}");
@@ -105,7 +105,7 @@ fn dns_that_could_not_be_read_leaves_nulls() {
 fn score_and_grade_agree_and_rank_a_mailbox_above_none() {
     let good = detail(&mailbox());
     let bad = detail(&address("nobody", "plain.example"));
-    // That a grade is the one of its score is checked with every answer.
+    // Another test checks in every answer that the grade agrees with the score.
     let score = |detail: &Value| detail["score"].as_u64().unwrap_or_else(|| panic!("{detail}"));
     assert!(score(&good) > score(&bad), "{good} {bad}");
     assert!(score(&good) > score(&detail(&address("user", "catchall.example"))));
@@ -161,7 +161,7 @@ fn it_is_not_available_for_test_keys() {
 #[test]
 fn it_is_not_available_for_batches() {
     let account = shared().account("free");
-    // That rows have none is checked with every batch.
+    // Another test checks in every batch that rows have no detail.
     let call = post("/v1/verify/batch?detail=full", &json!({ "emails": [mailbox()], "detail": "full" }));
     let created = crate::accounts::created(&account.call(call));
     account.finish(created["batch_id"].as_str().unwrap());

@@ -1,4 +1,4 @@
-//! The table of errors: a test for each row that has none elsewhere, and what every envelope has.
+//! The table of errors: a test for each row without one elsewhere, and the common fields of every error.
 
 use crate::accounts::{addresses, batch, fast, verified, verify, verify_by_get};
 use crate::client::{Call, get, post};
@@ -19,7 +19,7 @@ fn invalid_request_names_what_is_wrong_as_the_validation_error_schema_does() {
     ] {
         let answer = account.call(call);
         answer.assert_refused(400, "invalid_request");
-        // That the items have the schema's fields is checked with every envelope.
+        // Another check of every error covers the fields of the items.
         let detail = answer.json()["detail"].clone();
         let named = detail
             .as_array()
@@ -142,7 +142,7 @@ fn free_things(account: &crate::accounts::Account<'_>, known: &str) {
     account.account();
 }
 
-/// What else holds of gateways is no part of the contract, and tested over HTTP in `tests/http`.
+/// Other rules of gateways are not part of the contract; `tests/http` tests them.
 #[test]
 fn not_available_on_gateway_but_for_single_verify() {
     let through = |call: Call| {

@@ -66,7 +66,7 @@ fn no_mx() {
 
 #[test]
 fn possible_typo_comes_before_no_mx() {
-    // gmial.com takes no mail here, so both are true.
+    // gmial.com takes no mail here, so both reasons are true.
     assert_eq!(check(&address("user", "gmial.com"), "possible_typo")["checks"]["mx"], false);
 }
 

@@ -1,4 +1,4 @@
-//! Headers of answers. Those of rate limits stand in `rate_limits`.
+//! Headers of answers. `rate_limits` tests those of rate limits.
 
 use crate::accounts::{addresses, batch, fast, verify, verify_by_get};
 use crate::client::{Answer, get, post};

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`. What happens after 24 hours stands in `time`, and after a restart in `crash`.
+//! `Idempotency-Key`. `time` tests its expiry after 24 hours, and `crash` a restart.
 
 use crate::accounts::{Account, addresses, batch, created, verify};
 use crate::client::{Answer, Call, post};

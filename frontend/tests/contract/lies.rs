@@ -1,4 +1,4 @@
-//! Resolvers that deny names without proof: nobody is told that a mailbox does not exist, and nobody pays for it.
+//! Resolvers that deny names without proof: no answer says that a mailbox does not exist, and nothing is charged.
 
 use crate::accounts::{Account, batch, fast, verify, verify_by_get};
 use crate::client::Answer;
@@ -13,7 +13,7 @@ fn assert_down(answer: &Answer) {
     assert!(answer.number("retry-after") >= 1, "{answer:?}");
 }
 
-/// An address that exists, of a domain that its server was not asked about in a while.
+/// An address that exists, in a domain that its server was not asked about recently.
 fn fresh() -> String {
     address("user", &format!("l{}.example", 1 + number() % 60))
 }
@@ -49,7 +49,7 @@ fn a_resolver_that_denies_every_name_counts_as_down() {
         // With detail, and by GET.
         let email = fresh();
         assert_down(&account.call(verify_by_get(&email, "&detail=full")));
-        // A fast check has no answer either, or one that does not rest on DNS.
+        // A fast check has no answer either, or one that does not depend on DNS.
         let answer = account.call(fast(&fresh()));
         if answer.status == 200 {
             assert_eq!(answer.json()["reason"], "fast_check_passed", "{lie:?}");
@@ -78,7 +78,7 @@ fn a_resolver_that_begins_to_lie_counts_as_down_from_then_on() {
         assert_eq!(account.verify(&fresh())["reason"], "mailbox_exists");
         resolver.say(Says::Denial(lie));
         let began = Instant::now();
-        // While it was honest a moment ago, a denial may be the domain's affair.
+        // The resolver was honest a moment ago, so a denial may be true of the domain.
         let mut verdicts = 0;
         loop {
             let answer = account.call(verify(&fresh()));

@@ -1,5 +1,5 @@
-//! The table of other limits. Addresses and names of batches stand in `batch`, `Idempotency-Key` in `idempotency`,
-//! what lasts days in `time`, requests per minute in `rate_limits`.
+//! The table of other limits. `batch` tests addresses and names of batches, `idempotency` the `Idempotency-Key`, `time`
+//! limits of several days, and `rate_limits` requests per minute.
 
 use crate::accounts::{verified, verify, verify_by_get};
 use crate::client::post;
@@ -33,7 +33,7 @@ fn email_in_a_query_longer_than_any_address_is_invalid_syntax() {
 fn the_free_plan_has_100_full_verifications_per_month() {
     let server = Server::with_default_plans(&[]);
     let account = server.account("free");
-    // A disposable provider's addresses cost a credit like any other, and are known at once.
+    // A disposable address costs a credit like any other, and its answer is known at once.
     let mut connection = server.connect();
     for left in (0..100u64).rev() {
         let call = verify(&crate::world::address("user", "mailinator.com")).key(&account.live);

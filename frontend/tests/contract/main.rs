@@ -1,5 +1,5 @@
-//! What the service promises its callers, rule by rule: a test for each row of each table, in the order of the
-//! documentation. Everything goes over HTTP to the real server, with a mail internet on loopback behind it.
+//! The contract with callers, rule by rule: a test for each row of each table, in the order of the documentation. Every
+//! test uses HTTP and the real server, with a mail internet on loopback.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

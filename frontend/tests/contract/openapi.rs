@@ -1,4 +1,4 @@
-//! `/v1/openapi.json`: an OpenAPI 3 description that declares what the documentation says.
+//! `/v1/openapi.json`: an OpenAPI 3 description that agrees with the documentation.
 
 use crate::client::get;
 use crate::world::shared;

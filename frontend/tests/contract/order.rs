@@ -1,6 +1,6 @@
-//! The order of refusals: each request below could be refused for two reasons, and the earlier one is told. The order
-//! is 404/405, 401, 403, 429, 413/415, 400, 404 of a batch, 409/422/replay, 402, 503; the pairs with 429 stand in
-//! `rate_limits`, those with 503 in `outage`.
+//! The order of refusals: each request below could be refused for two reasons, and the answer has the earlier one. The
+//! order is 404/405, 401, 403, 429, 413/415, 400, 404 of a batch, 409/422/replay, 402, 503. `rate_limits` has the pairs
+//! with 429, and `outage` those with 503.
 
 use crate::accounts::{addresses, batch, created, verify};
 use crate::client::{Call, get, post};

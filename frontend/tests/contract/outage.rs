@@ -1,4 +1,4 @@
-//! When the backend counts as down: 503, refunds, batches that wait, and that one dead server is no outage.
+//! Outages of the backend: 503, refunds, batches that wait; and a single dead server, which is no outage.
 
 use crate::accounts::{Account, addresses, batch, fast, verify};
 use crate::client::Answer;
@@ -14,7 +14,8 @@ fn assert_down(answer: &Answer) {
     assert_eq!(answer.header("cache-control"), Some("no-store"));
 }
 
-/// Asks, at a resolver that says nothing, until the backend counts as down; gives how many verdicts came before.
+/// Asks while a resolver is silent, until the backend counts as unavailable; returns the number of verdicts before
+/// that.
 fn until_down(account: &Account<'_>) -> u64 {
     let began = Instant::now();
     let mut verdicts = 0;
@@ -38,7 +39,7 @@ fn until_down(account: &Account<'_>) -> u64 {
     panic!("no 503 within a minute");
 }
 
-/// Asks until there is a true verdict again. What the outage taught is forgotten with it.
+/// Asks until there is a true verdict again, which also ends the effects of the outage.
 fn until_back(account: &Account<'_>) {
     let (began, before) = (Instant::now(), account.credits());
     loop {
@@ -61,12 +62,12 @@ fn no_resolver_answers_is_503_refunded_and_over_by_itself() {
     let verdicts = until_down(&account);
     assert!(verdicts <= 10, "unverifiable for the first few at most: {verdicts}");
     assert_eq!(account.credits(), 1_000_000 - verdicts, "what was answered 503 is refunded");
-    // 402 comes before 503.
+    // 402 precedes 503.
     empty.call(verify(&mailbox())).assert_refused(402, "insufficient_credits");
     empty.call(batch(&addresses(1))).assert_refused(402, "insufficient_credits");
     empty.set_status("paused");
     empty.call(verify(&mailbox())).assert_refused(402, "subscription_inactive");
-    // What needs no mail server goes on.
+    // Answers without a mail server are still given.
     assert_eq!(account.verify("nobody")["reason"], "invalid_syntax");
     assert_eq!(server.call(&verify("role@any.example").key(account.test())).ok()["reason"], "role_account");
     let answer = account.call(fast(&mailbox()));
@@ -82,7 +83,7 @@ fn a_batch_waits_for_the_backend_and_is_refunded_after_an_hour() {
     until_down(&server.account("roomy"));
     let account = server.account("five");
     account.grant(2);
-    // It takes five of the plan and one of the pack.
+    // The hold takes five plan credits and one pack credit.
     let emails = addresses(6);
     let began = server.now();
     let created = account.start(&emails);
@@ -168,7 +169,7 @@ fn one_dead_recipient_server_is_never_an_outage() {
 
 #[test]
 fn no_mail_server_can_be_reached_is_503_and_refunded() {
-    // Nobody listens on port 1, at any address.
+    // No program listens on port 1 at any address.
     let server = Server::start(&["--smtp-port", "1"]);
     let account = server.account("free");
     let (began, mut verdicts) = (Instant::now(), 0);

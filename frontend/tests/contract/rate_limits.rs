@@ -1,4 +1,5 @@
-//! The table of requests per minute, fair use, and the headers that tell them. Never more than the limit in any 60 s.
+//! The table of requests per minute, fair use, and their headers. There are never more requests than the limit in any
+//! 60 s.
 
 use crate::accounts::{Account, addresses, batch, fast, until_refused, verify};
 use crate::client::{Answer, Call, get, post};
@@ -7,7 +8,7 @@ use serde_json::json;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// A server with the limits of the table, whose clock nobody moves.
+/// A server with the limits of the table, and with the real clock.
 fn default_limits() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| Server::with_default_plans(&[]))
@@ -19,7 +20,7 @@ fn assert_limited(answer: &Answer) {
     assert!((1..=61).contains(&answer.number("retry-after")), "{answer:?}");
 }
 
-/// A whole minute's requests pass in one burst, and the next is refused.
+/// Checks that the requests of a whole minute pass in one burst, and the next one is refused.
 #[track_caller]
 fn check_burst(call: Call, limit: usize) {
     let account = default_limits().account("growth");
@@ -55,7 +56,7 @@ fn batch_30_per_minute_of_up_to_200_addresses() {
 
 #[test]
 fn poll_600_per_minute() {
-    // A poll that finds nothing counts too.
+    // A poll of an unknown batch counts too.
     check_burst(get("/v1/verify/batch/bat_00000000000000000000000000"), 600);
 }
 
@@ -85,7 +86,7 @@ fn fast_and_full_are_counted_apart() {
     let account = default_limits().account("growth");
     let mut connection = account.server.connect();
     assert_eq!(until_refused(&mut connection, &fast("nobody").key(&account.live), 601).0, 600);
-    // However the mode is given.
+    // The way in which the mode is given does not matter.
     assert_limited(&account.call(get("/v1/verify?email=nobody&mode=fast")));
     assert_limited(&account.call(post("/v1/verify?mode=fast", &json!({ "email": "nobody" }))));
     account.verify("nobody");
@@ -171,10 +172,11 @@ fn never_more_than_the_limit_in_any_60_seconds() {
     // The first burst is still within the minute.
     server.advance_to(began + 52_000);
     assert_limited(&connection.call(&call));
-    // A second past the minute, the steps of the window, the first burst counts no more and the second does.
+    // One second after the minute, which is the step of the window, the first burst no longer counts, and the second
+    // does.
     server.advance_to(first_burst_ended + MINUTE + 1_001);
     assert_eq!(until_refused(&mut connection, &call, 201).0, 200);
-    // And a minute later all counts no more.
+    // A minute later none of them counts.
     server.advance(MINUTE + 1_001);
     assert_eq!(until_refused(&mut connection, &call, 301).0, 300);
 }
@@ -183,7 +185,7 @@ fn never_more_than_the_limit_in_any_60_seconds() {
 fn fair_use_is_5_full_checks_a_second_per_account_and_600_at_once() {
     let server = Server::with_default_plans(&["--test-clock"]);
     let account = server.account("growth");
-    // Two keys, for one has 600 requests a minute; and nobody has to be asked about a disposable address.
+    // Two keys, since one has 600 requests a minute. Disposable addresses need no mail server.
     let keys = [account.live.clone(), account.another_key()];
     let mut connection = server.connect();
     let mut check = |key: &str| connection.call(&verify(&address("user", "mailinator.com")).key(key));
@@ -207,12 +209,12 @@ fn fair_use_is_5_full_checks_a_second_per_account_and_600_at_once() {
     let more = (0..100).take_while(|_| check(&keys[1]).status == 200).count() as u64;
     let most = 50 + 5 * (server.now() - began).div_ceil(1000) + 10;
     assert!((45..=most).contains(&more), "{more} of {most}");
-    // However long nobody asks, no more than 600 are saved up; with the limit of the key no more pass anyway.
+    // A long pause saves at most 600 checks; the limit of the key admits no more in any case.
     server.advance(DAY);
     assert_eq!(check(&keys[0]).status, 200);
 }
 
-/// What fair use does not count passes without it.
+/// Requests outside of fair use pass without it.
 fn unlimited(account: &Account<'_>, key: &str) {
     let call = |call: Call| account.server.call(&call.key(key));
     assert_eq!(call(fast("nobody")).status, 200);

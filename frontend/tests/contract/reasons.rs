@@ -1,5 +1,5 @@
-//! The closed set of reasons: a full check for each row, and the special cases of DNS and SMTP behind them. What fast
-//! mode alone says stands in `fast`; every answer of the suite is checked against the set by `shapes`.
+//! The closed set of reasons: a full check for each row, with the special cases of DNS and SMTP. `fast` tests the
+//! reasons of fast mode; `shapes` compares every answer of the suite with the set.
 
 use crate::world::{address, contacts, domain, mailbox, shared};
 use serde_json::json;

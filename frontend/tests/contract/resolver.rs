@@ -1,4 +1,5 @@
-//! A resolver that can fall silent or lie: what it is asked goes on to the mail internet's, or nowhere, or is denied.
+//! A resolver that can be silent or lie: it forwards questions to the mail internet's resolver, drops them, or denies
+//! them.
 
 use crate::world::net;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,23 +15,23 @@ pub struct Resolver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What a resolver says.
+/// The behaviour of a resolver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Says {
-    /// Nothing.
+    /// It never answers.
     Nothing,
-    /// What the mail internet's says.
+    /// It forwards the answer of the mail internet.
     Truth,
-    /// That there is no such name, of every name, and proves it as this.
+    /// It denies every name with this proof.
     Denial(Lie),
-    /// That of this domain and what is below it, and the truth of all others.
+    /// It denies this domain and the names below it, and forwards the answers for all others.
     DenialOf(&'static str, Lie),
 }
 
-/// How a name is denied without proof.
+/// The kinds of denials without proof.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
-    /// NXDOMAIN without an SOA, as many filters have it.
+    /// NXDOMAIN without an SOA record, as many filters send it.
     Bare,
     /// NXDOMAIN with an SOA and an Extended DNS Error of this code (RFC 8914).
     Error(u16),
@@ -44,12 +45,12 @@ impl Lie {
 }
 
 impl Resolver {
-    /// One that does not answer.
+    /// A resolver that does not answer.
     pub fn silent() -> Resolver {
         Resolver::that(Says::Nothing)
     }
 
-    /// One that says this.
+    /// A resolver with this behaviour.
     pub fn that(says: Says) -> Resolver {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -110,7 +111,7 @@ const OPT: u16 = 41;
 /// The option that has an Extended DNS Error.
 const EXTENDED_ERROR: u16 = 15;
 
-/// The name that is asked for, in lower case, without a dot at its end.
+/// The name in a question, in lower case, without a final dot.
 fn name(question: &[u8]) -> String {
     let (mut labels, mut at) = (Vec::new(), HEADER);
     while question[at] != 0 {
@@ -130,7 +131,7 @@ fn deny(question: &[u8], lie: Lie) -> Vec<u8> {
     let end = HEADER + name(question).len() + 6 - usize::from(question[HEADER] == 0);
     let kind = u16::from_be_bytes([question[end - 4], question[end - 3]]);
     let mut answer = question[..end].to_vec();
-    // An answer; recursion is available. One question and nothing else.
+    // A response with recursion available, one question and no records.
     answer[2] |= 0x80;
     answer[3] = 0x80;
     answer[4..HEADER].copy_from_slice(&[0, 1, 0, 0, 0, 0, 0, 0]);

@@ -1,4 +1,4 @@
-//! The contract's tables of fields: which are there, and of what type.
+//! The contract's tables of fields: which fields exist, and their types.
 
 use serde_json::{Map, Value};
 
@@ -18,9 +18,9 @@ pub const REASONS: [(&str, Option<bool>); 13] = [
     ("fast_check_passed", None),
 ];
 
-/// What fast mode alone may say.
+/// The reasons that only fast mode may give.
 const FAST_ALONE: [&str; 3] = ["possible_typo", "no_mx", "fast_check_passed"];
-/// What fast mode may say.
+/// The reasons that fast mode may give.
 const FAST: [&str; 5] = ["invalid_syntax", "possible_typo", "disposable", "no_mx", "fast_check_passed"];
 
 /// A type of the contract's tables.
@@ -50,16 +50,16 @@ fn is(value: &Value, kind: Kind) -> bool {
     }
 }
 
-/// Whether a field has to be there.
+/// Whether a field must exist.
 #[derive(Clone, Copy, PartialEq)]
 enum Need {
-    /// Always, and never null.
+    /// The field always exists, and is never null.
     Required,
-    /// Always, and it may be null.
+    /// The field always exists, and may be null.
     Nullable,
-    /// It may be absent, and is never null.
+    /// The field may be missing, and is never null.
     Optional,
-    /// It may be absent or null.
+    /// The field may be missing or null.
     OptionalNullable,
 }
 
@@ -155,7 +155,7 @@ fn fast(value: &Value) {
     assert!(value["credits_remaining"].is_null(), "{value}");
     assert!(value.get("detail").is_none(), "ignored in fast mode: {value}");
     assert!(value.get("cached").is_none(), "absent in fast mode: {value}");
-    // Always there, null where empty.
+    // They always exist, and are null if empty.
     check(value, &[("suggestion", Text, Nullable), ("checks", Object, Nullable)]);
     if value["reason"] == "invalid_syntax" {
         assert!(value["checks"].is_null(), "{value}");

@@ -1,4 +1,4 @@
-//! The life of a batch: its two states, and what is seen while it lives.
+//! The life of a batch: its two states, and its visible data meanwhile.
 
 use crate::accounts::batch;
 use crate::client::get;
@@ -24,7 +24,7 @@ fn an_accepted_batch_is_processing_and_becomes_completed() {
 #[test]
 fn checked_and_progress_rise_towards_the_total() {
     let account = shared().account("free");
-    // Some that are known at once, and one that takes its time.
+    // Some addresses are known at once, and one takes longer.
     let mut emails: Vec<String> = (0..8).map(|_| address("nobody", "nxdomain.example")).collect();
     emails.push(address("user", "slow.example"));
     let created = account.start(&emails);

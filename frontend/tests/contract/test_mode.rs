@@ -1,4 +1,4 @@
-//! Test keys: the table of local parts, and what they never do. Their batches stand in `batch`.
+//! Test keys: the table of local parts, and the effects that they never have. `batch` tests their batches.
 
 use crate::accounts::{fast, verified, verify, verify_by_get};
 use crate::client::{get, post};

@@ -1,11 +1,11 @@
-//! What takes days: each rule just before its boundary and one step past it, on a clock that the test moves.
+//! Rules with a duration of days: each just before its limit and one step after it, with a clock that the test moves.
 
 use crate::accounts::{Account, addresses, batch, created, verify};
 use crate::client::get;
 use crate::world::{DAY, HOUR, MARGIN, Server, address, contacts, domain, mailbox};
 use serde_json::{Value, json};
 
-/// Something that the server did between two times of its clock.
+/// An action of the server between two times of its clock.
 struct Done {
     earliest: u64,
     latest: u64,
@@ -18,7 +18,7 @@ impl Done {
         (result, Done { earliest, latest: server.now() })
     }
 
-    /// Shortly before `age` has passed since, and so that `look` is over before it has.
+    /// Calls `look` shortly before `age` has passed since the action, such that it ends before that.
     #[track_caller]
     fn just_before<T>(&self, server: &Server, age: u64, look: impl FnOnce() -> T) -> T {
         server.advance_to(self.earliest + age - MARGIN);
@@ -27,7 +27,7 @@ impl Done {
         seen
     }
 
-    /// One step past it.
+    /// Moves to one step after this age.
     fn just_after(&self, server: &Server, age: u64) {
         server.advance_to(self.latest + age + 1);
     }
@@ -107,7 +107,7 @@ fn unverifiable_is_kept_for_1_day() {
     let asked = address("user", "grey.example");
     let (first, done) = Done::when(&server, || one.verify(&asked));
     assert_eq!(first["reason"], "unverifiable");
-    // From now on the server would let it in.
+    // From now on the server would accept the recipient.
     std::thread::sleep(std::time::Duration::from_millis(600));
     assert_eq!(done.just_before(&server, DAY, || others[0].verify(&asked))["reason"], "unverifiable");
     done.just_after(&server, DAY);

@@ -1,4 +1,4 @@
-//! `/v1/verify`: the fields of a result, and the rules of the endpoint. Those that take days stand in `time`.
+//! `/v1/verify`: the fields of a result, and the rules of the endpoint. `time` tests the rules with a duration of days.
 
 use crate::accounts::{verified, verify, verify_by_get};
 use crate::client::{encode, get, post};
@@ -6,7 +6,7 @@ use crate::world::{address, contacts, domain, mailbox, shared};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The longest that a check takes.
+/// The longest duration of a check.
 const SINGLE_PATIENCE: Duration = Duration::from_secs(45);
 
 #[test]

@@ -1,4 +1,4 @@
-//! The version stands in the path.
+//! The version is a part of the path.
 
 use crate::client::get;
 use crate::world::shared;

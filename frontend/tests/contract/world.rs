@@ -1,7 +1,7 @@
-//! The real server in a process of its own, with a mail internet behind it.
+//! Processes of the real server, with a mail internet.
 //!
-//! A server ends with whatever holds it, and with the test program at the latest: beside each runs a shell that waits
-//! for the end of a pipe which only the test program holds.
+//! A server ends with its owner, and at the latest with the test program: beside each server a shell waits for the end
+//! of a pipe that only the test program holds open.
 
 use crate::client::{Answer, Call, Connection};
 use mailnet::{Mailnet, Running, Scenario};
@@ -18,19 +18,19 @@ use tempfile::TempDir;
 pub const MINUTE: u64 = 60_000;
 pub const HOUR: u64 = 60 * MINUTE;
 pub const DAY: u64 = 24 * HOUR;
-/// As near before a boundary as a slow machine lets a test look.
+/// As close to a limit as a slow machine allows.
 pub const MARGIN: u64 = 30_000;
 
-/// Limits that no test meets by chance.
+/// Limits that no test reaches by chance.
 const ROOMY: &str =
     "limits = { fast = 100000, verify = 100000, batch = 100000, poll = 100000, account = 100000 }";
 
-/// A gateway whose one plan is `free`.
+/// A gateway with the single plan `free`.
 const GATEWAY: &str = "[[gateway]]\nname = \"market\"\nheader = \"X-Market-Secret\"\n\
     secrets = [\"only-for-the-contract\"]\nuser_header = \"X-Market-User\"\nplan_header = \"X-Market-Plan\"\n\
     plans = { BASIC = \"free\" }\n";
 
-/// The plans of all servers but those that test the defaults.
+/// The plans of all servers except those that test the defaults.
 fn plans() -> String {
     let plan = |id: &str, credits: u32, more: &str| {
         format!(
@@ -59,29 +59,29 @@ pub fn net() -> &'static Running {
     })
 }
 
-/// How often the hosts of a domain were asked about a recipient, and how often they were called.
+/// How often the hosts of a domain were asked about a recipient, and how often they were connected to.
 pub fn contacts(domain: &str) -> (u64, u64) {
     let stats = net().domain_stats(domain).unwrap();
     (stats.rcpt, stats.sessions)
 }
 
-/// A number that no other test has.
+/// A number that no other test uses.
 pub fn number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// An address that no other test has asked about: `user-17@ok.example`.
+/// An address that no other test asks about: `user-17@ok.example`.
 pub fn address(kind: &str, domain: &str) -> String {
     format!("{kind}-{}@{domain}", number())
 }
 
-/// One that can be delivered to.
+/// A deliverable address.
 pub fn mailbox() -> String {
     address("user", "ok.example")
 }
 
-/// A domain of the group, for this test alone.
+/// A domain of the group, for this test only.
 pub fn domain() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     format!("d{}.example", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -96,7 +96,7 @@ pub struct Server {
     flags: Vec<String>,
 }
 
-/// The server of all tests that need none of their own.
+/// The server of all tests that need no separate one.
 pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(|| Server::start(&["--frontends", "2"]))
@@ -108,7 +108,7 @@ impl Server {
         Server::with_config(&plans(), net().dns(), flags)
     }
 
-    /// A server whose clock the test moves.
+    /// A server with a clock that the test moves.
     pub fn with_clock() -> Server {
         Server::start(&["--test-clock"])
     }
@@ -118,7 +118,7 @@ impl Server {
         Server::with_config(&plans(), resolver, flags)
     }
 
-    /// A server with the plans that hold when no configuration names any.
+    /// A server with the default plans.
     pub fn with_default_plans(flags: &[&str]) -> Server {
         Server::with_config("", net().dns(), flags)
     }
@@ -136,7 +136,7 @@ impl Server {
         )
         .unwrap();
         let file = folder.path().join("mailprobe.toml");
-        // In the file, where a flag can override it.
+        // The setting is in the file, so a flag can override it.
         std::fs::write(&file, format!("smtp_port = {}\n{config}", net().smtp_port())).unwrap();
         let resolver = resolver.to_string();
         let own = [
@@ -152,7 +152,7 @@ impl Server {
             "postmaster@probe.example",
             "--shards",
             "1",
-            // Servers that say "later" are asked once more and no more: nobody here waits for them.
+            // Servers that defer a recipient are asked once more at most, since no test waits for them.
             "--batch-wait",
             "1",
         ];
@@ -194,7 +194,7 @@ impl Server {
         self.folder.as_ref().unwrap().path().join("data")
     }
 
-    /// What it has logged so far. Lines gather for a moment before they are written.
+    /// The log so far. Lines are buffered for a moment before they are written.
     pub fn log(&self) -> String {
         std::thread::sleep(Duration::from_millis(300));
         std::fs::read_to_string(self.folder.as_ref().unwrap().path().join("log")).unwrap()
@@ -204,7 +204,7 @@ impl Server {
         Connection::open(self.address)
     }
 
-    /// One request on a connection of its own. Every answer has a request id.
+    /// Sends one request on a new connection. Every answer has a request id.
     #[track_caller]
     pub fn call(&self, call: &Call) -> Answer {
         let answer = self.connect().call(call);
@@ -212,7 +212,7 @@ impl Server {
         answer
     }
 
-    /// Runs an operator's command on its data folder.
+    /// Runs an operator's command on the data folder.
     #[track_caller]
     pub fn administer(&self, arguments: &[&str]) -> String {
         let output = Command::new(env!("CARGO_BIN_EXE_mailprobe"))
@@ -226,7 +226,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What the server's clock shows, in milliseconds since 1970.
+    /// The time of the server's clock, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.advance(0)
     }
@@ -236,7 +236,7 @@ impl Server {
         self.administer(&["clock", "advance", &ms.to_string()]).trim().parse().unwrap()
     }
 
-    /// Moves the server's clock to a time, which must lie ahead.
+    /// Moves the server's clock forward to this time.
     #[track_caller]
     pub fn advance_to(&self, time: u64) {
         let now = self.now();
@@ -244,7 +244,7 @@ impl Server {
         self.advance(ahead);
     }
 
-    /// Ends it without a warning and starts it anew on its folder.
+    /// Kills the server and starts it again on its folder.
     pub fn restart_after_kill(mut self) -> Server {
         self.end();
         let folder = self.folder.take().unwrap();
@@ -252,7 +252,7 @@ impl Server {
     }
 
     fn end(&mut self) {
-        // The guard goes first: it must not kill by an id that is free again.
+        // The guard ends first: it must not kill by an id that is free again.
         let _ = self.guard.kill();
         let _ = self.guard.wait();
         let _ = self.child.kill();
@@ -266,7 +266,7 @@ impl Drop for Server {
     }
 }
 
-/// Ends the server and removes its folder when the test program is gone, however it went.
+/// Ends the server and removes its folder at any end of the test program.
 fn guard(server: &Child, folder: &TempDir) -> Child {
     Command::new("sh")
         .args(["-c", "cat >/dev/null; kill -9 \"$0\"; rm -rf -- \"$1\""])

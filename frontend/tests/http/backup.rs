@@ -1,4 +1,4 @@
-//! Backups of a server that runs, and what comes of them.
+//! Backups of a running server, and their restoration.
 
 use crate::server::{Server, mailprobe};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ fn a_server_is_restored_as_it_was() {
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("backup");
     let done = AtomicBool::new(false);
-    // The first backup is made while checks go on; the second when all is quiet, and is restored.
+    // The first backup is written during checks; the second without any, and it is restored.
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (server, done) = (&server, &done);
@@ -93,7 +93,7 @@ fn a_server_is_restored_as_it_was() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(!elsewhere.path().join("backup.new").exists());
-    // What comes after the backup is not in it, and the killed server leaves nothing that it needs.
+    // Later changes are not in the backup, and it needs nothing of the killed server.
     assert_eq!(check(&server, "catch_all"), 200);
     let (live, test) = (server.live.clone(), server.test.clone());
     let old = server.data();
@@ -103,7 +103,7 @@ fn a_server_is_restored_as_it_was() {
     let data = folder.path().join("data");
     let output = restore(&file, &data);
     assert!(output.status.success(), "{output:?}");
-    // Not part of a backup, but where the test looks for its keys.
+    // The file is not part of a backup, but the test reads its keys there.
     fs::copy(old.join("first-keys"), data.join("first-keys")).unwrap();
     let server = Server::start_in(folder, &[]);
     assert_eq!((&server.live, &server.test), (&live, &test));
@@ -132,15 +132,15 @@ fn nothing_is_overwritten_unasked() {
     assert!(refused(&back_up(&data, &server.folder().join("other"))).contains("use --force"));
     assert_eq!(fs::read(&draft).unwrap(), b"x");
     assert!(refused(&back_up(&data, Path::new("/nonexistent/file"))).contains("choose another path"));
-    // Neither a server that runs nor one that is stopped is restored over or compacted in use.
+    // Neither a running nor a stopped server's folder is restored over, and a folder in use is not compacted.
     assert!(refused(&restore(&file, &data)).contains("is in use by another mailprobe"));
     assert!(refused(&run(&data, &["compact".as_ref()])).contains("is in use by another mailprobe; stop it"));
     server.signal(libc::SIGTERM);
     server.wait();
-    assert!(refused(&restore(&file, &data)).contains("is not empty; move what is there away"));
+    assert!(refused(&restore(&file, &data)).contains("is not empty; move its content away"));
     assert!(
         refused(&restore(&data.join("first-keys"), &server.folder().join("n")))
-            .contains("no backup of mailprobe")
+            .contains("not a backup of mailprobe")
     );
     let output = run(&data, &["compact".as_ref()]);
     assert!(output.status.success(), "{output:?}");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const PATH: &str = "/v1/verify/batch";
 
-/// Submits addresses at example.com.
+/// Submits addresses at example.com with these local parts.
 pub fn submit(server: &Server, key: &str, locals: &[&str]) -> Answer {
     server.post(key, PATH, &body(locals))
 }
@@ -21,7 +21,7 @@ fn emails(locals: &[&str]) -> Vec<String> {
     locals.iter().map(|local| format!("{local}@example.com")).collect()
 }
 
-/// The id of a batch that was accepted.
+/// The id of an accepted batch.
 pub fn id(created: &Answer) -> String {
     assert_eq!(created.status, 202, "{created:?}");
     created.json()["batch_id"].as_str().unwrap().to_owned()
@@ -33,7 +33,7 @@ pub fn poll(server: &Server, key: &str, id: &str) -> Value {
     got.json()
 }
 
-/// Polls until the batch is completed; the reasons of its rows.
+/// Polls until the batch is completed; returns the reasons of its rows.
 pub fn reasons(server: &Server, key: &str, id: &str) -> Vec<String> {
     let began = Instant::now();
     loop {
@@ -181,7 +181,7 @@ fn malformed_requests_are_told_what_is_wrong() {
             (json!(["body", "name"]), "string_type"),
         ],
     );
-    // The form comes before the addresses.
+    // Errors in the form precede those in the addresses.
     check(&long, "{\"emails\":[\"a b\"]}", &[(of_key(), "string_too_long")]);
     check("Idempotency-Key: \r\n", &body(&["a"]), &[(of_key(), "string_pattern_mismatch")]);
     check("Idempotency-Key: a\r\nIdempotency-Key: a\r\n", &body(&["a"]), &[(of_key(), "duplicate")]);
@@ -252,7 +252,7 @@ fn greylisted_rows_are_asked_again_until_the_patience_ends() {
     assert_eq!(server.asked("later.1@example.com"), 2);
     assert!((3..=4).contains(&server.asked("later.99@example.com")));
     assert_eq!(server.ledger(), (0, 4), "unverifiable rows are charged");
-    // A single check of such an address answers at once, and costs what it costs.
+    // A single check of such an address is answered at once, at its usual price.
     let body = json!({ "email": "later.3@example.com" }).to_string();
     let got = server.post(&server.live, "/v1/verify", &body).json();
     assert_eq!((&got["reason"], &got["credits_remaining"]), (&json!("unverifiable"), &json!(95)));
@@ -336,7 +336,7 @@ fn nobody_waits_for_another_account_s_batch() {
     assert_eq!(reasons(&server, &stranger, &short), ["mailbox_exists", "role_account"]);
     assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(poll(&server, &server.live, &long)["status"], "processing");
-    // Nor does a single check wait for batches.
+    // A single check does not wait for batches either.
     let mut connection = server.connect();
     connection.send(post(
         &server.live,

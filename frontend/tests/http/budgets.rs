@@ -1,4 +1,4 @@
-//! Sites that are not to be asked more for now, and verdicts whose evidence was withdrawn.
+//! Sites with a used-up budget, and verdicts with withdrawn evidence.
 
 use crate::batches::{id, poll, reasons, submit};
 use crate::client::Answer;
@@ -11,7 +11,7 @@ fn verify(server: &Server, key: &str, email: &str) -> Answer {
     server.post(key, "/v1/verify", &json!({ "email": email }).to_string())
 }
 
-/// Reason, and whether it was a repeat.
+/// The reason of an answer, and whether it was a repeat.
 fn told(answer: &Answer) -> (String, bool) {
     assert_eq!(answer.status, 200, "{answer:?}");
     let body = answer.json();
@@ -35,7 +35,7 @@ fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
         assert_eq!((server.credits(), server.asked("budget@example.com")), (100, tries));
     }
     assert_over_budget(&server.get(&server.live, "/v1/verify?email=budget%40example.com&detail=full"));
-    // Whoever waits behind another gets the same answer.
+    // A check that waits for another one gets the same answer.
     let together: Vec<Answer> = std::thread::scope(|scope| {
         let ask = || verify(&server, &server.live, "budget-400@example.com");
         let asking: Vec<_> = (0..3).map(|_| scope.spawn(ask)).collect();
@@ -44,7 +44,7 @@ fn a_check_over_the_budget_of_its_site_costs_nothing_and_is_no_repeat() {
     together.iter().for_each(assert_over_budget);
     assert_eq!(server.asked("budget-400@example.com"), 1);
     assert_eq!(server.ledger(), (0, 0));
-    // Once there is room it is answered, and charged once.
+    // After the budget has room the check is answered, and charged once.
     for _ in 0..2 {
         assert_eq!(verify(&server, &server.live, "budget.2@example.com").status, 503);
     }
@@ -84,7 +84,7 @@ fn rows_over_the_budget_wait_and_are_refunded_and_no_other_row_waits_for_them() 
     assert!(page.contains("mailprobe_over_budget_total{mode=\"batch\"} 3\n"), "{page}");
 }
 
-/// What the engine says that it was started with: refusals that were kept, and the installation.
+/// The data that the engine got at its start: the stored refusals, and the installation.
 fn started_with(server: &Server) -> (u32, String) {
     let line = server.announced().iter().find(|line| line.contains("scripted, asks nobody")).unwrap();
     let mut words = line.split(", ").skip(2);
@@ -144,7 +144,7 @@ fn a_verdict_whose_evidence_is_withdrawn_is_asked_afresh() {
     assert_eq!((server.credits(), server.asked(address)), (97, 1));
     verify(&server, &server.live, "withdraw@host5.example");
     let began = Instant::now();
-    // Free as long as it is a repeat; charged when it is asked afresh.
+    // A repeat is free; a new check is charged.
     while told(&verify(&server, &server.live, address)) == ("mailbox_exists".into(), true) {
         assert!(began.elapsed() < Duration::from_secs(10), "it is still a repeat");
         std::thread::sleep(Duration::from_millis(50));
@@ -157,7 +157,7 @@ fn a_verdict_whose_evidence_is_withdrawn_is_asked_afresh() {
         "other evidence"
     );
     assert_eq!(reasons(&server, &server.live, &batch), ["mailbox_exists"], "a batch says what it said");
-    // What was found afterwards is used for others too.
+    // A later verdict is also used for other accounts.
     assert_eq!(told(&verify(&server, &stranger, address)), ("mailbox_exists".into(), false));
     assert_eq!(server.asked(address), 2);
 }

@@ -1,4 +1,4 @@
-//! Live keys: a credit is held, then settled or given back, whatever becomes of the caller.
+//! Live keys: a credit is held, then settled or voided, whether or not the caller stays.
 
 use crate::server::{Server, post};
 use serde_json::json;
@@ -8,7 +8,7 @@ fn verify(server: &Server, local: &str) -> crate::client::Answer {
     server.post(&server.live, "/v1/verify", &json!({ "email": format!("{local}@example.com") }).to_string())
 }
 
-/// Waits until the account has so many credits.
+/// Waits until the account has this number of credits.
 fn await_credits(server: &Server, expected: u64) {
     let began = Instant::now();
     while server.credits() != expected {
@@ -62,7 +62,7 @@ fn an_outage_costs_nothing() {
     }
 }
 
-/// The engine takes 45 s at most, two attempts and the pause between them included.
+/// The engine takes at most 45 s, with two attempts and the pause between them.
 #[test]
 fn no_limit_of_time_cuts_the_longest_check_short() {
     let server = Server::start(&[]);
@@ -82,7 +82,7 @@ fn no_limit_of_time_cuts_the_longest_check_short() {
                 (answer.json()["cached"] == true, answer)
             })
         };
-        // The second of each waits behind the first.
+        // The second check of each address waits for the first.
         let asked = [ask(first, true), ask(first, false), ask(second, false), ask(second, true)];
         asked.into_iter().map(|one| one.join().unwrap()).collect()
     });
@@ -107,7 +107,7 @@ fn a_panic_costs_its_request_and_nothing_else() {
     assert_eq!(server.credits(), 99);
     let log = server.log();
     assert!(
-        log.contains("a defect was met") && !log.contains("as asked"),
+        log.contains("a panic: the current request fails") && !log.contains("as asked"),
         "the place is logged, not the message: {log}"
     );
 }
@@ -122,7 +122,7 @@ fn without_credits_nothing_is_asked() {
     let got = verify(&server, "outage");
     assert_eq!((got.status, got.error().as_str()), (402, "insufficient_credits"), "402 comes before 503");
     assert_eq!(got.json()["credits_remaining"], 0);
-    // What is free still answers.
+    // Free requests are still answered.
     assert_eq!(verify(&server, "a b").json()["reason"], "invalid_syntax");
     assert_eq!(server.get(&server.live, "/v1/account").json()["plan_name"], "Tiny");
     assert_eq!(server.get(&server.test, "/v1/verify?email=role%40example.com").status, 200);

@@ -1,4 +1,4 @@
-//! `mailprobe clean` as scripts meet it: files, exit codes, and what is said on standard error.
+//! `mailprobe clean` from the view of scripts: files, exit codes, and the text on standard error.
 
 use crate::server::{mailprobe, scripted};
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 fn a_list_is_cleaned() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // The first answer comes last.
+    // The first row is answered last.
     let list = "id,email\n1,mailbox_exists-200@a.com\n2,catch_all@b.com\n3,nobody\n4,role_account@c.com\n";
     fs::write(path("list.csv"), list).unwrap();
     let output = scripted(&["clean", &path("list.csv"), "-o", &path("out.csv"), "--no-progress"]);
@@ -94,7 +94,7 @@ fn what_is_no_list_is_told_in_one_line() {
     let list = list.to_str().unwrap();
     fs::write(list, "id,name\n1,Joe\n").unwrap();
     for (arguments, code, expected) in [
-        (&["clean", list][..], 2, "no column looks like addresses: the list has id, name; "),
+        (&["clean", list][..], 2, "no column has addresses: the list has id, name; "),
         (&["clean", list, "--column", "email"], 2, "there is no column `email`: the list has id, name; "),
         (&["clean", list, "-o", list], 2, "would overwrite the input: "),
         (&["clean", list, "--resume"], 2, "--resume needs an output file: "),
@@ -130,7 +130,7 @@ fn a_state_file_is_for_one_run_at_a_time() {
         let said = String::from_utf8(second.stderr).unwrap();
         assert!(said.contains("state is in use by another run: wait until it ends, or give"), "{said}");
         assert!(!folder.path().join("out2").exists() && !folder.path().join("out2.partial").exists());
-        // Others go on: without counts, with a file of their own, a fast check, and single addresses.
+        // Other runs work: without counts, with another state file, a fast check, and single addresses.
         for arguments in
             [&["--state", "none"][..], &["--state", &path("other")], &["--fast", "--state", &state]]
         {

@@ -1,6 +1,9 @@
-//! An HTTP client that is small enough to send what a good one would not.
+//! A small HTTP client that can send invalid requests.
 
-use serde_json::Value;
+#[path = "answer.rs"]
+mod answer;
+
+pub use answer::Answer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -8,22 +11,14 @@ use std::time::Duration;
 /// One connection.
 pub struct Connection {
     stream: Box<dyn Stream>,
-    /// What was read and not yet used.
+    /// Bytes that were read and not yet used.
     rest: Vec<u8>,
 }
 
-/// What a connection can run on.
+/// The stream below a connection.
 pub trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
-
-/// One answer.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    head: String,
-    pub body: String,
-}
 
 impl Connection {
     pub fn open(address: SocketAddr) -> Connection {
@@ -41,12 +36,12 @@ impl Connection {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Whether all of it could be sent.
+    /// Whether all bytes could be sent.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// The next answer; `None` when the server has closed.
+    /// The next answer; `None` after the server has closed.
     pub fn try_read(&mut self) -> Option<Answer> {
         self.read_answer(false)
     }
@@ -95,17 +90,6 @@ impl Connection {
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().skip(1).find_map(|line| {
-            let (found, value) = line.split_once(':')?;
-            found.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
-    }
-
     /// The error code of an envelope, which has to be one.
     pub fn error(&self) -> String {
         let body = self.json();

@@ -1,9 +1,9 @@
-//! The clock that tests can move, and what moves with it.
+//! The clock that tests can move, and its effects.
 
 use crate::server::{Server, mailprobe};
 use serde_json::json;
 
-/// Moves the server's clock; what it shows then.
+/// Moves the server's clock and returns its time.
 pub fn advance(server: &Server, ms: u64) -> u64 {
     server.administer(&["clock", "advance", &ms.to_string()]).trim().parse().unwrap()
 }
@@ -25,7 +25,7 @@ fn a_period_rolls_when_its_end_is_reached() {
     for _ in 0..2 {
         let end = period_end(&server);
         let told = server.get(&server.live, "/v1/account").json();
-        // As near before the end as a slow machine lets us look.
+        // As close to the end as a slow machine allows.
         let margin = 20_000;
         let shown = advance(&server, end - advance(&server, 0) - margin);
         assert!((end - margin..end).contains(&shown), "{shown} is not just before {end}");

@@ -1,4 +1,4 @@
-//! The command line of the real binary: exit codes and one-line errors, and what `config` prints.
+//! The command line of the real binary: exit codes, errors of one line, and the output of `config`.
 
 use crate::server::{mailprobe, mailprobe_with, scripted};
 use std::fs;
@@ -93,7 +93,7 @@ fn help_and_version_go_to_standard_output() {
     }
 }
 
-/// The lines about addresses, in order.
+/// The lines about addresses, in their order.
 fn checked(arguments: &[&str], code: i32) -> (Vec<String>, String) {
     let output = scripted(&[&["check"], arguments].concat());
     let said = String::from_utf8(output.stderr).unwrap();

@@ -1,4 +1,4 @@
-//! Connections: kept alive, pipelined, slow, too many.
+//! Connections: kept open, pipelined, slow, or too many.
 
 use crate::batches;
 use crate::server::{Server, get, post};
@@ -75,7 +75,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     head.send("GET /livez HTTP/1.1\r\nHos");
     let mut body = server.connect();
     body.send(post(&server.test, "/v1/verify", "").replace("Content-Length: 0", "Content-Length: 10"));
-    // A byte now and then buys no time.
+    // Single bytes do not prolong the limit.
     std::thread::sleep(Duration::from_secs(4));
     head.send("t");
     body.send("{");
@@ -86,7 +86,7 @@ fn slow_heads_and_bodies_are_cut_off() {
     assert!(silent.try_read().is_none());
     let took = began.elapsed();
     assert!(took > Duration::from_secs(9) && took < Duration::from_secs(20), "{took:?}");
-    // Between requests a connection has more time, and then as much for a head as any.
+    // Between requests a connection has a longer limit, and then the usual one for a head.
     idle.send("GET /livez HTT");
     std::thread::sleep(Duration::from_secs(1));
     idle.send("P/1.1\r\nHost: t\r\n\r\n");
@@ -172,7 +172,7 @@ fn who_does_not_take_its_answers_is_cut_off() {
     let server = Server::start(&["--frontends", "1"]);
     let began = Instant::now();
     let mut greedy = server.connect_with_small_buffers();
-    // Far more answers than all buffers on the way hold.
+    // More answers than all buffers on the way hold.
     let requests = get("", "/nowhere").repeat(1000);
     let mut sent = 0;
     while greedy.try_send(&requests) {
@@ -202,7 +202,7 @@ fn epoll_serves_as_well() {
 fn many_requests_at_once_leave_others_their_turn() {
     let server = Server::start(&["--frontends", "1"]);
     let (stop, answered) = (AtomicBool::new(false), AtomicU32::new(0));
-    // How many answers the greedy have while a good client waits for one.
+    // The number of greedy clients' answers while a good client waits for one.
     let mut before_it = Vec::new();
     std::thread::scope(|scope| {
         for _ in 0..20 {
@@ -229,6 +229,7 @@ fn many_requests_at_once_leave_others_their_turn() {
         stop.store(true, Ordering::Relaxed);
     });
     before_it.sort_unstable();
-    // Two turns of all, and what their clients had yet to read. Served in a row, those of several connections come first.
+    // Two turns of all connections, and the bytes that their clients had not read. Without turns, the answers of
+    // several connections would precede.
     assert!(before_it[40] < 1_500, "{before_it:?}");
 }

@@ -1,6 +1,6 @@
-//! `detail=full`: on full checks of live keys, at no further price.
+//! `detail=full`: for full checks with live keys, at the same price.
 
-use crate::server::{Server, scripted};
+use crate::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 
 fn verify(server: &Server, key: &str, email: &str) -> Value {
@@ -83,11 +83,8 @@ fn where_there_is_none() {
 
 #[test]
 fn the_command_line_tells_it_too() {
-    let output = scripted(&["check", "--detail", "--json", "mailbox_exists@some.example", "nobody"]);
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    assert_eq!(lines.len(), 2, "{said}");
+    let lines = checked(&["--detail", "mailbox_exists@some.example", "nobody"]);
+    assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[0]["detail"], detail());
     assert!(lines[1].get("detail").is_none());
 

@@ -1,4 +1,4 @@
-//! The API reference: with a dashboard around it and without one. Its content and its examples are tested in Chromium.
+//! The API reference, with and without a dashboard. Chromium tests its content and examples.
 
 use crate::server::Server;
 
@@ -13,7 +13,7 @@ fn the_reference_needs_no_key_and_no_dashboard() {
         assert!(answer.header("content-security-policy").unwrap().starts_with("default-src 'none'; "));
         assert!(answer.body.contains(&format!("curl 'http://{}/v1/account'", server.address)));
         assert_eq!(answer.body.contains("href=\"/signin\""), signs_in, "{flags:?}");
-        // What it loads is there.
+        // All files that it loads exist.
         let assets: Vec<&str> = answer.body.split('"').filter(|it| it.starts_with("/assets/")).collect();
         assert_eq!(assets.len(), 2, "{assets:?}");
         for path in assets {

@@ -1,4 +1,4 @@
-//! What fails beneath the server, and what its callers meet meanwhile and afterwards.
+//! Failures below the server, and their effects on callers.
 
 use crate::batches;
 use crate::clock::advance;
@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
-/// Makes it impossible to write the key files of the hours that follow those of now, by folders that stand where they would be
-/// written first.
+/// Prevents the creation of key files for the next hours, by folders with the names of their drafts.
 fn block_new_keys(server: &Server) -> Vec<PathBuf> {
     let keys = server.data().join("keys");
     let began = Instant::now();
-    // Those of this hour and the next, of each of five classes, are made at the start.
+    // The files of this hour and the next, for each of five classes, are created at the start.
     let known = loop {
         let names = fs::read_dir(&keys).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let known: Vec<(String, u64)> = names
@@ -76,7 +75,7 @@ fn where_no_key_can_be_written_nothing_is_charged_and_all_goes_on_by_itself() {
     assert_eq!(server.ledger(), (held, spent));
     await_ready(&server, 503);
     assert_eq!(server.get("", "/livez").status, 200);
-    // The answers of the batch are there, and cannot be written.
+    // The answers of the batch exist, but cannot be written.
     std::thread::sleep(Duration::from_millis(2_500));
     assert_eq!(batches::poll(&server, &server.live, &batch)["status"], "processing");
     for block in blocks {
@@ -104,7 +103,7 @@ fn a_server_without_its_keys_does_not_start() {
         let refused = mailprobe(listen);
         let said = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(1), "{said}");
-        assert!(said.contains("holds no keys") && said.contains("mailprobe accept-keys"), "{said}");
+        assert!(said.contains("has no keys") && said.contains("mailprobe accept-keys"), "{said}");
         assert!(!keys.exists());
     }
     let accepted = of_data("accept-keys");
@@ -125,12 +124,12 @@ fn a_grant_that_is_repeated_under_its_id_is_made_once() {
     assert_eq!(server.credits(), before + 5);
     let shown: Value =
         serde_json::from_str(&server.administer(&["account", "show", "default", "--json"])).unwrap();
-    // An id that is not of this grant repeats nothing.
+    // An id of another grant repeats nothing.
     let data = server.data();
     let entries = shown["entries"].as_array().unwrap_or_else(|| panic!("{shown}"));
     let id = entries.iter().find(|entry| entry["granted"] == 5).unwrap()["id"].as_str().unwrap();
     let other = mailprobe(["account", "grant", "default", "6", "--id", id, "--data", data.to_str().unwrap()]);
-    assert!(String::from_utf8(other.stderr).unwrap().contains("the id is in use already"));
+    assert!(String::from_utf8(other.stderr).unwrap().contains("the id is already in use"));
     assert_eq!(other.status.code(), Some(1));
     for _ in 0..2 {
         server.administer(&["account", "grant", "default", "5", "--id", id]);

@@ -1,4 +1,4 @@
-//! API gateways: who is billed, what is refused, and that without the secret nothing of it means anything.
+//! API gateways: the account that pays, the refusals, and that their headers have no meaning without the secret.
 
 use crate::client::Answer;
 use crate::server::{Server, get, mailprobe, post};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 const SECRET: &str = "correct-horse-battery-staple";
 const OLD_SECRET: &str = "tr0ub4dor-and-3-more-words";
 
-/// Two gateways whose headers differ in their last word alone.
+/// Two gateways with different names of headers.
 fn config(secrets: &str) -> String {
     let gateway = |name: &str, word: &str, secrets: &str, more: &str| {
         format!(
@@ -52,7 +52,7 @@ fn send(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], bod
     ))
 }
 
-/// The headers by which the gateway says that this user calls.
+/// The headers in which the gateway names a user.
 fn of<'h>(user: &'h str, plan: &'h str) -> [(&'h str, &'h str); 3] {
     [("X-Rapid-Secret", SECRET), ("X-Rapid-User", user), ("X-Rapid-Plan", plan)]
 }
@@ -66,7 +66,7 @@ fn refused(answer: &Answer, status: u16, code: &str) {
     assert_eq!((answer.status, answer.error().as_str()), (status, code), "{answer:?}");
 }
 
-/// What the command line shows of a gateway's user.
+/// The command line's output about a gateway's user.
 fn account(server: &Server, name: &str) -> Value {
     let shown = server.administer(&["account", "show", name, "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
@@ -78,13 +78,13 @@ fn spent(server: &Server, name: &str) -> u64 {
     account(server, name)["balance"]["spent"].as_u64().unwrap()
 }
 
-/// How many accounts there are beside the first.
+/// The number of accounts apart from the first.
 fn guests(server: &Server) -> usize {
     let list: Value = serde_json::from_str(&server.administer(&["account", "list", "--json"])).unwrap();
     list.as_array().unwrap().len() - 1
 }
 
-/// What a server has logged when it is through.
+/// The log of a server after its end.
 fn whole_log(mut server: Server) -> String {
     server.signal(libc::SIGTERM);
     assert!(server.wait().success());
@@ -140,7 +140,7 @@ fn guests_are_apart_from_each_other() {
     let again = check(&server, "alice", "BASIC", address).json();
     assert_eq!((&again["cached"], &again["credits_remaining"]), (&json!(true), &Value::Null));
     assert_eq!(check(&server, "bob", "BASIC", address).json()["cached"], false, "bob's own check");
-    // Of the same name at another gateway, and in other letters.
+    // A user with the same name at another gateway, and one with other letter case.
     let other = [("X-Other-Secret", "another-secret"), ("X-Other-User", "alice"), ("X-Other-Plan", "BASIC")];
     let answer = send(&server, "POST", "/v1/verify", &other, &body(address));
     assert_eq!(answer.json()["cached"], false);
@@ -148,7 +148,7 @@ fn guests_are_apart_from_each_other() {
     for name in ["gateway:rapid:alice", "gateway:rapid:bob", "gateway:other:alice", "gateway:rapid:ALICE"] {
         assert_eq!(spent(&server, name), 1, "{name}");
     }
-    // One address from many connections at once, by somebody new: one account, one charge.
+    // One address on many connections at once, by a new user: one account, one charge.
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let mut connection = server.connect();
@@ -180,12 +180,12 @@ fn without_the_secret_the_headers_mean_nothing() {
         vec![("X-Rapid-Secret", ""), user, plan],
         vec![("X-Rapid-Secret", &SECRET[..27]), user, plan],
         vec![("X-Rapid-Secret", &SECRET.to_uppercase()), user, plan],
-        // A secret in another gateway's header, and one that is a list.
+        // A secret in another gateway's header, and a header with a list.
         vec![("X-Other-Secret", SECRET), user, plan],
         vec![("X-Rapid-Secret", "another-secret"), user, plan],
         vec![("X-Rapid-Secret", &format!("{SECRET}, {SECRET}")), user, plan],
         vec![("X-Rapid-Secret", "wrong-horse"), ("X-Rapid-Secret", "wrong-horse"), user, plan],
-        // A header of another name is another header.
+        // A header with another name is ignored.
         vec![("X_Rapid_Secret", SECRET), user, plan],
     ] {
         for path in ["/v1/verify", "/v1/verify/batch"] {
@@ -193,7 +193,7 @@ fn without_the_secret_the_headers_mean_nothing() {
             refused(&answer, 401, "missing_api_key");
         }
     }
-    // With a key the request is the key's, whoever the headers name.
+    // With a key the request belongs to the key, whatever the headers name.
     let request = post(&server.live, "/v1/verify", &body("mailbox_exists@example.com"));
     let request = request.replacen("\r\n", "\r\nX-Rapid-User: alice\r\nX-Rapid-Plan: BASIC\r\n", 1);
     let answer = server.send(request);
@@ -233,7 +233,7 @@ fn nothing_but_single_checks_is_offered() {
             continue;
         }
         refused(&send(&server, method, path, &headers, &batch), 403, "not_available_on_rapid");
-        // Neither does it help to say nothing of the user, or to add a key.
+        // Leaving out the user or adding a key does not help.
         let secret_alone = &headers[..1];
         refused(&send(&server, method, path, secret_alone, &batch), 403, "not_available_on_rapid");
         let key = format!("Bearer {}", server.live);
@@ -282,17 +282,17 @@ fn what_is_not_said_exactly_once_is_refused() {
         assert_eq!(told["detail"].is_array(), status == 400, "{told}");
         assert!(!answer.body.contains("alice") && !answer.body.contains("al ice"), "{told}");
     }
-    // A line that is folded, as HTTP once had it, is no header at all.
+    // A folded line (obs-fold, RFC 9112 5.2) is not a header.
     let folded = format!("X-Rapid-Secret: {SECRET}\r\nX-Rapid-User: al\r\n ice\r\nX-Rapid-Plan: BASIC");
     let answer =
         server.send(format!("GET /v1/verify?email=a@example.com HTTP/1.1\r\nHost: t\r\n{folded}\r\n\r\n"));
     assert_eq!(answer.status, 400);
-    // The largest name that there may be.
+    // The longest allowed name.
     assert_eq!(check(&server, &long[1..], "BASIC", "mailbox_exists@example.com").status, 200);
     assert_eq!((guests(&server), server.credits()), (1, 100));
 }
 
-/// A gateway that forwards a body with a second request in it must not lend that one its secret.
+/// If a gateway forwards a body that contains a second request, that request must not get its secret.
 #[test]
 fn a_request_in_the_body_of_another_stays_in_it() {
     let server = start();
@@ -329,7 +329,7 @@ fn a_secret_is_changed_without_a_gap() {
     fs::write(&path, config(&format!("[\"{SECRET}\"]"))).unwrap();
     server = server.restart_after(libc::SIGTERM, &["--config", path.to_str().unwrap()]);
     refused(&send(&server, "POST", "/v1/verify", &old, &body(address)), 401, "missing_api_key");
-    // The account is the one from before.
+    // The account is the earlier one.
     assert_eq!(check(&server, "alice", "BASIC", address).json()["cached"], true);
     assert_eq!((spent(&server, "gateway:rapid:alice"), guests(&server)), (1, 1));
 }
@@ -345,14 +345,14 @@ fn an_account_follows_its_user_s_plan() {
     assert_eq!(account(&server, "gateway:rapid:alice")["plan"], "starter");
     assert_eq!(check(&server, "alice", "BASIC", "catch_all@example.com").json()["credits_remaining"], 97);
     assert_eq!(account(&server, "gateway:rapid:alice")["plan"], "free");
-    // Also on a repeat, and what was paid by then stays known.
+    // This also holds for a repeat, and results that were paid before remain.
     let repeat = check(&server, "alice", "PRO", "catch_all@example.com").json();
     assert_eq!(
         (&repeat["cached"], &account(&server, "gateway:rapid:alice")["plan"]),
         (&json!(true), &json!("starter"))
     );
 
-    // A subscription that an operator has paused stays so, and the user is told as others are.
+    // A subscription that an operator has paused remains paused, and the user gets the usual answer.
     server.administer(&["account", "set-status", "gateway:rapid:alice", "paused"]);
     refused(&check(&server, "alice", "PRO", "unverifiable@example.com"), 402, "subscription_inactive");
 }
@@ -362,7 +362,7 @@ fn limits_count_per_guest() {
     let server = start();
     let ask = |user: &str, address: &str| check(&server, user, "TIGHT", address);
     assert_eq!(ask("alice", "mailbox_exists@example.com").header("x-ratelimit-remaining"), Some("1"));
-    // Fair use: one charged check a second. The request counts all the same.
+    // Fair use: one charged check per second. The request counts nevertheless.
     refused(&ask("alice", "role_account@example.com"), 429, "rate_limited");
     let third = ask("alice", "mailbox_exists@example.com");
     refused(&third, 429, "rate_limited");
@@ -397,7 +397,7 @@ fn nobody_else_can_have_a_guest_s_account() {
     let data = server.data();
     let made = mailprobe(["account", "create", "gateway:rapid:alice", "--data", data.to_str().unwrap()]);
     assert_eq!(made.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&made.stderr).contains("those of gateways' users"));
+    assert!(String::from_utf8_lossy(&made.stderr).contains("reserved for users of gateways"));
     assert_eq!(check(&server, "alice", "BASIC", "mailbox_exists@example.com").status, 200);
 }
 

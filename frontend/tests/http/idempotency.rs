@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: a request that comes twice happens once.
+//! `Idempotency-Key`: a repeated request has one effect.
 
 use crate::batches::{body, id, poll, reasons, submit};
 use crate::client::Answer;
@@ -31,7 +31,7 @@ fn a_request_that_comes_twice_happens_once() {
     let id = id(&first);
     reasons(&server, &server.live, &id);
     submit(&server, &server.live, &["role_account"]);
-    // Equal as JSON, not as bytes; the balance and the batch have moved on, the answer has not.
+    // The bodies are equal as JSON, but not as bytes. The balance and the batch have changed, the answer has not.
     let same = "{ \"emails\": [\"mailbox_exists\\u0040example.com\",\n\"catch_all@example.com\"] }";
     for _ in 0..3 {
         assert!(is_replay_of(&send(&server, &server.live, "order 66", same), &first));
@@ -76,7 +76,7 @@ fn only_what_was_accepted_is_remembered() {
     server.administer(&["account", "set-status", "default", "active"]);
     let first = send(&server, &server.live, "k", &body(&many[..100]));
     assert_eq!((first.status, server.credits()), (202, 0));
-    // A replay comes before 402.
+    // A replay precedes 402.
     assert!(is_replay_of(&send(&server, &server.live, "k", &body(&many[..100])), &first));
     server.administer(&["account", "set-status", "default", "canceled"]);
     assert!(is_replay_of(&send(&server, &server.live, "k", &body(&many[..100])), &first));

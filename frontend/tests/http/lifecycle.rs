@@ -1,4 +1,4 @@
-//! Start, drain and end; and what the log never says.
+//! The start, the drain and the end; and data that must not be in the log.
 
 use crate::server::{Server, UNREAD_LOG, get, mailprobe, post};
 use std::net::TcpStream;
@@ -78,7 +78,7 @@ fn a_log_that_nobody_reads_stops_nothing() {
     std::fs::write(folder.path().join(UNREAD_LOG), "").unwrap();
     let mut server = Server::start_in(folder, &[]);
     let mut connection = server.connect();
-    // More than the pipe and our buffer hold: each request is a line of some 150 bytes.
+    // More lines than the pipe and the buffer hold: a request's line has about 150 bytes.
     for _ in 0..100 {
         let requests = get("", "/livez").repeat(200);
         connection.send(requests);
@@ -154,7 +154,7 @@ fn the_log_tells_requests_and_no_addresses() {
     assert!(!log.contains("secret"), "{log}");
 }
 
-/// Every format, and what goes beside the requests: refusals, outages, panics, batches, backups, nonsense.
+/// Every format, with events beside the requests: refusals, outages, panics, batches, backups, invalid input.
 #[test]
 fn nothing_personal_is_in_the_log_whatever_its_form() {
     for format in ["text", "json"] {
@@ -185,7 +185,10 @@ fn nothing_personal_is_in_the_log_whatever_its_form() {
         server.administer(&["backup", file.to_str().unwrap()]);
         server.administer(&["account", "create", "canary"]);
         let log = server.log();
-        assert!(log.contains("a defect was met") && log.matches("request").count() >= 12, "{log}");
+        assert!(
+            log.contains("a panic: the current request fails") && log.matches("request").count() >= 12,
+            "{log}"
+        );
         for personal in ["canary", "secret", "mp_live_", "mp_test_", "127.0.0.1", &live[8..], &test[8..]] {
             assert!(!log.to_ascii_lowercase().contains(&personal.to_ascii_lowercase()), "{personal}: {log}");
         }

@@ -1,4 +1,4 @@
-//! How much a key and an account may ask: 429, its headers, and what counts.
+//! The limits of a key and an account: 429, its headers, and the requests that count.
 
 use crate::client::{Answer, Connection};
 use crate::server::{Server, get, post};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 const BODY: &str = "{\"email\":\"deliverable@example.com\"}";
 
-/// A server whose free plan has these limits.
+/// A server with a free plan that has these limits.
 fn server(limits: &str) -> Server {
     server_with(&format!("[plan.limits]\n{limits}"), &[])
 }
@@ -28,7 +28,7 @@ fn epoch_s() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// The headers of a counted request of a window of 60 seconds; `t` is any whole second of it.
+/// Checks the headers of a counted request in a window of 60 seconds; `t` may be any whole second of it.
 #[track_caller]
 fn check_headers(answer: &Answer, policy: &str, limit: u64, remaining: u64) {
     let said = answer.header("ratelimit-policy");
@@ -59,7 +59,7 @@ fn ask(connection: &mut Connection, request: &str) -> Answer {
     connection.read()
 }
 
-/// Sends one more than the limit, quickly.
+/// Sends one request more than the limit, quickly.
 fn check_row(server: &Server, request: &str, policy: &str, limit: u64) {
     let mut connection = server.connect();
     for left in (0..limit).rev() {
@@ -135,11 +135,11 @@ fn what_is_wrong_with_a_request_counts_and_over_the_limit_is_not_told() {
     for (request, _) in &wrong {
         check_refusal(&send(request), "verify", 6);
     }
-    // The mode is known even so.
+    // The mode is known nevertheless.
     let broken = post(&server.test, "/v1/verify", "{\"mode\":\"fast\"}");
     check_headers(&send(&broken), "fast", 1, 0);
     check_refusal(&send(&broken), "fast", 1);
-    // What comes before the rate is refused as ever, and carries no headers of a row.
+    // Refusals that precede the rate are unchanged, and have no headers of a row.
     for (request, status) in [
         (get("", "/v1/verify"), 401),
         (get(&server.test, "/v1/verify/"), 404),
@@ -171,7 +171,7 @@ fn after_the_wait_a_request_passes_over_a_restart_too() {
     let server = Server::start_in(folder, &flags);
     check_row(&server, &post(&server.test, "/v1/verify", BODY), "verify", 5);
     check_row(&server, &get(&server.live, "/v1/account"), "account", 3);
-    // What was counted is kept each second.
+    // Counters are stored each second.
     std::thread::sleep(Duration::from_millis(1_500));
     let server = server.restart_after_kill(&flags);
     check_refusal(&server.post(&server.test, "/v1/verify", BODY), "verify", 5);
@@ -184,7 +184,7 @@ fn after_the_wait_a_request_passes_over_a_restart_too() {
     assert_eq!(server.get(&server.live, "/v1/account").status, 200);
     assert_eq!(server.post(&server.test, "/v1/verify", BODY).status, 200);
 
-    // The clock is back where it was: what was counted ahead of it counts as of now.
+    // The clock is back: requests that were counted ahead of it count as of now.
     for _ in 0..2 {
         assert_eq!(server.get(&server.live, "/v1/account").status, 200);
     }
@@ -205,7 +205,7 @@ fn fair_use_counts_the_charged_checks_of_all_keys_of_the_account() {
     let second = made["key"].as_str().unwrap();
     let check =
         |key: &str, email: &str| server.post(key, "/v1/verify", &format!("{{\"email\":\"{email}\"}}"));
-    // What is not charged takes nothing.
+    // Requests that are not charged take nothing.
     for _ in 0..5 {
         assert_eq!(check(&server.test, "deliverable@example.com").status, 200);
         assert_eq!(check(&server.live, "no address").status, 200);
@@ -299,7 +299,7 @@ fn a_plan_without_batches_refuses_to_start_them_and_nothing_else() {
 
     let without = server_with("batches = false\n[plan.limits]\nbatch = 2", &[]);
     for key in [&without.live, &without.test] {
-        // Before the rate, and before what is wrong with it; but it counts.
+        // It precedes the rate and the errors of the body, but it counts.
         for (body, left) in [(body, 1), ("{", 0), (body, 0)] {
             let answer = without.post(key, "/v1/verify/batch", body);
             assert_eq!((answer.status, answer.error().as_str()), (403, "plan_not_allowed"), "{answer:?}");

@@ -1,4 +1,4 @@
-//! The server as its callers and operators meet it: a process, sockets, signals, exit codes.
+//! The server from the view of its callers and operators: a process, sockets, signals, exit codes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What a server tells of itself, over its own listener and over the admin socket.
+//! The metrics of a server, over their own listener and over the admin socket.
 
 use crate::client::Connection;
 use crate::server::{Server, get, mailprobe, post};
@@ -62,7 +62,7 @@ fn requests_verdicts_and_credits_are_counted() {
     assert_eq!(value(page, "mailprobe_credits_granted_total"), 100.0);
     assert_eq!(value(page, "mailprobe_connections_total"), 11.0);
     assert_eq!(value(page, "mailprobe_store_rows{table=\"accounts\"}"), 1.0);
-    // There is a table of that name.
+    // There is a table with that name.
     let page_told = page.replace("table=\"secrets\"", "");
     assert!(!page_told.contains("secret") && !page.contains("default") && !page.contains('@'), "{page}");
 
@@ -79,7 +79,7 @@ fn the_listener_gives_metrics_alone() {
     assert_eq!(ask(&server, "GET /v1/account").status, 404);
     assert_eq!(ask(&server, "POST /metrics").status, 405);
     assert_eq!(ask(&server, "nonsense").status, 400);
-    // Who says nothing is in nobody's way for long.
+    // A silent client does not block others for long.
     let mut silent = Connection::open(address(&server));
     assert_eq!(ask(&server, "GET /metrics").status, 200);
     assert!(silent.try_read().is_none());

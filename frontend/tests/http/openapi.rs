@@ -1,4 +1,4 @@
-//! The description of the API: open to all, the same over HTTP and on the command line.
+//! The description of the API: public, and the same over HTTP and on the command line.
 
 use crate::server::{Server, mailprobe};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ fn served_to_anybody_and_printed_alike() {
     assert!(document["openapi"].as_str().unwrap().starts_with("3."));
     assert_eq!(document["info"]["version"], "1.0.0");
     assert_eq!(document["servers"], json!([{ "url": "/" }]));
-    // No key is looked at, not even a wrong one.
+    // Keys are ignored, also invalid ones.
     assert_eq!(server.get("mp_live_wrong", "/v1/openapi.json").status, 200);
     assert_eq!(server.post(&server.live, "/v1/openapi.json", "{}").error(), "method_not_allowed");
 }

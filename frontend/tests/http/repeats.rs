@@ -1,4 +1,4 @@
-//! An address that was checked before, or is being checked: who pays, and who is asked.
+//! An address that was checked before, or is being checked: the charges, and the questions to servers.
 
 use crate::batches::{id, reasons, submit};
 use crate::client::Answer;
@@ -13,7 +13,7 @@ fn verify(server: &Server, key: &str, email: &str) -> Answer {
     server.post(key, "/v1/verify", &json!({ "email": email }).to_string())
 }
 
-/// Reason, credits and cached of an answer that has to be 200.
+/// The reason, the credits and the field `cached` of an answer that must be 200.
 fn told(answer: &Answer) -> (String, Option<u64>, bool) {
     assert_eq!(answer.status, 200, "{answer:?}");
     let body: Value = answer.json();
@@ -143,7 +143,7 @@ fn rows_and_single_checks_repeat_each_other() {
     assert_eq!(server.ledger(), (0, 6), "every row is charged");
 }
 
-/// Asks at the same time over so many connections.
+/// Sends requests at the same time over separate connections.
 fn at_once(server: &Server, keys: &[&str], email: &str) -> Vec<Answer> {
     let mut connections: Vec<_> = keys.iter().map(|_| server.connect()).collect();
     for (connection, key) in connections.iter_mut().zip(keys) {

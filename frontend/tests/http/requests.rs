@@ -1,4 +1,4 @@
-//! What a request may be: 400, 404, 405, 413, 415, and what every answer carries.
+//! Limits and errors of requests: 400, 404, 405, 413, 415, and the headers of every answer.
 
 use crate::server::{Server, get, post};
 use serde_json::json;
@@ -198,7 +198,7 @@ fn what_every_answer_carries() {
 #[test]
 fn what_others_may_read_differently_is_refused_and_ends_the_connection() {
     let server = Server::start(&[]);
-    // Behind each stands a check that would be charged.
+    // Each is followed by a check that would be charged.
     let check = |what: &str, head: &str| {
         let mut connection = server.connect();
         connection

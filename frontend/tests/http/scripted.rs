@@ -1,13 +1,13 @@
-//! mailprobe with an engine that asks nobody: what it finds is said by the local part.
+//! mailprobe with an engine that contacts no server: the local part determines its findings.
 //!
-//! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after so many milliseconds.
-//! `outage` and `stopping` are the engine's outages, `full` is a queue without room, `never` is no answer until it is recalled, and
-//! `panic` is a defect. `later.2` finds a server that wants to be asked a second later, twice, and `down.2` is an
-//! outage, twice; then the mailbox exists. `budget` has a site without budget for 40 minutes, and `budget.2` one
-//! that is not to be for a second, twice. A verdict on an address of `host7.example` rests on the evidence 7;
-//! `withdraw` withdraws that, and each `mailbox_not_found` counts as refused by the site and source 7. What was asked about is written to the file that [`ASKED`] names.
-//! What DNS says of a domain's mail hosts is said by its first label in the same way: `absent`, `unknown`, `outage` or
-//! `full`, and any other has some.
+//! The local part is a word and a delay, as in `mailbox_exists-500`: the reason to find after this many milliseconds.
+//! `outage` and `stopping` are the engine's outages, `full` is a full queue, `never` has no answer before a recall, and
+//! `panic` is a defect. `later.2` has a server that defers by one second, twice, and `down.2` an outage, twice; then
+//! the mailbox exists. `budget` has a site without budget for 40 minutes, and `budget.2` one without budget for a
+//! second, twice. A verdict on an address of `host7.example` has the evidence 7; `withdraw` withdraws it, and each
+//! `mailbox_not_found` counts as refused by the site and source 7. The addresses that were asked about are written to
+//! the file that [`ASKED`] names. The answer of DNS about a domain's mail hosts depends on its first label in the same
+//! way: `absent`, `unknown`, `outage` or `full`; with any other label it has some.
 
 use checks::engine_client::{Backend, EngineGauge, EngineHandle, RefusalsLook, WithdrawnLook};
 use engine::config::EngineConfig;
@@ -16,7 +16,7 @@ use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::limits::REFUSALS_STEP;
 use engine::proto::verdict::Reason;
 use engine::{
-    Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, Pending, Refusal, Request, StartError,
+    Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, PendingInquiry, Refusal, Request, StartError,
     Withdrawn,
 };
 use std::collections::{HashMap, VecDeque};
@@ -30,16 +30,16 @@ use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The variable that names the file for the addresses that were asked about, one a line.
+/// The variable that names the file for the addresses that were asked about, one per line.
 pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
 
-/// The variable that turns the test program into that mailprobe; its arguments, one a line.
+/// The variable that turns the test program into that mailprobe; its arguments, one per line.
 pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
 
-/// The test program's own arguments for it.
+/// The arguments of the test program for that.
 pub const PROGRAM: [&str; 3] = ["scripted::is_mailprobe", "--exact", "--nocapture"];
 
-/// No test: with the variable set this program is mailprobe with that engine.
+/// This is no test: with the variable this program is mailprobe with that engine.
 #[test]
 fn is_mailprobe() {
     if let Ok(arguments) = std::env::var(ARGUMENTS) {
@@ -53,7 +53,7 @@ fn is_mailprobe() {
 
 struct Scripted {
     memory: Arc<Mutex<Memory>>,
-    /// What it was started with: refusals that were kept, and the installation.
+    /// The data of its start: the stored refusals, and the installation.
     started: String,
 }
 
@@ -69,10 +69,10 @@ impl Scripted {
     }
 }
 
-/// What all lines share.
+/// The state that all handles share.
 #[derive(Default)]
 struct Memory {
-    /// How often an address was asked about.
+    /// How often each address was asked about.
     tries: HashMap<String, u32>,
     asked: Option<File>,
     refusals: Vec<KeptRefusals>,
@@ -80,7 +80,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// Notes that an address is asked about; says for the how manyeth time.
+    /// Records that an address is asked about; returns the number of times.
     fn note(&mut self, address: &str) -> u32 {
         if let Some(path) = std::env::var_os(ASKED) {
             let open = || File::options().create(true).append(true).open(path).unwrap();
@@ -110,12 +110,12 @@ impl Memory {
     }
 }
 
-/// The evidence on which a verdict of this domain rests.
+/// The evidence of a verdict about this domain.
 fn evidence(domain: &str) -> Option<u64> {
     domain.split('.').next()?.strip_prefix("host")?.parse().ok()
 }
 
-/// What is found at the `tries`th time of asking.
+/// The finding at the `tries`th time.
 fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage> {
     let found = |reason| Ok(Finding { reason, rule: "scripted", retry_after: None, evidence });
     match word.split_once('.') {
@@ -182,7 +182,7 @@ struct ScriptedLine {
 #[derive(Default)]
 struct Shared {
     under_way: usize,
-    /// Tickets that are answered when they are recalled.
+    /// Tickets that are answered at a recall.
     held: Vec<u64>,
     answers: VecDeque<Answer>,
     waker: Option<Waker>,
@@ -232,8 +232,8 @@ impl EngineHandle for ScriptedLine {
         Ok(())
     }
 
-    fn mail_hosts(&self, domain: Domain) -> Result<Pending<MailHosts>, Refusal> {
-        let (asker, pending) = engine::pending();
+    fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {
+        let (asker, pending) = engine::pending_inquiry();
         asker.answer(match domain.as_str().split('.').next() {
             Some("full") => return Err(Refusal::Full),
             Some("outage") => Err(Outage::Unavailable),
@@ -244,8 +244,8 @@ impl EngineHandle for ScriptedLine {
         Ok(pending)
     }
 
-    fn facts(&self, domain: Domain) -> Result<Pending<Option<DnsFacts>>, Refusal> {
-        let (asker, pending) = engine::pending();
+    fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
+        let (asker, pending) = engine::pending_inquiry();
         asker.answer(match domain.as_str().split('.').next() {
             Some("full") => return Err(Refusal::Full),
             Some("outage") => Err(Outage::Unavailable),
@@ -286,7 +286,7 @@ impl EngineHandle for ScriptedLine {
             }
             let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             shared.waker = Some(cx.waker().clone());
-            // One may have come between the look and the lock.
+            // An answer may have come between the check and the lock.
             if shared.answers.is_empty() {
                 Poll::Pending
             } else {

@@ -1,4 +1,4 @@
-//! A server in a process of its own, on a free port and a data folder that goes with it.
+//! A process of a server, with a free port and a temporary data folder.
 
 use crate::client::{Answer, Connection};
 use crate::scripted::{ARGUMENTS, ASKED, PROGRAM};
@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Where this file is in its folder a server's standard error is a pipe that nobody reads.
+/// If this file is in its folder, a server's standard error is a pipe that nobody reads.
 pub const UNREAD_LOG: &str = "unread-log";
 
 /// A running server with the scripted engine.
@@ -27,12 +27,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts one with an empty data folder.
+    /// Starts a server with an empty data folder.
     pub fn start(flags: &[&str]) -> Server {
         Server::start_in(tempfile::tempdir().unwrap(), flags)
     }
 
-    /// Starts one on this folder.
+    /// Starts a server on this folder.
     pub fn start_in(folder: TempDir, flags: &[&str]) -> Server {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args(PROGRAM);
@@ -46,7 +46,7 @@ impl Server {
         )
     }
 
-    /// Starts the real binary, whose engine has no resolver to ask.
+    /// Starts the real binary, with an engine without a resolver.
     pub fn start_real() -> Server {
         let program = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
         let flags = ["--resolver", "127.0.0.1:1"];
@@ -81,7 +81,7 @@ impl Server {
         };
         let authorities = folder.path().join("authorities.pem");
         if authorities.exists() {
-            // For a server that has to trust a host of the test's own.
+            // For a server that must trust a host of the test.
             program.env("SSL_CERT_FILE", authorities);
         }
         let mut child = program.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
@@ -110,12 +110,12 @@ impl Server {
         self.folder().join("data")
     }
 
-    /// What it printed at its start, before the line that it listens.
+    /// The output at its start, before the line about its address.
     pub fn announced(&self) -> &[String] {
         &self.announced
     }
 
-    /// What it has logged so far. Lines gather for a moment before they are written.
+    /// The log so far. Lines are buffered for a moment before they are written.
     pub fn log(&self) -> String {
         std::thread::sleep(Duration::from_millis(300));
         std::fs::read_to_string(&self.log).unwrap()
@@ -127,7 +127,7 @@ impl Server {
         asked.lines().filter(|line| *line == address).count()
     }
 
-    /// A live key of another account, which this makes.
+    /// A live key of another account, which is created by this call.
     pub fn stranger(&self) -> String {
         self.administer(&["account", "create", "stranger"]);
         let made = self.administer(&["key", "create", "stranger", "--json"]);
@@ -135,7 +135,7 @@ impl Server {
         made["key"].as_str().unwrap().to_owned()
     }
 
-    /// What the ledger says of the first account: credits held and spent. It must add up.
+    /// The held and spent credits of the first account in the ledger, which must be consistent.
     pub fn ledger(&self) -> (u64, u64) {
         let shown: Value =
             serde_json::from_str(&self.administer(&["account", "show", "default", "--json"])).unwrap();
@@ -156,7 +156,7 @@ impl Server {
         Connection::over(TcpStream::from(socket))
     }
 
-    /// A connection whose client takes little at a time.
+    /// A connection with a client that reads in small portions.
     pub fn connect_with_small_buffers(&self) -> Connection {
         let socket = tcp();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -164,7 +164,7 @@ impl Server {
         Connection::over(TcpStream::from(socket))
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub fn send(&self, request: impl AsRef<[u8]>) -> Answer {
         let mut connection = self.connect();
         connection.send(request);
@@ -179,8 +179,8 @@ impl Server {
         self.send(post(key, path, body))
     }
 
-    /// A body that says that it is far too long is refused at once, unread, whether its sender awaits consent or not. The headers
-    /// end their lines; one of them may tell the kind of body.
+    /// Checks that a body with a stated length above the limit is refused unread, whether or not its sender waits for
+    /// `100 Continue`. `headers` are complete lines; one of them may state the type of the body.
     pub fn refuses_a_long_body(&self, path: &str, headers: &str) {
         for consent in ["", "Expect: 100-continue\r\n"] {
             let (mut connection, began) = (self.connect(), Instant::now());
@@ -194,12 +194,12 @@ impl Server {
         }
     }
 
-    /// The credits that the account has left.
+    /// The remaining credits of the account.
     pub fn credits(&self) -> u64 {
         self.get(&self.live, "/v1/account").json()["credits_remaining"].as_u64().unwrap()
     }
 
-    /// Runs a command on its data folder.
+    /// Runs a command on the data folder.
     pub fn administer(&self, arguments: &[&str]) -> String {
         let data = self.data();
         let output = mailprobe(arguments.iter().map(OsStr::new).chain(["--data".as_ref(), data.as_os_str()]));
@@ -227,12 +227,12 @@ impl Server {
         }
     }
 
-    /// Ends it without a warning and starts another on its folder.
+    /// Kills the server and starts another one on its folder.
     pub fn restart_after_kill(self, flags: &[&str]) -> Server {
         self.restart_after(libc::SIGKILL, flags)
     }
 
-    /// Ends it by a signal and starts another on its folder.
+    /// Ends the server by a signal and starts another one on its folder.
     pub fn restart_after(mut self, signal: i32, flags: &[&str]) -> Server {
         if self.child.try_wait().unwrap().is_none() {
             self.signal(signal);
@@ -262,7 +262,7 @@ pub fn mailprobe(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Outp
     finish(command.args(arguments).env_clear().env("HOME", "/nonexistent").env("MAILPROBE_STATE", "none"))
 }
 
-/// Runs the real binary with something to read, which has to fit into a pipe.
+/// Runs the real binary with an input, which must fit into a pipe.
 pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -271,17 +271,25 @@ pub fn mailprobe_with(arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Runs a command with the scripted engine to its end. Standard output has lines of the test harness too.
+/// Runs a command with the scripted engine to its end. Standard output also has lines of the test harness.
 pub fn scripted(arguments: &[&str]) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    // Tests run at once, and a state file is for one run.
+    // Tests run in parallel, and a state file belongs to one run.
     finish(command.args(PROGRAM).env(ARGUMENTS, arguments.join("\n")).env("MAILPROBE_STATE", "none"))
+}
+
+/// What `check` with these arguments prints as JSON, line by line.
+pub fn checked(arguments: &[&str]) -> Vec<serde_json::Value> {
+    let output = scripted(&[&["check", "--json"], arguments].concat());
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    said.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 fn finish(command: &mut Command) -> Output {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // Read while it runs: what it prints may be more than a pipe holds.
+    // The outputs are read during the run: they may be longer than a pipe holds.
     let (stdout, stderr) = (drain(child.stdout.take().unwrap()), drain(child.stderr.take().unwrap()));
     let began = Instant::now();
     let status = loop {
@@ -305,7 +313,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<Vec<u8
     })
 }
 
-/// A GET request.
+/// A GET request with a key.
 pub fn get(key: &str, path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n\r\n")
 }
@@ -315,7 +323,7 @@ pub fn post(key: &str, path: &str, body: &str) -> String {
     post_with(key, path, "", body)
 }
 
-/// A POST request with a JSON body and more headers, each with its line's end.
+/// A POST request with a JSON body and further headers, each with its line end.
 pub fn post_with(key: &str, path: &str, headers: &str, body: &str) -> String {
     let length = body.len();
     format!(

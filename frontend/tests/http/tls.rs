@@ -1,4 +1,4 @@
-//! HTTPS: the certificate from its files, exchanged on SIGHUP, and peers that never finish a handshake.
+//! HTTPS: the certificate from its files, its replacement on SIGHUP, and peers that never finish a handshake.
 
 use crate::client::Connection;
 use crate::server::{Server, get, mailprobe, post};
@@ -56,7 +56,7 @@ fn client(root: &CertificateDer<'static>, versions: &[&'static SupportedProtocol
 
 type TlsClient = StreamOwned<ClientConnection, TcpStream>;
 
-/// A connection whose handshake is done.
+/// A connection after its handshake.
 fn try_connect(server: &Server, config: ClientConfig) -> std::io::Result<TlsClient> {
     let name = ServerName::try_from("localhost").unwrap();
     let mut connection = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -91,7 +91,7 @@ fn requests_go_over_tls_1_2_and_1_3() {
                 connection.send(get(&server.live, "/v1/account"));
                 assert_eq!(connection.read().status, 200);
             }
-            // Larger than a record, and with an answer after it all the same.
+            // The body is larger than a record, and is nevertheless answered.
             connection.send(post(&server.live, "/v1/verify", &"x".repeat(200_000)));
             assert_eq!(connection.read().status, 400);
             connection.send(get("", "/livez").replacen("\r\n", "\r\nConnection: close\r\n", 1));
@@ -136,7 +136,7 @@ fn a_handshake_has_its_time_and_a_place() {
     let began = Instant::now();
     let mut silent: Vec<_> = (0..2).map(|_| TcpStream::connect(server.address).unwrap()).collect();
     std::thread::sleep(Duration::from_millis(200));
-    // Both places are taken by handshakes that never end, until their time is over.
+    // Two handshakes that never end use both connections until their time limit.
     let mut third = connect(&server, &pair.root);
     third.send(get("", "/livez"));
     assert_eq!(third.read().status, 200);
@@ -159,7 +159,7 @@ fn a_certificate_is_exchanged_on_sighup_and_a_bad_one_is_not() {
             std::thread::sleep(Duration::from_millis(20));
         }
     };
-    // A certificate without its key, as when only one of the files was written yet.
+    // A certificate without its key, as after writing only one of the files.
     let key = fs::read(pair.path("key.pem")).unwrap();
     let next = Pair::write(&pair.folder);
     let next_key = fs::read(pair.path("key.pem")).unwrap();

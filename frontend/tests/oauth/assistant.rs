@@ -1,4 +1,4 @@
-//! A client as an assistant has one: it registers, sends its user to consent, and calls tools.
+//! An assistant's client: it registers, sends its user to the consent page, and calls tools.
 
 use crate::browser::{Browser, Page, escape};
 use crate::client::Answer;
@@ -10,7 +10,7 @@ pub const CALLBACK: &str = "http://127.0.0.1:49152/callback";
 pub const VERIFIER: &str = "a-verifier-of-at-least-forty-three-characters.";
 pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What a connected client has.
+/// The tokens of a connected client.
 #[derive(Debug, Clone)]
 pub struct Tokens {
     pub client: String,
@@ -27,7 +27,7 @@ pub fn resource(server: &Server) -> String {
     format!("{}/mcp", base(server))
 }
 
-/// One request with these headers, each with its line's end.
+/// Sends one request with these headers, each with its line end.
 pub fn request(server: &Server, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let length = body.len();
     server.send(format!(
@@ -50,7 +50,7 @@ pub fn encode(fields: &[(&str, &str)]) -> String {
     pairs.join("&")
 }
 
-/// Registers a client; its id.
+/// Registers a client; returns its id.
 pub fn register(server: &Server, redirect: &str) -> String {
     let metadata = json!({ "client_name": "Test assistant", "redirect_uris": [redirect] });
     let answer = post_json(server, "/oauth/register", &metadata);
@@ -78,13 +78,13 @@ pub fn asking(server: &Server, client: &str) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Where a client sends its user.
+/// The path to which a client sends its user.
 pub fn consent_path(fields: &[(&'static str, String)]) -> String {
     let fields: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (*name, value.as_str())).collect();
     format!("/oauth/authorize?{}", encode(&fields))
 }
 
-/// Sends the consent form; the answer leads to the client, where the browser is not followed.
+/// Sends the consent form; the answer redirects to the client, which the browser does not follow.
 pub fn decide(browser: &mut Browser, page: &Page, full_checks: &str, days: &str, decision: &str) -> Page {
     let form = page.forms().into_iter().find(|(action, _)| action == "/oauth/authorize");
     let (action, mut fields) = form.unwrap_or_else(|| panic!("no consent form: {}", page.text()));
@@ -96,7 +96,7 @@ pub fn decide(browser: &mut Browser, page: &Page, full_checks: &str, days: &str,
     browser.post(&action, &encode(&fields))
 }
 
-/// The parameters that a client is sent back with.
+/// The parameters in the redirect to a client.
 pub fn sent_back(page: &Page) -> Vec<(String, String)> {
     let location = page.header("location").unwrap_or_else(|| panic!("sent nowhere: {}", page.text()));
     let query =
@@ -119,7 +119,7 @@ pub fn value(pairs: &[(String, String)], name: &str) -> Option<String> {
     pairs.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
 }
 
-/// Asks the user of the browser, who allows it; the code.
+/// Asks the user of the browser for consent; returns the code.
 pub fn allowed(server: &Server, browser: &mut Browser, client: &str, checks: u32, days: u32) -> String {
     let page = browser.get(&consent_path(&asking(server, client)));
     assert_eq!(page.status, 200, "{}", page.text());
@@ -131,7 +131,7 @@ pub fn redeem(server: &Server, client: &str, code: &str) -> Answer {
     redeem_with(server, client, code, &[])
 }
 
-/// Redeems a code, with these fields in place of the right ones; those without a value are left out.
+/// Redeems a code, with these fields instead of the right ones; fields without a value are left out.
 pub fn redeem_with(server: &Server, client: &str, code: &str, changes: &[(&str, &str)]) -> Answer {
     let resource = resource(server);
     let mut fields = vec![
@@ -156,7 +156,7 @@ pub fn renew(server: &Server, client: &str, refresh: &str) -> Answer {
     post_form(server, "/oauth/token", &fields)
 }
 
-/// The tokens of an answer.
+/// The tokens in an answer.
 pub fn tokens(client: &str, code: &str, answer: &Answer) -> Tokens {
     assert_eq!(answer.status, 200, "{answer:?}");
     let body = answer.json();
@@ -165,7 +165,7 @@ pub fn tokens(client: &str, code: &str, answer: &Answer) -> Tokens {
     Tokens { client: client.into(), code: code.into(), access, refresh }
 }
 
-/// The whole way from a new client to its tokens.
+/// All steps from a new client to its tokens.
 pub fn connect(server: &Server, browser: &mut Browser, checks: u32, days: u32) -> Tokens {
     let client = register(server, CALLBACK);
     let code = allowed(server, browser, &client, checks, days);
@@ -173,13 +173,13 @@ pub fn connect(server: &Server, browser: &mut Browser, checks: u32, days: u32) -
     tokens(&client, &code, &answer)
 }
 
-/// A message under the rules of 2025-11-25.
+/// Sends a message under the rules of 2025-11-25.
 pub fn legacy(server: &Server, token: &str, method: &str, params: Value) -> Answer {
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
     speak(server, token, "MCP-Protocol-Version: 2025-11-25\r\n", &body.to_string())
 }
 
-/// A message under the rules of 2026-07-28.
+/// Sends a message under the rules of 2026-07-28.
 pub fn modern(server: &Server, token: &str, method: &str, mut params: Value) -> Answer {
     let name = params["name"].as_str().map(|name| format!("Mcp-Name: {name}\r\n")).unwrap_or_default();
     params["_meta"] = json!({
@@ -196,7 +196,7 @@ pub fn speak(server: &Server, token: &str, headers: &str, body: &str) -> Answer 
     request(server, "POST", "/mcp", &headers, body)
 }
 
-/// What a tool says: its structured content, or the text of its error.
+/// The result of a tool: its structured content, or the text of its error.
 pub fn call(server: &Server, token: &str, name: &str, arguments: Value) -> Result<Value, String> {
     let answer = modern(server, token, "tools/call", json!({ "name": name, "arguments": arguments }));
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -217,7 +217,7 @@ pub fn fast(server: &Server, token: &str, address: &str) -> Result<Value, String
     call(server, token, "verify_email", json!({ "email": address, "mode": "fast" }))
 }
 
-/// Whether the token is good for anything.
+/// Whether the token is valid for any request.
 pub fn is_alive(server: &Server, token: &str) -> bool {
     let status = modern(server, token, "tools/list", json!({})).status;
     assert!(status == 200 || status == 401, "{status}");

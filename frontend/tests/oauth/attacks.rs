@@ -1,11 +1,11 @@
-//! What others than a good client and its user try.
+//! Attempts of attackers, or of clients with errors.
 
 use crate::assistant::*;
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::server::{Server, get};
 use serde_json::json;
 
-/// A request for consent that must be refused by a page, without sending anybody anywhere.
+/// Checks that a request for consent is refused by a page, without a redirect.
 #[track_caller]
 fn refused(browser: &mut Browser, fields: &[(&'static str, String)], says: &str) {
     let page = browser.get_once(&consent_path(fields));
@@ -25,8 +25,7 @@ fn with(server: &Server, client: &str, name: &'static str, value: &str) -> Vec<(
 
 #[test]
 fn nobody_is_sent_to_an_address_that_was_not_registered() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     for other in [
         "",
@@ -51,15 +50,14 @@ fn nobody_is_sent_to_an_address_that_was_not_registered() {
     }
     let twice = [with(&server, &client, "state", ""), vec![("redirect_uri", "https://evil.example/".into())]];
     refused(&mut browser, &twice.concat(), "has not registered");
-    // The port of a program on the user's computer may be any.
+    // The port of a program on the user's computer is arbitrary.
     let fields = with(&server, &client, "redirect_uri", "http://127.0.0.1:50000/callback");
     assert_eq!(browser.get_once(&consent_path(&fields)).status, 200);
 }
 
 #[test]
 fn a_request_without_proof_or_resource_is_told_so_and_sends_nobody_anywhere() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let foreign = format!("{}x", resource(&server));
     for (name, value, says) in [
@@ -75,12 +73,12 @@ fn a_request_without_proof_or_resource_is_told_so_and_sends_nobody_anywhere() {
     ] {
         let fields = with(&server, &client, name, value);
         refused(&mut browser, &fields, says);
-        // Whoever wants to may tell the client.
+        // The user can report the error to the client.
         let page = browser.get_once(&consent_path(&fields));
         let link = format!("{CALLBACK}?error=");
         assert!(page.text().contains(&link) && page.text().contains("iss=http"), "{}", page.text());
     }
-    // The same by a form that somebody has changed.
+    // The same with a changed form.
     let page = browser.get_once(&consent_path(&asking(&server, &client)));
     let token = page.token();
     let mut fields = with(&server, &client, "code_challenge_method", "plain");
@@ -93,8 +91,7 @@ fn a_request_without_proof_or_resource_is_told_so_and_sends_nobody_anywhere() {
 
 #[test]
 fn consent_comes_from_our_own_page_alone() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let page = browser.get_once(&consent_path(&asking(&server, &client)));
     let mut fields = asking(&server, &client);
@@ -119,8 +116,7 @@ fn consent_comes_from_our_own_page_alone() {
 
 #[test]
 fn names_of_clients_are_text() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let name = "<script>alert(1)</script><img src=x onerror=alert(1)>";
     let metadata = json!({ "client_name": name, "redirect_uris": [CALLBACK] });
     let answer = post_json(&server, "/oauth/register", &metadata).json();
@@ -142,8 +138,7 @@ fn names_of_clients_are_text() {
 
 #[test]
 fn tokens_and_keys_are_good_in_their_own_place_alone() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 1, 1);
     for path in ["/v1/account", "/v1/verify?email=a@b.example"] {
         assert_eq!(server.send(get(&tokens.access, path)).status, 401);
@@ -184,8 +179,7 @@ fn another_account_s_connection_is_not_there() {
 
 #[test]
 fn who_knows_no_secret_makes_nothing_end() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 1, 1);
     for token in ["x", "mp_rt_", &tokens.code, &format!("mp_rt_{}", "A".repeat(86))] {
         let answer = post_form(&server, "/oauth/revoke", &[("token", token), ("client_id", &tokens.client)]);

@@ -1,7 +1,7 @@
-//! What a connection may do: so many full checks and no more, each for a credit.
+//! The rights of a connection: the allowed number of full checks, each for a credit.
 
 use crate::assistant::*;
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::server::Server;
 use serde_json::json;
 
@@ -11,8 +11,7 @@ fn credits(server: &Server, token: &str) -> u64 {
 
 #[test]
 fn ten_full_checks_pass_and_the_eleventh_is_refused() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 10, 30);
     for n in 1..=10 {
         let address = format!("mailbox_exists@d{n}.example");
@@ -40,8 +39,7 @@ fn ten_full_checks_pass_and_the_eleventh_is_refused() {
 
 #[test]
 fn zero_blocks_every_full_check_and_fast_ones_work() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 0, 1);
     for address in ["mailbox_exists@example.com", "a b", "mailbox_exists@example.com"] {
         let refused = full(&server, &tokens.access, address).unwrap_err();
@@ -55,8 +53,7 @@ fn zero_blocks_every_full_check_and_fast_ones_work() {
 
 #[test]
 fn what_is_free_takes_no_attempt() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 1, 1);
     let invalid = full(&server, &tokens.access, "a b").unwrap();
     assert_eq!((&invalid["reason"], &invalid["full_checks_left"]), (&json!("invalid_syntax"), &json!(1)));
@@ -69,8 +66,7 @@ fn what_is_free_takes_no_attempt() {
 
 #[test]
 fn an_outage_gives_the_credit_back_and_the_attempt_is_made() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 2, 1);
     let refused = full(&server, &tokens.access, "outage@example.com").unwrap_err();
     assert!(refused.starts_with("provider_unavailable: "), "{refused}");
@@ -82,8 +78,7 @@ fn an_outage_gives_the_credit_back_and_the_attempt_is_made() {
 
 #[test]
 fn no_limit_of_time_cuts_the_longest_check_of_an_assistant_short() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 2, 1);
     let checked = full(&server, &tokens.access, "mailbox_exists-44900@example.com").unwrap();
     assert_eq!(checked["reason"], "mailbox_exists");
@@ -91,8 +86,7 @@ fn no_limit_of_time_cuts_the_longest_check_of_an_assistant_short() {
 
 #[test]
 fn a_check_over_the_budget_of_its_site_gives_the_credit_back() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 2, 1);
     let refused = full(&server, &tokens.access, "budget@example.com").unwrap_err();
     assert!(refused.starts_with("temporarily_unavailable: ") && refused.contains("2400 s"), "{refused}");
@@ -101,8 +95,7 @@ fn a_check_over_the_budget_of_its_site_gives_the_credit_back() {
 
 #[test]
 fn without_credits_no_attempt_is_taken() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 2, 1);
     let accounts: Vec<serde_json::Value> =
         serde_json::from_str(&server.administer(&["account", "list", "--json"])).unwrap_or_default();
@@ -134,8 +127,7 @@ fn many_at_once_begin_no_more_than_were_allowed() {
 
 #[test]
 fn what_a_connection_may_not_refuses_nobody_else() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let (one, other) = (connect(&server, &mut browser, 1, 1), connect(&server, &mut browser, 1, 1));
     full(&server, &one.access, "mailbox_exists@example.com").unwrap();
     std::thread::scope(|scope| {
@@ -143,7 +135,7 @@ fn what_a_connection_may_not_refuses_nobody_else() {
         let good = scope.spawn(|| full(&server, &other.access, "catch_all-200@example.com"));
         let good = good.join().unwrap().unwrap();
         assert_eq!((&good["reason"], &good["cached"]), (&json!("catch_all"), &json!(false)));
-        // It may come first, and is refused, or after the other, and gets the account's own answer.
+        // It may come first and be refused, or come second and get the account's own answer.
         if let Ok(late) = spent.join().unwrap() {
             assert_eq!(late["cached"], true);
         }
@@ -152,8 +144,7 @@ fn what_a_connection_may_not_refuses_nobody_else() {
 
 #[test]
 fn verdicts_are_the_api_s() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 10, 1);
     for (reason, deliverable) in
         [("role_account", true), ("mailbox_not_found", false), ("unverifiable", false), ("disposable", false)]

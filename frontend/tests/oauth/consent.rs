@@ -1,7 +1,7 @@
-//! From a client that nobody knows to its tokens: metadata, registration, the page on which a user decides.
+//! From an unknown client to its tokens: metadata, registration, the consent page.
 
 use crate::assistant::*;
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::server::Server;
 use serde_json::json;
 
@@ -162,8 +162,7 @@ fn a_user_signs_in_first_and_then_sees_who_asks() {
 
 #[test]
 fn who_denies_gives_nothing_away() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let page = browser.get(&consent_path(&asking(&server, &client)));
     let page = decide(&mut browser, &page, "", "", "deny");
@@ -177,8 +176,7 @@ fn who_denies_gives_nothing_away() {
 
 #[test]
 fn consent_has_bounds() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let path = consent_path(&asking(&server, &client));
     for (checks, days) in
@@ -198,8 +196,7 @@ fn consent_has_bounds() {
 
 #[test]
 fn an_account_has_so_many_connections() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let page = browser.get(&consent_path(&asking(&server, &client)));
     for _ in 0..50 {

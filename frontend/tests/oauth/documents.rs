@@ -1,4 +1,4 @@
-//! Clients that are known by the URL of their metadata: a host of the test's own serves it under TLS.
+//! Clients that are known by the URL of their metadata, which a host of the test serves over TLS.
 
 use crate::assistant::*;
 use crate::browser::Browser;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// The file of authorities that a server in this folder trusts.
 const AUTHORITIES: &str = "authorities.pem";
 
-/// A host that serves what it is told at each path, until the test ends.
+/// A host that serves a given answer at each path, until the test ends.
 struct Host {
     port: u16,
     pages: Arc<Mutex<HashMap<String, String>>>,
@@ -25,7 +25,7 @@ struct Host {
 }
 
 impl Host {
-    /// Starts one, whose certificate the server of this folder trusts if `trusted`.
+    /// Starts a host. The server of this folder trusts its certificate if `trusted`.
     fn start(folder: &Path, trusted: bool) -> Host {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -77,7 +77,7 @@ impl Host {
         self.pages.lock().unwrap().insert(path.into(), answer);
     }
 
-    /// Serves a document with changes to a good one.
+    /// Serves a valid document with changes.
     fn document(&self, path: &str, change: impl FnOnce(&mut Value)) -> String {
         let url = self.url(path);
         let mut document =
@@ -95,7 +95,7 @@ impl Host {
     }
 }
 
-/// A server that may fetch from this computer, and a host there.
+/// A server that may fetch from this computer, and a host on it.
 fn world(trusted: bool, allowed: bool) -> (Server, Host, Browser) {
     let folder = tempfile::tempdir().unwrap();
     let host = Host::start(folder.path(), trusted);
@@ -163,22 +163,22 @@ fn a_document_has_to_be_right() {
     refused(&host.document("/elsewhere.json", redirect), "has not registered");
 }
 
-#[test]
-fn hosts_inside_are_not_asked() {
-    let (server, host, mut browser) = world(true, false);
+/// A client whose document is not asked for is refused with these words.
+#[track_caller]
+fn not_asked((server, host, mut browser): (Server, Host, Browser), says: &str) {
     let url = host.document("/client.json", |_| {});
     let page = browser.get_once(&consent_path(&asking(&server, &url)));
     assert_eq!(page.status, 400);
-    page.says("no address that may be contacted");
+    page.says(says);
     assert_eq!(host.asked.load(Ordering::SeqCst), 0);
 }
 
 #[test]
+fn hosts_inside_are_not_asked() {
+    not_asked(world(true, false), "no address that may be contacted");
+}
+
+#[test]
 fn a_certificate_that_nobody_vouches_for_is_refused() {
-    let (server, host, mut browser) = world(false, true);
-    let url = host.document("/client.json", |_| {});
-    let page = browser.get_once(&consent_path(&asking(&server, &url)));
-    assert_eq!(page.status, 400);
-    page.says("no connection: ");
-    assert_eq!(host.asked.load(Ordering::SeqCst), 0);
+    not_asked(world(false, true), "no connection: ");
 }

@@ -1,4 +1,4 @@
-//! Assistants: how a client gets connected, what it can do then, and all that is refused on the way.
+//! Assistants: the connection of a client, its rights, and the refusals.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,13 +1,12 @@
-//! The protocol: both of its ages at one endpoint, and what no message may be.
+//! The protocol: both of its ages at one endpoint, and invalid messages.
 
 use crate::assistant::*;
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::server::Server;
 use serde_json::{Value, json};
 
 fn connected() -> (Server, String) {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 2, 1);
     (server, tokens.access)
 }

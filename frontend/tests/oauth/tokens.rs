@@ -1,7 +1,7 @@
-//! Codes and tokens: each is good once or for a while, and what comes twice ends the connection.
+//! Codes and tokens: each is valid once or for a while, and a second use ends the connection.
 
 use crate::assistant::*;
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::server::Server;
 
 #[track_caller]
@@ -11,8 +11,7 @@ fn refused(answer: &crate::client::Answer, code: &str) {
 
 #[test]
 fn a_code_that_comes_twice_ends_the_connection() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 1, 1);
     assert!(is_alive(&server, &tokens.access));
     refused(&redeem(&server, &tokens.client, &tokens.code), "invalid_grant");
@@ -23,8 +22,7 @@ fn a_code_that_comes_twice_ends_the_connection() {
 
 #[test]
 fn a_code_is_for_its_client_redirect_and_verifier() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let client = register(&server, CALLBACK);
     let other = register(&server, CALLBACK);
     let wrong_verifier = "another-verifier-of-at-least-forty-three-chars";
@@ -37,7 +35,7 @@ fn a_code_is_for_its_client_redirect_and_verifier() {
         refused(&redeem_with(&server, &client, &good, &[(name, value)]), code);
         refused(&redeem(&server, &client, &good), "invalid_grant");
     }
-    // What is left out or cannot be is refused before the code is looked at.
+    // A missing or invalid field is refused before the code is used.
     let good = allowed(&server, &mut browser, &client, 1, 1);
     for (name, value, code) in [
         ("code_verifier", "", "invalid_request"),
@@ -91,8 +89,7 @@ fn refresh_tokens_rotate_and_an_old_one_ends_the_connection() {
 
 #[test]
 fn a_refresh_token_is_for_its_client() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let tokens = connect(&server, &mut browser, 1, 1);
     let other = register(&server, CALLBACK);
     refused(&renew(&server, &other, &tokens.refresh), "invalid_grant");
@@ -118,8 +115,7 @@ fn nothing_outlives_the_days_that_the_user_chose() {
 
 #[test]
 fn a_client_gives_its_tokens_back() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     let first = connect(&server, &mut browser, 1, 1);
     let give_back = |token: &str| {
         post_form(&server, "/oauth/revoke", &[("token", token), ("client_id", &first.client)]).status

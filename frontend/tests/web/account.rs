@@ -1,11 +1,11 @@
-//! Balance, usage and single checks: the pages, the API and the command line say the same.
+//! Balance, usage and single checks: the pages, the API and the command line agree.
 
-use crate::browser::Browser;
+use crate::browser::{Browser, signed_up};
 use crate::keys::make;
 use crate::server::Server;
 use serde_json::Value;
 
-/// What the page, the API and the command line say is left.
+/// The remaining credits on the page, in the API and on the command line.
 fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u64 {
     let page = browser.get("/").text();
     let shown = page.split("id=\"credits\">").nth(1).unwrap().split('<').next().unwrap();
@@ -85,18 +85,18 @@ fn days_count_what_was_charged_by_reason() {
     browser.get("/batches").says(&id).says("completed");
     let usage = browser.get("/usage");
     assert!(usage.text().matches("<rect").count() >= 3, "two days and the verdicts: {}", usage.text());
-    // A row for each day: single checks, rows of lists.
+    // One row per day: single checks, rows of lists.
     let plain = usage.plain();
     let days: Vec<&str> =
         plain.split("not confirmed undeliverable ").nth(2).unwrap_or(&plain).split(' ').collect();
     let table: Vec<_> = days.windows(3).filter(|it| it[0].starts_with("20") && it[0].len() == 10).collect();
     assert_eq!((table[0][1], table[0][2]), ("0", "2"), "{plain}");
     assert_eq!((table[1][1], table[1][2]), ("1", "0"), "{plain}");
-    // Another account's batch is not there.
+    // Another account's batch is not found.
     let mut other = Browser::signed_up(&server, "jane@example.com");
     assert_eq!(other.get(&path).status, 404);
     assert_eq!(other.get("/batches/bat_nonsense").status, 404);
-    // After 90 days the oldest are forgotten.
+    // After 90 days the oldest days are removed.
     server.administer(&["clock", "advance", &(100 * 24 * 60 * 60 * 1000u64).to_string()]);
     let mut browser = Browser::new(&server);
     let page = browser.get("/signin");
@@ -107,8 +107,7 @@ fn days_count_what_was_charged_by_reason() {
 
 #[test]
 fn the_plan_and_its_limits_are_shown() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     browser.get("/plan").says("100 of 100 left").says("Starter 5000").says("Free current 100");
     for path in ["/keys", "/usage", "/try", "/batches", "/plan", "/sessions"] {
         assert_eq!(browser.get_once(path).status, 200, "{path}");

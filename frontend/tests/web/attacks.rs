@@ -1,14 +1,11 @@
-//! What other sites and hostile visitors try.
+//! Attacks from other sites and by hostile visitors.
 
-use crate::browser::{Browser, PASSWORD};
+use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
 use crate::server::Server;
-
-const EMAIL: &str = "joe@example.com";
 
 #[test]
 fn forms_of_other_sites_are_refused() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, EMAIL);
+    let (server, mut browser) = signed_up();
     let token = browser.get("/").token();
     let good = format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", server.address);
     let mut refused = |headers: &str, body: &str| {
@@ -34,8 +31,7 @@ fn forms_of_other_sites_are_refused() {
 
 #[test]
 fn nobody_is_signed_in_by_another_site() {
-    let server = Server::start(&[]);
-    Browser::signed_up(&server, EMAIL);
+    let (server, _) = signed_up();
     let mut browser = Browser::new(&server);
     let form = format!("email=joe%40example.com&password={}", PASSWORD.replace(' ', "+"));
     assert_eq!(browser.post("/signin", &form).status, 403, "no token");
@@ -70,8 +66,7 @@ fn nobody_is_sent_to_another_site() {
 
 #[test]
 fn every_page_has_its_bounds() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, EMAIL);
+    let (_server, mut browser) = signed_up();
     for path in ["/", "/signin?next=/sessions", "/sessions", "/keys/nothing"] {
         let page = browser.get(path);
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"), "{path}");

@@ -1,4 +1,4 @@
-//! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages as they are.
+//! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages unchanged.
 
 use crate::server::Server;
 use std::collections::BTreeMap;
@@ -7,13 +7,14 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+pub const EMAIL: &str = "joe@example.com";
 pub const PASSWORD: &str = "correct horse battery";
 
 /// One visitor.
 pub struct Browser {
     address: SocketAddr,
     pub cookies: BTreeMap<String, String>,
-    /// Headers that go with every request beside those of a browser.
+    /// Headers of every request, in addition to those of a browser.
     pub extra: String,
 }
 
@@ -21,10 +22,17 @@ pub struct Browser {
 #[derive(Debug)]
 pub struct Page {
     pub status: u16,
-    /// Where the browser is now.
+    /// The path of the page after redirects.
     pub path: String,
     headers: Vec<(String, String)>,
     pub bytes: Vec<u8>,
+}
+
+/// A new server, and a visitor who has made an account there as [`EMAIL`].
+pub fn signed_up() -> (Server, Browser) {
+    let server = Server::start(&[]);
+    let browser = Browser::signed_up(&server, EMAIL);
+    (server, browser)
 }
 
 impl Browser {
@@ -32,7 +40,7 @@ impl Browser {
         Browser { address: server.address, cookies: BTreeMap::new(), extra: String::new() }
     }
 
-    /// A visitor who has made an account.
+    /// A visitor with a new account.
     pub fn signed_up(server: &Server, email: &str) -> Browser {
         let mut browser = Browser::new(server);
         let page = browser.get("/signup");
@@ -41,25 +49,25 @@ impl Browser {
         browser
     }
 
-    /// Opens a page and follows where it leads.
+    /// Opens a page and follows its redirects.
     pub fn get(&mut self, path: &str) -> Page {
         let page = self.get_once(path);
         self.follow(page)
     }
 
-    /// Opens a page and stays there.
+    /// Opens a page without following redirects.
     pub fn get_once(&mut self, path: &str) -> Page {
         let head = format!("GET {path} HTTP/1.1\r\n");
         self.exchange(path, &head, "Sec-Fetch-Site: none\r\n", &[])
     }
 
-    /// Sends the page's first form that has all of these fields, with these values in place of its own.
+    /// Sends the page's first form that has all of these fields, with these values.
     pub fn submit(&mut self, page: &Page, fields: &[(&str, &str)]) -> Page {
         let form = page.form(fields);
         self.submit_to(&form.0, form.1, fields)
     }
 
-    /// Sends the form of the page that goes to this path.
+    /// Sends the form of the page with this target.
     pub fn press(&mut self, page: &Page, action: &str) -> Page {
         let form = page.forms().into_iter().find(|(at, _)| at == action);
         let (at, hidden) = form.unwrap_or_else(|| panic!("no form to {action}: {}", page.text()));
@@ -78,7 +86,7 @@ impl Browser {
         self.follow(page)
     }
 
-    /// Sends a form as it stands here.
+    /// Sends this form.
     pub fn post(&mut self, path: &str, body: &str) -> Page {
         self.post_with(
             path,
@@ -87,7 +95,7 @@ impl Browser {
         )
     }
 
-    /// The same, with these headers in place of a browser's own.
+    /// Sends a form with these headers instead of a browser's.
     pub fn post_with(&mut self, path: &str, headers: &str, body: &str) -> Page {
         let head = format!(
             "POST {path} HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n",
@@ -108,10 +116,10 @@ impl Browser {
         panic!("too many redirects");
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub fn exchange(&mut self, path: &str, first: &str, headers: &str, body: &[u8]) -> Page {
         let mut stream = self.begin(first, headers);
-        // A server that refuses may close before it has read all.
+        // A server that refuses may close before it has read everything.
         let _ = stream.write_all(body);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -122,7 +130,7 @@ impl Browser {
         page
     }
 
-    /// Sends the head of a request alone.
+    /// Sends only the head of a request.
     pub fn begin(&self, first: &str, headers: &str) -> TcpStream {
         let mut head =
             format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
@@ -136,7 +144,7 @@ impl Browser {
         stream
     }
 
-    /// The cookies, as a request has them.
+    /// The value of the header `Cookie`.
     pub fn cookies(&self) -> String {
         let all: Vec<String> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         all.join("; ")
@@ -187,7 +195,7 @@ impl Page {
         self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it says this, tags left aside.
+    /// Checks that the page has this text, without tags.
     #[track_caller]
     pub fn says(&self, text: &str) -> &Page {
         let plain = self.plain();
@@ -195,7 +203,7 @@ impl Page {
         self
     }
 
-    /// Its text without tags and with single spaces.
+    /// The text without tags and with single spaces.
     pub fn plain(&self) -> String {
         let mut plain = String::new();
         let mut inside = false;
@@ -213,7 +221,7 @@ impl Page {
         plain.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// Every form: where it goes, and its hidden fields.
+    /// Every form: its target and its hidden fields.
     pub fn forms(&self) -> Vec<(String, Vec<(String, String)>)> {
         let text = self.text();
         let pieces = text.split("<form").skip(1);
@@ -242,7 +250,7 @@ impl Page {
         self.forms().remove(at)
     }
 
-    /// The token of its forms.
+    /// The token in its forms.
     pub fn token(&self) -> String {
         let forms = self.forms();
         let field = forms.iter().flat_map(|(_, hidden)| hidden).find(|(name, _)| name == "csrf");
@@ -250,7 +258,7 @@ impl Page {
     }
 }
 
-/// The value of an attribute, unescaped.
+/// The unescaped value of an attribute.
 pub fn attribute(tag: &str, name: &str) -> Option<String> {
     let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
     let value = rest.split('"').next()?;
@@ -270,7 +278,7 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// For a form or a query.
+/// Escapes a text for a form or a query.
 pub fn escape(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {

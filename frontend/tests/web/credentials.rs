@@ -29,12 +29,12 @@ fn a_password_set_by_the_operator_signs_in_and_ends_sessions() {
     assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
     let (mut browser, status) = sign_in(&server, "OP@example.com", PASSWORD);
     assert_eq!(status, 200);
-    // The address stays when only the password changes, and who had signed in has to do so again.
+    // A new password does not change the address, and ends the sessions.
     assert!(set_password(&server, &["op@example.com"], "another horse battery").status.success());
     assert_eq!(browser.get_once("/sessions").status, 303);
     assert_eq!(sign_in(&server, "op@example.com", PASSWORD).1, 401);
     assert_eq!(sign_in(&server, "op@example.com", "another horse battery").1, 200);
-    // Another address takes the place of the first.
+    // Another address replaces the first one.
     assert!(set_password(&server, &["default", "--email", "new@example.com"], PASSWORD).status.success());
     assert_eq!(sign_in(&server, "op@example.com", PASSWORD).1, 401);
     assert_eq!(sign_in(&server, "new@example.com", PASSWORD).1, 200);
@@ -53,7 +53,7 @@ fn a_link_signs_in_once() {
     };
     let first = link();
     let mut browser = Browser::new(&server);
-    // Looking at it does not use it up.
+    // Loading the page does not use the link up.
     browser.get(&first);
     let page = browser.get(&first);
     let copy = page.forms();
@@ -63,11 +63,11 @@ fn a_link_signs_in_once() {
     let token = other.get("/signin").token();
     let used = copy[0].1.iter().find(|(name, _)| name == "token").unwrap().1.clone();
     assert_eq!(other.post("/signin/link", &format!("csrf={token}&token={used}")).status, 404);
-    // After its time it is worth nothing.
+    // After its time the link is invalid.
     let late = link();
     server.administer(&["clock", "advance", "900000"]);
     assert_eq!(other.get(&late).status, 404);
-    // A password ends links too.
+    // A new password also ends links.
     let stale = link();
     assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
     assert_eq!(other.get(&stale).status, 404);
@@ -89,7 +89,7 @@ fn users_set_their_own_password() {
     assert_eq!(other.get_once("/sessions").status, 303, "other sessions ended");
     assert_eq!(sign_in(&server, email, PASSWORD).1, 401);
     assert_eq!(sign_in(&server, email, "another horse battery").1, 200);
-    // The operator's own account gets its first one after a link.
+    // The operator's own account gets its first password after a link.
     let line = server.administer(&["account", "sign-in-link", "default"]);
     let mut operator = Browser::new(&server);
     let page = operator.get(line[line.find("/signin/link").unwrap()..].trim());

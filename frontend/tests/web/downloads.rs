@@ -1,4 +1,4 @@
-//! A download that its caller takes slowly, among other connections.
+//! A download with a slow caller, among other connections.
 
 use crate::browser::Browser;
 use crate::lists::{upload, wait};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 fn a_download_is_not_idle_while_there_is_more_of_it() {
     let server = Server::start(&["--connections", "2", "--frontends", "1"]);
     let mut browser = Browser::signed_up(&server, "joe@example.com");
-    // More than all buffers on the way hold.
+    // More bytes than all buffers on the way hold.
     let note = "x".repeat(900_000);
     let row = |n| format!("mailbox_exists@d{n}.example.com,{note}\n");
     let content: String = std::iter::once("email,note\n".to_owned()).chain((0..12).map(row)).collect();

@@ -1,9 +1,9 @@
-//! API keys made and revoked on their page.
+//! API keys that are created and revoked on their page.
 
-use crate::browser::{Browser, Page, attribute};
+use crate::browser::{Browser, Page, attribute, signed_up};
 use crate::server::Server;
 
-/// The key that the page shows.
+/// The key on the page.
 pub fn shown(page: &Page) -> Option<String> {
     let text = page.text();
     let tag = text.split("id=\"new-key\"").nth(1)?.split('>').next()?.to_owned();
@@ -19,8 +19,7 @@ pub fn make(browser: &mut Browser, label: &str, mode: &str) -> String {
 
 #[test]
 fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     browser.get("/keys").says("There are no active keys");
     let live = make(&mut browser, "shop", "live");
     let test = make(&mut browser, "", "test");
@@ -31,7 +30,7 @@ fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
     page.says("shop").says(&format!("…{}", &live[live.len() - 4..]));
     assert!(!page.text().contains(&live) && shown(&page).is_none());
     assert!(!server.log().contains(&live));
-    // The newest is first: the test key.
+    // The newest key, the test key, is first.
     let page = browser.press(&page, "/keys/revoke");
     page.says("Revoked keys (1)");
     let refused = server.get(&test, "/v1/account");
@@ -41,8 +40,7 @@ fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
 
 #[test]
 fn the_same_form_sent_twice_makes_one_key() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (_server, mut browser) = signed_up();
     let page = browser.get("/keys");
     let fields = [("label", "once"), ("mode", "live")];
     assert!(shown(&browser.submit(&page, &fields)).is_some());
@@ -54,8 +52,7 @@ fn the_same_form_sent_twice_makes_one_key() {
 
 #[test]
 fn a_label_is_text_and_nothing_else() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (_server, mut browser) = signed_up();
     make(&mut browser, "<script>alert(1)</script>\"><img src=x>", "test");
     let page = browser.get("/keys");
     assert!(!page.text().contains("<script>alert") && !page.text().contains("<img"));
@@ -68,8 +65,7 @@ fn a_label_is_text_and_nothing_else() {
 
 #[test]
 fn an_account_makes_so_many_keys_an_hour() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     for _ in 0..60 {
         make(&mut browser, "", "test");
     }
@@ -94,7 +90,7 @@ fn another_accounts_key_cannot_be_revoked() {
     assert_eq!(other.post("/keys/revoke", &format!("csrf={token}&id={id}")).status, 404);
     assert_eq!(other.post("/keys/revoke", &format!("csrf={token}&id=key_{}", "0".repeat(26))).status, 404);
     assert_eq!(server.get(&key, "/v1/account").status, 200);
-    // Nor can its id be had for a key of one's own, whatever the form says.
+    // Its id cannot be used for another key, whatever the form contains.
     let made = other.post("/keys", &format!("csrf={token}&nonce={id}&id={id}&mode=live&label="));
     assert!(made.status == 200 && shown(&made).is_some() && !made.text().contains(&id));
     assert_eq!(server.get(&key, "/v1/account").status, 200);

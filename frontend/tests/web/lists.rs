@@ -1,13 +1,13 @@
 //! Lists from upload to download.
 
-use crate::browser::{Browser, Page};
+use crate::browser::{Browser, Page, signed_up};
 use crate::keys::make;
 use crate::server::Server;
 use std::fmt::Write;
 use std::io::{Read, Write as _};
 use std::time::Duration;
 
-/// Uploads a file as a browser does, and follows.
+/// Uploads a file like a browser, and follows the redirect.
 pub fn upload(browser: &mut Browser, name: &str, content: &[u8], column: &str) -> Page {
     let token = browser.get("/lists").token();
     let page = send(browser, &token, name, content, column);
@@ -32,8 +32,7 @@ fn send(browser: &mut Browser, token: &str, name: &str, content: &[u8], column: 
 
 #[test]
 fn a_form_or_a_file_that_is_told_to_be_too_long_is_refused_before_it_comes() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (server, mut browser) = signed_up();
     browser.get("/lists");
     let origin = format!("Origin: http://{}\r\nCookie: {}\r\n", server.address, browser.cookies());
     for path in ["/signin", "/keys"] {
@@ -44,7 +43,7 @@ fn a_form_or_a_file_that_is_told_to_be_too_long_is_refused_before_it_comes() {
     server.refuses_a_long_body("/lists", &format!("{origin}{kind}"));
 }
 
-/// Loads the page until it says this.
+/// Loads the page until it has this text.
 #[track_caller]
 pub fn wait(browser: &mut Browser, path: &str, text: &str) -> Page {
     for _ in 0..600 {
@@ -63,7 +62,7 @@ fn rich(server: &Server, email: &str) -> Browser {
     browser
 }
 
-/// A list of so many rows: every fifth row holds no address.
+/// A list with this number of rows: every fifth row has no address.
 fn list(rows: usize) -> String {
     let mut text = "id,name,E-Mail\n".to_owned();
     for n in 0..rows {
@@ -105,7 +104,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
         assert_eq!(got.next().unwrap(), format!("{row},{verdict}"));
     }
     assert_eq!(got.next(), None);
-    // The same list again costs the same: rows of batches are charged, repeats too.
+    // A repeat of the list has the same price: rows of batches are charged, also repeats.
     assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
     browser.get("/usage").says("800");
     browser.get("/lists").says("completed");
@@ -163,7 +162,7 @@ fn what_cannot_be_checked_says_why() {
         let path = upload(&mut browser, "x.csv", content, column).path;
         wait(&mut browser, &path, "cannot be checked").says(why);
     };
-    unfit(b"id,name\n1,Joe\n", "", "no column looks like addresses: the list has id, name");
+    unfit(b"id,name\n1,Joe\n", "", "no column has addresses: the list has id, name");
     unfit(b"id,email\n1,a@b.co\n", "mail", "there is no column `mail`: the list has id, email");
     unfit(b"email\nnobody\n", "", "The list has no address.");
     unfit(b"", "", "The list has no address.");
@@ -175,7 +174,7 @@ fn what_cannot_be_checked_says_why() {
     window.write_all(b"a@example.com\n").unwrap();
     unfit(&window.finish().unwrap(), "", "The list cannot be read");
     let nothing = zstd::encode_all(&b""[..], 3).unwrap().repeat(100_000);
-    unfit(&nothing, "", "a long part of the compressed data holds nothing");
+    unfit(&nothing, "", "a long part of the compressed data has no content");
     let page = upload(&mut browser, "two.csv", b"a,b\nx@example.com,y@example.com\n", "2");
     wait(&mut browser, &page.path, "Cost").says("Addresses 1");
     let big = upload(&mut browser, "big.csv", "a@example.com\n".repeat(100_000).as_bytes(), "");
@@ -205,8 +204,7 @@ fn an_account_fills_no_more_than_its_room() {
 
 #[test]
 fn an_upload_whose_list_or_connection_is_gone_ends() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let (_server, mut browser) = signed_up();
     let token = browser.get("/lists").token();
     let begin = |browser: &Browser| {
         let head = "POST /lists HTTP/1.1\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000000\r\n";
@@ -236,7 +234,7 @@ fn an_upload_whose_list_or_connection_is_gone_ends() {
     wait(&mut browser, "/lists", "No lists yet");
 }
 
-/// Blank lines are no rows, and take no room packed: they are gone through in slices.
+/// Blank lines are no rows, and their compressed form is short: they are read in slices.
 #[test]
 fn what_lies_far_apart_is_found() {
     let server = Server::start(&["--dashboard-upload-mib", "1"]);
@@ -274,7 +272,7 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     let path = upload(&mut browser, "l.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    // It stops where it can charge nothing any longer, and goes on from there.
+    // It stops when it cannot charge, and continues from there.
     server.administer(&["account", "set-status", email, "paused"]);
     let page = wait(&mut browser, &path, "The check stopped: the subscription is paused.");
     assert_eq!(browser.press(&page, &format!("{path}/start")).status, 402);
@@ -299,7 +297,7 @@ fn lists_are_their_owners_and_forged_uploads_are_not_kept() {
     }
     owner.press(&page, &format!("{path}/start"));
     wait(&mut owner, &path, "Download result");
-    // The token of another session, or none, or after the file.
+    // The token of another session, no token, or a token after the file.
     assert_eq!(send(&mut owner, &token, "forged.csv", b"a@example.com\n", "").status, 403);
     assert_eq!(send(&mut owner, "", "forged.csv", b"a@example.com\n", "").status, 403);
     let own = owner.get("/lists").token();
@@ -315,7 +313,7 @@ fn lists_are_their_owners_and_forged_uploads_are_not_kept() {
         403
     );
     assert!(!owner.get("/lists").plain().contains("forged.csv"));
-    // What was uploaded is not readable in the files.
+    // The uploaded content cannot be read in the files.
     let database = std::fs::read(server.data().join("mailprobe.redb")).unwrap();
     assert!(!database.windows(12).any(|bytes| bytes == b"mailbox_exis"));
 }

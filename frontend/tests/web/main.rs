@@ -1,4 +1,4 @@
-//! The dashboard as a browser without script meets it: pages, forms, cookies.
+//! The dashboard from the view of a browser without script: pages, forms, cookies.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,9 +1,7 @@
 //! Sessions: their cookie, their list, their end.
 
-use crate::browser::{Browser, PASSWORD};
+use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
 use crate::server::Server;
-
-const EMAIL: &str = "joe@example.com";
 
 fn sign_in(server: &Server) -> Browser {
     let mut browser = Browser::new(server);
@@ -19,8 +17,7 @@ fn is_signed_in(browser: &mut Browser) -> bool {
 
 #[test]
 fn signing_out_ends_the_session_for_every_copy_of_its_cookie() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, EMAIL);
+    let (_server, mut browser) = signed_up();
     let stolen = browser.cookies.clone();
     let page = browser.get("/");
     browser.press(&page, "/signout");
@@ -30,16 +27,15 @@ fn signing_out_ends_the_session_for_every_copy_of_its_cookie() {
 
 #[test]
 fn signing_in_makes_a_new_session_and_ends_the_one_before() {
-    let server = Server::start(&[]);
-    let mut browser = Browser::signed_up(&server, EMAIL);
-    // What an attacker might have planted is not taken up.
+    let (server, mut browser) = signed_up();
+    // A cookie that an attacker planted is not used.
     let mut planted = Browser::new(&server);
     let chosen = "a".repeat(64);
     planted.cookies.insert("__Host-mailprobe".into(), chosen.clone());
     let page = planted.get("/signin");
     planted.submit(&page, &[("email", EMAIL), ("password", PASSWORD)]);
     assert_ne!(planted.cookies["__Host-mailprobe"], chosen);
-    // Signing in anew over an open session ends that one.
+    // A sign-in with an open session ends that session.
     let before = browser.cookies.clone();
     let token = browser.get("/").token();
     let form = format!("csrf={token}&email=joe%40example.com&password={}", PASSWORD.replace(' ', "+"));
@@ -59,10 +55,14 @@ fn sessions_are_listed_and_ended_one_by_one_or_all() {
     page.says("Firefox on Windows").says("This session");
     let ends: Vec<_> = page.forms().into_iter().filter(|(action, _)| action == "/sessions/end").collect();
     assert_eq!(ends.len(), 3);
-    // The newest use is first: the last form but for our own ends one of the two others.
+    // The newest use is first: the last form, apart from our own, ends one of the two others.
     let page = first.press(&page, "/sessions/end-others");
     page.says("2 other sessions ended");
     assert!(is_signed_in(&mut first) && !is_signed_in(&mut second) && !is_signed_in(&mut third));
+
+    sign_in(&server);
+    let page = first.get("/sessions");
+    first.press(&page, "/sessions/end-others").says("1 other session ended.");
 
     let mut fourth = sign_in(&server);
     let page = first.get("/sessions");

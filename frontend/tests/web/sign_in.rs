@@ -1,14 +1,11 @@
 //! Signing in and out.
 
-use crate::browser::{Browser, PASSWORD};
+use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
 use crate::server::Server;
-
-const EMAIL: &str = "joe@example.com";
 
 #[test]
 fn an_address_in_any_case_and_its_password_sign_in() {
-    let server = Server::start(&[]);
-    Browser::signed_up(&server, EMAIL);
+    let (server, _) = signed_up();
     let mut browser = Browser::new(&server);
     let page = browser.get("/signin");
     let page = browser.submit(&page, &[("email", " JOE@example.com "), ("password", PASSWORD)]);
@@ -21,8 +18,7 @@ fn an_address_in_any_case_and_its_password_sign_in() {
 
 #[test]
 fn a_wrong_password_and_an_unknown_address_are_answered_the_same() {
-    let server = Server::start(&[]);
-    Browser::signed_up(&server, EMAIL);
+    let (server, _) = signed_up();
     let mut browser = Browser::new(&server);
     let page = browser.get("/signin");
     let mut answer = |email: &str| {
@@ -33,7 +29,7 @@ fn a_wrong_password_and_an_unknown_address_are_answered_the_same() {
     };
     let (known, unknown) = (answer(EMAIL), answer("jane@example.com"));
     assert_eq!(known.0, unknown.0);
-    // Both take a hash: without one an answer takes a hundredth of it.
+    // Both compute a hash: without one an answer takes a hundredth of the time.
     let (fast, slow) = (known.1.min(unknown.1), known.1.max(unknown.1));
     assert!(fast > slow / 5, "{fast:?} {slow:?}");
 }
@@ -57,13 +53,12 @@ fn attempts_are_bounded_for_addresses_that_exist_and_those_that_do_not() {
 
 #[test]
 fn who_has_to_sign_in_first_is_back_afterwards() {
-    let server = Server::start(&[]);
-    Browser::signed_up(&server, EMAIL);
+    let (server, _) = signed_up();
     let mut browser = Browser::new(&server);
     let page = browser.get("/sessions?a=b%20c");
     assert_eq!(page.path, "/signin?next=/sessions%3Fa%3Db%2520c");
     let page = browser.submit(&page, &[("email", EMAIL), ("password", PASSWORD)]);
     assert_eq!((page.status, page.path.as_str()), (200, "/sessions?a=b%20c"));
-    // Who is signed in goes there at once.
+    // A signed-in user is redirected at once.
     assert_eq!(browser.get("/signin?next=/sessions").path, "/sessions");
 }

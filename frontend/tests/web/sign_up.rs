@@ -1,4 +1,4 @@
-//! Making an account.
+//! Creating an account on the dashboard.
 
 use crate::browser::{Browser, PASSWORD};
 use crate::server::Server;
@@ -42,7 +42,7 @@ fn what_is_wrong_is_said_and_what_was_typed_stays() {
 fn a_form_that_is_sent_again_signs_in() {
     let server = Server::start(&[]);
     Browser::signed_up(&server, "joe@example.com");
-    // The answer was lost, or said that nobody knows what came of the form.
+    // The answer was lost, or stated that the result is unknown.
     Browser::signed_up(&server, "joe@example.com").get("/").says("100");
     assert_eq!(server.administer(&["account", "list"]).lines().count(), 3, "header, default, joe");
 }

@@ -1,4 +1,4 @@
-//! A plan for people: what is needed, what it is made of, and what was measured.
+//! The report of a plan: the needs, their composition, and the measurements.
 
 use super::Plan;
 use crate::html;
@@ -7,20 +7,20 @@ use crate::svg::escape;
 use std::fmt::Write;
 
 impl Plan {
-    /// What is needed, a line each.
+    /// The needs, one line each.
     fn needs(&self) -> Vec<(&'static str, String)> {
         vec![
-            ("cores", format!("{:.2} ({:.0} % busy at the busiest time)", self.cores, self.busy * 100.0)),
+            ("cores", format!("{:.2} ({:.0} % busy at the peak)", self.cores, self.busy * 100.0)),
             ("memory", format!("{:.0} MiB", self.memory_mib)),
             ("sessions open", format!("{:.0}", self.sessions.ceil())),
             ("source addresses", format!("{:.0}", self.sources_needed)),
             ("hours on this machine", format!("{:.2}", self.hours_machine)),
             ("hours by politeness", format!("{:.2} with {} sources", self.hours_polite, self.sources)),
-            ("the limit is", self.limit.clone()),
+            ("limit", self.limit.clone()),
         ]
     }
 
-    /// The formula with its numbers.
+    /// The formula with its values.
     fn formula(&self) -> Vec<String> {
         let (demand, cost, work) = (&self.demand, &self.figures.cpu_us, &self.workload);
         let name = match work.way {
@@ -101,7 +101,7 @@ impl Plan {
         )
     }
 
-    /// For a terminal.
+    /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = format!("{}\n\n", self.title());
         for (name, value) in self.needs() {
@@ -113,7 +113,7 @@ impl Plan {
         }
         let _ = writeln!(
             out,
-            "\n{:<14}{:>12}{:>12}{:>8}{:>8}{:>9}  recipients/s of a source",
+            "\n{:<14}{:>12}{:>12}{:>8}{:>8}{:>9}  recipients/s per source",
             "sites", "recipients", "sessions", "each", "life s", "sources"
         );
         for [name, recipients, sessions, each, life, rate, sources] in self.groups() {
@@ -125,7 +125,7 @@ impl Plan {
         out
     }
 
-    /// As a page.
+    /// The report as a page of HTML.
     pub fn html(&self) -> String {
         let mut out = format!("<p class=\"dim\">{}</p>\n<table>", escape(&self.title()));
         for (name, value) in self.needs() {
@@ -133,11 +133,11 @@ impl Plan {
         }
         let _ = writeln!(
             out,
-            "</table>\n<h2>How it adds up</h2>\n<pre>{}</pre>",
+            "</table>\n<h2>Calculation</h2>\n<pre>{}</pre>",
             escape(&self.formula().join("\n"))
         );
         out.push_str("<h2>Sites</h2>\n<table><tr>");
-        for head in ["", "recipients", "sessions", "each", "life s", "recipients/s of a source", "sources"] {
+        for head in ["", "recipients", "sessions", "each", "life s", "recipients/s per source", "sources"] {
             let _ = write!(out, "<th>{head}</th>");
         }
         out.push_str("</tr>\n");
@@ -145,7 +145,7 @@ impl Plan {
             let cells: Vec<String> = row.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
             let _ = writeln!(out, "<tr>{}</tr>", cells.concat());
         }
-        out.push_str("</table>\n<h2>What was measured</h2>\n<pre>");
+        out.push_str("</table>\n<h2>Measured costs</h2>\n<pre>");
         if let Ok(text) = serde_json::to_string_pretty(&self.figures) {
             out.push_str(&escape(&text));
         }

@@ -1,5 +1,5 @@
-//! A search for people: for each objective where the steps lie and where the limit is, the steps in words, and the run
-//! that held.
+//! The report of a search: for each objective a plot of the steps and the limit, then the steps in words, and the run
+//! that held the rate.
 
 use super::{Found, Step, line};
 use crate::html;
@@ -7,12 +7,12 @@ use crate::objective::{Bound, Objective};
 use crate::svg::{At, Marks, Plot, Rule, Scale, Shape, escape};
 use std::fmt::Write;
 
-/// Between values so far apart, lines of equal length are equal factors.
+/// From this ratio of the values on, the axis is logarithmic.
 const WIDE: f64 = 10.0;
-/// The least that a logarithmic axis tells apart: a microsecond, an error in 100,000.
+/// The smallest value of a logarithmic axis: a microsecond, or an error in 100,000 requests.
 const LEAST: f64 = 0.001;
 
-/// The page; `first` is what was found, in a line.
+/// The page of a search; `first` is its result in one line.
 pub fn page(found: &Found, first: &str) -> String {
     let mut out = format!("<p><b>{}</b></p>\n", escape(first));
     for (number, objective) in found.objectives.iter().enumerate() {
@@ -20,10 +20,10 @@ pub fn page(found: &Found, first: &str) -> String {
     }
     if !found.steps.is_empty() {
         out.push_str(
-            "<p class=\"dim\">A mark for each step, at the rate that was asked for. Level: the objective.",
+            "<p class=\"dim\">One mark per step, at the rate of its due requests. Horizontal line: the objective.",
         );
         out.push_str(if found.highest.is_some() {
-            " Upright: the highest rate that kept all.</p>\n"
+            " Vertical line: the highest rate that met all objectives.</p>\n"
         } else {
             "</p>\n"
         });
@@ -40,7 +40,7 @@ pub fn page(found: &Found, first: &str) -> String {
     html::page("mailprobe load test: the highest rate", &out)
 }
 
-/// The steps as one objective sees them. A step without a value of it has no mark.
+/// The steps for one objective. A step without a value has no mark.
 fn plot(found: &Found, number: usize, objective: &Objective) -> Plot {
     let bound = objective.bound();
     let of =
@@ -54,18 +54,18 @@ fn plot(found: &Found, number: usize, objective: &Objective) -> Plot {
         Marks { name: "kept", shape: Shape::Dot, points: points(&|step, _| step.kept) },
         Marks { name: "missed", shape: Shape::Cross, points: points(&|_, met| !met) },
         Marks {
-            name: "missed another objective",
+            name: "met this objective, missed another",
             shape: Shape::Diamond,
             points: points(&|step, met| met && !step.kept),
         },
     ];
     let mut rules = vec![Rule { name: objective.text.clone(), at: At::Y(bound.limit) }];
     if let Some(highest) = found.highest {
-        rules.push(Rule { name: format!("highest rate kept: {highest:.1}/s"), at: At::X(highest) });
+        rules.push(Rule { name: format!("highest rate: {highest:.1}/s"), at: At::X(highest) });
     }
     Plot {
-        title: format!("{} ({}) by the rate asked for", objective.subject(), bound.unit),
-        x_name: "asked for, requests/s",
+        title: format!("{} ({}) by rate of due requests", objective.subject(), bound.unit),
+        x_name: "due requests/s",
         y_name: if bound.unit.starts_with('%') { "%" } else { bound.unit },
         x: rates(&all, found.highest),
         y: values(&all, bound),
@@ -76,14 +76,14 @@ fn plot(found: &Found, number: usize, objective: &Objective) -> Plot {
     }
 }
 
-/// Linear, since steps lie ever closer to the limit, unless that would put the limit into a corner.
+/// A linear axis, since steps approach the limit, unless it would move the limit into a corner.
 fn rates(points: &[(f64, f64)], highest: Option<f64>) -> Scale {
     let least = points.iter().map(|point| point.0).fold(f64::INFINITY, f64::min);
     let most = points.iter().map(|point| point.0).fold(0.0, f64::max);
     if most > highest.unwrap_or(least) * WIDE { Scale::Log(least) } else { Scale::Linear }
 }
 
-/// Logarithmic, when what must not grow has grown far from where it has to stay.
+/// A logarithmic axis if a value with an upper limit has grown far beyond it.
 fn values(points: &[(f64, f64)], bound: Bound) -> Scale {
     let all = || points.iter().map(|point| point.1).chain([bound.limit]);
     let least = all().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
@@ -97,7 +97,7 @@ mod tests {
     use crate::run::tests::outcome;
     use crate::summary::Summary;
 
-    /// Steps asked for and what was found of each objective.
+    /// A result with these steps and the value of each objective.
     fn found(objectives: &[&str], highest: Option<f64>, steps: &[(f64, &[Option<f64>])]) -> Found {
         let objectives: Vec<Objective> = objectives.iter().map(|text| text.parse().unwrap()).collect();
         let step = |(asked, values): &(f64, &[Option<f64>])| {
@@ -150,17 +150,21 @@ mod tests {
             ]
         );
         assert_eq!((latency.x, latency.y), (Scale::Linear, Scale::Log(LEAST)));
-        assert_eq!(latency.title, "full.p99 (ms) by the rate asked for");
+        assert_eq!(latency.title, "full.p99 (ms) by rate of due requests");
         let rules: Vec<(&str, At)> = latency.rules.iter().map(|rule| (rule.name.as_str(), rule.at)).collect();
-        assert_eq!(rules, [("full.p99=250ms", At::Y(250.0)), ("highest rate kept: 200.0/s", At::X(200.0))]);
+        assert_eq!(rules, [("full.p99=250ms", At::Y(250.0)), ("highest rate: 200.0/s", At::X(200.0))]);
         let rate = plot(&found, 1, &found.objectives[1]);
         let steps: Vec<usize> = rate.marks.iter().map(|marks| marks.points.len()).collect();
         assert_eq!(steps, [2, 2, 0], "one step has no share of what was due");
         assert_eq!((rate.y, rate.y_name), (Scale::Linear, "%"));
 
         let page = page(&found, "found <it>");
-        for part in ["found &lt;it&gt;", "rate (% of what was due)", "missed another objective", "/s asked, "]
-        {
+        for part in [
+            "found &lt;it&gt;",
+            "rate (% of the due requests)",
+            "met this objective, missed another",
+            "/s due, ",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         assert_eq!(page.matches("<figure>").count(), 2);

@@ -1,49 +1,49 @@
-//! What a plot has beside lines: single points, and straight lines with names. Names stand where they hide no mark.
+//! The marks of a plot: single points, and straight lines with names. The names must not hide a mark.
 
 use super::{Axis, BOTTOM, HEIGHT, LEFT, Plot, RIGHT, TOP, WIDTH, across, escape, trim, up};
 use std::fmt::Write;
 
-/// Half a mark's width and height.
+/// Half of the width and height of a mark.
 const MARK: f64 = 4.0;
-/// Of a character of a plot's texts, with some room.
+/// The width of a character in a plot, with a margin.
 const CHAR_WIDTH: f64 = 6.5;
 const CHAR_HEIGHT: f64 = 10.0;
 
-/// Points of a plot that nothing joins.
+/// Points of a plot without a line.
 pub struct Marks {
     pub name: &'static str,
     pub shape: Shape,
     pub points: Vec<(f64, f64)>,
 }
 
-/// How a mark looks: told apart without colours, too.
+/// The shape of a mark, which is also distinguishable without colours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Shape {
-    /// Filled, of the colour of what is good.
+    /// Filled, in the colour of good results.
     Dot,
-    /// Of the colour of what is bad.
+    /// In the colour of bad results.
     Cross,
-    /// Hollow, of the same.
+    /// Hollow, in the colour of bad results.
     Diamond,
 }
 
-/// A straight line from one end of a plot to the other, and what is written at it.
+/// A straight line across a plot, with its name.
 pub struct Rule {
     pub name: String,
     pub at: At,
 }
 
-/// Where a rule lies.
+/// The position of a rule.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum At {
-    /// Upright.
+    /// A vertical line.
     X(f64),
-    /// Level.
+    /// A horizontal line.
     Y(f64),
 }
 
 impl Plot {
-    /// Each says its figures to a pointer that rests on it.
+    /// Each mark shows its figures on hover.
     pub(super) fn marks(&self, out: &mut String, x: &Axis, y: &Axis) {
         for marks in &self.marks {
             for (px, py) in &marks.points {
@@ -58,7 +58,7 @@ impl Plot {
         }
     }
 
-    /// The names of upright rules stand above the plot, those of level ones where no mark is.
+    /// The names of vertical rules are above the plot, those of horizontal ones where no mark is.
     pub(super) fn rules(&self, out: &mut String, x: &Axis, y: &Axis) {
         let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
         for Rule { name, at } in &self.rules {
@@ -87,8 +87,8 @@ impl Plot {
         }
     }
 
-    /// Where a text of so many characters stands at a level line: its side, and its foot. The first place without a
-    /// mark or an upright rule, from the left end above the line on.
+    /// The position of a text at a horizontal line: its side and its baseline. It is the first position without a mark
+    /// or a vertical rule, starting above the line at the left end.
     fn free(&self, x: &Axis, y: &Axis, line: f64, chars: usize) -> (&'static str, f64, f64) {
         let width = chars as f64 * CHAR_WIDTH;
         let (left, right) = (LEFT + 5.0, WIDTH - RIGHT - 5.0);
@@ -124,7 +124,7 @@ impl Plot {
 }
 
 impl Shape {
-    /// Around a point, with what it says.
+    /// The shape around a point, with its text.
     pub(super) fn drawn(self, x: f64, y: f64, says: &str) -> String {
         let (class, path) = match self {
             Shape::Dot => {

@@ -1,5 +1,5 @@
-//! The committed corpora: inputs that together reach every edge that was reached so far. One text file for each target,
-//! with an input in hex on each line, shortest first.
+//! The committed corpora: inputs that together reach every edge that was ever reached. Each target has one text file,
+//! with one input in hex per line, shortest first.
 
 use crate::input::hash;
 use crate::{hex, unhex};
@@ -7,10 +7,10 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// Most bytes of a target's corpus; in hex it takes twice as many.
+/// The largest size of a target's corpus in bytes; in hex it is twice as long.
 pub const BYTES_MAX: usize = 17_500;
 
-/// The file of a target.
+/// The path of a target's corpus.
 pub fn path(target: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/corpus")).join(format!("{target}.txt"))
 }
@@ -18,7 +18,8 @@ pub fn path(target: &str) -> PathBuf {
 /// Reads the inputs of a target.
 ///
 /// # Errors
-/// The file cannot be read, or has a line that is no input.
+///
+/// The file cannot be read, or has an invalid line.
 pub fn read(target: &str) -> io::Result<Vec<Vec<u8>>> {
     let path = path(target);
     let wrong = |number: usize| {
@@ -30,10 +31,11 @@ pub fn read(target: &str) -> io::Result<Vec<Vec<u8>>> {
     text.lines().enumerate().map(|(number, line)| unhex(line).ok_or_else(|| wrong(number))).collect()
 }
 
-/// Writes the inputs of a target, the shortest first. If they have more than [`BYTES_MAX`] in all, some are left out,
-/// long ones no more often than short ones: what only long inputs reach has to be reached too. Gives how many were written.
+/// Writes the inputs of a target, shortest first, and returns their number. If they have more than [`BYTES_MAX`] bytes
+/// in all, some are left out, long ones no more often than short ones, since some edges need long inputs.
 ///
 /// # Errors
+///
 /// The file cannot be written.
 pub fn write(target: &str, mut inputs: Vec<Vec<u8>>) -> io::Result<usize> {
     inputs.sort_by_cached_key(|input| hash(input));

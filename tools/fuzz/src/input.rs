@@ -1,24 +1,24 @@
-//! Inputs out of other inputs, and a stream of bytes cut in every way that matters.
+//! Inputs that are made from other inputs, and all relevant divisions of a byte stream.
 
 use fastrand::Rng;
 
-/// Longest input. Beyond every limit of a reply, a name and an address.
+/// The longest input in bytes: beyond every limit of a reply, a name and an address.
 pub const BYTES_MAX: usize = 20_000;
 
-/// Bytes that mean something to one parser or another.
+/// Bytes with a meaning for some parser.
 const TELLING: [u8; 24] = [
     0, 1, 2, 9, b'\n', b'\r', b' ', b'"', b'-', b'.', b'0', b'2', b'5', b'9', b'@', b'\\', b'a', b'x', 0x7f,
     0x80, 0xc0, 0xc3, 0xe2, 0xff,
 ];
 
-/// FNV-1a: enough to draw from.
+/// The hash FNV-1a, as a source of decisions.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// `old` with a few changes.
+/// The input `old` with a few changes.
 pub fn change(random: &mut Rng, old: &[u8], others: &[Vec<u8>]) -> Vec<u8> {
     let mut new = old.to_vec();
     for _ in 0..random.usize(1..6) {
@@ -52,8 +52,8 @@ fn change_once(random: &mut Rng, bytes: &mut Vec<u8>, others: &[Vec<u8>]) {
     }
 }
 
-/// The same bytes in other pieces: one by one, in small equal ones, or in pieces drawn from the bytes themselves. Which of
-/// these is drawn from the bytes too: all of them would make the campaign several times as slow.
+/// The same bytes in other pieces: single bytes, small equal pieces, or pieces that depend on the bytes. The bytes also
+/// select the variant: testing all of them would make the campaign several times as slow.
 pub fn cut(bytes: &[u8]) -> Vec<&[u8]> {
     let mut random = Rng::with_seed(hash(bytes));
     match random.u8(..4) {
@@ -75,12 +75,12 @@ fn drawn<'b>(random: &mut Rng, mut rest: &'b [u8]) -> Vec<&'b [u8]> {
     pieces
 }
 
-/// One of these.
+/// A random element of this list.
 pub fn one<'a>(random: &mut Rng, of: &[&'a str]) -> &'a str {
     of[random.usize(..of.len())]
 }
 
-/// A JSON value, mostly an object with these keys, whose texts are mostly these.
+/// A random JSON value, mostly an object with these keys and these texts.
 pub fn json(random: &mut Rng, keys: &[&str], texts: &[&str], depth: u8, text: &mut String) {
     match if depth == 0 { random.u8(4..9) } else { random.u8(..9) } {
         0..=2 => {

@@ -1,8 +1,12 @@
-//! Malformed input for everything that reads what strangers, operators and the store's file say.
+//! Malformed input for every parser of data from strangers, operators and the store's file.
 //!
-//! A target is a pure function of bytes: the same input always does the same. It checks rules that hold for every
-//! input, and it may panic. `cargo xtask soak fuzz` runs the targets: with libFuzzer, which changes inputs so that they
-//! reach new edges of the code, or (`--small`) without it, on the committed corpus and on inputs made by a grammar.
+//! A target ([`targets`]) is a pure function of bytes: the same input always has the same result. It checks rules that
+//! hold for every input, and it may panic. `cargo xtask soak fuzz` runs the targets: with libFuzzer, which mutates
+//! inputs so that they reach new edges of the code, or (`--small`) without it, on the committed corpus ([`corpus`]) and
+//! on inputs from a grammar ([`input`]).
+//!
+//! Invariants: a target uses no network and no file, and its result does not depend on the clock. Every failure is
+//! reproducible from its input.
 
 pub mod corpus;
 pub mod input;
@@ -14,7 +18,7 @@ pub use targets::{TARGETS, Target};
 #[doc(hidden)]
 pub use libfuzzer_sys;
 
-/// Bytes as two hexadecimal digits each.
+/// The bytes as two hexadecimal digits each.
 pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -25,16 +29,17 @@ pub fn hex(bytes: &[u8]) -> String {
     text
 }
 
-/// The inverse of [`hex`].
+/// The bytes of hexadecimal digits; `None` if the text is invalid.
 pub fn unhex(digits: &str) -> Option<Vec<u8>> {
     let pairs = (0..digits.len()).step_by(2);
     pairs.map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }
 
-/// Panics where a rule was broken: libFuzzer knows no other failure.
+/// Panics if a rule is broken: libFuzzer has no other kind of failure.
 ///
 /// # Panics
-/// As said.
+///
+/// `outcome` is an error.
 #[cfg(feature = "libfuzzer")]
 pub fn must_hold(outcome: Result<(), String>) {
     if let Err(complaint) = outcome {

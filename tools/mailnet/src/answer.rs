@@ -1,5 +1,5 @@
-//! From a DNS query to what is sent back (RFC 1034, 1035, 2308, 6891, 7505): a server that speaks like a
-//! resolver (RA is set) and knows the scenario's names alone.
+//! The reaction to a DNS query (RFC 1034, 1035, 2308, 6891, 7505). The server answers like a resolver (RA is set) and
+//! knows only the scenario's names.
 
 use crate::{
     spec::{DnsBehaviour, Lie},
@@ -16,11 +16,11 @@ use hickory_proto::{
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What is sent back for one query.
+/// The datagrams that are sent for one query.
 #[derive(Debug, Default)]
 pub(crate) struct Reaction {
     pub kind: Option<DnsKind>,
-    /// A lie that is sent first; from another port if so said.
+    /// A forged answer that is sent first, from another port if that is requested.
     pub forged: Option<(Port, Vec<u8>)>,
     pub answer: Option<Vec<u8>>,
 }
@@ -31,17 +31,17 @@ pub(crate) enum Port {
     Other,
 }
 
-/// What a message without EDNS may hold over UDP (RFC 1035 4.2.1), and the most we send with it (RFC 9715).
+/// The largest message without EDNS over UDP (RFC 1035 4.2.1), and the largest that we send with it (RFC 9715).
 const UDP_BYTES_MIN: usize = 512;
 const UDP_BYTES_MAX: usize = 1232;
 
-/// What a resolver that has too much to do sends back.
+/// The answer of an overloaded resolver.
 pub(crate) fn refuse(query: &[u8]) -> Option<Vec<u8>> {
     let message = Message::from_vec(query).ok()?;
     refusal(&message, ResponseCode::Refused, true).to_vec().ok()
 }
 
-/// `lie`: how every name is answered just now.
+/// The reaction to a query. `lie` is the present false answer for every name, if there is one.
 pub(crate) fn react(world: &World, query: &[u8], udp: bool, lie: Option<Lie>) -> Reaction {
     let Ok(message) = Message::from_vec(query) else {
         return Reaction { answer: form_error(query), ..Reaction::default() };
@@ -132,7 +132,7 @@ fn lie(world: &World, message: &Message, question: &Query, lie: Lie) -> Option<V
         Lie::Prohibited => Some(18),
     };
     if let (Some(error), Some(edns)) = (error, &mut answer.edns) {
-        // The option of RFC 8914 2: a code, and perhaps a text.
+        // The option of RFC 8914 2: a code, and an optional text.
         edns.options_mut().insert(EdnsOption::Unknown(15, error.to_be_bytes().to_vec()));
     }
     answer.to_vec().ok()
@@ -144,7 +144,8 @@ fn other_question(lie: &mut Message) {
     }
 }
 
-/// Turns the case of every letter: right for DNS, wrong for a client that checks what it sent (0x20).
+/// Inverts the case of every letter. DNS allows that, but the answer is wrong for a client that checks the case of its
+/// question (0x20).
 fn other_case(lie: &mut Message) {
     for query in &mut lie.queries {
         let labels: Vec<Vec<u8>> = query
@@ -190,7 +191,7 @@ fn text(name: &Name) -> String {
     text
 }
 
-/// FORMERR for bytes of which no more than the id can be read (RFC 1035 4.1.1).
+/// FORMERR for bytes of which only the id can be read (RFC 1035 4.1.1).
 fn form_error(query: &[u8]) -> Option<Vec<u8>> {
     let id = u16::from_be_bytes([*query.first()?, *query.get(1)?]);
     if query.get(2)? & 0x80 != 0 {
@@ -220,7 +221,7 @@ fn truncated(message: &Message) -> Message {
     answer
 }
 
-/// The true answer, or TC where it does not fit.
+/// The true answer, or TC if it does not fit.
 fn whole(world: &World, message: &Message, question: &Query, udp: bool) -> Option<Vec<u8>> {
     let mut answer = refusal(message, ResponseCode::NoError, true);
     if question.query_class == DNSClass::IN {
@@ -264,7 +265,7 @@ fn fill(world: &World, question: &Query, answer: &mut Message) {
             return;
         };
         answer.answers.push(Record::from_rdata(owner, ttl, RData::CNAME(CNAME(wire.clone()))));
-        // A loop is answered as it stands in the zone: once around, and it is the client's to notice.
+        // A loop is answered with its records, once around; the client must notice it.
         let is_loop = seen.iter().any(|name| **name == **target);
         if question.query_type == RecordType::CNAME || is_loop || seen.len() > CHAIN_MAX {
             return;
@@ -290,7 +291,7 @@ fn of_type(records: &Records, query_type: RecordType) -> impl Iterator<Item = RD
         .chain(ptr.map(|name| RData::PTR(PTR(name.clone()))))
 }
 
-/// The SOA of a negative answer; its minimum says how long the answer may be kept (RFC 2308 3 and 5).
+/// The SOA record of a negative answer; its minimum is the time for which the answer may be cached (RFC 2308 3 and 5).
 fn negative(world: &World, key: &str, answer: &mut Message) {
     let labels: Vec<&[u8]> = key.rsplit('.').take(2).map(str::as_bytes).collect();
     let zone = Name::from_labels(labels.into_iter().rev()).unwrap_or_default();

@@ -1,50 +1,50 @@
-//! Servers that do not stay as they are: they change after refusals, are a pool of nodes that differ, or refuse names
-//! that look random.
+//! Servers whose behaviour varies: they change after refusals, are a pool of different nodes, or refuse names that look
+//! random.
 //!
-//! Everything here is pure. What was refused before is counted by `running` and comes in as numbers.
+//! Everything here is pure. `running` counts earlier refusals and passes the numbers.
 
 use crate::{personality::Template, random::Random};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// A change of behaviour as a scenario states it.
+/// A change of behaviour as a scenario describes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ChangeSpec {
-    /// Unknown recipients that are refused before the change.
+    /// How many unknown recipients are refused before the change.
     pub after: u64,
-    /// Where these refusals are counted.
+    /// The scope in which these refusals are counted.
     #[serde(default)]
     pub counted: Counted,
-    /// What comes then.
+    /// The behaviour after the change.
     pub to: To,
     /// The reply, for `to = "reply"`.
     pub text: Option<String>,
     /// The pause before a refusal, for `to = "delay"`.
     pub ms: Option<u64>,
-    /// Only refusals of the last so many milliseconds count; without it, all.
+    /// Only refusals within this time, in milliseconds, count; without it, all of them.
     pub within_ms: Option<u64>,
-    /// Whether sessions that are open change as well.
+    /// Whether open sessions change as well.
     #[serde(default)]
     pub begins: Begins,
 }
 
-/// Whose refusals count.
+/// The scope of a count of refusals.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Counted {
-    /// Those of the session.
+    /// The refusals of the session.
     Session,
-    /// Those that the host gave to the client's address.
+    /// The refusals of the host for the client's address.
     Client,
-    /// Those of one node of the host's pool.
+    /// The refusals of one node of the host's pool.
     Node,
-    /// Those that the host gave to all clients.
+    /// The refusals of the host for all clients.
     #[default]
     Host,
 }
 
-/// What a server changes to.
+/// The behaviour after a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum To {
@@ -54,37 +54,37 @@ pub(crate) enum To {
     Refuse,
     /// Every recipient gets the reply in `text`; 421 also ends the session.
     Reply,
-    /// Refusals wait for `ms`; what is said stays right.
+    /// Refusals are delayed by `ms`; the replies remain right.
     Delay,
 }
 
-/// When a change that is due begins.
+/// The time at which a due change begins.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Begins {
-    /// With the next recipient, in the middle of sessions.
+    /// With the next recipient, also within a session.
     #[default]
     AtOnce,
-    /// In sessions that begin from now on.
+    /// In sessions that begin later.
     NextSession,
 }
 
-/// Which node a session is given.
+/// The selection of a node for a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Given {
-    /// One after the other, in the order of the list.
+    /// The nodes take turns in the order of the list.
     #[default]
     InTurn,
-    /// The first of the list to the first session, then any of them.
+    /// The first session gets the first node, later ones a random one.
     AtRandom,
 }
 
-/// A host's conduct, ready for use.
+/// The conduct of a host, with its nodes parsed.
 #[derive(Debug)]
 pub(crate) struct Conduct {
     changes: Vec<Change>,
-    /// Empty for a host that is no pool.
+    /// Empty for a host that is not a pool.
     nodes: Vec<Node>,
     given: Given,
     filter: Option<Template>,
@@ -104,36 +104,36 @@ enum Node {
     Reply(Template),
 }
 
-/// What the server says of a recipient.
+/// The treatment of a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Word<'a> {
-    /// The truth.
+    /// The true reply.
     Honest,
     Accept,
     Refuse,
     Reply(&'a Template),
 }
 
-/// A word and how long a refusal is held back.
+/// A treatment, and the delay of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Turn<'a> {
     pub word: Word<'a>,
     pub delay: Duration,
 }
 
-/// What the conduct of a session depends on.
+/// The state that the conduct of a session depends on.
 pub(crate) struct Standing<'a> {
     pub node: u32,
-    /// Which changes were due when the session began, in the order of the list.
+    /// The changes that were due when the session began, in the order of the list.
     pub begun: &'a [bool],
-    /// How many unknown recipients were refused: of whose count, and within which time.
+    /// How many unknown recipients were refused: in a scope, and within a time.
     pub refused: &'a dyn Fn(Counted, Option<Duration>) -> u64,
 }
 
 const NODES_MAX: usize = 64;
 
 impl Conduct {
-    /// Reads what a scenario says; `None` when it says nothing of this kind.
+    /// Reads the keys of a scenario; `None` if it has none of them.
     pub(crate) fn new(
         changes: Vec<ChangeSpec>,
         nodes: &[String],
@@ -141,7 +141,7 @@ impl Conduct {
         filter: Option<&str>,
     ) -> Result<Option<Conduct>, String> {
         if given.is_some() && nodes.is_empty() {
-            return Err("given goes with nodes".into());
+            return Err("given requires nodes".into());
         }
         if nodes.len() > NODES_MAX {
             return Err(format!("a pool has at most {NODES_MAX} nodes"));
@@ -157,12 +157,12 @@ impl Conduct {
         }))
     }
 
-    /// True when refusals have to be counted.
+    /// Whether refusals must be counted.
     pub(crate) fn counts(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// The node of a session; `ordinal` is how many sessions the host had before.
+    /// The node of a session; `ordinal` is the number of earlier sessions of the host.
     pub(crate) fn node(&self, ordinal: u64, random: &mut Random) -> u32 {
         let nodes = self.nodes.len() as u64;
         match self.given {
@@ -178,8 +178,8 @@ impl Conduct {
         self.changes.iter().map(|change| change.is_due(refused)).collect()
     }
 
-    /// What is said of a recipient. A later change of the list comes before an earlier one, and any of them before
-    /// the node and the filter; the pauses of all that are due add up.
+    /// The treatment of a recipient. A later change of the list has precedence over an earlier one, and each change
+    /// over the node and the filter. The delays of all due changes are added.
     pub(crate) fn turn(&self, standing: &Standing<'_>, local: &str) -> Turn<'_> {
         let mut turn = Turn { word: self.word_of_node(standing.node), delay: Duration::ZERO };
         if let (Word::Honest, Some(reply)) = (turn.word, &self.filter)
@@ -224,18 +224,18 @@ impl Change {
 fn change(spec: ChangeSpec) -> Result<Change, String> {
     let reply = match (&spec.text, spec.to) {
         (Some(text), To::Reply) => Some(Template::parse(text)?),
-        (None, To::Reply) => return Err("change to reply: needs text".into()),
-        (Some(_), _) => return Err("change: text goes with to = \"reply\"".into()),
+        (None, To::Reply) => return Err("change: to = \"reply\" requires text".into()),
+        (Some(_), _) => return Err("change: text requires to = \"reply\"".into()),
         (None, _) => None,
     };
     if spec.ms.is_some() != (spec.to == To::Delay) {
-        return Err("change: ms goes with to = \"delay\", and it with ms".into());
+        return Err("change: ms is required with to = \"delay\", and only allowed with it".into());
     }
     if spec.within_ms == Some(0) {
         return Err("change: within_ms must be above 0".into());
     }
     if spec.begins == Begins::NextSession && spec.counted == Counted::Session {
-        return Err("change: what is counted in a session cannot begin in the next one".into());
+        return Err("change: counted = \"session\" and begins = \"next_session\" exclude each other".into());
     }
     Ok(Change { spec, reply })
 }
@@ -251,15 +251,15 @@ fn node(text: &str) -> Result<Node, String> {
     })
 }
 
-/// Digits from here on look made.
+/// More digits than this look random.
 const DIGITS_MAX: usize = 6;
-/// Consonants in a row that no word has.
+/// More consecutive consonants than this look random.
 const CONSONANTS_MAX: usize = 5;
-/// Changes between letters and digits, as in `a1b2`.
+/// More changes between letters and digits than this look random, as in `a1b2`.
 const MIXES_MAX: usize = 3;
 
-/// True for a local part that a filter against guessing takes for made by a machine: many digits, letters and digits
-/// in turn, or a row of consonants.
+/// Whether a local part looks generated to a filter against guessing: many digits, letters and digits in turn, or many
+/// consecutive consonants.
 pub(crate) fn looks_random(local: &str) -> bool {
     let (mut digits, mut mixes, mut consonants, mut row) = (0, 0, 0, 0);
     let mut before: Option<char> = None;
@@ -303,7 +303,7 @@ mod tests {
         for (counted, to, word) in rows {
             let conduct = conduct(vec![change(3, counted, to)], &[], None);
             for (count, expected) in [(0, Word::Honest), (2, Word::Honest), (3, word), (4, word)] {
-                // All other counts are far above: only its own matters.
+                // All other counts are far above: only the count of its own scope matters.
                 let refused = |whose: Counted, _| if whose == counted { count } else { 0 };
                 let standing = Standing { node: 0, begun: &[false], refused: &refused };
                 assert_eq!(conduct.turn(&standing, "a").word, expected, "{counted:?} {count}");

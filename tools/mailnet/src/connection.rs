@@ -1,4 +1,4 @@
-//! The driver of a session: moves bytes, waits, and breaks things off when the scenario says so.
+//! The driver of a session: it moves bytes, waits, and breaks the connection if the scenario requires it.
 
 use crate::{
     What,
@@ -17,23 +17,22 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// A client that is silent for so long is sent away (RFC 5321 4.5.3.2.7).
+/// A client that is silent for this time is disconnected (RFC 5321 4.5.3.2.7).
 const IDLE: Duration = Duration::from_secs(300);
-/// How long the bytes of a client that was hung up on are still read, so that the last reply is not lost to a
-/// reset.
+/// How long bytes of a disconnected client are read, so that a reset does not lose the last reply.
 const LINGER: Duration = Duration::from_secs(1);
-/// The longest hang; a peer that waits longer is sent away.
+/// The longest hang; a peer that waits longer is disconnected.
 const HANG: Duration = Duration::from_secs(900);
-/// More bytes without a line end than these are no command.
+/// More bytes than this without a line end are not a command.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// A buffer larger than this is not kept for an idle session.
 const BUFFER_BYTES_KEPT: usize = 4 * 1024;
 
-/// A connection in clear or under TLS.
+/// A plain or an encrypted connection.
 pub(crate) enum Wire {
     Clear(TcpStream),
     Secure(Box<TlsStream<TcpStream>>),
-    /// Lost in a handshake.
+    /// The connection was lost in a handshake.
     Gone,
 }
 
@@ -49,7 +48,7 @@ impl Wire {
         }
     }
 
-    /// Writes all, unless the peer reads nothing for so long that it must be dead.
+    /// Writes all bytes, unless the peer reads nothing for a long time.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         timeout(IDLE, async {
             match self {
@@ -72,7 +71,7 @@ impl Wire {
         }
     }
 
-    /// Bytes that are there without waiting. Under TLS none are looked for.
+    /// Reads the bytes that are available without waiting. Under TLS it reads none.
     fn read_now(&mut self, buffer: &mut Vec<u8>) -> bool {
         match self {
             Wire::Clear(stream) => {
@@ -99,7 +98,7 @@ impl Wire {
     }
 }
 
-/// Makes the close of a socket a reset.
+/// Makes closing the socket a reset.
 pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
     SockRef::from(stream).set_linger(Some(Duration::ZERO))
 }
@@ -107,7 +106,7 @@ pub(crate) fn reset_on_close(stream: &TcpStream) -> io::Result<()> {
 /// Serves one connection to a host.
 pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: IpAddr) {
     if net.world.hosts[host as usize].state != HostState::Up {
-        // Only a wildcard listener comes here: the nearest it gets to refusing.
+        // Only a wildcard listener has such connections. A reset is the closest equivalent of a refusal.
         reset_on_close(&stream).ok();
         return;
     }
@@ -119,17 +118,17 @@ pub(crate) async fn serve(net: Arc<Net>, host: u32, stream: TcpStream, client: I
         output: Vec::new(),
         offered: false,
     };
-    // A client that breaks off ends its own session alone.
+    // A client that breaks the connection ends only its own session.
     connection.run(guard.of_client).await.ok();
     connection.session.note(What::Ends);
 }
 
-/// Counts a session for as long as it lasts.
+/// Counts a session while it lasts.
 struct Guard {
     net: Arc<Net>,
     host: u32,
     client: IpAddr,
-    /// Of all sessions of the net, from 1.
+    /// The number among all sessions of the net, from 1.
     number: u64,
     ordinal: u64,
     of_client: u64,
@@ -157,11 +156,11 @@ struct Connection {
     wire: Wire,
     input: Vec<u8>,
     output: Vec<u8>,
-    /// PIPELINING was offered by a reply that has left.
+    /// Whether a sent reply offered PIPELINING.
     offered: bool,
 }
 
-/// What the driver does after a reply.
+/// The driver's step after a reply.
 enum NextStep {
     Go,
     End,
@@ -180,7 +179,7 @@ impl Connection {
                 return Ok(());
             }
             if self.input.contains(&b'\n') {
-                // It came while a reply was held back.
+                // The bytes arrived while a reply was delayed.
                 continue;
             }
             self.free_buffers();
@@ -226,7 +225,7 @@ impl Connection {
         self.take(outcome, 0).await
     }
 
-    /// Answers all whole lines that came, in as few writes as they allow.
+    /// Answers all complete lines, in as few writes as possible.
     async fn answer_input(&mut self) -> io::Result<NextStep> {
         let mut at = 0;
         while let Some(length) = self.input[at..].iter().position(|&byte| byte == b'\n') {
@@ -258,7 +257,7 @@ impl Connection {
         Ok(NextStep::Go)
     }
 
-    /// Does what the session wants after the reply that begins at `start` of the output.
+    /// Executes the session's step after the reply that begins at `start` of the output.
     async fn take(&mut self, outcome: Outcome, start: usize) -> io::Result<NextStep> {
         if let Some(fault) = outcome.fault {
             return Box::pin(self.misbehave(fault, outcome.step, start)).await;
@@ -315,7 +314,7 @@ impl Connection {
 
     async fn start_tls(&mut self) -> io::Result<NextStep> {
         self.flush().await?;
-        // What came in clear behind the command must not be taken for commands under TLS (RFC 3207 5).
+        // Plain bytes after the command must not be read as commands under TLS (RFC 3207 5).
         self.input = Vec::new();
         if let Some(fault) = self.session.fault(Stage::Tls) {
             return self.break_handshake(fault).await;
@@ -333,7 +332,7 @@ impl Connection {
     async fn break_handshake(&mut self, fault: usize) -> io::Result<NextStep> {
         add(&self.session.place().net.counters.misdeeds);
         let does = self.session.place().behaviour.faults[fault].spec.does;
-        // The ClientHello is awaited: the break comes in the middle of the handshake.
+        // The connection breaks after the ClientHello, in the middle of the handshake.
         timeout(IDLE, self.wire.read(&mut self.input)).await??;
         match does {
             Misdeed::Hang => self.step(Step::Hang, 0).await,
@@ -358,7 +357,7 @@ impl Connection {
             return Ok(());
         }
         if !self.offered && self.input.is_empty() && self.wire.read_now(&mut self.input) {
-            // The reply is still here, so the client cannot have read it.
+            // The reply is not sent yet, so the client cannot have read it.
             self.session.violation(Violation::PipeliningNotOffered);
         }
         self.offered = self.session.offers_pipelining();
@@ -367,7 +366,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends what is left and ends the session so that the client can read all of it.
+    /// Sends the remaining bytes and ends the session such that the client can read all of them.
     async fn close(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
             self.wire.write(&self.output).await?;
@@ -380,7 +379,7 @@ impl Connection {
         timeout(HANG, self.drain()).await.unwrap_or(Ok(()))
     }
 
-    /// Reads until the client is gone.
+    /// Reads until the client closes.
     async fn drain(&mut self) -> io::Result<()> {
         loop {
             self.input.clear();

@@ -12,17 +12,17 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// How long the true answer waits behind a forged one.
+/// How long the true answer is delayed after a forged one.
 const FORGED_LEAD: Duration = Duration::from_millis(5);
 const TCP_IDLE: Duration = Duration::from_secs(30);
-/// Queries of one TCP connection.
+/// The most queries of one TCP connection.
 const TCP_QUERIES_MAX: usize = 1_000;
 
 pub(crate) async fn serve_udp(net: Arc<Net>, socket: Arc<UdpSocket>) {
     let mut buffer = vec![0; 4096];
     loop {
         let Ok((bytes, client)) = socket.recv_from(&mut buffer).await else {
-            // ICMP errors of earlier answers show here; the socket is as good as before.
+            // ICMP errors of earlier answers are reported here; the socket still works.
             tokio::task::yield_now().await;
             continue;
         };
@@ -46,7 +46,7 @@ pub(crate) async fn serve_udp(net: Arc<Net>, socket: Arc<UdpSocket>) {
         net.counters.dns(reaction.kind.unwrap_or(DnsKind::Unreadable));
         if latency.is_zero() && reaction.forged.is_none() {
             if let Some(answer) = reaction.answer {
-                // A full send buffer or a client that is gone loses the datagram, as on any network.
+                // A full send buffer or a closed client loses the datagram, as in any network.
                 socket.send_to(&answer, client).await.ok();
             }
         } else {
@@ -79,7 +79,7 @@ pub(crate) async fn serve_tcp(net: Arc<Net>, listener: TcpListener) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let net = net.clone();
-                // A client that breaks off ends its own connection alone.
+                // A client that breaks the connection ends only its own.
                 tokio::spawn(async move { tcp_session(&net, stream).await.ok() });
             }
             Err(_) => sleep(Duration::from_millis(50)).await,

@@ -1,8 +1,8 @@
-//! What a strict verifier must answer: the ground truth of a scenario, never measured from the servers.
+//! The answers of a strict verifier: the ground truth of a scenario, derived from its text and never from the servers.
 //!
-//! The rules are those of the API contract: an accepted recipient counts only where an unknown one is refused
-//! for good, whatever is about the client or may pass is no verdict about a mailbox, and a domain that takes no
-//! mail has no mailboxes.
+//! The rules are those of the API contract. An accepted recipient counts only if an unknown one is permanently refused.
+//! A reply about the client, or a transient one, is no verdict about a mailbox. A domain that takes no mail has no
+//! mailboxes.
 
 use crate::{
     mailbox::Mailbox,
@@ -14,29 +14,29 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{fmt, net::IpAddr};
 
-/// The reasons of the contract's full check.
+/// The reasons of a full check in the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// Confirmed.
+    /// The mailbox is confirmed.
     MailboxExists,
-    /// Confirmed, and a role address.
+    /// The mailbox is confirmed and belongs to a role.
     RoleAccount,
-    /// Not an address.
+    /// The text is not an address.
     InvalidSyntax,
-    /// Of a domain that the scenario calls disposable.
+    /// The domain is in the scenario's list of disposable ones.
     Disposable,
-    /// Named by the scenario's `spamtraps`.
+    /// The address is in the scenario's `spamtraps`.
     Spamtrap,
-    /// Full.
+    /// The mailbox is full.
     InboxFull,
-    /// Disabled, or closed to mail from outside.
+    /// The mailbox is disabled, or closed to external mail.
     MailboxDisabled,
-    /// The domain takes every recipient.
+    /// The domain accepts every recipient.
     CatchAll,
-    /// No such mailbox, or no mail at this domain.
+    /// The mailbox does not exist, or the domain takes no mail.
     MailboxNotFound,
-    /// Nobody can tell.
+    /// The answers of the server allow no verdict.
     Unverifiable,
 }
 
@@ -64,26 +64,27 @@ impl fmt::Display for Expected {
     }
 }
 
-/// What must be answered about one address.
+/// The expected verdicts about one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ExpectedVerdict {
-    /// By a check that answers at once.
+    /// The reason for a check that answers at once.
     pub reason: Expected,
-    /// By one that comes back after the greylisting interval, from the same source, with the same recipients.
+    /// The reason for a check that returns after the greylisting interval, from the same source with the same
+    /// recipients.
     pub patient: Expected,
 }
 
-/// What the DNS says of a domain's mail.
+/// The answer of the DNS about a domain's mail.
 enum Route<'a> {
     /// At least one host can be contacted.
     Hosts(Vec<&'a Host>),
     /// The domain takes no mail.
     Dead,
-    /// The DNS does not tell.
+    /// The DNS does not answer.
     Unknown,
 }
 
-/// The longest drip that a patient client sits out: about 100 bytes a reply.
+/// The slowest drip for which a patient client waits: about 100 bytes per reply.
 const DRIP_MS_MAX: u64 = 50;
 
 impl World {
@@ -118,7 +119,7 @@ impl World {
         }
     }
 
-    /// Whether there is such a mailbox, whatever its servers say; `None` where nobody can tell.
+    /// Whether the mailbox exists, whatever its servers reply; `None` if that is undecidable.
     pub(crate) fn exists(&self, address: &str) -> Option<bool> {
         let Some((local, domain)) = split(address) else { return Some(false) };
         let at = self.by_domain.get(domain.to_ascii_lowercase().as_str());
@@ -126,7 +127,7 @@ impl World {
         domain.mailboxes.exists(self.seed, local, &domain.name)
     }
 
-    /// What a host that works says about a local part.
+    /// The verdict about a local part at a working host.
     fn asked(&self, domain: &Domain, local: &str) -> ExpectedVerdict {
         let mailboxes = &domain.mailboxes;
         let found = mailboxes.find(self.seed, local, &domain.name);
@@ -204,7 +205,7 @@ impl World {
         }
     }
 
-    /// The host behind a name; `None` when the DNS says that there is none that may be contacted.
+    /// The host with a name; `None` if the DNS proves that no host may be contacted.
     fn host(&self, name: &str) -> Result<Option<&Host>, NotTold> {
         let mut name = name;
         for _ in 0..=CHAIN_MAX {
@@ -225,7 +226,7 @@ impl World {
         Err(NotTold)
     }
 
-    /// Addresses of the scenario's domains, with what must be answered about each.
+    /// Addresses of the scenario's domains with their expected verdicts.
     pub(crate) fn addresses(&self, count: usize, seed: u64) -> Addresses<'_> {
         Addresses { world: self, random: Random::new(seed ^ self.seed.rotate_left(32)), left: count }
     }
@@ -265,7 +266,7 @@ fn fate(behaviour: DnsBehaviour) -> Fate {
     }
 }
 
-/// True for a host whose sessions reach an answer to RCPT, given a client that tries more than once.
+/// Whether sessions of the host reach an answer to RCPT, for a client that tries more than once.
 fn is_usable(host: &Host) -> bool {
     let Behaviour { personality, faults, .. } = &*host.behaviour;
     let listens = host.state == HostState::Up && !host.addresses.is_empty();
@@ -280,7 +281,7 @@ fn is_usable(host: &Host) -> bool {
                 Misdeed::Nul | Misdeed::BareLf | Misdeed::Inject => true,
                 _ => false,
             };
-            // A verdict once reached survives a failed RSET or QUIT; TLS is opportunistic (RFC 7435).
+            // A verdict remains valid after a failed RSET or QUIT; TLS is opportunistic (RFC 7435).
             let aside = match fault.at {
                 Stage::Rset | Stage::Quit => true,
                 Stage::Starttls | Stage::Tls => !personality.require_tls,
@@ -290,12 +291,12 @@ fn is_usable(host: &Host) -> bool {
         })
 }
 
-/// True when a client can come to the host by an address of the other family.
+/// Whether a client can reach the host by an address of the other family.
 fn has_other_family(host: &Host, family: Family) -> bool {
     host.addresses.iter().any(|address| address.is_ipv6() != (family == Family::Ipv6))
 }
 
-/// Cuts an address at its last `@` when it obeys the grammar of RFC 5321 4.1.2, a domain of at least two labels.
+/// Splits an address at its last `@`, if it has the grammar of RFC 5321 4.1.2 and a domain of at least two labels.
 fn split(address: &str) -> Option<(&str, &str)> {
     let (local, domain) = address.rsplit_once('@')?;
     let label = |label: &str| {
@@ -331,7 +332,7 @@ fn is_quoted(local: &str) -> bool {
     true
 }
 
-/// Draws addresses one by one; made by [`crate::Scenario::addresses`].
+/// An iterator over random addresses, from [`crate::Scenario::addresses`].
 pub struct Addresses<'a> {
     world: &'a World,
     random: Random,
@@ -355,8 +356,8 @@ impl Iterator for Addresses<'_> {
 }
 
 impl Addresses<'_> {
-    /// One of the local parts that the domain's rules name or describe; a stranger once in five times where
-    /// names stand alone, so that a list of names does not make a domain in which everybody exists.
+    /// A local part that the domain's rules name or describe. One in five is a stranger if the rules are only names, so
+    /// that a list of names does not make a domain in which everyone exists.
     fn local(&mut self, domain: &Domain) -> String {
         let (plain, patterns) = domain.mailboxes.names();
         let rules = (plain.len() + patterns.len()) as u64;

@@ -1,7 +1,7 @@
-//! What the clients did, one event after the other, and what can be read from it: refusals in an hour, names asked
-//! about, sessions after a 421, EHLO names.
+//! The actions of the clients as a sequence of events, and evaluations of it: refusals in an hour, names asked about,
+//! sessions after a 421, EHLO names.
 //!
-//! A scenario asks for it with `journal = true`; without it nothing is kept.
+//! A scenario enables it with `journal = true`; otherwise nothing is recorded.
 
 use serde::Serialize;
 use std::{
@@ -10,42 +10,42 @@ use std::{
     time::Duration,
 };
 
-/// One thing that happened in one session.
+/// One event in one session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// Milliseconds since the mail internet was started.
+    /// Milliseconds since the start of the mail internet.
     pub at_ms: u64,
     /// The number of the session, from 1, over all hosts.
     pub session: u64,
     /// The host's name.
     pub host: Box<str>,
-    /// The node of the host's pool; 0 for a host that is none.
+    /// The node of the host's pool; 0 for a host without a pool.
     pub node: u32,
     /// The client's address.
     pub client: IpAddr,
-    /// What happened.
+    /// The kind of the event.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// The kinds of events in a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "what")]
 pub enum What {
     /// The session began.
     Begins,
-    /// The client said EHLO or HELO.
+    /// The client sent EHLO or HELO.
     Ehlo {
-        /// The name that it gave itself.
+        /// The name in the command.
         name: String,
     },
     /// The client asked about a recipient.
     Rcpt {
         /// The address as it was sent.
         address: String,
-        /// The code of the reply; 0 when there was none.
+        /// The code of the reply; 0 if there was none.
         code: u16,
-        /// The reply is the truth: no change, node, filter or misdeed has made it.
+        /// Whether the reply is the truth, without a change, node, filter or misdeed.
         honest: bool,
     },
     /// A 421 was sent.
@@ -54,18 +54,18 @@ pub enum What {
     Ends,
 }
 
-/// All events so far, in the order of time.
+/// All events so far in the order of time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Journal {
-    /// The events.
+    /// The events themselves.
     pub events: Vec<Event>,
-    /// Events that were not kept, because there were too many: then nothing may be concluded.
+    /// How many events were not recorded because there were too many: then the journal proves nothing.
     pub lost: u64,
 }
 
 impl Journal {
-    /// The most permanent refusals (5yz to RCPT) that a host gave to one client within any time so long. The host's
-    /// name may be empty for all hosts together.
+    /// The largest number of permanent refusals (5yz to RCPT) that a host sent to one client within any period of this
+    /// length. An empty name stands for all hosts together.
     pub fn refusals_within(&self, host: &str, time: Duration) -> u64 {
         let span = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let mut windows: BTreeMap<IpAddr, (VecDeque<u64>, usize)> = BTreeMap::new();
@@ -81,7 +81,7 @@ impl Journal {
         windows.values().map(|(_, most)| *most as u64).max().unwrap_or(0)
     }
 
-    /// How often each local part of a domain was asked about, in lower case.
+    /// How often each local part of a domain was asked about; keys are in lower case.
     pub fn asked(&self, domain: &str) -> BTreeMap<String, u64> {
         let mut asked = BTreeMap::new();
         for event in &self.events {
@@ -96,8 +96,8 @@ impl Journal {
         asked
     }
 
-    /// For each 421 of a host, how long it took until the next session of the same client at that host began. Where
-    /// several 421 came before a session, the last counts. A 421 that no session followed is left out.
+    /// For each 421 of a host, the time until the next session of the same client at that host. Of several 421 before a
+    /// session, the last one counts. A 421 without a later session is left out.
     pub fn waits_after_closing(&self, host: &str) -> Vec<Duration> {
         let mut closed: BTreeMap<IpAddr, u64> = BTreeMap::new();
         let mut waits = Vec::new();
@@ -114,7 +114,7 @@ impl Journal {
         waits
     }
 
-    /// The names that clients gave themselves.
+    /// The names that clients sent in EHLO or HELO.
     pub fn ehlo_names(&self) -> BTreeSet<String> {
         let name = |event: &Event| match &event.what {
             What::Ehlo { name } => Some(name.clone()),

@@ -1,7 +1,8 @@
 //! A mail internet on loopback: DNS and SMTP peers that behave and misbehave, made from a scenario file.
 //!
-//! It is a witness: it knows what a strict verifier must answer ([`Scenario::expected`]) and which rules of the
-//! protocols a client broke ([`Stats::violations`]), and it shares no line with the verifier that it tests.
+//! It is an independent witness: it knows the answers of a strict verifier ([`Scenario::expected`]) and the protocol
+//! rules that a client broke ([`Stats::violations`]). It shares no code with the verifier under test.
+//! [`Mailnet::start`] serves a scenario, and [`Running`] gives access to its counters and its [`Journal`].
 //!
 //! ```
 //! let scenario = mailnet::Scenario::parse(r#"
@@ -16,9 +17,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! docs/mailnet.md describes the scenario format. Inside the crate: [`Scenario`] is read by `spec` and `values`,
-//! filled in by `world`, and played by `running`, which serves `dns` (its answers come from `answer`) and SMTP
-//! (`connection` drives `session`, and does `misdeed`; `conduct` says when a server stops telling the truth).
+//! Invariants: the same scenario with the same seed gives the same net on every machine. An unknown key of a scenario
+//! is an error. docs/mailnet.md describes the format.
+//!
+//! The modules: `spec` and `values` read a [`Scenario`], and `world` fills it in. `running` serves it: `dns` with the
+//! answers of `answer`, and SMTP with `connection`, which drives `session` and executes `misdeed`. `conduct` decides
+//! when a server stops answering truly.
 
 mod answer;
 mod conduct;

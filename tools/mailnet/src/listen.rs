@@ -1,9 +1,9 @@
 //! The sockets of a mail internet, bound before anything is served.
 //!
-//! Two ways, since a port is one for all hosts. With a socket for each address a refused host is an address
-//! where nobody listens. With one socket on 0.0.0.0 for thousands of addresses nothing in 127.0.0.0/8 can be
-//! refused, so a connection to a refused host is accepted by the kernel and reset at once. A black hole is in
-//! both an address whose packets a socket filter drops, so that connecting times out.
+//! There are two ways, since all hosts share one port. With one socket per address, a refused host is an address
+//! without a socket. With one socket on 0.0.0.0 for thousands of addresses, no address of 127.0.0.0/8 can be refused:
+//! the kernel accepts a connection to a refused host, and it is reset at once. In both ways a black hole is an address
+//! whose packets a socket filter drops, so connecting times out.
 
 use crate::{
     spec::{HostState, Listen, ListenMode},
@@ -15,21 +15,21 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket},
 };
 
-/// From here on `auto` means one socket for all.
+/// With more addresses than this, `auto` means one socket for all.
 const EACH_MAX: usize = 1024;
 const BACKLOG: i32 = 4096;
-/// Another process may take the free port between two binds; then another port is tried.
+/// Another process may use the free port between two binds; then another port is tried.
 const TRIES: usize = 32;
 const UDP_BUFFER_BYTES: usize = 4 << 20;
 
-/// What is bound.
+/// The bound sockets.
 pub(crate) struct Sockets {
     pub dns: SocketAddr,
     pub udp: UdpSocket,
     pub tcp: TcpListener,
     pub smtp_port: u16,
     pub smtp: Vec<TcpListener>,
-    /// Held, never read: their packets are dropped.
+    /// Sockets that are never read: their packets are dropped.
     pub blackholes: Vec<Socket>,
 }
 
@@ -39,12 +39,12 @@ pub(crate) fn bind(listen: &Listen, world: &World) -> io::Result<Sockets> {
     Ok(Sockets { dns, udp, tcp, smtp_port, smtp, blackholes })
 }
 
-/// Raises the soft limit of open files of this process to its hard limit and gives it; every session needs one,
-/// and the usual soft limit of 1,024 ends a load test early.
+/// Raises the soft limit of open files of this process to its hard limit and returns it. Every session needs a file,
+/// and the usual soft limit of 1,024 would end a load test early.
 pub fn raise_open_files() -> Option<u64> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    // Where it is forbidden, the limit stays what it was.
+    // If that is forbidden, the limit is unchanged.
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).ok();
     getrlimit(Resource::Nofile).current
 }
@@ -107,7 +107,7 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
         blackholes.push(hole.into());
     }
     if port == 0 {
-        // No host listens at all: a port that is free now will do.
+        // No host listens, so any free port is suitable.
         port = listener((Ipv4Addr::LOCALHOST, 0).into(), &[])?.local_addr()?.port();
     }
     Ok((port, smtp, blackholes))
@@ -125,16 +125,16 @@ fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListene
     Ok(socket.into())
 }
 
-// Classic BPF (linux/filter.h): load a word, and, jump if equal, return.
+// Classic BPF (linux/filter.h): load a word; jump if equal; return.
 const BPF_LD_W_ABS: u16 = 0x20;
 const BPF_AND: u16 = 0x54;
 const BPF_JEQ: u16 = 0x15;
 const BPF_RET: u16 = 0x06;
-/// SKF_NET_OFF: offsets from here on count from the network header.
+/// SKF_NET_OFF: an offset from here on counts from the network header.
 const NET_HEADER: u32 = 0xfff0_0000;
 const IPV4_DESTINATION: u32 = 16;
 
-/// Drops what is sent to the black holes' net and keeps all else.
+/// A filter that drops packets to the network of black holes.
 fn drop_blackholes() -> [SockFilter; 5] {
     [
         SockFilter::new(BPF_LD_W_ABS, 0, 0, NET_HEADER + IPV4_DESTINATION),

@@ -1,14 +1,14 @@
-//! Which local parts exist, and what stands behind them.
+//! The existing local parts, and the treatment of each.
 //!
-//! A rule is a pattern: a plain local part, `*` for any text, `#` for one or more digits, and a share in front,
-//! `50% user-#`. Shares are drawn by a hash of the address, so a domain with a thousand million mailboxes costs
-//! as little memory as one with none.
+//! A rule is a pattern: a plain local part, `*` for any text, `#` for one or more digits, and an optional share at the
+//! start, `50% user-#`. A hash of the address decides about shares, so a domain with a thousand million mailboxes needs
+//! as little memory as one without any.
 
 use crate::random::hash;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 
-/// What stands behind a local part, or what a server says instead of telling.
+/// The mailbox of a local part, or a reply that does not depend on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Mailbox {
@@ -16,31 +16,31 @@ pub(crate) enum Mailbox {
     #[default]
     NotFound,
     Full,
-    /// Full, said with a 4xx.
+    /// Full, with a 4xx reply.
     FullTemporary,
     Disabled,
-    /// Refused at first, taken after `greylist_ms`.
+    /// Deferred at first, accepted after `greylist_ms`.
     Greylisted,
     Policy,
-    /// The client is too fast; nothing is said of the mailbox.
+    /// The client is too fast; the reply says nothing about the mailbox.
     Throttled,
-    /// The mailbox exists and gets too much mail just now.
+    /// The mailbox exists and gets too much mail now.
     ExistsThrottled,
     Relay,
     Temporary,
-    /// The mailbox exists and takes mail from inside alone.
+    /// The mailbox exists and takes only internal mail.
     Restricted,
     /// 421, and the session ends.
     Closing,
-    /// The session ends without a word.
+    /// The session ends without a reply.
     Hangup,
     /// The session ends with a TCP reset.
     Reset,
-    /// No answer ever.
+    /// There is never an answer.
     Silent,
 }
 
-/// The mailboxes of a domain, ready to be asked.
+/// The mailboxes of a domain in parsed form.
 #[derive(Debug)]
 pub(crate) struct Mailboxes {
     plain: HashMap<Box<str>, Mailbox>,
@@ -49,7 +49,7 @@ pub(crate) struct Mailboxes {
     pub greylisting: Greylisting,
 }
 
-/// How recipients are put off at first.
+/// The way in which recipients are deferred at first.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Greylisting {
     pub ms: Option<u64>,
@@ -57,23 +57,23 @@ pub(crate) struct Greylisting {
     pub by: GreylistBy,
 }
 
-/// Whose first try counts.
+/// The scope of a first attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum GreylistBy {
-    /// That of client address, sender and recipient together, as greylisting does it.
+    /// Client address, sender and recipient together, as in greylisting.
     #[default]
     Triple,
-    /// That of the recipient, as a server does that asks the mailbox store behind it.
+    /// The recipient, as in a server that asks the mailbox store behind it.
     Recipient,
-    /// That of the client address, as postscreen does it.
+    /// The client address, as in postscreen.
     Client,
 }
 
 #[derive(Debug)]
 struct Rule {
     pattern: Box<str>,
-    /// Of 10,000: the addresses whose hash falls in here.
+    /// The addresses whose hash is in this range of 10,000.
     from: u32,
     to: u32,
     mailbox: Mailbox,
@@ -89,16 +89,16 @@ impl Mailboxes {
     ) -> Result<Mailboxes, String> {
         use Mailbox::{Disabled, ExistsThrottled, Full, FullTemporary, Greylisted, Restricted};
         if matches!(unknown, Full | FullTemporary | Disabled | ExistsThrottled | Restricted | Greylisted) {
-            return Err(format!("unknown = {unknown:?}: only a mailbox that exists can be that"));
+            return Err(format!("unknown = {unknown:?}: this value is only for mailboxes that exist"));
         }
         let waits = rules.contains_key(&Greylisted) || greylisting.everyone;
         if waits != greylisting.ms.is_some() {
             return Err(
-                "greylist_ms goes with greylisted mailboxes or greylist_everyone, and they with it".into()
+                "greylist_ms is required with greylisted mailboxes or greylist_everyone, and only allowed with them".into()
             );
         }
         if !waits && greylisting.by != GreylistBy::default() {
-            return Err("greylist_by goes with greylist_ms".into());
+            return Err("greylist_by requires greylist_ms".into());
         }
         let mut mailboxes = Mailboxes { plain: HashMap::new(), patterns: Vec::new(), unknown, greylisting };
         let mut used: HashMap<String, u32> = HashMap::new();
@@ -118,14 +118,12 @@ impl Mailboxes {
         let pattern = pattern.to_ascii_lowercase();
         if share == WHOLE && !pattern.contains(['*', '#']) {
             if self.plain.insert(pattern.as_str().into(), mailbox).is_some() {
-                return Err(format!("mailbox rule `{text}`: named twice"));
+                return Err(format!("mailbox rule `{text}`: defined twice"));
             }
             return Ok(());
         }
         if share < WHOLE && is_everyone(&pattern) {
-            return Err(format!(
-                "mailbox rule `{text}`: whether a stranger exists must not be left to chance"
-            ));
+            return Err(format!("mailbox rule `{text}`: a rule for any name must not have a share"));
         }
         let from = used.entry(pattern.clone()).or_default();
         let to = *from + share;
@@ -137,12 +135,12 @@ impl Mailboxes {
         Ok(())
     }
 
-    /// What stands behind a local part; greylisting of everyone is the caller's business.
+    /// The mailbox of a local part. The caller applies greylisting of everyone.
     pub(crate) fn find(&self, seed: u64, local: &str, domain: &str) -> Mailbox {
         self.known(seed, local, domain).map_or(self.unknown, |(mailbox, _)| mailbox)
     }
 
-    /// Whether there is a mailbox, whatever the server says; `None` where nobody can tell.
+    /// Whether the mailbox exists, whatever the server replies; `None` if that is undecidable.
     pub(crate) fn exists(&self, seed: u64, local: &str, domain: &str) -> Option<bool> {
         use Mailbox::{Disabled, ExistsThrottled, Full, FullTemporary, Greylisted, NotFound, Ok, Restricted};
         match self.known(seed, local, domain) {
@@ -156,7 +154,7 @@ impl Mailboxes {
         }
     }
 
-    /// What the rules say of a local part, and whether it was a rule for everyone; `None` for a stranger.
+    /// The mailbox of a local part by the rules, and whether the rule applies to everyone; `None` for a stranger.
     fn known(&self, seed: u64, local: &str, domain: &str) -> Option<(Mailbox, bool)> {
         if !self.plain.is_empty() {
             let known = if local.bytes().any(|b| b.is_ascii_uppercase()) {
@@ -186,13 +184,13 @@ impl Mailboxes {
         None
     }
 
-    /// What stands behind a local part that nobody would guess, such as a control recipient.
+    /// The mailbox of a local part that cannot be guessed, such as a control recipient.
     pub(crate) fn stranger(&self) -> Mailbox {
         let everyone = self.patterns.iter().find(|rule| is_everyone(&rule.pattern));
         everyone.map_or(self.unknown, |rule| rule.mailbox)
     }
 
-    /// The plain local parts, sorted, and the patterns without their shares, each once.
+    /// The plain local parts, sorted, and the patterns without their shares and duplicates.
     pub(crate) fn names(&self) -> (Vec<&str>, Vec<&str>) {
         let mut plain: Vec<&str> = self.plain.keys().map(AsRef::as_ref).collect();
         plain.sort_unstable();
@@ -208,7 +206,7 @@ fn is_everyone(pattern: &str) -> bool {
     pattern.bytes().all(|byte| byte == b'*')
 }
 
-/// Cuts `50% user-#` in two.
+/// Splits `50% user-#`.
 fn share(text: &str) -> Result<(u32, &str), String> {
     let Some((share, pattern)) = text.split_once("% ") else {
         return Ok((WHOLE, text));
@@ -219,8 +217,8 @@ fn share(text: &str) -> Result<(u32, &str), String> {
     }
 }
 
-/// Matches a lower-case pattern; every step back is to the last `*` alone, so the time is bounded by the
-/// product of the two lengths.
+/// Matches a lower-case pattern. It only goes back to the last `*`, so the time is at most the product of the two
+/// lengths.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -317,7 +315,7 @@ mod tests {
             assert!(error.contains(part), "{error}");
         };
         check(Mailbox::Ok, &["60% u#", "60% u#"], Mailbox::NotFound, "exceed 100%");
-        check(Mailbox::Ok, &["50% *"], Mailbox::NotFound, "to chance");
+        check(Mailbox::Ok, &["50% *"], Mailbox::NotFound, "must not have a share");
         check(Mailbox::Ok, &["0% u#"], Mailbox::NotFound, "above 0%");
         check(Mailbox::Ok, &[""], Mailbox::NotFound, "1 to 64");
         check(Mailbox::Ok, &["a", "A"], Mailbox::NotFound, "twice");

@@ -1,5 +1,4 @@
-//! The command `mailnet`: plays a scenario until it is told to stop, or lists addresses and what must be
-//! answered about them.
+//! The command `mailnet`: serves a scenario until a signal, or writes addresses with the right answers about them.
 
 use clap::{Args, Parser, Subcommand};
 use mailnet::{Journal, Mailnet, Scenario, raise_open_files};
@@ -13,7 +12,7 @@ use std::{
 };
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A mail internet on loopback, made from a scenario file.
+/// Run a DNS server and mail servers on loopback, as a scenario file describes them.
 #[derive(Parser)]
 #[command(version, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -25,47 +24,47 @@ struct Cli {
 
 #[derive(Args)]
 struct Serve {
-    /// The scenario to play.
-    #[arg(long)]
+    /// Scenario file.
+    #[arg(long, value_name = "FILE")]
     scenario: PathBuf,
-    /// Where to answer DNS, in place of what the scenario says; port 0 takes a free one.
-    #[arg(long)]
+    /// Address of the DNS server, in place of the scenario's; port 0 takes a free port.
+    #[arg(long, value_name = "IP:PORT")]
     dns: Option<SocketAddr>,
-    /// The port of all mail hosts, in place of what the scenario says; 0 takes a free one.
-    #[arg(long)]
+    /// Port of all mail hosts, in place of the scenario's; 0 takes a free port.
+    #[arg(long, value_name = "N")]
     smtp_port: Option<u16>,
-    /// Writes so many addresses to --out before serving.
-    #[arg(long, requires = "out", default_value_t = 0)]
+    /// Write this number of addresses to the file of --out at the start.
+    #[arg(long, value_name = "N", requires = "out", default_value_t = 0)]
     addresses: usize,
-    /// Where the addresses go.
-    #[arg(long)]
+    /// File for the addresses.
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// The seed of the addresses.
-    #[arg(long, default_value_t = 1)]
+    /// Seed of the addresses. The same seed gives the same addresses.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Writes what the clients did to this file at the end, one JSON object per line; the scenario needs `journal = true`.
-    #[arg(long)]
+    /// Write the journal to this file at the end: one JSON object per line. Requires `journal = true` in the scenario.
+    #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes addresses of a scenario as CSV: address, expected.
+    /// Write addresses of a scenario as CSV, with the columns `address` and `expected`.
     Addresses {
-        /// The scenario they belong to.
-        #[arg(long)]
+        /// Scenario file.
+        #[arg(long, value_name = "FILE")]
         scenario: PathBuf,
-        /// How many.
+        /// Number of addresses.
         #[arg(short)]
         n: usize,
-        /// The same seed gives the same addresses.
-        #[arg(long, default_value_t = 1)]
+        /// Seed of the addresses. The same seed gives the same addresses.
+        #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
-        /// Expect what a check finds that comes back after greylisting.
+        /// Write the expected reason of a check that retries after greylisting.
         #[arg(long)]
         patient: bool,
-        /// Where they go; standard output by default.
-        #[arg(long)]
+        /// File for the addresses [default: standard output].
+        #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
 }
@@ -74,7 +73,7 @@ fn main() -> ExitCode {
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // With standard error gone there is nobody left to tell.
+            // If standard error is closed, there is no reader to inform.
             writeln!(io::stderr(), "mailnet: {error}").ok();
             ExitCode::FAILURE
         }
@@ -91,7 +90,7 @@ fn run(cli: Cli) -> Result<(), Box<dyn Error>> {
             }
         }
         (None, Some(options)) => serve(options),
-        (None, None) => Err("needs --scenario FILE; see --help".into()),
+        (None, None) => Err("--scenario FILE is missing; see --help".into()),
     }
 }
 
@@ -115,7 +114,7 @@ fn write_addresses(
     Ok(out.flush()?)
 }
 
-/// A CSV field (RFC 4180): quoted local parts need quotes around their quotes.
+/// A field of CSV (RFC 4180): quoted local parts need doubled quotes.
 fn field(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -137,7 +136,7 @@ fn serve(options: Serve) -> Result<(), Box<dyn Error>> {
     }
     let (domains, hosts) = (scenario.domains(), scenario.hosts());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // The signals are caught before the line that says ready, so that whoever reads it may send one.
+    // The signals are caught before the ready line is printed, so that its reader may send one.
     let mut stopped = runtime.block_on(async { Stopped::new() })?;
     raise_open_files();
     let running = Mailnet::start(scenario)?;

@@ -1,4 +1,4 @@
-//! What servers do wrong, done to one reply.
+//! The misdeeds of servers, applied to one reply.
 
 use crate::{
     connection::Wire,
@@ -7,7 +7,7 @@ use crate::{
 use std::{io, time::Duration};
 use tokio::time::sleep;
 
-/// How a session goes on after a misdeed.
+/// The step of a session after a misdeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
@@ -16,11 +16,11 @@ pub(crate) enum Next {
     Reset,
 }
 
-/// The end of what has none: after so many bytes the session is closed.
+/// After this many bytes of an endless reply the session is closed.
 const ENDLESS_BYTES_MAX: usize = 256 << 20;
 const LONG_LINE_BYTES: usize = 64 * 1024;
 
-/// Sends `reply` as the fault would have it.
+/// Sends `reply` in the way of the fault.
 pub(crate) async fn commit(wire: &mut Wire, fault: &FaultSpec, reply: &[u8]) -> io::Result<Next> {
     let code = String::from_utf8_lossy(reply.get(..3).unwrap_or(b"250")).into_owned();
     let spoilt: Vec<u8> = match fault.does {

@@ -1,6 +1,6 @@
-//! How a mail server speaks: its greeting, its extensions, its limits and the wording of its replies.
+//! The personality of a mail server: its greeting, its extensions, its limits and the wording of its replies.
 //!
-//! The known ones are rows of `personalities.toml`; a scenario adds its own with `[[personality]]`.
+//! The known ones are rows of `personalities.toml`; a scenario adds others with `[[personality]]`.
 
 use crate::spec::{PersonalitySpec, ReplyKind};
 use serde::Deserialize;
@@ -10,13 +10,13 @@ use std::{
     sync::Arc,
 };
 
-/// One way of speaking, ready for use. A limit of 0 is no limit.
+/// A personality in parsed form. A limit of 0 means no limit.
 #[derive(Debug)]
 pub(crate) struct Personality {
     pub name: String,
     pub banner: Template,
     pub banner_delay_ms: u64,
-    /// Keywords of EHLO; `STARTTLS` is left out once TLS runs.
+    /// The keywords of EHLO; `STARTTLS` is left out under TLS.
     pub ehlo: Vec<String>,
     pub pipelining: bool,
     pub smtputf8: bool,
@@ -25,33 +25,34 @@ pub(crate) struct Personality {
     pub eight_bit: bool,
     pub helo_only: bool,
     pub require_tls: bool,
-    /// Refusals in a session after which every command waits `slow_ms`.
+    /// How many refusals of a session precede a delay of `slow_ms` for every command.
     pub errors_slow: u64,
     pub slow_ms: u64,
-    /// Refusals in a session after which the server hangs up with 421.
+    /// How many refusals of a session precede a 421.
     pub errors_max: u64,
-    /// Recipients of one transaction.
+    /// The most recipients of one transaction.
     pub rcpt_max: u64,
     pub transactions_max: u64,
-    /// Sessions of one client at one host at the same time.
+    /// The most simultaneous sessions of one client at one host.
     pub sessions_max: u64,
-    /// Unknown recipients of one client at one host, after which it hears of policy alone.
+    /// How many unknown recipients of one client a host refuses before it answers every recipient with a policy
+    /// refusal.
     pub not_found_max: u64,
-    /// Pause before the first accepted RCPT of a transaction, as Postfix makes under load.
+    /// The pause before the first accepted RCPT of a transaction, as in Postfix under load.
     pub accept_pause_ms: u64,
-    /// Clients that are greeted with a refusal.
+    /// Clients whose greeting is a refusal.
     pub blocks: Vec<IpAddr>,
     replies: BTreeMap<ReplyKind, Template>,
 }
 
 impl Personality {
     pub(crate) fn reply(&self, kind: ReplyKind) -> &Template {
-        // `generic` words every kind (a test holds it to that) and everyone is like it in the end.
+        // `generic` has words for every kind (a test checks that), and every personality is based on it.
         self.replies.get(&kind).unwrap_or(&self.banner)
     }
 }
 
-/// A reply with holes for what the client said.
+/// A reply with placeholders for the client's values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     pub code: u16,
@@ -70,7 +71,7 @@ enum Part {
     Id,
 }
 
-/// What fills the holes.
+/// The values of the placeholders.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Holes<'a> {
     pub rcpt: &'a str,
@@ -81,7 +82,7 @@ pub(crate) struct Holes<'a> {
 }
 
 impl Template {
-    /// Reads `550 5.1.1 <{rcpt}> no such user`; `\n` begins a further line of the same reply.
+    /// Parses `550 5.1.1 <{rcpt}> no such user`; `\n` begins a further line of the same reply.
     pub(crate) fn parse(text: &str) -> Result<Template, String> {
         let wrong = || format!("reply `{text}`: must begin with a code of 200 to 599 and a space");
         let (code, rest) = text.split_once(' ').ok_or_else(wrong)?;
@@ -148,7 +149,7 @@ fn holes(mut rest: &str, text: &str) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-/// All personalities by name: the known ones and a scenario's own.
+/// All personalities by name: the known ones and those of the scenario.
 pub(crate) struct Personalities(HashMap<String, Arc<Personality>>);
 
 impl Personalities {
@@ -164,13 +165,13 @@ impl Personalities {
         let mut ready = HashMap::new();
         for spec in known.personality.iter().chain(own) {
             if spec.name.is_empty() {
-                return Err("personality: needs a name".into());
+                return Err("personality: `name` is missing".into());
             }
             let whole = inherit(spec, &done)?;
             let personality =
                 build(&whole).map_err(|error| format!("personality `{}`: {error}", spec.name))?;
             if done.insert(spec.name.clone(), whole).is_some() {
-                return Err(format!("personality `{}`: named twice", spec.name));
+                return Err(format!("personality `{}`: defined twice", spec.name));
             }
             ready.insert(spec.name.clone(), Arc::new(personality));
         }

@@ -1,9 +1,9 @@
-//! Repeatable randomness: a keyed hash of bytes and a small generator, both from a seed.
+//! Repeatable random numbers: a keyed hash of bytes and a small generator, both from a seed.
 //!
-//! Nothing here is secret; what matters is that the same scenario gives the same net on every machine. A library's generator
-//! may draw another sequence in its next version, and a scenario would become another one.
+//! Nothing here is secret. The same scenario must give the same net on every machine. A library's generator may have
+//! another sequence in its next version, which would change every scenario.
 
-/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and three mixings a number.
+/// SplitMix64 (Steele, Lea and Flood, 2014): one addition and three mixing steps per number.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -17,7 +17,7 @@ impl Random {
         mix(self.0)
     }
 
-    /// A number below `end`; 0 when `end` is 0.
+    /// A number below `end`; 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
@@ -27,7 +27,7 @@ impl Random {
         least + self.below(most.saturating_sub(least) + 1)
     }
 
-    /// True in `percent` of 100 cases.
+    /// True with a probability of `percent`.
     pub(crate) fn percent(&mut self, percent: f64) -> bool {
         (self.below(1_000_000) as f64) < percent * 10_000.0
     }
@@ -39,7 +39,7 @@ fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Hashes pieces of bytes with a seed; ASCII case makes no difference, since no large provider makes one.
+/// Hashes parts of bytes with a seed; ASCII case is ignored, as at all large providers.
 pub(crate) fn hash(seed: u64, pieces: &[&[u8]]) -> u64 {
     let mut state = mix(seed ^ 0x6d61_696c_6e65_7421);
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! A mail internet that runs: its sockets, its threads and what it remembers of its clients.
+//! A running mail internet: its sockets, its threads and its state about clients.
 
 use crate::{
     Event, ExpectedVerdict, Journal, Scenario, What, connection,
@@ -24,14 +24,15 @@ use std::{
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot, time::sleep};
 
-/// Starts mail internets.
+/// The entry point that starts a mail internet.
 pub struct Mailnet;
 
 impl Mailnet {
-    /// Binds the sockets of a scenario and serves them on threads of their own until the handle is dropped.
+    /// Binds the sockets of a scenario and serves them on separate threads until the handle is dropped.
     ///
     /// # Errors
-    /// [`StartError`] when an address or a port is taken, or the machine lends no threads.
+    ///
+    /// [`StartError`]: an address or a port is in use, or the system has no threads.
     pub fn start(scenario: Scenario) -> Result<Running, StartError> {
         let sockets = listen::bind(scenario.listen(), scenario.world()).map_err(StartError::Bind)?;
         let net = Arc::new(Net::new(scenario.world().clone())?);
@@ -51,20 +52,22 @@ impl Mailnet {
             .spawn(move || run(&runtime, served, sockets, &ready, stopped))
             .map_err(StartError::Threads)?;
         let running = Running { dns, smtp_port, net, scenario, stop: Some(stop), thread: Some(thread) };
-        // The channel breaks only if the thread has died before it was ready.
-        is_ready.recv().map_err(|_| StartError::Threads(std::io::Error::other("died at once")))??;
+        // The channel breaks only if the thread ends before it is ready.
+        is_ready
+            .recv()
+            .map_err(|_| StartError::Threads(std::io::Error::other("a thread ended at its start")))??;
         Ok(running)
     }
 }
 
-/// Why a mail internet did not start.
+/// The reason why a mail internet did not start.
 #[derive(Debug)]
 pub enum StartError {
     /// A socket could not be bound.
     Bind(std::io::Error),
-    /// No thread could be made.
+    /// A thread could not be created.
     Threads(std::io::Error),
-    /// No certificate could be made.
+    /// A certificate could not be created.
     Certificate(Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -72,15 +75,15 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StartError::Bind(error) => write!(f, "cannot listen: {error}"),
-            StartError::Threads(error) => write!(f, "cannot make threads: {error}"),
-            StartError::Certificate(error) => write!(f, "cannot make a certificate: {error}"),
+            StartError::Threads(error) => write!(f, "cannot start threads: {error}"),
+            StartError::Certificate(error) => write!(f, "cannot create a certificate: {error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
 
-/// A running mail internet. It stops when this is dropped.
+/// A running mail internet, which stops on drop.
 pub struct Running {
     dns: SocketAddr,
     smtp_port: u16,
@@ -91,7 +94,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where its DNS server listens, UDP and TCP.
+    /// The address of its DNS server, for UDP and TCP.
     pub fn dns(&self) -> SocketAddr {
         self.dns
     }
@@ -101,28 +104,28 @@ impl Running {
         self.smtp_port
     }
 
-    /// The scenario it plays.
+    /// The scenario that it serves.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// What a strict verifier must answer about an address.
+    /// The expected verdicts about an address.
     pub fn expected(&self, address: &str) -> ExpectedVerdict {
         self.scenario.expected(address)
     }
 
-    /// The counters as they stand.
+    /// The current values of the counters.
     pub fn stats(&self) -> Stats {
         self.net.counters.picture()
     }
 
-    /// The counters of a mail host, by its name; `None` for a name that is no host.
+    /// The counters of a mail host by its name; `None` if no host has this name.
     pub fn host_stats(&self, name: &str) -> Option<HostStats> {
         let at = *self.net.world.by_host_name.get(name)?;
         Some(self.net.hosts[at as usize].picture())
     }
 
-    /// The sum of the counters of a domain's hosts (its peak is the greatest of theirs).
+    /// The sum of the counters of a domain's hosts; its peak is the greatest of theirs.
     pub fn domain_stats(&self, name: &str) -> Option<HostStats> {
         let domain = self.net.domain(name)?;
         let mut sum = HostStats::default();
@@ -137,19 +140,19 @@ impl Running {
         Some(sum)
     }
 
-    /// What the clients did so far; empty unless the scenario has `journal = true`.
+    /// The events of the clients so far; empty unless the scenario has `journal = true`.
     pub fn journal(&self) -> Journal {
         lock(&self.net.journal).clone()
     }
 
-    /// Ends all sessions, frees the ports and gives the last counters.
+    /// Ends all sessions, frees the ports and returns the last counters.
     pub fn stop(mut self) -> Stats {
         self.halt();
         self.stats()
     }
 
     fn halt(&mut self) {
-        // Either may be gone already: then there is nothing to end.
+        // A thread may already have ended.
         self.stop.take().map(|stop| stop.send(()).ok());
         self.thread.take().map(|thread| thread.join().ok());
     }
@@ -173,7 +176,7 @@ fn run(runtime: &Runtime, net: Arc<Net>, sockets: Sockets, ready: &Ready, stoppe
             }
         };
         ready.send(Ok(())).ok();
-        // A dropped sender asks to stop as well as a message does.
+        // A dropped sender has the effect of a message.
         stopped.await.ok();
         drop(blackholes);
     });
@@ -194,7 +197,7 @@ fn serve(net: Arc<Net>, sockets: Sockets) -> std::io::Result<Vec<socket2::Socket
 async fn accept(net: Arc<Net>, listener: TcpListener) {
     loop {
         let Ok((stream, client)) = listener.accept().await else {
-            // Out of file descriptors, most likely: some session will end.
+            // Probably no file descriptor is free: some session will end.
             sleep(Duration::from_millis(20)).await;
             continue;
         };
@@ -203,9 +206,9 @@ async fn accept(net: Arc<Net>, listener: TcpListener) {
             Some(host) if stream.set_nodelay(true).is_ok() => {
                 tokio::spawn(connection::serve(net.clone(), host, stream, client.ip()));
             }
-            // The client is gone already.
+            // The client has already closed.
             Some(_) => {}
-            // Only the wildcard listener hears of addresses where nobody lives.
+            // Only the wildcard listener gets connections to addresses without a host.
             None => {
                 connection::reset_on_close(&stream).ok();
             }
@@ -213,21 +216,21 @@ async fn accept(net: Arc<Net>, listener: TcpListener) {
     }
 }
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(crate) struct Net {
     pub world: Arc<World>,
     pub counters: Counters,
     pub hosts: Vec<HostCounters>,
     certificates: Certificates,
-    /// When each greylisted triple was first seen, by its hash.
+    /// The time at which each greylisted triple was first seen, by its hash.
     greylist: Mutex<HashMap<u64, Instant>>,
     clients: Mutex<HashMap<(u32, IpAddr), Client>>,
-    /// When unknown recipients were refused, in the order of time, for hosts whose conduct depends on it.
+    /// The times of refused unknown recipients in order, for hosts whose conduct depends on them.
     refusals: Mutex<HashMap<(u32, Whose), Vec<Instant>>>,
     journal: Mutex<Journal>,
     started: Instant,
     draws: AtomicU64,
-    /// UDP queries that wait for their latency.
+    /// The number of UDP queries that wait for their latency.
     queries: Arc<AtomicU64>,
 }
 
@@ -240,7 +243,7 @@ impl Drop for Query {
     }
 }
 
-/// Whose refusals are counted together.
+/// The scope of a common count of refusals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Whose {
     Host,
@@ -248,16 +251,16 @@ pub(crate) enum Whose {
     Node(u32),
 }
 
-/// What a host remembers of a client.
+/// The state of a host about a client.
 #[derive(Default)]
 struct Client {
     open: u64,
     not_found: u64,
 }
 
-/// With so many triples the greylist starts anew.
+/// With this many triples the greylist is cleared.
 const GREYLIST_MAX: usize = 4_000_000;
-/// More events than these are not kept.
+/// The largest number of recorded events.
 const EVENTS_MAX: usize = 4_000_000;
 
 impl Net {
@@ -277,7 +280,7 @@ impl Net {
         })
     }
 
-    /// Takes a query, unless as many as may be wait already.
+    /// Accepts a query, unless the largest number of queries waits already.
     pub(crate) fn takes_query(&self) -> Option<Query> {
         let query = Query(Arc::clone(&self.queries));
         let waiting = query.0.fetch_add(1, Relaxed);
@@ -285,7 +288,7 @@ impl Net {
         (most == 0 || waiting < most).then_some(query)
     }
 
-    /// How every name is answered just now.
+    /// The present false answer for every name, if there is one.
     pub(crate) fn lie(&self) -> Option<Lie> {
         let dns = &self.world.dns;
         let lie = dns.lie?;
@@ -316,8 +319,7 @@ impl Net {
         Duration::from_millis(Random::new(self.world.seed ^ draw).between(span.least, span.most))
     }
 
-    /// True when what counts (client, sender, recipient; what does not count is empty) was first seen at least
-    /// `wait` ago.
+    /// Whether the triple (client, sender, recipient; unused parts are empty) was first seen at least `wait` ago.
     pub(crate) fn is_past_greylist(&self, counts: [&str; 3], now: Instant, wait: Duration) -> bool {
         let key = hash(0, &counts.map(str::as_bytes));
         let mut greylist = lock(&self.greylist);
@@ -328,7 +330,7 @@ impl Net {
         now.duration_since(first) >= wait && !wait.is_zero()
     }
 
-    /// Counts a session of a client at a host; gives how many it has now.
+    /// Counts a session of a client at a host; returns the client's number of sessions.
     pub(crate) fn client_enters(&self, host: u32, client: IpAddr) -> u64 {
         let mut clients = lock(&self.clients);
         let client = clients.entry((host, client)).or_default();
@@ -346,7 +348,7 @@ impl Net {
         }
     }
 
-    /// Counts an unknown recipient that a node of a host has refused to a client.
+    /// Counts an unknown recipient that a node of a host has refused for a client.
     pub(crate) fn refused(&self, host: u32, client: IpAddr, node: u32) {
         let (now, mut refusals) = (Instant::now(), lock(&self.refusals));
         for whose in [Whose::Host, Whose::Client(client), Whose::Node(node)] {
@@ -354,7 +356,7 @@ impl Net {
         }
     }
 
-    /// How many unknown recipients a host has refused, within the last so long or ever.
+    /// How many unknown recipients a host has refused, within a period or in all.
     pub(crate) fn refusals(&self, host: u32, whose: Whose, within: Option<Duration>) -> u64 {
         let now = Instant::now();
         let refusals = lock(&self.refusals);
@@ -363,8 +365,8 @@ impl Net {
         (times.len() - old) as u64
     }
 
-    /// Keeps an event, if the scenario asks for it. Events are in the order of their times: the clock is read under
-    /// the lock.
+    /// Records an event, if the scenario requires it. Events are in the order of their times, since the clock is read
+    /// under the lock.
     pub(crate) fn note(&self, session: u64, (host, node): (u32, u32), client: IpAddr, what: What) {
         if !self.world.journal {
             return;
@@ -379,7 +381,7 @@ impl Net {
         journal.events.push(Event { at_ms, session, host, node, client, what });
     }
 
-    /// How many unknown recipients a client has asked a host for; one more if `one_more`.
+    /// How many unknown recipients a client has asked a host about; one more if `one_more`.
     pub(crate) fn not_found(&self, key: (u32, IpAddr), one_more: bool) -> u64 {
         let mut clients = lock(&self.clients);
         let client = clients.entry(key).or_default();
@@ -388,7 +390,7 @@ impl Net {
     }
 }
 
-/// A session that panicked under the lock leaves counters that are still counters.
+/// After a panic of a session under the lock, the counters are still consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

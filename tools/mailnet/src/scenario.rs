@@ -1,4 +1,4 @@
-//! A scenario: read, checked and filled in.
+//! A scenario: parsed, checked and filled in with defaults.
 
 use crate::{
     expected::{Addresses, ExpectedVerdict},
@@ -7,14 +7,14 @@ use crate::{
 };
 use std::{fmt, net::SocketAddr, sync::Arc};
 
-/// A mail internet as a file describes it, ready to be started.
+/// A mail internet as a file describes it, before its start.
 #[derive(Clone)]
 pub struct Scenario {
     listen: Listen,
     world: Arc<World>,
 }
 
-/// What is wrong with a scenario: the key, and what is allowed.
+/// An error in a scenario: the key, and the allowed values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScenarioError(String);
 
@@ -27,11 +27,11 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
-    /// Reads a scenario (TOML; docs/mailnet.md has the keys).
+    /// Parses a scenario (TOML; docs/mailnet.md describes the keys).
     ///
     /// # Errors
-    /// [`ScenarioError`] when the text is no TOML, a key or value is unknown, or two of them contradict each
-    /// other.
+    ///
+    /// [`ScenarioError`]: the text is not TOML, a key or value is unknown, or two values contradict each other.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         let spec: Spec = toml::from_str(text).map_err(|error| ScenarioError(error.to_string()))?;
         let listen = spec.listen.clone();
@@ -39,47 +39,47 @@ impl Scenario {
         Ok(Scenario { listen, world: Arc::new(world) })
     }
 
-    /// Listens for DNS elsewhere.
+    /// Uses another address for DNS.
     #[must_use]
     pub fn with_dns(mut self, address: SocketAddr) -> Scenario {
         self.listen.dns = address;
         self
     }
 
-    /// Listens for SMTP elsewhere.
+    /// Uses another port for SMTP.
     #[must_use]
     pub fn with_smtp_port(mut self, port: u16) -> Scenario {
         self.listen.smtp_port = port;
         self
     }
 
-    /// Where it will listen.
+    /// The addresses at which it will listen.
     pub fn listen(&self) -> &Listen {
         &self.listen
     }
 
-    /// How many domains it has.
+    /// The number of its domains.
     pub fn domains(&self) -> usize {
         self.world.domains.len()
     }
 
-    /// How many mail hosts it has, those that do not answer included.
+    /// The number of its mail hosts, including those that do not answer.
     pub fn hosts(&self) -> usize {
         self.world.hosts.len()
     }
 
-    /// What a strict verifier must answer about an address.
+    /// The expected verdicts about an address.
     pub fn expected(&self, address: &str) -> ExpectedVerdict {
         self.world.expected(address)
     }
 
-    /// Whether there is a mailbox behind an address, whatever its servers say; `None` where nobody can tell, as at a
-    /// domain that takes everyone.
+    /// Whether the mailbox of an address exists, whatever its servers reply; `None` if that is undecidable, as at a
+    /// domain that accepts everyone.
     pub fn exists(&self, address: &str) -> Option<bool> {
         self.world.exists(address)
     }
 
-    /// So many addresses of its domains, drawn from a seed, each with what must be answered about it.
+    /// Random addresses of its domains from a seed, each with its expected verdicts.
     pub fn addresses(&self, count: usize, seed: u64) -> Addresses<'_> {
         self.world.addresses(count, seed)
     }

@@ -1,7 +1,7 @@
-//! The server's side of one SMTP session, as pure code: a line goes in; a reply and the next step come out
-//! (RFC 5321, 2920, 3207, 6531).
+//! The server's side of one SMTP session as pure code: its input is a line, its output a reply and the next step (RFC
+//! 5321, 2920, 3207, 6531).
 //!
-//! It answers as a real server would and counts every rule that the client breaks.
+//! It answers like a real server and counts every rule that the client breaks.
 
 mod recipient;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-/// What comes after the reply.
+/// The step after the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Go,
@@ -28,14 +28,14 @@ pub(crate) enum Step {
     Hang,
 }
 
-/// A step, and the fault that is done to the reply first.
+/// A step, and the fault that is first applied to the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub step: Step,
     pub fault: Option<usize>,
 }
 
-/// What the client has called itself with.
+/// The command and name of the client's greeting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Greeted {
     No,
@@ -43,8 +43,8 @@ enum Greeted {
     Ehlo,
 }
 
-/// What a session stands on. It has a count of its own: those of the net and the behaviour are shared by all
-/// threads, and counting there for every reply would cost more than the reply.
+/// The references of a session. It has its own reference count: the net and the behaviour are shared by all threads,
+/// and counting references there for every reply would cost more than the reply.
 pub(crate) struct Place {
     pub net: Arc<Net>,
     pub behaviour: Arc<Behaviour>,
@@ -55,26 +55,26 @@ pub(crate) struct Session {
     host: u32,
     client: IpAddr,
     client_text: String,
-    /// Of all sessions of the net, from 1.
+    /// The number among all sessions of the net, from 1.
     number: u64,
     /// The node of the host's pool.
     node: u32,
-    /// Which changes of conduct were due when the session began.
+    /// The changes of conduct that were due when the session began.
     begun: Vec<bool>,
-    /// Unknown recipients that were refused in this session.
+    /// How many unknown recipients this session refused.
     refused: u64,
-    /// A recipient is being answered: whether by the truth.
+    /// Whether the answer about the current recipient is the truth.
     asked: Option<bool>,
-    /// How many sessions the host had before.
+    /// The number of earlier sessions of the host.
     ordinal: u64,
     pub random: Random,
     secure: bool,
     greeted: Greeted,
-    /// The greeting was a refusal: nothing but QUIT is heard (RFC 5321 3.1).
+    /// The greeting was a refusal: only QUIT is accepted (RFC 5321 3.1).
     refuses: bool,
     sender: Option<String>,
     utf8: bool,
-    /// MAIL was refused, so the RCPTs of the same pipelined group are no breach.
+    /// MAIL was refused, so RCPTs of the same pipelined group are allowed.
     mail_refused: bool,
     rcpts: u64,
     accepted: bool,
@@ -83,12 +83,12 @@ pub(crate) struct Session {
     counts: [u64; 9],
 }
 
-/// RFC 5321 4.5.3.1.4, and room for the parameters of MAIL and RCPT and for UTF-8 local parts (RFC 6531 3.3).
+/// RFC 5321 4.5.3.1.4, with room for the parameters of MAIL and RCPT and for UTF-8 local parts (RFC 6531 3.3).
 const LINE_BYTES_MAX: usize = 512;
 const PATH_LINE_BYTES_MAX: usize = 1024;
 
 impl Session {
-    /// A session that is about to begin: its number in the net, and how many the host had before.
+    /// A new session: its number in the net, and the number of earlier sessions of the host.
     pub(crate) fn new(net: Arc<Net>, host: u32, client: IpAddr, (number, ordinal): (u64, u64)) -> Session {
         let mut random = Random::new(net.world.seed ^ (u64::from(host) << 32) ^ ordinal);
         let conduct = net.world.hosts[host as usize].behaviour.conduct.as_ref();
@@ -130,12 +130,12 @@ impl Session {
         self.place.clone()
     }
 
-    /// True when the client may send a group of commands.
+    /// Whether the client may send a group of commands.
     pub(crate) fn offers_pipelining(&self) -> bool {
         self.greeted == Greeted::Ehlo && self.place.behaviour.personality.pipelining
     }
 
-    /// Keeps an event in the journal.
+    /// Records an event in the journal.
     pub(crate) fn note(&self, what: What) {
         self.place.net.note(self.number, (self.host, self.node), self.client, what);
     }
@@ -144,7 +144,7 @@ impl Session {
         self.place.net.counters.violation(kind);
     }
 
-    /// The fault that is due at a stage that is now reached once more.
+    /// The fault that is due at this stage, which is counted.
     pub(crate) fn fault(&mut self, stage: Stage) -> Option<usize> {
         self.counts[stage as usize] += 1;
         let count = self.counts[stage as usize];
@@ -155,7 +155,7 @@ impl Session {
                 && count >= spec.from
                 && spec.first.is_none_or(|first| self.ordinal < first)
                 && spec.family.is_none_or(|family| (family == Family::Ipv6) == self.client.is_ipv6());
-            // Only what may happen or not costs a draw.
+            // Only a fault with a probability draws a random number.
             if is_due && (spec.percent >= 100.0 || self.random.percent(spec.percent)) {
                 return Some(at);
             }
@@ -163,7 +163,7 @@ impl Session {
         None
     }
 
-    /// The greeting.
+    /// Writes the greeting.
     pub(crate) fn banner(&mut self, out: &mut Vec<u8>) -> Outcome {
         let place = self.place();
         let personality = &place.behaviour.personality;
@@ -179,13 +179,13 @@ impl Session {
         outcome
     }
 
-    /// Too many sessions of this client: says so.
+    /// Writes the refusal of a client with too many sessions.
     pub(crate) fn crowded(&mut self, out: &mut Vec<u8>) {
         self.say(ReplyKind::TooManySessions, "", out);
         self.note_closing(out);
     }
 
-    /// Keeps in the journal that a 421 was said, if it was.
+    /// Records a 421 in the journal, if one was sent.
     fn note_closing(&self, said: &[u8]) {
         if self.place.net.world.journal
             && said.split(|&byte| byte == b'\n').any(|line| line.starts_with(b"421"))
@@ -194,7 +194,7 @@ impl Session {
         }
     }
 
-    /// After TLS has begun everything said before is forgotten (RFC 3207 4.2).
+    /// Forgets everything before TLS (RFC 3207 4.2).
     pub(crate) fn secured(&mut self) {
         add(&self.place.net.counters.sessions_tls);
         self.secure = true;
@@ -202,7 +202,7 @@ impl Session {
         self.reset();
     }
 
-    /// Answers one line, its end included; `more` says that the client sent further bytes with it.
+    /// Answers one line with its end; `more` states that the client sent further bytes with it.
     pub(crate) fn line(&mut self, line: &[u8], more: bool, out: &mut Vec<u8>) -> Outcome {
         let start = out.len();
         if more && !self.offers_pipelining() {
@@ -267,7 +267,7 @@ impl Session {
         }
     }
 
-    /// Lets the fault of a stage work on the reply that begins at `start`, or counts it if it is a refusal.
+    /// Applies the fault of a stage to the reply that begins at `start`, or counts a refusal.
     fn finish(&mut self, stage: Stage, out: &mut Vec<u8>, start: usize, step: Step) -> Outcome {
         let Some(at) = self.fault(stage) else {
             return Outcome { step: self.count_errors(out, start, step), fault: None };
@@ -298,7 +298,7 @@ impl Session {
         Outcome { step: self.count_errors(out, start, step), fault: None }
     }
 
-    /// Postfix's soft and hard error limits: slower after some refusals, 421 after more.
+    /// Postfix's soft and hard error limits: delays after some refusals, 421 after more.
     fn count_errors(&mut self, out: &mut Vec<u8>, start: usize, step: Step) -> Step {
         let refused = out.get(start).is_some_and(|&digit| digit == b'4' || digit == b'5');
         self.errors += u64::from(refused);
@@ -451,12 +451,12 @@ impl Session {
     }
 }
 
-/// True when a fault takes the reply's place, so that what the command would have led to does not come.
+/// Whether a fault replaces the reply, so that the command has no effect.
 pub(crate) fn replaces(misdeed: Misdeed) -> bool {
     !matches!(misdeed, Misdeed::Drip | Misdeed::Nul | Misdeed::BareLf | Misdeed::Early | Misdeed::Inject)
 }
 
-/// The verb in capitals; a long one comes back empty, as no command is.
+/// The verb in upper case; a longer text becomes empty, which is no command.
 fn upper_case<'a>(verb: &str, buffer: &'a mut [u8; 8]) -> &'a str {
     let Some(room) = buffer.get_mut(..verb.len()) else { return "" };
     room.copy_from_slice(verb.as_bytes());
@@ -464,7 +464,7 @@ fn upper_case<'a>(verb: &str, buffer: &'a mut [u8; 8]) -> &'a str {
     std::str::from_utf8(room).unwrap_or_default()
 }
 
-/// Reads `FROM:<path> parameters`. A quoted local part may hold `>` and spaces.
+/// Parses `FROM:<path> parameters`. A quoted local part may contain `>` and spaces.
 fn path<'a>(rest: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
     let (head, tail) = rest.split_at_checked(keyword.len())?;
     let tail = tail.strip_prefix('<').filter(|_| head.eq_ignore_ascii_case(keyword))?;

@@ -1,7 +1,7 @@
-//! What a scenario file may say, key by key. docs/mailnet.md explains every one of them.
+//! The keys of a scenario file. docs/mailnet.md explains each of them.
 //!
-//! An unknown key or value is an error that names it and what is allowed, so that a scenario never tests
-//! less than it seems to.
+//! An unknown key or value is an error that names it and the allowed ones, so that a scenario never tests less than
+//! intended.
 
 use crate::{
     mailbox::{GreylistBy, Mailbox},
@@ -17,7 +17,7 @@ use std::{
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Spec {
     pub seed: u64,
-    /// Every session and recipient is kept, for tests to read.
+    /// Every session and recipient is recorded for tests.
     pub journal: bool,
     pub listen: Listen,
     pub dns: DnsSpec,
@@ -29,20 +29,20 @@ pub(crate) struct Spec {
     pub group: Vec<GroupSpec>,
 }
 
-/// Where a mail internet listens. Port 0 asks for a free one.
+/// The addresses of a mail internet. Port 0 selects a free one.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
-    /// Address and port of the DNS server, UDP and TCP.
+    /// The address and port of the DNS server, UDP and TCP.
     pub dns: SocketAddr,
-    /// The one port on which every mail host listens.
+    /// The port of every mail host.
     pub smtp_port: u16,
-    /// One socket for each address, or one for all of them.
+    /// Whether each address has a socket, or one socket serves all of them.
     pub addresses: ListenMode,
-    /// Hosts get addresses of their own after this one. Beyond loopback they need `wildcard`, and a machine that
-    /// takes them for its own.
+    /// The addresses of hosts follow this one. Beyond loopback they need `wildcard`, and a machine that has these
+    /// addresses.
     pub after: Ipv4Addr,
-    /// How many threads serve.
+    /// The number of serving threads.
     pub threads: usize,
 }
 
@@ -58,13 +58,13 @@ impl Default for Listen {
     }
 }
 
-/// How the addresses of the mail hosts are listened on.
+/// The sockets for the addresses of mail hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListenMode {
-    /// `each` up to 1,024 addresses, else `wildcard`.
+    /// `each` up to 1,024 addresses, otherwise `wildcard`.
     Auto,
-    /// A socket for each address: a host that is refused is really refused.
+    /// One socket for each address: connections to a refused host are refused.
     Each,
     /// One socket on 0.0.0.0: connections to refused hosts are accepted by the kernel and reset at once.
     Wildcard,
@@ -76,20 +76,20 @@ pub(crate) struct DnsSpec {
     pub latency_ms: Span,
     pub ttl: u32,
     pub negative_ttl: u32,
-    /// Every so-manieth UDP query gets no answer; 0: none is dropped.
+    /// Each UDP query with a multiple of this number gets no answer; 0: none is dropped.
     pub drop_every: u64,
-    /// UDP queries that come while so many wait for their latency get no answer; 0: there is no limit.
+    /// How many UDP queries may wait for their latency; further ones get no answer; 0: no limit.
     pub under_way_max: u64,
-    /// They are answered with REFUSED instead, as dnsmasq does.
+    /// Further queries are answered with REFUSED instead, as by dnsmasq.
     pub refuse: bool,
-    /// Every name is answered so, that of the root included.
+    /// The answer for every name, including the root.
     pub lie: Option<Lie>,
-    /// From so long after the start on, and until then.
+    /// The start and the end of this answer, from the start of the net.
     pub lie_from_ms: u64,
     pub lie_until_ms: Option<u64>,
 }
 
-/// A denial that proves nothing, as filters, captive portals and broken resolvers give it.
+/// A denial that proves nothing, as filters, captive portals and broken resolvers send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lie {
@@ -103,7 +103,7 @@ pub(crate) enum Lie {
     Censored,
     Filtered,
     Prohibited,
-    /// The addresses 0.0.0.0 and `::`, and no records of other kinds.
+    /// The addresses 0.0.0.0 and `::`, and no other records.
     Unspecified,
 }
 
@@ -123,7 +123,7 @@ impl Default for DnsSpec {
     }
 }
 
-/// How questions about one name are answered.
+/// The behaviour of the DNS for one name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DnsBehaviour {
@@ -134,9 +134,9 @@ pub(crate) enum DnsBehaviour {
     Servfail,
     Refused,
     Timeout,
-    /// UDP says TC and nothing else; TCP answers.
+    /// UDP has only TC; TCP answers.
     Truncated,
-    /// Random bytes behind a right header.
+    /// Random bytes after a right header.
     Garbage,
     /// The message ends in the middle of a record.
     CutShort,
@@ -158,7 +158,7 @@ pub(crate) enum DnsBehaviour {
 }
 
 impl DnsBehaviour {
-    /// The lie that it is.
+    /// The corresponding [`Lie`].
     pub(crate) fn lie(self) -> Option<Lie> {
         match self {
             DnsBehaviour::NoSoa => Some(Lie::NoSoa),
@@ -184,7 +184,7 @@ pub(crate) struct HostSpec {
     pub state: HostState,
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
-    /// In the DNS before `addresses`, but nothing listens there.
+    /// These precede `addresses` in the DNS, but nothing listens there.
     #[serde(default)]
     pub dead_addresses: Vec<IpAddr>,
     #[serde(default)]
@@ -204,9 +204,9 @@ fn yes() -> bool {
 pub(crate) enum HostState {
     #[default]
     Up,
-    /// Connections are refused.
+    /// Connections are refused by the kernel.
     Refused,
-    /// Connections are neither accepted nor refused: they time out.
+    /// Connections time out.
     Blackhole,
 }
 
@@ -240,7 +240,7 @@ pub(crate) struct DomainSpec {
     pub txt: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     pub disposable: bool,
-    /// Its hosts are known to take everyone at RCPT and to refuse after DATA.
+    /// Its hosts accept everyone at RCPT and refuse after DATA.
     #[serde(default)]
     pub accepts_prove_nothing: bool,
     pub expected: Option<crate::Expected>,
@@ -249,7 +249,7 @@ pub(crate) struct DomainSpec {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GroupSpec {
-    /// With `{n}` in it.
+    /// The name, with `{n}` in it.
     pub name: String,
     pub count: u32,
     #[serde(default = "one")]
@@ -258,10 +258,10 @@ pub(crate) struct GroupSpec {
     pub mx: MxSpec,
     #[serde(default)]
     pub equal: bool,
-    /// In percent of the hosts.
+    /// The percentage of hosts that refuse connections.
     #[serde(default)]
     pub refused_hosts: f64,
-    /// In percent of the hosts.
+    /// The percentage of hosts that are black holes.
     #[serde(default)]
     pub blackhole_hosts: f64,
     #[serde(default)]
@@ -285,11 +285,11 @@ fn one() -> u32 {
     1
 }
 
-/// What a share of a group's domains has otherwise.
+/// The differences of a share of a group's domains.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct VariantSpec {
-    /// In percent of the domains.
+    /// The percentage of domains.
     pub percent: f64,
     pub mx: Option<MxSpec>,
     pub dns: Option<DnsBehaviour>,
@@ -300,30 +300,30 @@ pub(crate) struct VariantSpec {
     pub greylist_everyone: Option<bool>,
 }
 
-/// One thing a server does wrong.
+/// One misdeed of a server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct FaultSpec {
     pub at: Stage,
     pub does: Misdeed,
-    /// Between two bytes of a drip.
+    /// The pause between two bytes of a drip.
     #[serde(default = "drip_ms")]
     pub ms: u64,
     /// The reply, for `does = "reply"`.
     pub text: Option<String>,
-    /// Only in the first so many sessions of the host.
+    /// Only the first so many sessions of the host.
     pub first: Option<u64>,
-    /// Only from the so-manieth of such commands in a session on, counted from 1.
+    /// Only from this command of a session on, counted from 1.
     #[serde(default = "from_the_first")]
     pub from: u64,
-    /// Only so often: each time it is drawn.
+    /// The probability, which is drawn each time.
     #[serde(default = "always")]
     pub percent: f64,
-    /// Only to clients of this family.
+    /// Only for clients of this family.
     pub family: Option<Family>,
 }
 
-/// A family of addresses.
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Family {
@@ -379,7 +379,7 @@ pub(crate) enum Misdeed {
     Inject,
 }
 
-/// A way of speaking; what it leaves out comes from the one it is `like`.
+/// A personality; missing keys come from the one that it is `like`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PersonalitySpec {
@@ -402,7 +402,7 @@ pub(crate) struct PersonalitySpec {
     pub replies: BTreeMap<ReplyKind, String>,
 }
 
-/// The replies a personality words in its own way.
+/// The replies that a personality can word differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReplyKind {

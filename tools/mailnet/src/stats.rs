@@ -1,4 +1,4 @@
-//! What happened: counters that every session and every query adds to.
+//! Counters of all sessions and queries.
 
 use serde::Serialize;
 use std::{
@@ -6,32 +6,32 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// A rule of the protocol that a client broke.
+/// A protocol rule that a client broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
-    /// It spoke before the greeting (RFC 5321 3.1).
+    /// It sent bytes before the greeting (RFC 5321 3.1).
     EarlyTalker,
-    /// It sent a command before the reply to the one before, and PIPELINING was not offered (RFC 2920).
+    /// It sent a command before the previous reply, although PIPELINING was not offered (RFC 2920).
     PipeliningNotOffered,
-    /// It sent more after a command that must end its group: EHLO, STARTTLS, DATA, VRFY, EXPN, NOOP, QUIT
-    /// (RFC 2920 3.1, RFC 3207 4).
+    /// It sent bytes after a command that must end its group: EHLO, STARTTLS, DATA, VRFY, EXPN, NOOP, QUIT (RFC 2920
+    /// 3.1, RFC 3207 4).
     PipelinedPastGroupEnd,
     /// MAIL inside a transaction (RFC 5321 4.1.4).
     NestedMail,
-    /// RCPT outside one.
+    /// RCPT outside of a transaction.
     RcptBeforeMail,
     /// MAIL before EHLO or HELO, or after STARTTLS without a new EHLO (RFC 3207 4.2).
     MailBeforeEhlo,
     /// DATA or BDAT: a verifier sends no mail.
     Data,
-    /// VRFY.
+    /// The command VRFY.
     Vrfy,
-    /// EXPN.
+    /// The command EXPN.
     Expn,
-    /// AUTH.
+    /// The command AUTH.
     Auth,
-    /// STARTTLS where it was not offered, or twice.
+    /// STARTTLS without an offer, or a second STARTTLS.
     StarttlsNotOffered,
     /// A line of more than 512 bytes (RFC 5321 4.5.3.1.4), 1,024 for MAIL and RCPT with their parameters.
     LineTooLong,
@@ -39,7 +39,7 @@ pub enum Violation {
     BareLf,
     /// Bytes above 127 without SMTPUTF8 (RFC 6531), or a parameter whose extension was not offered.
     ParameterNotOffered,
-    /// A command that cannot be read.
+    /// A command that cannot be parsed.
     Syntax,
     /// A command that does not exist.
     UnknownCommand,
@@ -66,29 +66,29 @@ impl Violation {
     ];
 }
 
-/// What a counter of DNS queries counts.
+/// The kinds of DNS queries that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DnsKind {
-    /// Over UDP.
+    /// Queries over UDP.
     Udp,
-    /// Over TCP.
+    /// Queries over TCP.
     Tcp,
-    /// For MX.
+    /// Queries for MX.
     Mx,
-    /// For A.
+    /// Queries for A.
     A,
-    /// For AAAA.
+    /// Queries for AAAA.
     Aaaa,
-    /// For TXT.
+    /// Queries for TXT.
     Txt,
-    /// For PTR.
+    /// Queries for PTR.
     Ptr,
-    /// For any other type.
+    /// Queries for any other type.
     Other,
     /// UDP queries that were dropped.
     Dropped,
-    /// What could not be read as a query.
+    /// Messages that could not be read as a query.
     Unreadable,
 }
 
@@ -107,45 +107,45 @@ impl DnsKind {
     ];
 }
 
-/// A picture of the counters at one moment.
+/// The values of the counters at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// SMTP connections taken, those to refused hosts in wildcard mode left out.
+    /// Accepted SMTP connections, without those to refused hosts in wildcard mode.
     pub sessions: u64,
-    /// Of these, open now.
+    /// How many of them are open.
     pub sessions_open: u64,
-    /// The most that were open at once.
+    /// The largest number of open sessions.
     pub sessions_peak: u64,
-    /// Sessions that reached TLS.
+    /// Sessions with TLS.
     pub sessions_tls: u64,
     /// Sessions that the client ended without QUIT.
     pub sessions_without_quit: u64,
-    /// MAIL commands.
+    /// The number of MAIL commands.
     pub mail: u64,
-    /// RCPT commands.
+    /// The number of RCPT commands.
     pub rcpt: u64,
-    /// RCPT commands that were accepted.
+    /// The number of accepted RCPT commands.
     pub rcpt_accepted: u64,
-    /// Misdeeds done.
+    /// The number of misdeeds.
     pub misdeeds: u64,
-    /// Broken rules, by kind; kinds that never happened are left out.
+    /// Broken rules by kind; kinds without any are left out.
     pub violations: BTreeMap<Violation, u64>,
-    /// DNS queries, by kind; a query counts for its transport and for its type.
+    /// DNS queries by kind; a query counts for its transport and for its type.
     pub dns: BTreeMap<DnsKind, u64>,
 }
 
 /// The counters of one host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct HostStats {
-    /// Connections taken.
+    /// Accepted connections.
     pub sessions: u64,
-    /// Of these, open now.
+    /// How many of them are open.
     pub sessions_open: u64,
-    /// The most that were open at once.
+    /// The largest number of open sessions.
     pub sessions_peak: u64,
-    /// RCPT commands.
+    /// The number of RCPT commands.
     pub rcpt: u64,
-    /// RCPT commands that got a permanent refusal (5yz).
+    /// The number of RCPT commands with a permanent refusal (5yz).
     pub rcpt_refused: u64,
 }
 
@@ -162,7 +162,7 @@ pub(crate) struct Counters {
     dns: [AtomicU64; DnsKind::ALL.len()],
 }
 
-/// Sessions: so far, now, at most.
+/// A counter of sessions: in all, open, and the largest number of open ones.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     total: AtomicU64,
@@ -171,7 +171,7 @@ pub(crate) struct Gauge {
 }
 
 impl Gauge {
-    /// Counts one more; gives how many there were before it in all.
+    /// Counts one more; returns how many there were before it in all.
     pub(crate) fn enter(&self) -> u64 {
         let open = self.open.fetch_add(1, Relaxed) + 1;
         self.peak.fetch_max(open, Relaxed);

@@ -1,4 +1,4 @@
-//! Certificates that nobody has signed, made anew for every mail internet (RFC 3207, RFC 7435).
+//! Self-signed certificates, which are created for every mail internet (RFC 3207, RFC 7435).
 
 use crate::values::Certificate;
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
@@ -28,7 +28,7 @@ impl Certificates {
     }
 }
 
-/// A certificate that runs out at the end of a year.
+/// A certificate that expires at the end of a year.
 fn config(last_year: i32) -> Result<Arc<ServerConfig>, Box<dyn Error + Send + Sync>> {
     let key = KeyPair::generate()?;
     let mut params = CertificateParams::new(vec!["mailnet.example".to_owned()])?;

@@ -1,4 +1,4 @@
-//! Values that a scenario may write in more than one way: spans, MX sets and servers.
+//! Values with several forms in a scenario: spans, MX sets and servers.
 
 use crate::{
     conduct::{ChangeSpec, Given},
@@ -10,24 +10,24 @@ use serde::{
 };
 use std::fmt;
 
-/// A time in milliseconds: `5`, or `[5, 20]` for anything between.
+/// A time in milliseconds: `5`, or `[5, 20]` for a random value between them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub least: u64,
     pub most: u64,
 }
 
-/// The longest time that a scenario may name.
+/// The longest time that a scenario may have.
 pub(crate) const SPAN_MS_MAX: u64 = 3_600_000;
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Span, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct SpanReader;
+        impl<'de> Visitor<'de> for SpanReader {
             type Value = Span;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "milliseconds up to {SPAN_MS_MAX}, or [least, most]")
+                write!(f, "a number of milliseconds up to {SPAN_MS_MAX}, or [least, most]")
             }
 
             fn visit_i64<E: de::Error>(self, ms: i64) -> Result<Span, E> {
@@ -47,26 +47,26 @@ impl<'de> Deserialize<'de> for Span {
         fn span<E: de::Error>(least: i64, most: i64) -> Result<Span, E> {
             match (u64::try_from(least), u64::try_from(most)) {
                 (Ok(least), Ok(most)) if least <= most && most <= SPAN_MS_MAX => Ok(Span { least, most }),
-                _ => Err(de::Error::invalid_value(de::Unexpected::Signed(most), &Reader)),
+                _ => Err(de::Error::invalid_value(de::Unexpected::Signed(most), &SpanReader)),
             }
         }
 
-        input.deserialize_any(Reader)
+        input.deserialize_any(SpanReader)
     }
 }
 
 /// The MX set of a domain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum MxSpec {
-    /// So many hosts of its own, `mx1.NAME` and on; the number is drawn between the two.
+    /// Hosts of the domain itself, `mx1.NAME` and on; their number is random between the two.
     Own(u32, u32),
-    /// Records as in a zone file: preference and host.
+    /// Preferences and hosts, as in a zone file.
     Records(Vec<(u16, String)>),
-    /// `"null"`: RFC 7505.
+    /// `"null"`: a null MX record (RFC 7505).
     Null,
     /// `"implicit"`: no MX, but an address (RFC 5321 5.1).
     Implicit,
-    /// `"none"`: the name exists, but neither MX nor address.
+    /// `"none"`: the name exists, but has neither MX nor address records.
     None,
 }
 
@@ -76,7 +76,7 @@ impl Default for MxSpec {
     }
 }
 
-/// The most own hosts of one domain.
+/// The most hosts of `Own`.
 const OWN_HOSTS_MAX: u32 = 100;
 
 impl<'de> Deserialize<'de> for MxSpec {
@@ -144,17 +144,17 @@ fn record<E: de::Error>(text: &str) -> Result<(u16, String), E> {
         .ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &MxReader))
 }
 
-/// How a mail server behaves: `"postfix"`, or a table.
+/// The behaviour of a mail server: `"postfix"`, or a table.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerSpec {
     pub personality: String,
-    /// Before each batch of replies.
+    /// The delay before each batch of replies.
     pub latency_ms: Span,
     pub certificate: Certificate,
     pub faults: Vec<FaultSpec>,
-    /// When it stops telling the truth.
+    /// Changes after which it stops answering truly.
     pub changes: Vec<ChangeSpec>,
-    /// What the nodes of its pool do; empty when it is none.
+    /// The behaviour of the nodes of its pool; empty without a pool.
     pub nodes: Vec<String>,
     pub given: Option<Given>,
     /// The reply to names that look random.
@@ -180,7 +180,7 @@ fn named(personality: &str) -> ServerSpec {
     }
 }
 
-/// The certificate shown after STARTTLS. Nobody has signed either.
+/// The certificate after STARTTLS. Each is self-signed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Certificate {
@@ -219,8 +219,8 @@ impl Default for ServerTable {
 
 impl<'de> Deserialize<'de> for ServerSpec {
     fn deserialize<D: Deserializer<'de>>(input: D) -> Result<ServerSpec, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
+        struct ServerSpecReader;
+        impl<'de> Visitor<'de> for ServerSpecReader {
             type Value = ServerSpec;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -248,6 +248,6 @@ impl<'de> Deserialize<'de> for ServerSpec {
                 })
             }
         }
-        input.deserialize_any(Reader)
+        input.deserialize_any(ServerSpecReader)
     }
 }

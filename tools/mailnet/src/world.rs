@@ -1,5 +1,5 @@
-//! The mail internet at rest: what a scenario comes to once every default is filled in, every host has its
-//! address and every name its records. Nothing here changes while it is served.
+//! The mail internet before it is served: the scenario with every default filled in, an address for every host and
+//! records for every name. Nothing here changes during the service.
 
 use crate::{
     conduct::Conduct,
@@ -38,7 +38,7 @@ pub(crate) struct World {
 #[derive(Debug)]
 pub(crate) struct Host {
     pub name: Box<str>,
-    /// Where it listens (or, refused or a black hole, does not).
+    /// The addresses of the host, also if it is refused or a black hole.
     pub addresses: Vec<IpAddr>,
     pub state: HostState,
     pub behaviour: Arc<Behaviour>,
@@ -53,7 +53,7 @@ pub(crate) struct Behaviour {
     pub conduct: Option<Conduct>,
 }
 
-/// A misdeed, and its reply where it has one.
+/// A misdeed, and its reply if it has one.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub spec: FaultSpec,
@@ -63,7 +63,7 @@ pub(crate) struct Fault {
 #[derive(Debug)]
 pub(crate) struct Domain {
     pub name: Box<str>,
-    /// The hosts that take its mail, as indexes of [`World::hosts`].
+    /// The hosts that take its mail, as indices of [`World::hosts`].
     pub hosts: Vec<u32>,
     pub mailboxes: Arc<Mailboxes>,
     pub disposable: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Domain {
     pub expected: Option<Expected>,
 }
 
-/// Roles that nobody disputes, most of them from RFC 2142; `roles` of a scenario replaces them.
+/// Undisputed roles, most of them from RFC 2142; the key `roles` replaces them.
 const ROLES: [&str; 16] = [
     "abuse",
     "admin",
@@ -91,14 +91,14 @@ const ROLES: [&str; 16] = [
     "www",
 ];
 
-/// Black holes have a network of their own, so that one socket filter can tell them.
+/// The network of black holes, so that one socket filter can recognise them.
 pub(crate) const BLACKHOLE_NET: Ipv4Addr = Ipv4Addr::new(127, 250, 0, 0);
 const DOMAINS_MAX: usize = 1_000_000;
 
 pub(crate) fn build(spec: Spec) -> Result<World, String> {
     let Listen { after, addresses, .. } = spec.listen;
     if !after.is_loopback() && addresses != ListenMode::Wildcard {
-        return Err("addresses beyond loopback are listened on with addresses = \"wildcard\"".into());
+        return Err("addresses outside loopback need addresses = \"wildcard\"".into());
     }
     let mut builder = Builder {
         personalities: Personalities::new(&spec.personality)?,
@@ -170,7 +170,7 @@ impl Builder {
         loop {
             *next += 1;
             if *next >= end {
-                return Err("the loopback net has no address left for so many hosts".into());
+                return Err("there are more hosts than loopback addresses".into());
             }
             let address = IpAddr::V4(Ipv4Addr::from(*next));
             if !self.taken.contains(&address) {
@@ -227,7 +227,9 @@ impl Builder {
         let served: Vec<IpAddr> = addresses.iter().copied().filter(|a| a.is_loopback()).collect();
         let in_blackhole_net = |a: &IpAddr| matches!(a, IpAddr::V4(v4) if v4.octets()[..2] == [127, 250]);
         if served.iter().any(|a| in_blackhole_net(a) != (spec.state == HostState::Blackhole)) {
-            return Err("addresses of 127.250.0.0/16 are for state = \"blackhole\", and it for them".into());
+            return Err(
+                "a host has an address of 127.250.0.0/16 if and only if it has state = \"blackhole\"".into(),
+            );
         }
         let all = [spec.dead_addresses, addresses].concat();
         for &address in all.iter().filter(|_| spec.ptr) {
@@ -237,7 +239,7 @@ impl Builder {
         self.add_host(Host { name: name.into(), addresses: served, state: spec.state, behaviour })
     }
 
-    /// A host of a domain's own, with one address.
+    /// A host of a single domain, with one address.
     fn own_host(&mut self, name: &str, behaviour: &Arc<Behaviour>, state: HostState) -> Result<(), String> {
         let address = self.address(state)?;
         self.world.zone.at(&zone::reverse(address)).ptr = Some(zone::wire(name)?);
@@ -252,7 +254,10 @@ impl Builder {
         }
         let top = zone::name(&spec.name)?;
         if spec.server.is_some() && !matches!(spec.mx, MxSpec::Own(..) | MxSpec::Implicit) {
-            return Err("server is for hosts of its own; those of the mx list have theirs in [[host]]".into());
+            return Err(
+                "server is only for the domain's own hosts; the hosts of an mx list have it in [[host]]"
+                    .into(),
+            );
         }
         let (mailboxes, behaviour) = match &shared {
             Some(shared) => (shared.mailboxes.clone(), shared.behaviour.clone()),
@@ -341,7 +346,7 @@ impl Builder {
     ) -> Result<(), String> {
         for (owner, texts) in texts {
             let owner = if owner == "@" { top.to_owned() } else { zone::name(&format!("{owner}.{top}"))? };
-            // A record holds strings of at most 255 bytes (RFC 1035 3.3.14); a reader joins them.
+            // A record has strings of at most 255 bytes (RFC 1035 3.3.14), which a reader joins.
             let strings = texts.iter().map(|text| text.as_bytes().chunks(255).map(Into::into).collect());
             self.world.zone.at(&owner).txt = strings.collect();
         }
@@ -350,13 +355,13 @@ impl Builder {
 
     fn group(&mut self, spec: GroupSpec) -> Result<(), String> {
         if !spec.name.contains("{n}") {
-            return Err("the name needs {n} in it, where the number goes".into());
+            return Err("the name must contain {n}, the place of the number".into());
         }
         if spec.variant.iter().map(|variant| variant.percent).sum::<f64>() > 100.0 {
             return Err("the variants exceed 100 percent".into());
         }
         let mut random = Random::new(self.world.seed ^ crate::random::hash(0, &[spec.name.as_bytes()]));
-        // What a variant shares is built once; index 0 is the group itself.
+        // The shared parts of a variant are built once; index 0 is the group itself.
         let mut kinds = vec![self.kind(&spec, None)?];
         for variant in &spec.variant {
             kinds.push(self.kind(&spec, Some(variant))?);
@@ -395,8 +400,7 @@ impl Builder {
         Ok((mailboxes(rules, unknown, greylisting)?, self.behaviour(server.clone())?))
     }
 
-    /// Finds the hosts of every domain, now that all are known. An MX that names a host which the scenario
-    /// does not declare is taken for a slip of the pen.
+    /// Finds the hosts of every domain, after all are known. An MX record with an undeclared host is an error.
     fn link(&mut self) -> Result<(), String> {
         for at in 0..self.world.domains.len() {
             let mut hosts = Vec::new();
@@ -419,7 +423,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The name at the end of a chain and its records; `None` when the chain is a loop or leads nowhere.
+    /// The last name of a chain and its records; `None` if the chain is a loop or its end does not exist.
     fn follow<'a>(&'a self, name: &'a str) -> Option<(&'a str, &'a zone::Records)> {
         let mut name = name;
         for _ in 0..=zone::CHAIN_MAX {
@@ -465,7 +469,7 @@ fn mailboxes(
     Mailboxes::new(rules, unknown, greylisting).map(Arc::new)
 }
 
-/// Which variant a domain of a group is, if any.
+/// Draws the variant of a domain in a group, if it has one.
 fn draw(random: &mut Random, variants: &[VariantSpec]) -> Option<usize> {
     let mut at = random.below(1_000_000) as f64 / 10_000.0;
     for (index, variant) in variants.iter().enumerate() {
@@ -519,15 +523,15 @@ fn check_fault(spec: FaultSpec, personality: &Personality) -> Result<Fault, Stri
     }
     let reply = match (&spec.text, does) {
         (Some(text), Reply) => Some(Template::parse(text)?),
-        (None, Reply) => return Err("fault does reply: needs text".into()),
-        (Some(_), _) => return Err("fault: text goes with does = \"reply\"".into()),
+        (None, Reply) => return Err("fault: does = \"reply\" requires text".into()),
+        (Some(_), _) => return Err("fault: text requires does = \"reply\"".into()),
         (None, _) => None,
     };
     if spec.from == 0 || spec.first == Some(0) {
         return Err("fault: from and first count from 1".into());
     }
     if !(spec.percent > 0.0 && spec.percent <= 100.0) {
-        return Err("fault: percent is above 0 and at most 100".into());
+        return Err("fault: percent must be above 0 and at most 100".into());
     }
     Ok(Fault { spec, reply })
 }

@@ -19,11 +19,11 @@ pub(crate) struct Records {
     pub ptr: Option<Name>,
 }
 
-/// Names in lower case without a root dot, and what they own.
+/// Names in lower case without a final dot, and their records.
 #[derive(Debug, Default)]
 pub(crate) struct Zone {
     names: HashMap<Box<str>, Records>,
-    /// Names that own nothing, but have names below them: they exist (RFC 8020).
+    /// Names without records that have names below them: they exist (RFC 8020).
     between: HashSet<Box<str>>,
 }
 
@@ -35,25 +35,25 @@ impl Zone {
         self.names.get(name)
     }
 
-    /// True for a name that exists without records of its own.
+    /// Whether a name exists without records of its own.
     pub(crate) fn is_between(&self, name: &str) -> bool {
         self.between.contains(name)
     }
 
-    /// A name that is new; else an error that names it.
+    /// Adds a name; an error if it exists.
     pub(crate) fn add(&mut self, name: &str) -> Result<&mut Records, String> {
         if self.names.contains_key(name) {
-            return Err(format!("the name `{name}` stands twice"));
+            return Err(format!("the name `{name}` is defined twice"));
         }
         Ok(self.names.entry(name.into()).or_default())
     }
 
-    /// A name that is new or known.
+    /// The records of a name, which is added if it is new.
     pub(crate) fn at(&mut self, name: &str) -> &mut Records {
         self.names.entry(name.into()).or_default()
     }
 
-    /// Remembers the names above every name, once all are known.
+    /// Adds the names above every name, after all are known.
     pub(crate) fn finish(&mut self) {
         for name in self.names.keys() {
             let mut rest: &str = name;
@@ -68,7 +68,7 @@ impl Zone {
     }
 }
 
-/// Checks a name as scenarios write them (A-labels, no root dot) and gives it in lower case.
+/// Checks a name in the form of scenarios (A-labels, no final dot) and returns it in lower case.
 pub(crate) fn name(text: &str) -> Result<String, String> {
     let fits = |label: &str| {
         (1..=63).contains(&label.len())
@@ -76,7 +76,7 @@ pub(crate) fn name(text: &str) -> Result<String, String> {
     };
     if text.len() > 253 || !text.split('.').all(fits) {
         return Err(format!(
-            "`{text}` is no domain name (labels of 1 to 63 letters, digits, - and _, 253 bytes in all)"
+            "`{text}` is not a domain name (labels of 1 to 63 letters, digits, - and _, 253 bytes in all)"
         ));
     }
     Ok(text.to_ascii_lowercase())
@@ -89,7 +89,7 @@ pub(crate) fn wire(text: &str) -> Result<Name, String> {
     name.map_err(|error| format!("`{text}`: {error}"))
 }
 
-/// The name under which the PTR record of an address stands.
+/// The name of the PTR record of an address.
 pub(crate) fn reverse(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => {

@@ -1,9 +1,9 @@
-//! The command: one line when it is ready, counters at its end, addresses as CSV.
+//! The command: its ready line, its counters at the end, and its addresses as CSV.
 
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpStream,
-    process::{Command, Output, Stdio},
+    process::{Child, ChildStdout, Command, Output, Stdio},
 };
 
 fn mailnet() -> Command {
@@ -18,17 +18,21 @@ fn output(arguments: &[&str]) -> Output {
     mailnet().args(arguments).output().expect("runs")
 }
 
+/// Starts a mailnet, and gives what it says when it is ready.
+fn serve(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("starts");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut ready = String::new();
+    out.read_line(&mut ready).expect("a line");
+    (child, out, ready)
+}
+
 #[test]
 fn it_says_when_it_is_ready_and_what_happened() {
     for signal in ["-TERM", "-INT"] {
-        let mut child = mailnet()
-            .args(["--scenario", &scenario("catchall"), "--dns", "127.0.0.1:0", "--smtp-port", "0"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        let mut ready = String::new();
-        out.read_line(&mut ready).expect("a line");
+        let scenario = scenario("catchall");
+        let arguments = ["--scenario", &scenario, "--dns", "127.0.0.1:0", "--smtp-port", "0"];
+        let (mut child, mut out, ready) = serve(mailnet().args(arguments));
         let words: Vec<&str> = ready.split_whitespace().collect();
         let ["dns", dns, "smtp-port", port, "domains", domains, "hosts", _] = words[..] else {
             panic!("{ready}");
@@ -81,17 +85,9 @@ fn the_journal_goes_to_a_file() {
     std::fs::create_dir(&folder).expect("a folder");
     let (scenario, journal) = (folder.join("scenario.toml"), folder.join("journal.jsonl"));
     std::fs::write(&scenario, "journal = true\n[[domain]]\nname = \"d.example\"\n").expect("written");
-    let mut child = mailnet()
-        .arg("--scenario")
-        .arg(&scenario)
-        .arg("--journal")
-        .arg(&journal)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut out = BufReader::new(child.stdout.take().expect("piped"));
-    let mut ready = String::new();
-    out.read_line(&mut ready).expect("a line");
+    let mut command = mailnet();
+    command.arg("--scenario").arg(&scenario).arg("--journal").arg(&journal);
+    let (mut child, _out, ready) = serve(&mut command);
     let port = ready.split_whitespace().nth(3).expect("a port").to_owned();
     let mut client = BufReader::new(TcpStream::connect(format!("127.1.0.1:{port}")).expect("connects"));
     let mut banner = String::new();

@@ -1,5 +1,5 @@
-//! Servers that mislead: they change after refusals, are pools of nodes that differ, filter names, put off, close; and
-//! the journal of what their clients did.
+//! Servers that mislead: they change after refusals, are pools of different nodes, filter names, defer, or close; and
+//! the journal of their clients' actions.
 
 mod common;
 
@@ -25,7 +25,7 @@ fn changes(after: u64, counted: &str, to: &str) -> String {
     )
 }
 
-/// The codes of so many unknown recipients in one session, each also as asked in between about a real one.
+/// The codes of unknown recipients in one session, with a real one in between.
 async fn codes(client: &mut Client, names: &[&str]) -> Vec<String> {
     let mut codes = Vec::new();
     for name in names {
@@ -49,7 +49,7 @@ async fn it_changes_in_the_middle_of_a_session_after_its_count() {
             assert_eq!(codes(&mut client, &["real-1"]).await, ["250"]);
             assert_eq!(codes(&mut client, &UNKNOWN[..3]).await, ["550"; 3], "{counted} {to}");
             assert_eq!(codes(&mut client, &["gone-4", "real-1"]).await, [unknown, real], "{counted} {to}");
-            // Another session starts anew only where the session is what counts.
+            // Another session starts with a new count only if the scope is the session.
             let mut other = Client::mail(&net, "d.example").await;
             let expected = if counted == "session" { ["550", "250"] } else { [unknown, real] };
             assert_eq!(codes(&mut other, &["gone-5", "real-2"]).await, expected, "{counted} {to}");
@@ -194,7 +194,7 @@ async fn greylisting_goes_by_triple_recipient_or_client() {
         client.say("RSET").await;
         client.say("MAIL FROM:<another@client.example>").await;
         assert_eq!(codes(&mut client, &["real-1"]).await, [other_sender], "{by}");
-        // Who does not exist is put off first and refused then.
+        // A mailbox that does not exist is first deferred and then refused.
         let later = if by == "client" { "550" } else { "450" };
         assert_eq!(codes(&mut client, &["gone-1"]).await, [later], "{by}");
         tokio::time::sleep(Duration::from_millis(220)).await;

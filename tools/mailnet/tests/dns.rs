@@ -1,4 +1,4 @@
-//! The DNS server: answers as a resolver gives them, and every way it misbehaves.
+//! The DNS server: the answers of a resolver, and every misbehaviour.
 
 mod common;
 
@@ -129,7 +129,7 @@ async fn what_does_not_fit_needs_tcp() {
     let answer = tcp(&net, &asked).await;
     assert!(!answer.metadata.truncation && answer.answers.len() == 1);
 
-    // Forty MX records: too many for 512 bytes, few enough for 1,232.
+    // Forty MX records: too many for 512 bytes, and few enough for 1,232.
     let mut asked = query("many-mx.example", RecordType::MX);
     assert_eq!(udp(&net, &asked).await.answers.len(), 40);
     asked.edns = None;

@@ -1,4 +1,4 @@
-//! Groups: domains drawn from the seed, their variants, and hosts that are down.
+//! Groups: domains from the seed, their variants, and hosts that are down.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Every misdeed of hostile.toml, seen from the client's side.
+//! Every misdeed of hostile.toml from the view of the client.
 
 mod common;
 
@@ -7,7 +7,7 @@ use mailnet::Running;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// A session up to the command that the fault answers.
+/// Runs a session up to the command that the fault answers.
 async fn up_to(net: &Running, stage: &str) -> Client {
     let mut client = Client::connect(net, "d.example").await;
     if stage == "banner" {
@@ -38,9 +38,9 @@ fn faulty(stage: &str, does: &str) -> Running {
 
 const STAGES: [&str; 6] = ["banner", "ehlo", "mail", "rcpt", "rset", "quit"];
 
-/// What a client hears after the fault, and how the session ends.
+/// Checks what a client reads after the fault, and how the session ends.
 async fn hears(does: &str, check: impl Fn(&str, &[u8], End)) {
-    // A reset instead of a greeting may already show at connect: connections_break_before_a_word has that.
+    // A reset instead of a greeting may already happen at connect: connections_break_before_a_word tests that.
     for stage in STAGES.into_iter().filter(|stage| (*stage, does) != ("banner", "reset")) {
         let net = faulty(stage, does);
         let (said, end) = up_to(&net, stage).await.end().await;
@@ -93,7 +93,7 @@ async fn connections_break_before_a_word() {
     assert!(Client::connect(&net, "d.example").await.is_silent().await);
 }
 
-/// What the client reads at first.
+/// The first bytes that the client reads.
 async fn first(stage: &str, does: &str, enough: usize) -> Vec<u8> {
     let net = faulty(stage, does);
     let mut client = up_to(&net, stage).await;
@@ -196,7 +196,7 @@ async fn every_domain_of_the_hostile_scenario_can_be_contacted() {
     for (address, _) in net.scenario().addresses(60, 9) {
         let domain = address.split_once('@').unwrap().1;
         let place = place(&net, domain).await;
-        // Whatever it says or does, it is there.
+        // The host exists, whatever it replies.
         let connected = timeout(PATIENCE, tokio::net::TcpStream::connect(place)).await.expect("in time");
         assert!(connected.is_ok() || domain.ends_with("-reset.example"), "{domain}");
     }

@@ -1,4 +1,4 @@
-//! Hosts that are up, refused, black holes, of several addresses, in both ways of listening.
+//! Hosts that are up, refused, black holes, or have several addresses, with both kinds of listening.
 
 mod common;
 
@@ -61,7 +61,7 @@ async fn a_socket_for_each_address() {
 async fn one_socket_for_all() {
     let net = start(&format!("[listen]\naddresses = \"wildcard\"\n{HOSTS}"));
     serves_and_times_out(&net).await;
-    // Accepted by the kernel, so the reset may already show at connect or only at the first read.
+    // The kernel accepts the connection, so the reset happens at connect or at the first read.
     for host in ["refused.example", "half.example"] {
         match TcpStream::connect(to(&net, host, 0).await).await {
             Err(error) => assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{host}"),

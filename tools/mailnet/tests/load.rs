@@ -1,4 +1,4 @@
-//! Many sessions at once, many recipients, and how little an idle session costs.
+//! Many simultaneous sessions, many recipients, and the small cost of an idle session.
 
 mod common;
 
@@ -51,7 +51,7 @@ async fn two_thousand_sessions_stand_at_once() {
     assert!(net.stats().violations.is_empty());
 }
 
-/// Asks for many recipients in groups; how many were accepted and how many refused.
+/// Asks about many recipients in groups; returns the numbers of accepted and refused ones.
 async fn ask(place: SocketAddr, domain: String, groups: usize, size: usize) -> (usize, usize) {
     let mut client = Client::to(place).await;
     assert!(client.reply().await.starts_with("220"));

@@ -1,4 +1,4 @@
-//! Every personality of providers.toml holds a whole conversation and says what its mailboxes ask for.
+//! Every personality of providers.toml has a whole conversation and gives the replies of its mailboxes.
 
 mod common;
 
@@ -67,7 +67,7 @@ async fn every_personality_answers_for_every_mailbox() {
     for name in domains {
         let domain = format!("{name}.example");
         for (local, classes) in STATES {
-            // A session each: some of them hang up after a refusal.
+            // One session for each, since some end after a refusal.
             let mut client = open(&net, &domain).await;
             let said = client.rcpt(&format!("{local}@{domain}")).await;
             assert!(classes.iter().any(|class| said.starts_with(class)), "{local}@{domain}: {said}");

@@ -1,4 +1,4 @@
-//! What scenario files may say, what they may not, and the truth they tell.
+//! The syntax of scenario files, its errors, and the ground truth.
 
 mod common;
 
@@ -66,7 +66,7 @@ fn errors_name_the_key_and_what_is_allowed() {
             "[[group]]\nname = \"d{n}.example\"\ncount = 2\n[[group.variant]]\npercent = 101".into(),
             &["100 percent"],
         ),
-        ("[[personality]]\nbanner = \"220 x\"".into(), &["needs a name"]),
+        ("[[personality]]\nbanner = \"220 x\"".into(), &["`name` is missing"]),
         ("[[personality]]\nname = \"p\"\nlike = \"q\"".into(), &["`q`", "`postfix`"]),
         ("[[personality]]\nname = \"postfix\"".into(), &["postfix", "twice"]),
         ("[[personality]]\nname = \"p\"\nbanner = \"hello\"".into(), &["hello", "200 to 599"]),
@@ -93,7 +93,7 @@ fn every_scenario_file_can_be_read() {
     }
 }
 
-/// At once, and after greylisting.
+/// Checks the verdict at once, and after greylisting.
 fn check(scenario: &Scenario, address: &str, reason: &str, patient: &str) {
     let expected = scenario.expected(address);
     assert_eq!((expected.reason.as_str(), expected.patient.as_str()), (reason, patient), "{address}");
@@ -260,7 +260,7 @@ fn addresses_are_repeatable_and_half_of_them_exist() {
     assert!(Scenario::parse("").unwrap().addresses(5, 1).next().is_none());
 }
 
-/// A group is drawn from the seed: the same again, another with another.
+/// The seed determines a group.
 #[test]
 fn groups_come_from_the_seed() {
     let parse = |seed: u32| {

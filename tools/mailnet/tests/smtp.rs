@@ -1,4 +1,4 @@
-//! SMTP peers that behave: mailboxes, limits, and the rules they hold their clients to.
+//! SMTP peers that behave well: mailboxes, limits, and the rules for their clients.
 
 mod common;
 
@@ -282,7 +282,7 @@ async fn extensions_are_listed_and_held_to() {
     assert!(net.stats().violations.is_empty());
 }
 
-/// What a client sends after the greeting of a personality, and the rule it breaks thereby.
+/// A script that a client sends after the greeting of a personality, and the rule that it breaks.
 async fn breaks(server: &str, script: &[&str], violation: Violation, times: u64) {
     let net = start_server(&format!("\"{server}\""));
     let mut client = Client::connect(&net, "d.example").await;
@@ -334,7 +334,7 @@ async fn broken_rules_are_counted() {
 
 #[tokio::test]
 async fn impatient_clients_are_noticed() {
-    // A command that arrives before the greeting left.
+    // A command that arrives before the greeting is sent.
     let net = custom("banner_delay_ms = 500");
     let mut client = Client::connect(&net, "d.example").await;
     client.send("EHLO c.example\r\n").await;
@@ -342,7 +342,7 @@ async fn impatient_clients_are_noticed() {
     assert!(client.reply().await.starts_with("250"));
     assert_eq!(net.stats().violations.into_iter().collect::<Vec<_>>(), [(Violation::EarlyTalker, 1)]);
 
-    // One that arrives in a packet of its own, but before the reply to the one before.
+    // A command in a separate packet, but before the previous reply.
     let net = start_server("{ personality = \"no-pipelining\", latency_ms = 600 }");
     let mut client = Client::greet(&net, "d.example").await;
     client.send("MAIL FROM:<>\r\n").await;

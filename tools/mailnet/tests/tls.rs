@@ -1,4 +1,4 @@
-//! STARTTLS: what works, and every way it fails.
+//! STARTTLS: its success, and every kind of failure.
 #![expect(clippy::unwrap_used, reason = "a helper that fails shall fail its test")]
 
 mod common;
@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// Takes any certificate, as opportunistic TLS does.
+/// Accepts any certificate, as opportunistic TLS does.
 #[derive(Debug)]
 struct Anyone(CryptoProvider);
 
@@ -77,7 +77,7 @@ async fn ready(net: &Running) -> Client {
     client
 }
 
-/// Says one thing under TLS; what is heard within a read.
+/// Sends one command under TLS; returns the bytes of one read.
 async fn say(stream: &mut TlsStream<TcpStream>, command: &str) -> String {
     stream.write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
     let mut buffer = vec![0; 4096];
@@ -202,7 +202,7 @@ async fn starttls_itself_misbehaves() {
         client.more().await;
         assert!(client.held.starts_with(said.as_bytes()), "{does}");
     }
-    // What is odd but readable leads to TLS all the same.
+    // An unusual but readable reply still leads to TLS.
     for does in ["drip", "nul", "bare_lf"] {
         let net = faulty("starttls", does);
         handshake(ready(&net).await.stream).await.expect(does);

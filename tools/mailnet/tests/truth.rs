@@ -1,5 +1,5 @@
-//! The expected verdicts against what a client finds out: a plain verifier walks DNS and SMTP and must never see
-//! anything that contradicts the ground truth.
+//! The expected verdicts against the observations of a client: a plain verifier uses DNS and SMTP, and must find
+//! nothing that contradicts the ground truth.
 
 mod common;
 
@@ -9,7 +9,7 @@ use mailnet::{Expected, Running};
 use std::{net::SocketAddr, time::Duration};
 use tokio::{net::TcpStream, time::timeout};
 
-/// The records of a name; by TCP where UDP is too small. `None` where the DNS fails.
+/// The records of a name; over TCP if UDP is too small. `None` if the DNS fails.
 async fn records(net: &Running, name: &str, query_type: RecordType) -> Vec<RData> {
     let asked = query(name, query_type);
     let mut answer = udp(net, &asked).await;
@@ -19,7 +19,7 @@ async fn records(net: &Running, name: &str, query_type: RecordType) -> Vec<RData
     answer.answers.into_iter().map(|record| record.data).collect()
 }
 
-/// Where the mail of a domain goes, best first.
+/// The addresses of a domain's mail hosts, best first.
 async fn places(net: &Running, domain: &str) -> Vec<SocketAddr> {
     let mut hosts: Vec<(u16, String)> = Vec::new();
     for data in records(net, domain, RecordType::MX).await {
@@ -42,7 +42,7 @@ async fn places(net: &Running, domain: &str) -> Vec<SocketAddr> {
     places
 }
 
-/// The replies to an address and to a stranger of its domain, from the first host that answers.
+/// The replies about an address and a stranger of its domain, from the first host that answers.
 async fn probe(net: &Running, local: &str, domain: &str) -> Option<(String, String)> {
     for place in places(net, domain).await {
         let Ok(Ok(stream)) = timeout(SILENCE, TcpStream::connect(place)).await else { continue };
@@ -52,11 +52,11 @@ async fn probe(net: &Running, local: &str, domain: &str) -> Option<(String, Stri
         }
         client.say("EHLO c.example").await;
         if client.say("MAIL FROM:<probe@c.example>").await.starts_with("530") {
-            // TLS is another test's business.
+            // Another test covers TLS.
             return None;
         }
         let said = client.rcpt(&format!("{local}@{domain}")).await;
-        // In a session of its own: the first may be over.
+        // A separate session: the first may have ended.
         let mut client = Client::to(place).await;
         client.reply().await;
         client.say("EHLO c.example").await;
@@ -68,7 +68,7 @@ async fn probe(net: &Running, local: &str, domain: &str) -> Option<(String, Stri
 
 fn check(address: &str, expected: Expected, said: &str, stranger: &str) {
     let fits = match expected {
-        // One that gets too much mail exists as well.
+        // A mailbox that gets too much mail also exists.
         Expected::MailboxExists | Expected::RoleAccount => {
             (said.starts_with("250") || said.contains("too quickly")) && stranger.starts_with('5')
         }
@@ -91,7 +91,7 @@ async fn agrees(scenario: &str, count: usize) -> usize {
     let mut probed = 0;
     for (address, expected) in net.scenario().addresses(count, 77) {
         let (local, domain) = address.rsplit_once('@').expect("an address");
-        // These are silent or end the session; tests of their own hold them to it.
+        // These are silent or end the session; they have tests of their own.
         let is_silent =
             ["timeout", "garbage", "cut-short", "silent"].iter().any(|word| domain.contains(word));
         if is_silent || local.starts_with("hang-up") {
@@ -115,10 +115,10 @@ async fn agrees(scenario: &str, count: usize) -> usize {
 
 #[tokio::test]
 async fn reasons() {
-    // Without the forgeries, which a plain client believes.
+    // Without the forged answers, which a plain client believes.
     let text = include_str!("../scenarios/reasons.toml").replace("dns = \"spoofed", "# dns = \"spoofed");
     let text = text.replace("dns = \"no_edns\"", "");
-    // An address may be drawn twice, and a slow run take longer than a short greylist.
+    // An address may be drawn twice, and a slow run may take longer than a short greylisting interval.
     let text = text.replace("greylist_ms = 2000", "greylist_ms = 600000");
     assert!(agrees(&text, 400).await > 150);
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask bench-table`: the latest figures of `cargo bench` as a table for docs/performance.md, from what criterion
-//! leaves in `target/criterion/*/new`.
+//! `cargo xtask bench-table`: the latest figures of `cargo bench` as a table for docs/performance.md. It reads the
+//! files of criterion in `target/criterion/*/new`.
 
 use crate::interop::report::line;
 use clap::Args;
@@ -8,25 +8,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// The options of `cargo xtask bench-table`.
 #[derive(Args)]
-pub struct Options {
-    /// Criterion's folder [default: criterion in CARGO_TARGET_DIR or target]
+pub struct BenchTableOptions {
+    /// Folder of criterion's results [default: criterion in CARGO_TARGET_DIR or target]
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }
 
-/// How deep criterion nests a bench: group, function, value, `new`.
+/// The folders between criterion's root and a bench: group, function, value, `new`.
 const DEPTH: usize = 4;
 
-/// A bench.
+/// The figures of one bench.
 #[derive(Debug, PartialEq)]
-struct Row {
+struct BenchRow {
     name: String,
-    /// Nanoseconds of one element: estimate and the ends of its confidence interval.
+    /// Nanoseconds per element: the estimate and the ends of its confidence interval.
     each: [f64; 3],
 }
 
-pub fn main(options: &Options) -> ExitCode {
+/// Prints the table; the exit code is 0 if there were figures.
+pub fn main(options: &BenchTableOptions) -> ExitCode {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let from = options.from.clone().unwrap_or_else(|| target.join("criterion"));
     match rows(&from) {
@@ -41,7 +43,7 @@ pub fn main(options: &Options) -> ExitCode {
     }
 }
 
-fn rows(from: &Path) -> Result<Vec<Row>, String> {
+fn rows(from: &Path) -> Result<Vec<BenchRow>, String> {
     let mut rows = Vec::new();
     collect(from, DEPTH, &mut rows)?;
     if rows.is_empty() {
@@ -51,7 +53,7 @@ fn rows(from: &Path) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
-fn collect(folder: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), String> {
+fn collect(folder: &Path, depth: usize, rows: &mut Vec<BenchRow>) -> Result<(), String> {
     let wrong = |error: std::io::Error| format!("{}: {error}", folder.display());
     for entry in fs::read_dir(folder).map_err(wrong)? {
         let path = entry.map_err(wrong)?.path();
@@ -64,7 +66,7 @@ fn collect(folder: &Path, depth: usize, rows: &mut Vec<Row>) -> Result<(), Strin
     Ok(())
 }
 
-fn row(folder: &Path) -> Result<Row, String> {
+fn row(folder: &Path) -> Result<BenchRow, String> {
     let read = |name: &str| -> Result<Value, String> {
         let path = folder.join(name);
         let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -72,23 +74,23 @@ fn row(folder: &Path) -> Result<Row, String> {
     };
     let (bench, estimates) = (read("benchmark.json")?, read("estimates.json")?);
     let elements = bench["throughput"]["Elements"].as_f64().unwrap_or(1.0).max(1.0);
-    // The slope of a linear fit is what criterion prints; where it has none, it prints the mean.
+    // criterion prints the slope of a linear fit, or the mean if it has no slope.
     let found = [&estimates["slope"], &estimates["mean"]].into_iter().find(|one| one.is_object());
     let part = |path: &str| found.and_then(|found| found.pointer(path)).and_then(Value::as_f64);
     let each = ["/point_estimate", "/confidence_interval/lower_bound", "/confidence_interval/upper_bound"]
         .map(|path| part(path).map(|nanos| nanos / elements));
     match (bench["full_id"].as_str(), each) {
         (Some(name), [Some(middle), Some(low), Some(high)]) => {
-            Ok(Row { name: name.to_owned(), each: [middle, low, high] })
+            Ok(BenchRow { name: name.to_owned(), each: [middle, low, high] })
         }
         _ => Err(format!("{}: criterion writes its figures in another way", folder.display())),
     }
 }
 
-fn table(rows: &[Row]) -> Vec<String> {
+fn table(rows: &[BenchRow]) -> Vec<String> {
     let mut lines =
         vec!["| bench | each | 95 % interval | a second |".to_owned(), "|---|---:|---:|---:|".to_owned()];
-    for Row { name, each: [middle, low, high] } in rows {
+    for BenchRow { name, each: [middle, low, high] } in rows {
         let second = 1e9 / middle.max(f64::MIN_POSITIVE);
         lines.push(format!(
             "| `{name}` | {} | {} - {} | {second:.0} |",

@@ -1,8 +1,8 @@
-//! `cargo xtask confined`: where io_uring is refused, the server runs on epoll and says so.
+//! `cargo xtask confined`: the server runs on epoll where io_uring is refused, and reports that.
 //!
-//! Containers refuse io_uring in two ways: a seccomp filter answers its system calls with an error, and a memlock
-//! limit leaves no room for its rings. Both are made here for real, the second as an unprivileged user (as root the
-//! limit does not bind), and a server has to start, say that it runs on epoll, and answer.
+//! Containers refuse io_uring in two ways: a seccomp filter answers its system calls with an error, or a memlock limit
+//! leaves no memory for its rings. This test applies both, the second as an unprivileged user, since the limit does not
+//! apply to root. The server must start, report that it runs on epoll, and answer.
 
 #![expect(unsafe_code, reason = "limits, user and filter are set between fork and exec")]
 
@@ -14,31 +14,33 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
+/// The options of `cargo xtask confined`.
 #[derive(clap::Args)]
-pub struct Options {
-    /// The binary to confine; `cargo build --release --package frontend` makes the default
+pub struct ConfinedOptions {
+    /// Program to test; `cargo build --release --package frontend` builds the default
     #[arg(long, value_name = "PATH", default_value = "target/release/mailprobe")]
     mailprobe: PathBuf,
 }
 
-/// How a server is confined, and what it then has to say.
-struct Case {
+/// A confinement of a server, and the report that it must print.
+struct Confinement {
     name: &'static str,
     confine: fn() -> io::Result<()>,
     says: &'static str,
 }
 
-const CASES: [Case; 4] = [
-    Case { name: "free", confine: || Ok(()), says: "on io_uring" },
-    Case { name: "seccomp ENOSYS", confine: || refuse_io_uring(libc::ENOSYS), says: "on epoll" },
-    Case { name: "seccomp EPERM", confine: || refuse_io_uring(libc::EPERM), says: "on epoll" },
-    Case { name: "memlock 64 KiB", confine: || lock_little(64 * 1024), says: "on epoll" },
+const CASES: [Confinement; 4] = [
+    Confinement { name: "free", confine: || Ok(()), says: "on io_uring" },
+    Confinement { name: "seccomp ENOSYS", confine: || refuse_io_uring(libc::ENOSYS), says: "on epoll" },
+    Confinement { name: "seccomp EPERM", confine: || refuse_io_uring(libc::EPERM), says: "on epoll" },
+    Confinement { name: "memlock 64 KiB", confine: || lock_little(64 * 1024), says: "on epoll" },
 ];
 
-/// `nobody` of Debian, which has no capabilities.
+/// The user `nobody` of Debian, who has no capabilities.
 const NOBODY: u32 = 65534;
 
-pub fn main(options: &Options) -> ExitCode {
+/// Runs every confinement; the exit code is 0 if all servers passed.
+pub fn main(options: &ConfinedOptions) -> ExitCode {
     let mut failed = 0;
     for case in &CASES {
         match try_case(&options.mailprobe, case) {
@@ -53,12 +55,12 @@ pub fn main(options: &Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a server under the confinement; the line in which it says what the engine runs on.
-fn try_case(binary: &Path, case: &Case) -> Result<String, String> {
+/// Runs a server under the confinement, and returns its line about the engine's runtime.
+fn try_case(binary: &Path, case: &Confinement) -> Result<String, String> {
     let folder = std::env::temp_dir().join(format!("mailprobe-confined-{}", std::process::id()));
     let cannot = |error: io::Error| error.to_string();
     std::fs::create_dir_all(&folder).map_err(cannot)?;
-    // The unprivileged user can read neither the tree nor a folder of root's.
+    // The unprivileged user cannot read the tree or a folder of root.
     let copy = folder.join("mailprobe");
     std::fs::copy(binary, &copy).map_err(|error| format!("{}: {error}", binary.display()))?;
     std::os::unix::fs::chown(&folder, Some(NOBODY), Some(NOBODY)).map_err(cannot)?;
@@ -67,7 +69,7 @@ fn try_case(binary: &Path, case: &Case) -> Result<String, String> {
     result
 }
 
-fn serve(binary: &Path, folder: &Path, case: &Case) -> Result<String, String> {
+fn serve(binary: &Path, folder: &Path, case: &Confinement) -> Result<String, String> {
     let mut command = Command::new(binary);
     command.args(["serve", "--listen", "127.0.0.1:0", "--resolver", "127.0.0.1:9", "--data"]);
     command.arg(folder.join("data")).current_dir(folder).stdin(Stdio::null());
@@ -109,12 +111,12 @@ fn answers(address: &str) -> Result<(), String> {
     }
 }
 
-/// A child that does not outlive its test.
+/// A child that is killed at the end of its test.
 struct Guard(Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It may have ended by itself; either way it is reaped.
+        // The child may have ended by itself; `wait` reaps it in both cases.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -124,7 +126,7 @@ fn checked(result: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Limits the memory that may be locked, and becomes a user whom the limit binds.
+/// Limits the memory that may be locked, and changes to a user to whom the limit applies.
 fn lock_little(bytes: u64) -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
     // SAFETY: plain system calls; the limit outlives the call that reads it.
@@ -150,6 +152,6 @@ fn refuse_io_uring(error: i32) -> io::Result<()> {
 }
 
 fn say(line: &str) {
-    // A closed standard output has nobody to tell.
+    // If standard output is closed, there is no reader to inform.
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,8 +1,23 @@
 //! Tasks of the project: `cargo xtask TASK`.
+//!
+//! The program needs the binaries of the product only for tasks that start processes; it builds them unless their
+//! folder is given. Tasks:
+//!
+//! - [`sim`]: the engine in generated worlds on a virtual clock;
+//! - [`soak`]: campaigns against the product, such as crashes, hostile peers and malformed input;
+//! - [`interop`]: real DNS and mail servers in network namespaces;
+//! - [`browser`], [`schemathesis`], [`confined`]: the pages, the API, and systems without io_uring;
+//! - [`measure`], [`bench_table`]: figures for docs/performance.md;
+//! - [`dist`]: the program for distribution, with its symbols in a file beside it;
+//! - [`refresh_lists`]: the lists of domains in engine/proto/data.
+//!
+//! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
+//! prints `N passed, M failed` as its last line, which `.ci/run` reads, and exits with 0 only if nothing failed.
 
 mod bench_table;
 mod browser;
 mod confined;
+mod dist;
 mod interop;
 mod measure;
 mod refresh_lists;
@@ -16,31 +31,33 @@ mod soak;
 use clap::Parser;
 use std::process::ExitCode;
 
-// Simulations and measurements run on the allocator of the product.
+// Simulations and measurements use the allocator of the product.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Tasks of the project")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Tasks of the project")]
 enum Task {
-    /// Print the latest figures of the benches as a table.
-    BenchTable(bench_table::Options),
-    /// Test the pages in Chromium, and what goes through them (see docs/testing.md).
-    Browser(browser::Options),
-    /// Start the server where io_uring is refused (root; see docs/testing.md).
-    Confined(confined::Options),
-    /// Ask real DNS and mail servers in network namespaces (root; see docs/testing.md).
-    Interop(interop::Options),
-    /// Measure what mailprobe costs (see docs/performance.md).
-    Measure(measure::Options),
-    /// Write engine/proto/data and docs/lists.md from the newest packages of npm, PyPI and Cargo.lock.
+    /// Print the latest figures of the benchmarks as a table.
+    BenchTable(bench_table::BenchTableOptions),
+    /// Test the pages and their actions in Chromium (see docs/testing.md).
+    Browser(browser::BrowserOptions),
+    /// Test the server on a system that refuses io_uring (root; see docs/testing.md).
+    Confined(confined::ConfinedOptions),
+    /// Build the program for distribution, and a file with its symbols beside it (see docs/performance.md).
+    Dist(dist::DistOptions),
+    /// Test verdicts about real DNS and mail servers, in network namespaces (root; see docs/testing.md).
+    Interop(interop::InteropOptions),
+    /// Measure the costs of mailprobe (see docs/performance.md).
+    Measure(measure::MeasureOptions),
+    /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
-    /// Test what is served against what is described (see docs/testing.md).
-    Schemathesis(schemathesis::Options),
+    /// Compare the answers of the API with its description (see docs/testing.md).
+    Schemathesis(schemathesis::SchemathesisOptions),
     /// Run the engine in simulated worlds on a virtual clock (see docs/testing.md).
-    Sim(sim::Options),
-    /// Run a campaign: hostile peers, crashes, power cuts, malformed input, ... (see docs/testing.md).
-    Soak(soak::Options),
+    Sim(sim::SimOptions),
+    /// Run a campaign: hostile peers, crashes, power failures, malformed input, ... (see docs/testing.md).
+    Soak(soak::SoakOptions),
 }
 
 fn main() -> ExitCode {
@@ -48,6 +65,7 @@ fn main() -> ExitCode {
         Task::BenchTable(options) => bench_table::main(&options),
         Task::Browser(options) => browser::main(&options),
         Task::Confined(options) => confined::main(&options),
+        Task::Dist(options) => dist::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
         Task::RefreshLists => refresh_lists::main(),

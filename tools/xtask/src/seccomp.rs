@@ -1,30 +1,32 @@
-//! seccomp filters for children (seccomp(2), linux/filter.h): system calls that are refused, or that we are asked about.
+//! seccomp filters for children (seccomp(2), linux/filter.h): system calls that are refused, or that notify this
+//! process.
 
 #![expect(unsafe_code, reason = "seccomp has no safe wrapper")]
 
 use libc::sock_filter;
 use std::io;
 
-/// Where a filter finds the number of the call, and the lower half of its first argument (`struct seccomp_data`).
+/// The offset of the system call's number in `struct seccomp_data`.
 pub const NUMBER: u32 = 0;
+/// The offset of the lower half of the call's first argument in `struct seccomp_data`.
 pub const FIRST_ARGUMENT: u32 = 16;
 
-/// Loads the word at this offset.
+/// An instruction that loads the word at this offset.
 pub const fn load(offset: u32) -> sock_filter {
     step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset)
 }
 
-/// Compares the loaded word, and skips so many steps.
+/// An instruction that compares the loaded word, and skips this many instructions.
 pub const fn if_equal(value: u32, then: u8, otherwise: u8) -> sock_filter {
     step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, then, otherwise, value)
 }
 
-/// Ends with this action, a `libc::SECCOMP_RET_*`.
+/// An instruction that ends with this action, a `libc::SECCOMP_RET_*`.
 pub const fn end(action: u32) -> sock_filter {
     step(libc::BPF_RET | libc::BPF_K, 0, 0, action)
 }
 
-/// Ends with an error for the caller.
+/// An instruction that ends with this error for the caller.
 pub const fn end_with_error(error: i32) -> sock_filter {
     end(libc::SECCOMP_RET_ERRNO | error.unsigned_abs())
 }
@@ -33,8 +35,13 @@ const fn step(code: u32, jt: u8, jf: u8, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt, jf, k }
 }
 
-/// Installs a filter in this process, for good; gives the listener's descriptor if the flags ask for one. It may be called between
-/// fork and exec.
+/// Installs a filter in this process, irrevocably. It may be called between fork and exec.
+///
+/// Returns the descriptor of the listener if the flags request one.
+///
+/// # Errors
+///
+/// The error of seccomp(2) or prctl(2).
 pub fn install(program: &mut [sock_filter], flags: libc::c_ulong) -> io::Result<i32> {
     let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: plain system calls; the filter and its program outlive the call that copies them.

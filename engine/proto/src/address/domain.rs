@@ -2,6 +2,7 @@
 
 use super::AddressError;
 use crate::limits::{DOMAIN_BYTES_MAX, LABEL_BYTES_MAX};
+use crate::public_suffix;
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Domain {
         Ok(Domain(ascii.into()))
     }
 
-    /// The A-label form.
+    /// The domain in A-label form and lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -49,9 +50,8 @@ impl Domain {
         Arc::clone(&self.0)
     }
 
-    /// The domain under which its owner registered it, by the public suffix list: `example.co.uk` for
-    /// `mail.example.co.uk`. A top-level domain that the list does not know counts as a suffix; a domain that is
-    /// a suffix itself stands for itself.
+    /// The registrable domain by the public suffix list: `example.co.uk` for `mail.example.co.uk`. A top-level domain that the list does
+    /// not have counts as a suffix. The registrable domain of a suffix is the suffix itself.
     pub fn registrable(&self) -> &str {
         registrable(&self.0)
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Domain {
 
 /// [`Domain::registrable`] of any name in lower-case ASCII.
 pub(crate) fn registrable(name: &str) -> &str {
-    psl::domain_str(name).unwrap_or(name)
+    public_suffix::registrable(name).unwrap_or(name)
 }
 
 /// Whether UTS 46 has nothing to map or to refuse: labels of lower-case letters, digits and inner hyphens, none of which is
@@ -83,19 +83,19 @@ pub(crate) fn registrable(name: &str) -> &str {
 fn is_plain(text: &str) -> bool {
     let mut before = b'.';
     let good = text.bytes().all(|byte| {
-        let edge = byte == b'-' && before == b'.' || byte == b'.' && before == b'-';
+        let special = byte == b'-' && matches!(before, b'.' | b'-') || byte == b'.' && before == b'-';
         before = byte;
-        !edge && matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.')
+        !special && matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.')
     });
-    good && before != b'-' && !text.contains("--")
+    good && before != b'-'
 }
 
 /// Number, length and last of the labels.
 fn check(ascii: &str) -> Result<(), AddressError> {
-    let (mut length, mut shortest, mut longest) = (0, LABEL_BYTES_MAX, 0);
+    let (mut length, mut shortest, mut longest, mut top) = (0, LABEL_BYTES_MAX, 0, 0);
     for byte in ascii.bytes().chain([b'.']) {
         if byte == b'.' {
-            (shortest, longest) = (shortest.min(length), longest.max(length));
+            (shortest, longest, top) = (shortest.min(length), longest.max(length), length);
             length = 0;
         } else {
             length += 1;
@@ -110,9 +110,12 @@ fn check(ascii: &str) -> Result<(), AddressError> {
     if ascii.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::DomainTooLong);
     }
-    let (_, top) = ascii.rsplit_once('.').ok_or(AddressError::DomainOneLabel)?;
+    if top == ascii.len() {
+        return Err(AddressError::DomainOneLabel);
+    }
+    let top = &ascii.as_bytes()[ascii.len() - top..];
     // RFC 3696 2: no top-level domain is all-numeric, so that none is taken for an IPv4 address.
-    if top.bytes().all(|b| b.is_ascii_digit()) { Err(AddressError::DomainNumeric) } else { Ok(()) }
+    if top.iter().all(|b| b.is_ascii_digit()) { Err(AddressError::DomainNumeric) } else { Ok(()) }
 }
 
 #[cfg(test)]

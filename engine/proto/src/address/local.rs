@@ -91,9 +91,9 @@ fn is_qtext(c: char) -> bool {
     matches!(c, ' ' | '!' | '#'..='[' | ']'..='~') || is_international(c)
 }
 
-/// A character beyond ASCII that can be seen and typed. RFC 6531 takes all of Unicode; what is invisible, turns
-/// the direction of text round or has no meaning of its own serves deceit only (RFC 6530 13), and nobody's mailbox
-/// has it. The zero-width joiners stay, for Persian and the scripts of India need them.
+/// Whether a character beyond ASCII can be seen and typed. RFC 6531 allows all of Unicode. Characters that are invisible, change the
+/// direction of the text or have no meaning of their own serve deceit only (RFC 6530 13), and no mailbox has them. The zero-width
+/// joiners are allowed, because Persian and the scripts of India need them.
 fn is_international(c: char) -> bool {
     let refused = matches!(c,
         '\0'..='\u{9f}'                          // ASCII, and the C1 controls

@@ -10,13 +10,13 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Outcomes by question. `S` hashes questions with a key that nobody outside can foresee.
+/// Outcomes by question. `S` hashes questions with a secret key, so no peer can choose colliding names.
 pub struct Cache<S> {
-    /// Where in `slots` a question is, by its hash.
+    /// The index of a question in `slots`, by its hash.
     index: HashTable<u32>,
     keyed: S,
     slots: Vec<Slot>,
-    /// What the slots take, and may take.
+    /// The bytes that the slots take, and may take.
     bytes: usize,
     bytes_max: usize,
     hand: usize,
@@ -38,7 +38,7 @@ impl<S: BuildHasher> Cache<S> {
         Cache { index: HashTable::new(), keyed, slots: Vec::new(), bytes: 0, bytes_max, hand: 0 }
     }
 
-    /// What is known about the question at `now`.
+    /// The outcome of the question, if it is fresh at `now`.
     pub fn get(&mut self, question: &Question, now: Instant) -> Option<Arc<Outcome>> {
         let at = self.place(self.keyed.hash_one(question), question)?;
         let slot = &mut self.slots[at];
@@ -102,7 +102,7 @@ impl<S: BuildHasher> Cache<S> {
         }
     }
 
-    /// How many outcomes are held, those included whose time is over.
+    /// Number of outcomes, with those that have expired.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -112,7 +112,7 @@ impl<S: BuildHasher> Cache<S> {
         self.slots.is_empty()
     }
 
-    /// What they take.
+    /// Bytes that all entries take, estimated.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -127,7 +127,7 @@ impl<S: BuildHasher> Cache<S> {
             if goes {
                 self.remove(self.hand);
             }
-            // What has taken its place is the newest of all.
+            // The entry in this slot is the newest now.
             self.hand += 1;
             if goes {
                 return;
@@ -154,9 +154,9 @@ fn may_pass(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed { why, .. } if why.may_pass())
 }
 
-/// What an allocator takes beside what it is asked for, with the count of an `Arc`.
+/// Bytes that an allocation costs in addition, with the count of an `Arc`.
 const ALLOCATION: usize = 24;
-/// An entry without its name and records: its slot, whose table doubles, so that up to half of it is empty, its place in the
+/// Bytes of an entry without its name and records: its slot (up to half of the table is empty, because it doubles), its place in the
 /// index, and the outcome.
 const ENTRY: usize = 2 * size_of::<Slot>() + 16 + size_of::<Outcome>() + ALLOCATION;
 

@@ -1,11 +1,10 @@
-//! Whether a resolver denies everything: a filter, a captive portal or an outage of its own makes it say "no such name" to all
-//! that it is asked.
+//! Resolvers that deny everything: a filter, a captive portal or an outage makes one say "no such name" to every question.
 //!
-//! One denial without proof ([`super::message::Doubt`]) is the domain's affair: the address is unverifiable. The root denied so,
-//! or [`DNS_DENIALS_IN_A_ROW`] names, and nothing is said of any address that is denied so. It takes more to end that than one
-//! honest answer, so that a resolver that denies a part does not open and close the outage in turn.
+//! One denial without proof ([`super::message::Doubt`]) concerns the domain: the address is unverifiable. If the root is denied so,
+//! or [`DNS_DENIALS_IN_A_ROW`] names, nothing is said of any address with such a denial. One honest answer does not end that, so a
+//! resolver that denies some names does not begin and end an outage in turn.
 //!
-//! All shards share it, so it is made of atomics, as [`crate::outage`] is.
+//! All shards share this record, so it consists of atomics, as [`crate::outage`] does.
 
 use super::RecordKind;
 use crate::limits::{
@@ -15,29 +14,29 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use std::time::Duration;
 
-/// What the resolvers denied. Times are those since any fixed instant, at least 1 ms after it.
+/// The record of denials by the resolvers. Times count from any fixed instant, at least 1 ms after it.
 #[derive(Debug, Default)]
 pub struct Denials {
     rows: [Row; 2],
     /// When a name was last answered with proof, in milliseconds; 0: never.
     honest_at: AtomicU64,
     ended: AtomicU32,
-    /// When somebody may look again whether the resolvers still deny.
+    /// When the resolvers may be tested again.
     probe_at: AtomicU64,
 }
 
 /// Which questions count in a row of their own: a filter may falsify addresses and nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// For mail exchanges.
+    /// A question for MX records.
     Exchanges,
-    /// For IPv4 addresses.
+    /// A question for A or AAAA records.
     Addresses,
 }
 
 impl Asked {
-    /// The row that questions of this kind count in. What networks deny for reasons of their own (IPv6, names of private
-    /// addresses) and what mail can do without counts in none.
+    /// The row in which questions of this kind count. Networks deny some kinds for their own reasons (IPv6, names of private addresses),
+    /// and mail does not need others: these count in none.
     pub fn of(kind: RecordKind) -> Option<Asked> {
         match kind {
             RecordKind::Mx => Some(Asked::Exchanges),
@@ -49,7 +48,7 @@ impl Asked {
 
 #[derive(Debug, Default)]
 struct Row {
-    /// The hashes of the names that were denied in a row; of the first so many.
+    /// The hashes of the first names that were denied in a row.
     names: [AtomicU64; DNS_DENIALS_IN_A_ROW],
     count: AtomicUsize,
     /// Names answered with proof in a row, while everything counts as denied.
@@ -123,8 +122,8 @@ impl Denials {
         }
     }
 
-    /// Names that were denied were asked again, with the root: so many were answered with proof, and so many denied as before.
-    /// Three in four have to be honest to end it.
+    /// Denied names were asked for again, with the root: `honest` were answered with proof, `denied` were denied again. If three in four
+    /// are honest, the outage ends.
     pub fn on_probe(&self, honest: u32, denied: u32) {
         if honest > 0 && honest >= 3 * denied {
             let closed = self.rows.iter().filter(|row| row.close()).count();
@@ -142,7 +141,7 @@ impl Denials {
         self.ended.load(Relaxed)
     }
 
-    /// Whether the resolvers may be asked whether they still deny: once in [`DNS_DENIAL_PROBE_INTERVAL`], whoever asks.
+    /// Whether a test of the resolvers may begin now: once in [`DNS_DENIAL_PROBE_INTERVAL`] over all shards.
     pub fn may_probe(&self, now: Duration) -> bool {
         let (now, next) = (millis(now), self.probe_at.load(Relaxed));
         let after = now + millis(DNS_DENIAL_PROBE_INTERVAL);

@@ -1,18 +1,17 @@
-//! The machine that gets one question answered: which resolver is asked when, over what, and what counts as the
-//! answer (RFC 5452, RFC 7766, RFC 6891 7, RFC 9520).
+//! The lookup of one question: which resolver is asked, when, over which transport, and which message counts as the answer
+//! (RFC 5452, RFC 7766, RFC 6891 7, RFC 9520).
 //!
-//! The caller sends what [`Lookup::poll_transmit`] gives until it gives nothing, feeds what comes back and wakes
-//! the machine at [`Lookup::deadline`], until there is an [`Lookup::outcome`]:
+//! The caller sends the messages of [`Lookup::poll_transmit`] until there are none, hands over the messages that arrive, and calls the
+//! machine at [`Lookup::deadline`], until there is an [`Lookup::outcome`]:
 //!
-//! - Each try is unlike the one before in id, capitals and, by the caller's doing, source port.
-//! - A message that does not match a try is as if it had never come; waiting goes on. A late answer to an earlier
-//!   try of this lookup counts.
-//! - A resolver that says SERVFAIL or nonsense is not asked again (RFC 9520 2: it would repeat itself), one that is
-//!   silent is, with doubled patience, when its turn comes.
+//! - Each try differs from the one before in its id, its capitals and, by the caller, its source port.
+//! - A message that does not match a try is ignored. A late answer to an earlier try of this lookup counts.
+//! - A resolver that says SERVFAIL or nonsense is not asked again (RFC 9520 2: it would repeat itself). A silent one is asked again in
+//!   its turn, with a doubled wait.
 //! - REFUSED may be load: the resolver is asked again after a pause, a few times.
-//! - A denial that proves nothing is not believed. Where only the SOA record is missing, it is asked for once; then the next
-//!   resolver is.
-//! - Truncation moves the try to TCP, and so does a resolver that does not keep the case of letters.
+//! - A denial without proof is not believed. If only the SOA record is missing, it is asked for once; then the next resolver is
+//!   asked.
+//! - After truncation the try moves to TCP, and so it does for a resolver that does not keep the case of letters.
 
 mod reply;
 #[cfg(test)]
@@ -57,33 +56,34 @@ pub enum Transport {
     /// One datagram, from a fresh socket with a random port (RFC 5452 9.2). The socket is kept open until the
     /// lookup ends.
     Udp,
-    /// A connection.
+    /// A TCP connection, for an answer that was truncated.
     Tcp,
 }
 
-/// Something to send.
+/// A message that is to be sent to a resolver.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Transmit {
     /// To which resolver: an index below [`LookupConfig::upstreams`].
     pub upstream: usize,
-    /// Over what.
+    /// The transport over which it is to be sent.
     pub transport: Transport,
     /// The bytes: over TCP with the two length bytes before them.
     pub payload: Vec<u8>,
-    /// The message's id.
+    /// The id of the message; the answer has the same id.
     pub id: u16,
 }
 
-/// What a message turned out to be.
+/// The kind of a message that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// Nothing that the resolver said to this question, or nothing that is still awaited.
     Nothing,
-    /// The resolver's word.
+    /// The message is the answer of the resolver.
     Answer,
     /// The resolver's word: REFUSED, which may mean that too many questions are under way.
     Refusal,
-    /// What the resolver may have said, or a forger; it is asked over TCP. The answer to the datagram is still awaited.
+    /// The message may come from the resolver or from a forger, so the question is repeated over TCP. The answer to the datagram is still
+    /// awaited.
     Folded,
 }
 
@@ -98,7 +98,7 @@ pub struct Lookup {
     /// Tries made or begun, over all resolvers; TCP does not count.
     tries: u32,
     next: Next,
-    /// What was sent and may yet be answered, the latest last.
+    /// The messages that may still get an answer, the latest last.
     sent: Vec<Try>,
     upstreams: [Upstream; DNS_UPSTREAMS_MAX],
     failure: Option<Failure>,
@@ -165,7 +165,7 @@ impl Lookup {
         }
     }
 
-    /// What is asked.
+    /// The question of this lookup.
     pub fn question(&self) -> &Question {
         &self.question
     }
@@ -200,7 +200,7 @@ impl Lookup {
         };
         let capitals = match transport {
             Transport::Udp => [random(), random(), random(), random()],
-            // Nobody can forge an answer within a connection without seeing it.
+            // A forger cannot answer in a connection that it does not see.
             Transport::Tcp => [0; 4],
         };
         let id = (random() >> 48) as u16;
@@ -217,7 +217,7 @@ impl Lookup {
         Some(Transmit { upstream, transport, payload, id })
     }
 
-    /// When [`Lookup::handle_timeout`] has to be called; `None` when the lookup has ended, or was not yet sent.
+    /// When [`Lookup::on_timeout`] has to be called; `None` when the lookup has ended, or was not yet sent.
     pub fn deadline(&self) -> Option<Instant> {
         match self.next {
             _ if self.outcome.is_some() => None,
@@ -226,7 +226,7 @@ impl Lookup {
         }
     }
 
-    /// Ends it: there is nobody who would answer.
+    /// Ends the lookup, because no resolver would answer.
     pub fn abandon(&mut self) {
         if self.outcome.is_none() {
             self.fail();
@@ -238,49 +238,49 @@ impl Lookup {
         self.outcome.as_ref()
     }
 
-    /// As [`Lookup::outcome`], by value.
+    /// The outcome by value, as [`Lookup::outcome`].
     pub fn into_outcome(self) -> Option<Outcome> {
         self.outcome
     }
 
     /// Whether any resolver answered so far, be it with an error: when none does for all lookups, the fault is
     /// ours or theirs and not the domain's.
-    pub fn any_answer(&self) -> bool {
+    pub fn has_any_answer(&self) -> bool {
         self.upstreams.iter().any(|u| u.answered)
     }
 
     /// Whether this resolver was asked so far.
-    pub fn asked(&self, upstream: usize) -> bool {
+    pub fn has_asked(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.asked)
     }
 
     /// Whether this resolver answered so far.
-    pub fn answered(&self, upstream: usize) -> bool {
+    pub fn has_answered(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.answered)
     }
 
     /// Whether this resolver denied the name or its records without proof.
-    pub fn doubted(&self, upstream: usize) -> bool {
+    pub fn has_doubted(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.doubted)
     }
 
     /// Whether any resolver did so.
-    pub fn any_doubt(&self) -> bool {
+    pub fn has_any_doubt(&self) -> bool {
         self.upstreams.iter().any(|u| u.doubted)
     }
 
     /// Takes a datagram that came from a resolver's address and port to a socket of this lookup.
-    pub fn handle_datagram(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
+    pub fn on_datagram(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Udp, bytes, now)
     }
 
     /// Takes a message, without its length bytes, that came over a connection of this lookup.
-    pub fn handle_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
+    pub fn on_tcp(&mut self, upstream: usize, bytes: &[u8], now: Instant) -> Received {
         self.handle(upstream, Transport::Tcp, bytes, now)
     }
 
     /// The connection could not be made, or ended before a message had come.
-    pub fn handle_tcp_failed(&mut self, upstream: usize) {
+    pub fn on_tcp_failed(&mut self, upstream: usize) {
         if let Some(known) = self.upstreams.get_mut(upstream) {
             known.no_tcp = true;
         }
@@ -291,7 +291,7 @@ impl Lookup {
 
     /// The network says that the resolver cannot be reached (such as ICMP "port unreachable"). The next one is
     /// asked at once; where there is none, the try's time is waited out, for a resolver may be restarting.
-    pub fn handle_unreachable(&mut self, upstream: usize) {
+    pub fn on_unreachable(&mut self, upstream: usize) {
         if self.outcome.is_some() || !self.waits_for(upstream, Transport::Udp) {
             return;
         }
@@ -302,7 +302,7 @@ impl Lookup {
     }
 
     /// Time has passed; nothing happens before [`Lookup::deadline`].
-    pub fn handle_timeout(&mut self, now: Instant) {
+    pub fn on_timeout(&mut self, now: Instant) {
         if self.deadline().is_none_or(|deadline| now < deadline) {
             return;
         }

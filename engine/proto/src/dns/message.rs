@@ -1,8 +1,8 @@
-//! The boundary to the wire format (RFC 1035 4, RFC 6891): questions go out, what answers them comes in.
+//! The boundary to the wire format (RFC 1035 4, RFC 6891): questions are encoded, and their answers are decoded.
 //!
-//! Whether a message answers the question at all is told from its first bytes alone, by comparing them with those
-//! that were sent: id, question and the case of every letter (0x20). What does not match was not sent by the
-//! resolver, or not to us, and must be ignored as if it had never come. Only what matches is decoded.
+//! The first bytes of a message decide whether it answers a question: the id, the question and the case of every letter (0x20) are
+//! compared with those that were sent. Other messages did not come from the resolver, or not for us, and are ignored. Only an answer
+//! is decoded.
 
 mod answer;
 #[cfg(test)]
@@ -16,24 +16,24 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// A kind of records that can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RecordKind {
-    /// Mail exchanges.
+    /// Mail exchanges (RFC 1035 3.3.9).
     Mx,
-    /// IPv4 addresses.
+    /// IPv4 addresses (RFC 1035 3.4.1).
     A,
-    /// IPv6 addresses.
+    /// IPv6 addresses (RFC 3596).
     Aaaa,
-    /// Texts.
+    /// Texts (RFC 1035 3.3.14).
     Txt,
-    /// Names of an address.
+    /// Names of an address (RFC 1035 3.3.12).
     Ptr,
 }
 
-/// What is asked, in class IN.
+/// A question in class IN.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Question {
-    /// The name.
+    /// The name that is asked about.
     pub name: Name,
-    /// The kind of records.
+    /// The kind of records that are asked for.
     pub kind: RecordKind,
 }
 
@@ -42,37 +42,37 @@ pub struct Question {
 pub enum Records {
     /// Mail exchanges, in the order of the answer.
     Mx(Vec<Mx>),
-    /// IPv4 addresses.
+    /// The IPv4 addresses of the name.
     A(Vec<Ipv4Addr>),
-    /// IPv6 addresses.
+    /// The IPv6 addresses of the name.
     Aaaa(Vec<Ipv6Addr>),
     /// Texts, the strings of each record joined, bytes that are no UTF-8 as U+FFFD.
     Txt(Vec<Box<str>>),
-    /// Names.
+    /// The names of an address.
     Ptr(Vec<Name>),
 }
 
-/// One mail exchange.
+/// One MX record: a preference and an exchange (RFC 1035 3.3.9).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mx {
-    /// Lower is tried earlier.
+    /// The preference. A lower number is tried earlier (RFC 5321 5.1).
     pub preference: u16,
-    /// The host.
+    /// The exchange of the record: a host, or none.
     pub exchange: Exchange,
 }
 
-/// Where an MX record points.
+/// The target of an MX record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exchange {
     /// At the root: alone, it says that the domain takes no mail (RFC 7505).
     Null,
-    /// At a host.
+    /// The name of a mail host.
     Host(Name),
     /// At something that cannot be a host's name.
     Invalid,
 }
 
-/// What a message says that answers the question.
+/// The content of a message that answers the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
     /// There are records; the TTL is the least of theirs and of the CNAMEs that led to them, in seconds.
@@ -133,7 +133,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// The message.
+    /// The message in wire format.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -146,17 +146,17 @@ impl Encoded {
         [length.as_slice(), &self.bytes].concat()
     }
 
-    /// The id.
+    /// The id of the message.
     pub fn id(&self) -> u16 {
         u16::from_be_bytes([self.bytes[0], self.bytes[1]])
     }
 }
 
-/// Encodes a question. The n-th letter of the name goes out as a capital where the n-th bit of `capitals` is set:
-/// whoever forges an answer has to guess those bits too.
+/// Encodes a question. The n-th letter of the name is a capital if the n-th bit of `capitals` is set, so a forger has to guess
+/// those bits too.
 ///
-/// This is the one thing that is written here and not by the library, which takes longer for it than the kernel for
-/// sending it: a question is a fixed header, a name whose labels were checked, and a fixed record for EDNS.
+/// The library decodes messages, but it takes longer to encode one than the kernel takes to send it. A question is a fixed header, a
+/// name with checked labels, and a fixed record for EDNS, so it is encoded here.
 pub fn encode(question: &Question, id: u16, capitals: [u64; 4], extension: Extension) -> Encoded {
     let room = HEADER_BYTES + question.name.as_str().len() + 2 + 4 + OPT_BYTES;
     let mut bytes = Vec::with_capacity(room);
@@ -195,7 +195,7 @@ const OPT: [u8; OPT_BYTES] = {
     [0, 0, 41, high, low, 0, 0, 0, 0, 0, 0]
 };
 const OPT_BYTES: usize = 11;
-/// Where the flags of OPT begin, and the first of them: RFC 6891 6.1.3.
+/// The offset of the flags in OPT: RFC 6891 6.1.3.
 const OPT_FLAGS: usize = 7;
 const DO: u8 = 0x80;
 

@@ -36,12 +36,12 @@ impl NoMail {
     }
 }
 
-/// Why there is nobody to ask.
+/// The reason why no host can be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Dead {
     /// The domain takes no mail.
     TakesNoMail(NoMail),
-    /// DNS did not tell.
+    /// DNS gave no usable answer.
     CannotTell(Failure),
 }
 
@@ -50,7 +50,7 @@ pub enum Dead {
 pub struct MxPlan {
     targets: Vec<Target>,
     site: Site,
-    /// The best host has a name of the domain's own, which tells nothing of who runs it.
+    /// The best host has a name in the domain itself, which does not show its operator.
     own: bool,
     implicit: bool,
 }
@@ -67,7 +67,7 @@ struct Target {
 pub struct MxSet {
     /// In the order in which they are tried.
     pub hosts: Vec<MxHost>,
-    /// Who runs them.
+    /// The operator of the hosts.
     pub site: Site,
     /// The site is told by the address of its best host, and not by a name.
     pub by_address: bool,
@@ -78,7 +78,7 @@ pub struct MxSet {
 /// A host that serves a domain's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MxHost {
-    /// Its name.
+    /// The name of the host.
     pub name: Name,
     /// Its MX preference; 0 for an implicit MX.
     pub preference: u16,
@@ -90,7 +90,7 @@ impl MxPlan {
     /// Reads the outcome of a domain's MX question. `random` shuffles hosts of equal preference (RFC 5321 5.1).
     ///
     /// # Errors
-    /// [`Dead`] when that outcome alone says that there is nobody to ask.
+    /// [`Dead`] if this outcome alone shows that no host can be asked.
     pub fn new(domain: &Domain, outcome: &Outcome, random: u64) -> Result<MxPlan, Dead> {
         let records = match outcome {
             Outcome::Records { records: Records::Mx(records), .. } => records,
@@ -116,7 +116,7 @@ impl MxPlan {
         MxPlan { targets: vec![Target { preference: 0, name }], site, own: true, implicit: true }
     }
 
-    /// Who runs the hosts.
+    /// The site: the operator of the hosts.
     pub fn site(&self) -> &Site {
         &self.site
     }
@@ -220,8 +220,8 @@ fn targets(records: &[Mx]) -> Vec<Target> {
     targets
 }
 
-/// Whether a name can be that of a public host: it has a dot and does not end in a number, as an IPv4 address does
-/// that somebody wrote where a name belongs. `_` is let pass, for hosting panels make such names.
+/// Whether a name can be that of a public host: it has a dot and does not end in a number, as an IPv4 address in place of a name does.
+/// `_` is allowed, because hosting panels make such names.
 fn is_host(name: &Name) -> bool {
     name.as_str().rsplit_once('.').is_some_and(|(_, top)| !top.bytes().all(|b| b.is_ascii_digit()))
 }

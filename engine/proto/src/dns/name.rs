@@ -14,8 +14,8 @@ use std::sync::Arc;
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Parses a name in ASCII and in any case; one dot at the end stands for the root and is dropped. `None` when
-    /// a label is empty, too long or has another character, or the name is too long.
+    /// Parses a name in ASCII, in any case. A dot at the end is the root and is dropped. `None` if a label is empty, too long or has
+    /// another character, or if the name is too long.
     pub fn parse(text: &str) -> Option<Name> {
         let text = text.strip_suffix('.').unwrap_or(text);
         let fits = text.len() <= DOMAIN_BYTES_MAX && text.split('.').all(is_label);
@@ -37,7 +37,7 @@ impl Name {
         Name::parse(&format!("{prefix}.{domain}"))
     }
 
-    /// The name whose PTR records name a host's address (RFC 1035 3.5, RFC 3596 2.5).
+    /// The name of the PTR records of an address (RFC 1035 3.5, RFC 3596 2.5).
     pub fn reverse(address: IpAddr) -> Name {
         let mut text = String::with_capacity(72);
         match address {
@@ -57,7 +57,7 @@ impl Name {
         Name(text.into())
     }
 
-    /// The name.
+    /// The name in text form, in lower case, without the last dot.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -1,9 +1,9 @@
-//! What lookups teach about the resolvers: whom to ask first.
+//! The resolvers' record of answers: it decides which resolver is asked first.
 
 use super::lookup::Lookup;
 use crate::limits::DNS_UPSTREAMS_MAX;
 
-/// The resolvers' record.
+/// The record of the resolvers: whether each answers.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
     /// How often in a row each was asked and did not answer, or answered what proves nothing.
@@ -11,7 +11,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// The record of so many resolvers, as [`super::lookup::LookupConfig::upstreams`] has it.
+    /// The record of `count` resolvers, in the order of [`super::lookup::LookupConfig::upstreams`].
     pub fn new(count: usize) -> Upstreams {
         Upstreams { silent: vec![0; count.clamp(1, DNS_UPSTREAMS_MAX)] }
     }
@@ -30,9 +30,9 @@ impl Upstreams {
     /// Learns from a lookup that has ended.
     pub fn note(&mut self, lookup: &Lookup) {
         for (upstream, silent) in self.silent.iter_mut().enumerate() {
-            if lookup.answered(upstream) && !lookup.doubted(upstream) {
+            if lookup.has_answered(upstream) && !lookup.has_doubted(upstream) {
                 *silent = 0;
-            } else if lookup.asked(upstream) {
+            } else if lookup.has_asked(upstream) {
                 *silent = silent.saturating_add(1);
             }
         }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::dns::RecordKind;
     use crate::dns::lookup::LookupConfig;
-    use crate::dns::testing::{TestReply, question};
+    use crate::dns::tests::{TestReply, question};
     use crate::limits::DNS_TRY_TIMEOUT;
     use hickory_proto::op::ResponseCode;
     use std::time::Instant;
@@ -63,14 +63,14 @@ mod tests {
                 if Some(sent.upstream) == answers {
                     let reply =
                         TestReply::to(&sent.payload).code(ResponseCode::NXDomain).soa("example", 60, 60);
-                    lookup.handle_datagram(sent.upstream, &reply.bytes(), now);
+                    lookup.on_datagram(sent.upstream, &reply.bytes(), now);
                 } else if denies == Some(sent.upstream) {
                     let reply = TestReply::to(&sent.payload).code(ResponseCode::NXDomain).bytes();
-                    lookup.handle_datagram(sent.upstream, &reply, now);
+                    lookup.on_datagram(sent.upstream, &reply, now);
                 }
             } else if let Some(deadline) = lookup.deadline() {
                 now = deadline;
-                lookup.handle_timeout(now);
+                lookup.on_timeout(now);
             }
         }
         lookup

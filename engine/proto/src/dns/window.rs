@@ -1,16 +1,15 @@
-//! How many questions may be under way at a resolver, and how long its answers take: congestion control as RFC 5681 and
-//! RFC 6298 have it for TCP.
+//! The number of questions that may be under way at a resolver, and the time of its answers: congestion control as in RFC 5681 and
+//! RFC 6298 for TCP.
 //!
-//! All shards share the window of a resolver, so it is made of atomics: nothing on the path of an address takes a lock. A
-//! race between two shards makes the window a question too wide or a measurement old, and no more; the count of
-//! questions under way is exact.
+//! All shards share the window of a resolver. It consists of atomics, because nothing on the path of an address takes a lock. A race
+//! between two shards makes the window one question too wide, or a measurement old. The count of questions under way is exact.
 //!
-//! - Each answer widens the window: by one question until [`DNS_WINDOW_SLOW_START`] or the size at which questions were lost,
-//!   then by one question for each window of answers.
+//! - Each answer widens the window: by one question until [`DNS_WINDOW_SLOW_START`] or the size at which questions were lost, then
+//!   by one question for each window of answers.
 //! - A loss halves it, once for all questions that were sent before.
-//! - Silence alone is no loss. A name whose own servers are silent is answered late or never, however few questions are under
-//!   way. A question counts as lost when it was answered at a later try and not at the earlier one, or when the resolver says
-//!   nothing at all for as long as a try waits.
+//! - Silence alone is no loss. A name with silent servers is answered late or never, even if few questions are under way. A question
+//!   counts as lost if a later try was answered and the earlier one was not, or if the resolver sends nothing at all for as long as
+//!   a try waits.
 
 #[cfg(test)]
 mod tests;
@@ -48,7 +47,7 @@ pub struct Window {
     round_trip: AtomicU64,
 }
 
-/// A question under way: it goes back to its window with what became of it, and is counted until then.
+/// The place of a question under way. It returns to its window with the result, and counts until then.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a place that is not given back stays taken"]
 pub struct Place {
@@ -89,8 +88,7 @@ impl Window {
         self.sharers.fetch_sub(1, Relaxed);
     }
 
-    /// Room for one question, for a shard that has `own` under way: none when the window is full, or when the shard has its
-    /// share of it.
+    /// A place for one question of a shard that has `own` under way; `None` if the window is full, or if the shard has its share of it.
     pub fn take(&self, own: u32) -> Option<Place> {
         let size = self.size();
         let sharers = self.sharers.load(Relaxed).max(1);
@@ -103,7 +101,7 @@ impl Window {
         Some(Place { number, answered: self.answered.load(Relaxed) })
     }
 
-    /// The question was answered.
+    /// The question was answered: its place is free, and the window may grow.
     pub fn on_answer(&self, place: Place) {
         let before = self.free(&place);
         self.answered.fetch_add(1, Relaxed);
@@ -153,7 +151,7 @@ impl Window {
         self.size.load(Relaxed) / PARTS
     }
 
-    /// Questions that are.
+    /// Number of questions under way.
     pub fn under_way(&self) -> u32 {
         self.under_way.load(Relaxed)
     }

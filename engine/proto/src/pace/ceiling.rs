@@ -7,7 +7,7 @@ use crate::refusals::RefusalBudget;
 pub enum Profile {
     /// Below what providers ask of senders.
     Polite,
-    /// At what most servers bear.
+    /// At the limits that most servers have.
     Fast,
     /// No caps beyond what keeps a session alive.
     Lab,
@@ -16,9 +16,9 @@ pub enum Profile {
 /// The ceiling for a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ceiling {
-    /// Sessions open at once.
+    /// Most sessions that are open at once.
     pub sessions: u32,
-    /// New sessions a minute.
+    /// Most new sessions in a minute.
     pub starts_a_minute: u32,
     /// Recipients in one session, over all its transactions.
     pub session_recipients: u32,
@@ -30,8 +30,8 @@ pub struct Ceiling {
     pub waits_out_tarpits: bool,
 }
 
-/// Refusals an hour that a site bears of which nothing is known. Cisco's default, 25 invalid recipients an hour and
-/// client, is the least that is known of; servers that count at all mostly count to 100 and more.
+/// Refusals an hour at a site of which nothing is known. The lowest known limit is the default of Cisco, 25 invalid recipients an hour
+/// and client. Most servers that count at all allow 100 and more.
 const REFUSALS_UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
 /// The default of Cisco Secure Email: "Max. Invalid Recipients Per Hour" 25 (facts of its administration guide).
@@ -42,7 +42,7 @@ pub const REFUSALS_CISCO: RefusalBudget = RefusalBudget { mostly_refused: 25, mo
 /// is a tenth of what their ceiling of starts and recipients would let pass.
 const REFUSALS_OPERATOR: RefusalBudget = RefusalBudget { mostly_refused: 3000, mostly_accepted: 6000 };
 
-/// Who has a budget of refusals of his own, by the name of the site.
+/// Sites with a budget of refusals of their own, by name.
 const REFUSALS: &[(&str, RefusalBudget)] = &[
     ("google", REFUSALS_OPERATOR),
     ("microsoft365", REFUSALS_OPERATOR),
@@ -109,7 +109,7 @@ impl Ceiling {
     }
 }
 
-/// `fast` takes so many times the refusals of `polite`.
+/// `fast` allows this number of times the refusals of `polite`.
 const FAST_REFUSALS: u32 = 5;
 /// Postfix's soft limit: the last error that costs no delay.
 const POLITE_ERRORS: u32 = 10;

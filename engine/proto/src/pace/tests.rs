@@ -27,7 +27,7 @@ fn sessions_are_bounded_at_once_and_a_minute() {
     let (mut pace, now) = polite();
     for open in 0..10 {
         assert_eq!(pace.may_start(now, open), Start::Now);
-        pace.started();
+        pace.on_started();
     }
     assert_eq!(pace.may_start(now, 10), Start::WhenOneEnds);
     // The ten are gone at once; the bucket fills with 100 a minute.
@@ -36,7 +36,7 @@ fn sessions_are_bounded_at_once_and_a_minute() {
     let mut started = 10;
     for tick in 0..6000 {
         if pace.may_start(now + Duration::from_millis(tick * 10), 0) == Start::Now {
-            pace.started();
+            pace.on_started();
             started += 1;
         }
     }
@@ -46,31 +46,31 @@ fn sessions_are_bounded_at_once_and_a_minute() {
 #[test]
 fn a_push_halves_and_pauses_and_answers_let_it_grow() {
     let (mut pace, now) = polite();
-    pace.pushed_back(now, 8, 512);
+    pace.on_pushed_back(now, 8, 512);
     let Start::At(until) = pace.may_start(now, 0) else { panic!("no pause") };
     assert_eq!(until - now, Duration::from_millis(500));
-    pace.pushed_back(now, 8, 512);
+    pace.on_pushed_back(now, 8, 512);
     assert_eq!(pace.may_start(now, 0), Start::At(until), "one burst counts once");
     assert_eq!(pace.may_start(until, 4), Start::WhenOneEnds);
     assert_eq!(pace.may_start(until, 3), Start::Now);
-    pace.pushed_back(until, 4, 512);
+    pace.on_pushed_back(until, 4, 512);
     let Start::At(second) = pace.may_start(until, 0) else { panic!("no pause") };
     assert_eq!(second - until, Duration::from_secs(1));
     for _ in 0..5 {
-        pace.answered(1);
+        pace.on_transaction(1);
     }
     assert_eq!(pace.may_start(second, 2), Start::Now);
     assert_eq!(pace.may_start(second, 3), Start::WhenOneEnds);
     for _ in 0..1000 {
-        pace.answered(1);
+        pace.on_transaction(1);
     }
     assert_eq!(pace.may_start(second, 10), Start::WhenOneEnds, "never over the ceiling");
     for n in 0..40 {
-        pace.pushed_back(second + Duration::from_secs(n * 100), 1, 1023);
+        pace.on_pushed_back(second + Duration::from_secs(n * 100), 1, 1023);
     }
     let last = second + Duration::from_secs(3900);
     let Start::At(until) = pace.may_start(last, 0) else { panic!("no pause") };
-    assert!(until - last <= PAUSE_MAX.mul_f64(1.25));
+    assert!(until - last <= PACE_PAUSE_MAX.mul_f64(1.25));
     assert_eq!(pace.may_start(until, 0), Start::Now, "one session may always be tried");
 }
 
@@ -81,9 +81,9 @@ fn a_group_fits_the_error_budget() {
     assert_eq!(pace.group(&tally(1, 7, 3)), 7);
     assert_eq!(pace.group(&tally(1, 10, 10)), 0);
     assert_eq!(pace.group(&tally(1, 95, 0)), 5);
-    pace.spent(&tally(1, 10, 10));
+    pace.on_spent(&tally(1, 10, 10));
     assert_eq!(pace.group(&tally(0, 0, 0)), 10, "polite never asks for more");
-    pace.cut_off(&tally(1, 1, 1), End::Between, 1);
+    pace.on_cut_off(&tally(1, 1, 1), End::Between, 1);
     assert_eq!(pace.group(&tally(0, 0, 0)), 1);
     assert_eq!(pace.group(&tally(1, 1, 1)), 0);
 }
@@ -97,16 +97,16 @@ fn lab() -> (SitePace, Instant) {
 fn in_the_lab_the_budget_grows_until_a_hang_up() {
     let (mut pace, _) = lab();
     assert_eq!(pace.group(&tally(0, 0, 0)), 20);
-    pace.spent(&tally(1, 20, 20));
-    pace.spent(&tally(1, 40, 40));
+    pace.on_spent(&tally(1, 20, 20));
+    pace.on_spent(&tally(1, 40, 40));
     assert_eq!(pace.group(&tally(0, 0, 0)), 80);
-    pace.spent(&tally(9, 800, 79));
+    pace.on_spent(&tally(9, 800, 79));
     assert_eq!(pace.group(&tally(0, 0, 0)), 80, "it was not used up");
-    pace.cut_off(&tally(1, 20, 20), End::Recipient, 1);
+    pace.on_cut_off(&tally(1, 20, 20), End::Recipient, 1);
     assert_eq!(pace.group(&tally(0, 0, 0)), 20);
-    for _ in 0..KEPT_TO_TRY {
+    for _ in 0..PACE_TRY_AFTER {
         assert_eq!(pace.group(&tally(0, 0, 0)), 20);
-        pace.spent(&tally(1, 20, 20));
+        pace.on_spent(&tally(1, 20, 20));
     }
     assert_eq!(pace.group(&tally(0, 0, 0)), 40, "a limit is forgotten in steps");
 }
@@ -116,10 +116,10 @@ fn what_turns_out_to_hold_is_tried_less_often() {
     let (mut pace, _) = lab();
     let mut tries = Vec::new();
     for _ in 0..4 {
-        pace.tarpitted(10);
+        pace.on_tarpitted(10);
         let mut kept = 0;
         while pace.group(&tally(0, 0, 0)) == 10 {
-            pace.spent(&tally(1, 10, 10));
+            pace.on_spent(&tally(1, 10, 10));
             kept += 1;
         }
         tries.push(kept);
@@ -130,33 +130,33 @@ fn what_turns_out_to_hold_is_tried_less_often() {
 #[test]
 fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     let (mut pace, _) = lab();
-    pace.cut_off(&tally(4, 12, 0), End::Between, 1);
+    pace.on_cut_off(&tally(4, 12, 0), End::Between, 1);
     assert_eq!((pace.group(&tally(2, 8, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
     let (mut pace, _) = lab();
-    pace.cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
+    pace.on_cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
     assert_eq!((pace.group(&tally(0, 0, 0)), pace.group(&tally(7, 12, 0))), (12, 0));
     let (mut pace, _) = lab();
-    pace.full(3);
+    pace.on_transaction_full(3);
     assert_eq!(pace.group(&tally(0, 0, 0)), 3);
-    (0..2 * KEPT_TO_TRY).for_each(|_| pace.answered(3));
+    (0..2 * PACE_TRY_AFTER).for_each(|_| pace.on_transaction(3));
     assert_eq!(pace.group(&tally(0, 0, 0)), 6);
-    pace.full(0);
+    pace.on_transaction_full(0);
     assert_eq!(pace.group(&tally(0, 0, 0)), 1, "nobody is never asked");
 }
 
 #[test]
 fn the_window_opens_fast_until_the_first_push_and_closes_under_stress() {
     let (mut pace, now) = lab();
-    assert_eq!(pace.sessions(), SESSIONS_AT_FIRST);
-    (0..90).for_each(|_| pace.answered(1));
+    assert_eq!(pace.sessions(), PACE_SESSIONS_INITIAL);
+    (0..90).for_each(|_| pace.on_transaction(1));
     assert_eq!(pace.sessions(), 100);
-    pace.cut_off(&tally(1, 20, 20), End::Between, 100);
+    pace.on_cut_off(&tally(1, 20, 20), End::Between, 100);
     assert_eq!(pace.sessions(), 100, "a limit that was to be expected");
-    pace.cut_off(&tally(1, 1, 1), End::Between, 80);
+    pace.on_cut_off(&tally(1, 1, 1), End::Between, 80);
     assert_eq!(pace.sessions(), 40);
-    pace.cut_off(&tally(1, 1, 1), End::Between, 79);
+    pace.on_cut_off(&tally(1, 1, 1), End::Between, 79);
     assert_eq!(pace.sessions(), 40, "the same again says nothing new");
-    (0..45).for_each(|_| pace.answered(1));
+    (0..45).for_each(|_| pace.on_transaction(1));
     assert_eq!(pace.sessions(), 41, "slowly from now on");
     assert_eq!(pace.pause(now), None);
 }
@@ -173,7 +173,7 @@ fn where_few_are_refused_a_transaction_takes_more_than_the_budget() {
         );
     }
     assert_eq!(pace.group(&tally(1, 20, 20)), 0, "what is spent is spent");
-    pace.cut_off(&tally(2, 50, 25), End::Recipient, 1);
+    pace.on_cut_off(&tally(2, 50, 25), End::Recipient, 1);
     assert_eq!(pace.group(&tally(1, 20, 0)), 25, "the site hung up at its limit");
     assert_eq!(pace.group(&tally(1, 30, 12)), 9);
     let (pace, _) = polite();
@@ -183,26 +183,26 @@ fn where_few_are_refused_a_transaction_takes_more_than_the_budget() {
 #[test]
 fn a_site_that_says_that_we_are_too_fast_gets_half_as_many_sessions_a_minute_and_no_burst() {
     let (mut pace, now) = polite();
-    (0..5).for_each(|_| pace.started());
-    pace.too_fast(now, 5, 0);
-    assert_eq!(pace.may_start(now, 0), Start::At(now + PAUSE_TOO_FAST));
+    (0..5).for_each(|_| pace.on_started());
+    pace.on_too_fast(now, 5, 0);
+    assert_eq!(pace.may_start(now, 0), Start::At(now + PACE_PAUSE_TOO_FAST));
     let begun = |pace: &mut SitePace, from: Duration, span: Duration| {
         let step = Duration::from_millis(10);
         let mut count = 0;
         for n in 0..(span.as_millis() / step.as_millis()) as u32 {
             if pace.may_start(now + from + step * n, 0) == Start::Now {
-                pace.started();
+                pace.on_started();
                 count += 1;
             }
         }
         count
     };
-    assert_eq!(begun(&mut pace, PAUSE_TOO_FAST, Duration::from_secs(60)), 50);
-    let idle = PAUSE_TOO_FAST + Duration::from_secs(600);
+    assert_eq!(begun(&mut pace, PACE_PAUSE_TOO_FAST, Duration::from_secs(60)), 50);
+    let idle = PACE_PAUSE_TOO_FAST + Duration::from_secs(600);
     assert_eq!(begun(&mut pace, idle, Duration::from_millis(10)), 1);
     let later = begun(&mut pace, idle + Duration::from_millis(10), Duration::from_secs(60));
     assert!((53..=54).contains(&later), "four are left of half a burst, and {later} began");
-    pace.too_fast(now + Duration::from_secs(900), 1, 0);
-    let later = Duration::from_secs(900) + PAUSE_TOO_FAST;
+    pace.on_too_fast(now + Duration::from_secs(900), 1, 0);
+    let later = Duration::from_secs(900) + PACE_PAUSE_TOO_FAST;
     assert_eq!(begun(&mut pace, later, Duration::from_secs(60)), 25, "and half of that the next time");
 }

@@ -48,7 +48,7 @@ pub enum Command<'a> {
     Rcpt(&'a str),
     /// RSET: forget the transaction.
     Rset,
-    /// QUIT.
+    /// QUIT: end the session (RFC 5321 4.1.1.10).
     Quit,
 }
 

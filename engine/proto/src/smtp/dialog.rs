@@ -17,10 +17,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What all sessions of a source have in common.
+/// The properties that all sessions of a source share.
 #[derive(Debug)]
 pub struct DialogConfig {
-    /// Our name in EHLO.
+    /// The argument of EHLO: a name or an address literal.
     pub ehlo: Box<str>,
     /// The reverse-path of MAIL, without angle brackets; empty for `<>`.
     pub reverse_path: Box<str>,
@@ -31,15 +31,15 @@ pub struct DialogConfig {
 /// How long each answer may take.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// The greeting.
+    /// Longest time up to the greeting.
     pub banner: Duration,
     /// EHLO, HELO, STARTTLS and RSET.
     pub ehlo: Duration,
-    /// The TLS handshake.
+    /// Longest time of the TLS handshake.
     pub tls: Duration,
-    /// MAIL.
+    /// Longest time up to the reply to MAIL.
     pub mail: Duration,
-    /// Each RCPT.
+    /// Longest time up to the reply to one RCPT.
     pub rcpt: Duration,
 }
 
@@ -55,7 +55,7 @@ impl Default for Patience {
     }
 }
 
-/// What a session waits for.
+/// The reply that a session waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The greeting.
@@ -78,12 +78,12 @@ pub enum Step {
     Idle,
 }
 
-/// What the driver is told.
+/// An event for the driver of a session.
 #[derive(Debug)]
 pub enum Event {
     /// The session takes a transaction.
     Ready,
-    /// Start the TLS handshake now and report with [`Dialog::tls_done`].
+    /// Start the TLS handshake now and report with [`Dialog::on_tls_done`].
     StartTls,
     /// The server answered for a recipient of the transaction.
     Answered {
@@ -98,23 +98,23 @@ pub enum Event {
     Over(Closure),
 }
 
-/// How a session ended.
+/// The end of a session, with the step at which it ended.
 #[derive(Debug)]
 pub enum Closure {
-    /// The server refused us in so many words: a greeting or EHLO and HELO without success, or 421 anywhere.
+    /// The server refused us: a greeting, or EHLO and HELO, without success, or 421 at any step.
     Refused {
-        /// What it answered.
+        /// The step of the refusal.
         step: Step,
         /// Its words.
         reply: Reply,
     },
     /// The connection ended while an answer was due (or before the next transaction).
     Closed(Step),
-    /// No answer in time.
+    /// The server gave no reply before the deadline of the step.
     TimedOut(Step),
     /// The server broke the protocol.
     Garbled(Step, ReplyError),
-    /// A reply that has no place where it stands, or that came before it was asked for.
+    /// A reply with a code that its step does not allow, or before its command.
     Unexpected(Step),
     /// The TLS handshake failed.
     TlsFailed,
@@ -122,7 +122,7 @@ pub enum Closure {
     Quit,
 }
 
-/// One session.
+/// The client side of one SMTP session, as a state machine.
 pub struct Dialog {
     config: Arc<DialogConfig>,
     starttls: bool,
@@ -154,7 +154,7 @@ fn names_cisco(greeting: &str) -> bool {
 }
 
 impl Dialog {
-    /// A session whose connection has just been made. With `starttls`, TLS is used where it is offered.
+    /// A session on a connection that was just opened. With `starttls`, TLS is used if the server offers it.
     pub fn new(config: Arc<DialogConfig>, starttls: bool, now: Instant) -> Dialog {
         let deadline = Some(now + config.patience.banner);
         Dialog {
@@ -180,7 +180,7 @@ impl Dialog {
         self.cisco
     }
 
-    /// What the server offers; known once the session is ready.
+    /// The extensions that the server offers, known once the session is ready.
     pub fn extensions(&self) -> Extensions {
         self.extensions
     }
@@ -195,7 +195,7 @@ impl Dialog {
         self.over
     }
 
-    /// When [`Dialog::handle_timeout`] is to be called, unless bytes come first.
+    /// When [`Dialog::on_timeout`] is to be called, unless bytes come first.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -232,13 +232,13 @@ impl Dialog {
         due.filter(|step| matches!(step, Step::Rcpt(_))).count().saturating_sub(self.held.len())
     }
 
-    /// Begins a transaction: MAIL, then a RCPT for each recipient. Each gets an [`Event::Answered`], then comes
-    /// [`Event::Ready`]; or [`Event::MailRefused`] comes, or [`Event::Over`]. The server may have ended the session in
-    /// one breath with its last answer: then nothing is sent, and [`Event::Over`] comes at once.
+    /// Begins a transaction: MAIL, then RCPT for each recipient. Each recipient gets an [`Event::Answered`], and then follows
+    /// [`Event::Ready`]. Otherwise [`Event::MailRefused`] or [`Event::Over`] follows. If the server ended the session together with its
+    /// last reply, nothing is sent, and [`Event::Over`] follows at once.
     ///
     /// # Panics
-    /// When the session was never ready, when its end was told already, or when there are more than [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients:
-    /// both are the caller's to know, and no peer's doing.
+    /// If the session was never ready, if its end was reported already, or with more than [`limits::TRANSACTION_RECIPIENTS_MAX`] recipients.
+    /// The caller can know all of these, and no peer can cause them.
     pub fn transact<'a>(&mut self, now: Instant, recipients: impl Iterator<Item = &'a str>, smtputf8: bool) {
         if self.over && !self.events.is_empty() {
             return;
@@ -283,7 +283,7 @@ impl Dialog {
     /// (`smtp_skip_quit_response`): nothing that the server could still answer matters.
     pub fn quit(&mut self) {
         if !self.over {
-            // What was not sent is taken back: where PIPELINING is not offered nothing may follow it in one write.
+            // Commands that were not sent are taken back: without PIPELINING nothing may follow in the same write.
             self.outgoing.clear();
             if !matches!(self.step, Step::Banner | Step::StartTls | Step::Handshake) {
                 encode(&mut self.outgoing, Command::Quit);
@@ -315,14 +315,14 @@ impl Dialog {
     }
 
     /// The server closed the connection, or it broke.
-    pub fn closed(&mut self) {
+    pub fn on_closed(&mut self) {
         if !self.over {
             self.end(Closure::Closed(self.step));
         }
     }
 
     /// The TLS handshake is done or failed.
-    pub fn tls_done(&mut self, now: Instant, success: bool) {
+    pub fn on_tls_done(&mut self, now: Instant, success: bool) {
         if self.step != Step::Handshake || self.over {
             return;
         }
@@ -335,8 +335,8 @@ impl Dialog {
         }
     }
 
-    /// The deadline has passed.
-    pub fn handle_timeout(&mut self, now: Instant) {
+    /// The deadline has passed: the session ends.
+    pub fn on_timeout(&mut self, now: Instant) {
         if !self.over && self.deadline.is_some_and(|deadline| deadline <= now) {
             match self.step {
                 Step::Handshake => self.end(Closure::TlsFailed),
@@ -475,7 +475,7 @@ impl Dialog {
     fn end(&mut self, closure: Closure) {
         self.over = true;
         self.deadline = None;
-        // What stays is what the server was asked.
+        // Only the commands that were sent remain.
         self.expected.truncate(self.expected.len().saturating_sub(self.held.len()));
         self.held = VecDeque::new();
         self.parser.clear();
@@ -484,5 +484,4 @@ impl Dialog {
 }
 
 #[cfg(test)]
-#[path = "dialog_tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@ use super::reply::Reply;
 pub struct Extensions {
     /// PIPELINING (RFC 2920): commands may be sent in groups.
     pub pipelining: bool,
-    /// STARTTLS (RFC 3207).
+    /// The server offers STARTTLS (RFC 3207).
     pub starttls: bool,
     /// SMTPUTF8 (RFC 6531): local parts beyond ASCII can be asked about.
     pub smtputf8: bool,

@@ -1,10 +1,8 @@
 //! The interval after which a server wants to be asked again, where its reply names one: "greylisted for 5 minutes",
 //! "try again in 300 seconds", "retry after 00:04:30".
 
+use crate::limits::NAMED_INTERVAL_MAX;
 use std::time::Duration;
-
-/// The longest interval that a reply may name: a day.
-const NAMED_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// The first interval that the text names, with its unit.
 pub fn named(text: &str) -> Option<Duration> {
@@ -14,7 +12,7 @@ pub fn named(text: &str) -> Option<Duration> {
     let clock = words.iter().find_map(|word| clock(word));
     let counted = words.windows(2).find_map(|pair| counted(pair[0], pair[1]));
     let joined = || words.iter().find_map(|word| joined(word));
-    clock.or(counted).or_else(joined).filter(|interval| *interval <= NAMED_MAX)
+    clock.or(counted).or_else(joined).filter(|interval| *interval <= NAMED_INTERVAL_MAX)
 }
 
 /// `00:04:30`

@@ -20,12 +20,10 @@ impl Reply {
         Reply { code, text: text.into() }
     }
 
-    /// Parses one reply that stands alone, such as a line of a log: `550-5.1.1 no\r\n550 5.1.1 such user`.
-    /// The last line end may be missing.
+    /// Parses one reply, such as a line of a log: `550-5.1.1 no\r\n550 5.1.1 such user`. The last line end may be missing.
     ///
     /// # Errors
-    /// [`ReplyError`] as the incremental parser gives it; [`ReplyError::NotAReply`] when the text ends early or
-    /// goes on after the reply.
+    /// [`ReplyError`] of the incremental parser; [`ReplyError::NotAReply`] if the text ends early or continues after the reply.
     pub fn parse(text: &str) -> Result<Reply, ReplyError> {
         let mut parser = ReplyParser::default();
         parser.feed(text.trim_end_matches(['\r', '\n']).as_bytes());
@@ -36,13 +34,13 @@ impl Reply {
         }
     }
 
-    /// The three-digit reply code.
+    /// The reply code, from 200 to 599.
     pub fn code(&self) -> u16 {
         self.code
     }
 
-    /// The text after the code, the lines separated by `\n`. A byte that is no UTF-8 is read as Windows-1252. Control
-    /// characters, cut ones and bytes that stand for nothing are U+FFFD, so that a reply can be shown on a terminal.
+    /// The text after the code, with lines separated by `\n`. A byte that is not UTF-8 is read as Windows-1252. Control characters,
+    /// incomplete characters and bytes without a meaning become U+FFFD, so a terminal can show the text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -52,17 +50,17 @@ impl Reply {
         self.text.split('\n')
     }
 
-    /// 2yz: done.
+    /// Whether the code is 2yz: the command succeeded (RFC 5321 4.2.1).
     pub fn is_positive(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// 4yz: try again.
+    /// Whether the code is 4yz: a later try may succeed.
     pub fn is_transient(&self) -> bool {
         self.code / 100 == 4
     }
 
-    /// 5yz: don't.
+    /// Whether the code is 5yz: the same command will fail again.
     pub fn is_permanent(&self) -> bool {
         self.code / 100 == 5
     }
@@ -138,8 +136,8 @@ impl ReplyParser {
         })
     }
 
-    /// True when nothing is held: no byte waits and no reply is half read. What a server sends before it was
-    /// asked (RFC 5321 4.3.1) or after its answer to STARTTLS (RFC 3207 4) shows here.
+    /// Whether the parser has no bytes and no part of a reply. Otherwise the server sent something before a command (RFC 5321 4.3.1), or
+    /// after its reply to STARTTLS (RFC 3207 4).
     pub fn is_empty(&self) -> bool {
         self.start == self.buffer.len() && self.lines == 0
     }
@@ -248,8 +246,8 @@ fn push_printable(text: &mut String, bytes: &[u8]) {
     }
 }
 
-/// What 0x80 to 0x9f stand for in Windows-1252 (the index "windows-1252" of the WHATWG's encoding standard); the five
-/// that stand for nothing are U+FFFD. Every other byte stands for the character of its own number.
+/// The characters of the bytes 0x80 to 0x9f in Windows-1252 (index "windows-1252" of the WHATWG encoding standard). Five have none and
+/// are U+FFFD. Every other byte is the character of its own number.
 const WINDOWS_1252_HIGH: [char; 32] = [
     '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
     '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',

@@ -1,28 +1,25 @@
-//! Enhanced status codes (RFC 3463, RFC 5248): found in a reply's text and held against its reply code.
+//! Enhanced status codes (RFC 3463, RFC 5248): found in the text of a reply and compared with its reply code.
 //!
-//! RFC 2034 puts the code right after the reply code. Many servers put it elsewhere ("#5.1.0 Address rejected",
-//! "User unknown (#5.1.1)", "rejected: 5.7.1 ..."), and many texts hold dotted numbers that are no code at all:
-//! IP addresses, versions, sizes, local parts. A code is taken only where it stands as a word of its own and
-//! its class agrees with the reply code (RFC 2034 4); the first such word wins.
+//! RFC 2034 puts the code directly after the reply code. Many servers put it elsewhere ("#5.1.0 Address rejected", "User unknown
+//! (#5.1.1)", "rejected: 5.7.1 ..."), and many texts have dotted numbers that are no code: IP addresses, versions, sizes, local parts. A
+//! code counts only as a separate word whose class agrees with the reply code (RFC 2034 4). The first such word counts.
 
+use crate::limits::STATUS_SUBJECT_MAX;
 use crate::smtp::reply::Reply;
 use std::fmt;
 
-/// `class.subject.detail`, such as 5.1.1.
+/// An enhanced status code, `class.subject.detail`, such as 5.1.1 (RFC 3463 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnhancedCode {
     /// 2 done, 4 transient, 5 permanent.
     pub class: u8,
-    /// What it is about, 0 to [`SUBJECT_MAX`].
+    /// The subject, from 0 to [`STATUS_SUBJECT_MAX`] (RFC 3463 3).
     pub subject: u16,
     /// The detail, 0 to 999.
     pub detail: u16,
 }
 
-/// The highest subject that RFC 3463 and the registry know. Anything above is a version number or the like.
-pub const SUBJECT_MAX: u16 = 7;
-
-/// Words that stand before a number which is no code: a version or a name.
+/// Words before a number that is no code: a version or a name.
 const NOT_AFTER: [&str; 20] = [
     "version",
     "ver",
@@ -46,7 +43,7 @@ const NOT_AFTER: [&str; 20] = [
     "addr",
 ];
 
-/// Words that stand after a number which is a size or a time.
+/// Words after a number that is a size or a time.
 const NOT_BEFORE: [&str; 12] =
     ["b", "byte", "bytes", "k", "kb", "kib", "m", "mb", "mib", "gb", "s", "seconds"];
 
@@ -83,14 +80,14 @@ impl fmt::Display for EnhancedCode {
     }
 }
 
-/// The code whose class digit stands at `start`, and where it ends.
+/// The code with its class digit at `start`, and the index after it.
 fn parse_at(bytes: &[u8], start: usize) -> Option<(EnhancedCode, usize)> {
     let class = match bytes[start] {
         digit @ (b'2' | b'4' | b'5') => digit - b'0',
         _ => return None,
     };
     let (subject, at) = number(bytes, start + 2)?;
-    if bytes.get(at) != Some(&b'.') || subject > SUBJECT_MAX {
+    if bytes.get(at) != Some(&b'.') || subject > STATUS_SUBJECT_MAX {
         return None;
     }
     let (detail, end) = number(bytes, at + 1)?;

@@ -1,14 +1,13 @@
 //! The control recipient: does a domain refuse mailboxes that do not exist?
 //!
-//! No reply text says "catch-all". An accepted recipient proves its mailbox only where a recipient that nobody
-//! owns is refused, permanently and for itself. Whatever else comes of the control recipient proves nothing,
-//! and the address ends as unverifiable: the check fails closed.
+//! No reply text says "catch-all". An accept proves the mailbox only if a recipient that does not exist is refused, permanently and
+//! for itself. Any other reply to the control recipient proves nothing, and the address ends as unverifiable.
 
 use super::classify::{Classification, reason_at_rcpt};
 use super::provider::Provider;
 use super::{Class, Reason, Scope};
 
-/// What the control recipient showed about its domain.
+/// The behaviour of a domain towards its control recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ControlFinding {
     /// It was refused, permanently and for itself: the domain tells its mailboxes apart.
@@ -20,8 +19,7 @@ pub enum ControlFinding {
 }
 
 impl ControlFinding {
-    /// What the reply to the control recipient's RCPT says. A hang-up or a time-out is
-    /// [`ControlFinding::Unknown`].
+    /// The finding of the reply to RCPT for the control recipient. A hang-up or a timeout is [`ControlFinding::Unknown`].
     pub fn of(control: &Classification) -> ControlFinding {
         match control.class {
             Class::Accepted if control.scope == Scope::Recipient => ControlFinding::AcceptsAll,
@@ -91,9 +89,8 @@ impl ControlShape {
         }
     }
 
-    /// A local part that nobody owns, from 16 bytes of a keyed hash. It can be spoken like a name, because patterns such as
-    /// long hexadecimal strings or the word "test" are what spam traps and probe filters look for. Eleven letters and
-    /// more, drawn at random, are no one's name.
+    /// A local part that nobody owns, from 16 bytes of a keyed hash. It can be pronounced like a name, because spam traps and filters
+    /// look for patterns such as long hexadecimal strings or the word "test". A name of eleven and more random letters belongs to nobody.
     pub fn local_part(self, hash: [u8; 16]) -> String {
         let mut letters = hash[..10].iter().flat_map(|byte| {
             let consonant = CONSONANTS[usize::from(byte & 15)];

@@ -1,11 +1,10 @@
-//! One reply, taken on its own: what it means, about whom it speaks and which rule said so.
+//! The meaning of one reply: its class, its scope, and the rule that decided.
 //!
-//! The text is boiled down to words ([`super::words`]), the words raise signals ([`super::lexicon`]), and the
-//! first rule that fits the stage, the codes, the provider and the signals decides ([`super::patterns`]).
-//! Invariants, each with a test:
-//! - before RCPT nothing is of recipient scope;
+//! The text is reduced to words (`words.rs`), the words raise signals (`lexicon.rs`), and the first rule that fits the stage, the
+//! codes, the provider and the signals decides (`patterns.rs`). Each invariant has a test:
+//! - before RCPT no reply has recipient scope;
 //! - a transient reply never says that there is no mailbox;
-//! - what the text says about us is never outweighed by a code;
+//! - a code never outweighs a text that is about us;
 //! - case, line breaks, echoes and missing enhanced codes turn no other reply into one about the mailbox.
 
 use super::echo::Parties;
@@ -19,45 +18,44 @@ use crate::smtp::reply::Reply;
 use crate::smtp::status::EnhancedCode;
 use std::net::IpAddr;
 
-/// A reply with what must be known to read it.
+/// A reply with the facts that its meaning depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct ReplyView<'a> {
-    /// The command that it answers.
+    /// The stage of the session to which it replies.
     pub stage: Stage,
-    /// Name of the MX host that sent it; empty when it is not known.
+    /// Name of the MX host that sent it; empty if it is not known.
     pub mx: &'a str,
-    /// The reply.
+    /// The reply with its code and text.
     pub reply: &'a Reply,
-    /// The address or the control recipient that RCPT named; none at other stages, or when it is not known.
+    /// The recipient that RCPT named, an address or a control recipient; `None` at other stages, or if it is not known.
     pub recipient: Option<&'a str>,
-    /// What the server knows of us.
+    /// Our own names and address, as the server sees them.
     pub us: Us<'a>,
 }
 
-/// What we told the server of ourselves, and what it sees: an echo of any of it is about us. What is not known is
-/// left empty.
+/// Our own names and address, as the server sees them. A text that repeats one of them is about us. An unknown part is empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Us<'a> {
     /// The reverse-path of MAIL, without angle brackets; empty for the null reverse-path.
     pub reverse_path: &'a str,
     /// The argument of EHLO: a host name or an address literal.
     pub ehlo: &'a str,
-    /// The public address that the connection comes from.
+    /// The public address from which the connection comes.
     pub source: Option<IpAddr>,
 }
 
-/// What a reply means.
+/// The meaning of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Classification {
-    /// What it says.
+    /// The statement of the reply.
     pub class: Class,
-    /// About whom.
+    /// The subject of the statement: the recipient, the sender, us, the host and so on.
     pub scope: Scope,
-    /// It will be said again if asked again: a 5yz reply whose class is not one that passes.
+    /// The same question will get the same reply: the code is 5yz, and the class is none that passes with time.
     pub permanent: bool,
-    /// Its words or its code leave no doubt that it is about us or the session, so that it may be said of any recipient.
+    /// Its words or its code leave no doubt that it is about us or the session, so any recipient may get it.
     pub to_all: bool,
-    /// The rule that decided, as docs/verdicts.md lists them.
+    /// Name of the rule that decided; docs/verdicts.md lists them.
     pub rule: &'static str,
 }
 
@@ -94,18 +92,19 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
 }
 
 /// Every rule in the order in which they are asked: its name, what follows from it, and where the fact is from
-/// (S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, W general wording).
+/// (S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, O replies of such a server in the
+/// interoperability suite, W general wording).
 pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))
 }
 
-/// What one reply to RCPT says about its recipient. [`Reason::MailboxExists`] holds only once the control
-/// recipient was refused: see [`super::catch_all::settle`].
+/// The reason that one reply to RCPT gives for its recipient. [`Reason::MailboxExists`] holds only after the control recipient was
+/// refused: see [`super::catch_all::settle`].
 pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     let Classification { class, scope, permanent, .. } = *classification;
     match class {
         Class::Accepted if scope == Scope::Recipient => Reason::MailboxExists,
-        // What a 5yz reply refuses is refused, whatever its words promise.
+        // A 5yz reply is a refusal, whatever its words promise.
         Class::ExistsThrottled if !permanent && scope == Scope::Recipient => Reason::MailboxExists,
         Class::Full if scope == Scope::Recipient => Reason::InboxFull,
         Class::Disabled | Class::ExistsRestricted if permanent && scope == Scope::Recipient => {
@@ -119,7 +118,7 @@ pub fn reason_at_rcpt(classification: &Classification) -> Reason {
     }
 }
 
-/// Before RCPT nobody has named a recipient, and a host speaks for itself alone.
+/// Before RCPT no recipient is named, and a host replies for itself alone.
 fn scope_at(stage: Stage, scope: Scope) -> Scope {
     match (stage, scope) {
         (Stage::Rcpt | Stage::Control, scope) => scope,
@@ -136,5 +135,4 @@ fn passes(class: Class) -> bool {
 }
 
 #[cfg(test)]
-#[path = "classify_tests.rs"]
 mod tests;

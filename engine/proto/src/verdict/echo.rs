@@ -1,11 +1,11 @@
-//! Who an echo in a reply names: the recipient, us, or someone else.
+//! Echoes in a reply: names of the recipient, of us, or of others.
 
 use super::classify::Us;
 use crate::address::registrable;
 use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who is named.
+/// The party that a name in a text belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Echo {
     /// The address that RCPT named.
@@ -19,7 +19,7 @@ pub(super) enum Echo {
 }
 
 impl Echo {
-    /// A control character that stands for the echo; a folded text holds no other.
+    /// The control character that replaces the echo in a folded text, which has no others.
     pub(super) fn char(self) -> u8 {
         match self {
             Echo::Recipient => 1,
@@ -29,7 +29,7 @@ impl Echo {
         }
     }
 
-    /// The echo that a control character stands for.
+    /// The echo that a control character replaces.
     pub(super) fn of_char(c: char) -> Option<Echo> {
         match c {
             '\u{1}' => Some(Echo::Recipient),
@@ -74,7 +74,7 @@ impl<'a> Parties<'a> {
         }
     }
 
-    /// Who an address in a text is.
+    /// The party of an address in a text.
     pub(super) fn of_address(&self, address: &[u8]) -> Echo {
         let address = address.strip_suffix(b".").unwrap_or(address);
         if is_within(address, self.recipient, b"=/'`{|") {
@@ -86,7 +86,7 @@ impl<'a> Parties<'a> {
         if ours { Echo::Us } else { Echo::Other }
     }
 
-    /// Who a host name in a text is; none for a stranger and for the server's own name.
+    /// The party of a host name in a text; `None` for other hosts and for the server's own name.
     pub(super) fn of_host(&self, host: &str) -> Option<Echo> {
         let host = host.as_bytes();
         if is_within(host, self.recipient_domain, b".") {
@@ -97,7 +97,7 @@ impl<'a> Parties<'a> {
         (!is_within(self.mx.trim_end_matches('.').as_bytes(), ours, b".")).then_some(Echo::Us)
     }
 
-    /// Who a token in brackets or quotes is.
+    /// The party of a token in brackets or quotes.
     pub(super) fn of_token(&self, token: &[u8]) -> Option<Echo> {
         let token = std::str::from_utf8(token).ok()?.trim_matches(['[', ']', '.']);
         let source = self.is_source_v4(token) || self.is_source_v6(token);

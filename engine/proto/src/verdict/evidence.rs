@@ -1,48 +1,36 @@
-//! What the replies of one session prove.
+//! The proof of the answers of one session.
 //!
-//! A reply means something only while the server still tells mailboxes apart. Servers are known to accept everyone when
-//! their directory is down, and to refuse everyone to a client that asked about too many unknown recipients; a pool may
-//! have a node that does either. So the answers of a session are held until a *checkpoint*, and released by what was heard
-//! behind them in the same session:
-//! - an accept counts when a recipient of the same domain was refused permanently, for itself, after it: another row, or
-//!   the control recipient, which is asked where no row was refused. A row serves only where a control recipient of the
-//!   domain was refused within the hour: a domain that accepts everyone may still refuse a mailbox that it closed;
-//! - refusals count when a mailbox was accepted after them: another row, or a *known mailbox*, one that this host accepted
-//!   before. Where none is known, a run of [`RUN_MIN`] refusals asks about `postmaster@` the domain (RFC 5321 4.5.1); if
-//!   that is refused too, they stand; if it is accepted, the control recipient shows whether it is a mailbox;
-//! - a control recipient that is refused in words that prove nothing shows discrimination all the same where a mailbox of the
-//!   domain is accepted again behind it, and once more behind a second control recipient of another shape.
+//! A reply has a meaning only while the server tells mailboxes apart. Some servers accept everyone when their directory is down.
+//! Some refuse everyone to a client that asked about too many unknown recipients. A pool may have a node that does either. So a
+//! session holds its answers until a *checkpoint*, and releases them because of later replies of the same session:
+//! - An accept counts if a recipient of the same domain was refused permanently, for itself, after it: another row, or the control
+//!   recipient if no row was refused. A row serves only if a control recipient of the domain was refused within the hour, because a
+//!   domain that accepts everyone may still refuse a mailbox that it closed.
+//! - Refusals count if a mailbox was accepted after them: another row, or a *known mailbox*, which this host accepted before. If none
+//!   is known, a run of [`RUN_MIN`] refusals asks about `postmaster@` the domain (RFC 5321 4.5.1). If that is refused too, the refusals
+//!   count. If it is accepted, the control recipient shows whether it is a mailbox.
+//! - A control recipient with an unclear refusal also shows discrimination, if a mailbox of the domain is accepted again after it, and
+//!   once more after a second control recipient of another shape.
 //!
-//! Where the session ends before its refusals could be proven, and has heard few, they are carried into the next one at the
-//! host ([`SessionEvidence::carry`]): an accept there proves them.
-//! Everything else is no proof, and the recipients are asked again in another session, or end as unverifiable.
-//! A checkpoint closes after [`CHECKPOINT_MIN`] answers and at the end of the session. Each one that finds the server
-//! unchanged doubles the next, up to [`CHECKPOINT_MAX`].
+//! If a session ends after few refusals, before they are proven, they are carried into the next session at the host
+//! ([`SessionEvidence::carry`]): an accept there proves them. Everything else is no proof. Then the recipients are asked about in
+//! another session, or end as unverifiable.
 //!
-//! Domains are named by keyed hashes, and recipients by whatever the caller holds for them.
+//! A checkpoint closes after [`CHECKPOINT_MIN`] answers and at the end of the session. Each checkpoint that finds the server
+//! unchanged doubles the next one, up to [`CHECKPOINT_MAX`].
+//!
+//! Domains are keyed hashes. Recipients are values of the caller.
 
 use super::catch_all::ControlFinding;
 use super::classify::Classification;
 use super::{Class, Scope};
+use crate::limits::{CHECKPOINT_MAX, CHECKPOINT_MIN, REFUSALS_CARRIED_MAX, RUN_MIN};
 use std::collections::BTreeMap;
 
-/// Answers of the first checkpoint of a session.
-pub const CHECKPOINT_MIN: u32 = 20;
-/// Answers of the longest one.
-pub const CHECKPOINT_MAX: u32 = 320;
-/// So many refusals in a row need a proof even where no mailbox is known.
-pub const RUN_MIN: u32 = 12;
-/// Servers that end sessions after so few refusals (Postfix under stress after one) bear no question behind them. There a
-/// refusal behind an accept of the same session is carried into the next session, which begins with an accept as long as the
-/// server has not changed. After more refusals the server may have changed for this session alone.
-pub const REFUSALS_CARRIED_MAX: u32 = 2;
-
-const _: () = assert!(RUN_MIN <= CHECKPOINT_MIN && REFUSALS_CARRIED_MAX < RUN_MIN);
-
-/// What an answer to a recipient of the caller's says.
+/// The kind of an answer to a recipient of the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
-    /// It was accepted.
+    /// The recipient was accepted.
     Accepted,
     /// It was refused permanently and for itself: there is no such mailbox.
     Refused,
@@ -78,10 +66,10 @@ pub enum ProofQuestion {
     Postmaster,
 }
 
-/// What came of a question.
+/// The result of a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// It was accepted.
+    /// The recipient of the question was accepted.
     Accepted,
     /// It was refused permanently and for itself.
     Refused,
@@ -92,7 +80,7 @@ pub enum Told {
 }
 
 impl Told {
-    /// What a reply to such a question says.
+    /// The result that a reply to a question gives.
     pub fn of(said: &Classification) -> Told {
         match ControlFinding::of(said) {
             ControlFinding::AcceptsAll => Told::Accepted,
@@ -103,35 +91,35 @@ impl Told {
     }
 }
 
-/// A permanent refusal that may be the recipient's all the same: "access denied" and a bare 550 are used loosely. What
-/// is said to everyone is not, and a host that relays for nobody says so of domains.
+/// A permanent refusal that may still be about the recipient: "access denied" and a bare 550 are used loosely. A refusal for everyone
+/// is not, and a host that does not relay refuses domains.
 fn is_unclear(said: &Classification) -> bool {
     matches!(said.class, Class::Unclear | Class::Policy) && !said.to_all && said.scope != Scope::Session
 }
 
-/// What is known beside the session.
+/// The facts beside the session that its proofs depend on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Context {
     /// The host's operator is known to tell mailboxes apart at all times.
     pub honest: bool,
-    /// A mailbox is known that the host accepted within the last hour.
+    /// The host has a known mailbox: it accepted one within [`crate::limits::KNOWN_MAILBOX_TTL`].
     pub known: bool,
     /// `postmaster@` the domain was refused within the last hour.
     pub no_postmaster: bool,
 }
 
-/// What an answer turned out to be worth.
+/// The value of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
-    /// It counts.
+    /// The answer counts.
     Proven,
-    /// A refusal that nothing contradicts, while nobody was accepted behind it: it counts where nothing else is known of the host.
+    /// A refusal without a contradiction and without an accept after it. It counts if nothing else is known of the host.
     Assumed,
     /// An accept that shows nothing: the domain accepts everyone.
     CatchAll,
     /// The server changed its behaviour, or contradicts what it showed before: it proves nothing.
     Changed,
-    /// What was asked behind it brought no clear answer.
+    /// The questions after it got no clear reply.
     Unclear,
     /// The session ended before it could be proven, and the next one at the host can still prove it: see
     /// [`SessionEvidence::carry`].
@@ -143,13 +131,13 @@ pub enum Proof {
 /// An answer that was released.
 #[derive(Debug)]
 pub struct Released<T> {
-    /// What the caller holds for the recipient.
+    /// The caller's value for the recipient.
     pub item: T,
-    /// What it said.
+    /// The kind of the answer.
     pub held: Held,
     /// The reply as it was read.
     pub said: Classification,
-    /// What it is worth.
+    /// The value of the answer, by the replies after it.
     pub proof: Proof,
 }
 
@@ -169,12 +157,12 @@ struct Entry<T> {
 /// What a session has shown about a domain.
 #[derive(Debug, Clone, Copy, Default)]
 struct Shown {
-    /// When a recipient of it was last refused, permanently and for itself.
+    /// When a recipient of the domain was last refused, permanently and for itself.
     refused: Option<u32>,
-    /// A control recipient of it was refused, in this session or in an earlier one.
+    /// Whether a control recipient of the domain was refused, in this session or an earlier one.
     control_refused: bool,
     refused_elsewhere: bool,
-    /// What the control recipients of this checkpoint told.
+    /// The results of the control recipients in this checkpoint.
     first: Option<Told>,
     second: Option<Told>,
     /// A mailbox of the domain was accepted behind the first, and behind the second.
@@ -220,7 +208,7 @@ impl Shown {
 pub struct SessionEvidence<T> {
     entries: Vec<Entry<T>>,
     shown: BTreeMap<u64, Shown>,
-    /// Answers heard so far: the time of this machine.
+    /// Number of answers so far: the time of this machine.
     clock: u32,
     /// When a mailbox was last accepted.
     accepted: Option<u32>,
@@ -232,7 +220,7 @@ pub struct SessionEvidence<T> {
     since_checkpoint: u32,
     checkpoint: u32,
     urgent: bool,
-    /// What a known mailbox, and `postmaster@`, told in this checkpoint.
+    /// The results of a known mailbox and of `postmaster@` in this checkpoint.
     known: Option<Told>,
     postmaster: Option<Told>,
     /// The domain of which `postmaster@` was accepted: its control recipient shows whether that means anything.
@@ -262,7 +250,7 @@ impl<T> Default for SessionEvidence<T> {
 }
 
 impl<T> SessionEvidence<T> {
-    /// Holds the answer to a recipient. `urgent`: somebody waits for it, so the checkpoint closes at once.
+    /// Holds the answer to a recipient. `urgent`: a caller waits for it, so the checkpoint closes at once.
     pub fn hold(&mut self, item: T, held: Held, said: Classification, domain: u64, urgent: bool) {
         let at = match held {
             Held::Accepted => self.on_accepted(),
@@ -287,7 +275,7 @@ impl<T> SessionEvidence<T> {
         self.accepted.is_some()
     }
 
-    /// An answer was heard that the caller did not hold back: it counts as evidence for the others.
+    /// The caller got an answer and does not hold it: it counts as evidence for the others.
     pub fn note(&mut self, held: Held, domain: u64) {
         match held {
             Held::Accepted => self.on_accepted(),
@@ -298,13 +286,13 @@ impl<T> SessionEvidence<T> {
     }
 
     /// An earlier session saw the domain refuse a control recipient.
-    pub fn control_refused_elsewhere(&mut self, domain: u64) {
-        self.refused_elsewhere(domain);
+    pub fn on_control_refused_elsewhere(&mut self, domain: u64) {
+        self.on_refused_elsewhere(domain);
         self.shown.entry(domain).or_default().control_refused = true;
     }
 
     /// An earlier session saw the domain refuse a recipient that this one accepts.
-    pub fn refused_elsewhere(&mut self, domain: u64) {
+    pub fn on_refused_elsewhere(&mut self, domain: u64) {
         self.shown.entry(domain).or_default().refused_elsewhere = true;
     }
 
@@ -313,7 +301,7 @@ impl<T> SessionEvidence<T> {
         !self.entries.is_empty() && (self.urgent || self.since_checkpoint >= self.checkpoint)
     }
 
-    /// Whether nothing is held.
+    /// Whether the session holds no answers.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -323,7 +311,7 @@ impl<T> SessionEvidence<T> {
         self.run
     }
 
-    /// How many refusals the session heard before it was last seen to be unchanged.
+    /// Number of refusals in the session before it was last seen to be unchanged.
     pub fn refusals_proven(&self) -> u32 {
         self.refusals_proven
     }
@@ -356,7 +344,7 @@ impl<T> SessionEvidence<T> {
         self.domains_unproven().len()
     }
 
-    /// What is to be asked next, all in one transaction in this order; nothing when the checkpoint can be closed.
+    /// The next questions, all for one transaction and in this order; none if the checkpoint can close.
     pub fn questions(&self, context: Context) -> Vec<ProofQuestion> {
         let mut questions = self.first_controls();
         if questions.is_empty() {
@@ -371,8 +359,8 @@ impl<T> SessionEvidence<T> {
         questions
     }
 
-    /// What came of a question.
-    pub fn told(&mut self, question: ProofQuestion, told: Told) {
+    /// A question has its result.
+    pub fn on_told(&mut self, question: ProofQuestion, told: Told) {
         match question {
             ProofQuestion::Control { domain, second } => self.on_control(domain, second, told),
             ProofQuestion::Known { domain } => self.on_known(domain, told),
@@ -397,7 +385,7 @@ impl<T> SessionEvidence<T> {
         }
     }
 
-    /// What the control recipients of this checkpoint showed, domain by domain.
+    /// The findings of the control recipients in this checkpoint, by domain.
     pub fn findings(&self) -> impl Iterator<Item = (u64, ControlFinding)> {
         self.shown.iter().filter_map(|(&domain, shown)| {
             let finding = match shown.first? {
@@ -412,8 +400,8 @@ impl<T> SessionEvidence<T> {
         })
     }
 
-    /// Closes the checkpoint: releases all that are held, in the order in which they were heard. `alive`: the session
-    /// goes on, or was ended by us; otherwise it ended before the questions were answered.
+    /// Closes the checkpoint, and releases all held answers in the order of their arrival. `alive`: the session continues, or we ended
+    /// it; otherwise it ended before the questions were answered.
     pub fn close(&mut self, context: Context, alive: bool) -> Vec<Released<T>> {
         let changed = self.known == Some(Told::Refused) || self.shown.values().any(Shown::contradicts);
         self.changed |= changed;
@@ -487,7 +475,7 @@ impl<T> SessionEvidence<T> {
         self.refusals <= REFUSALS_CARRIED_MAX && self.accepted.is_some_and(|accepted| accepted < entry.at)
     }
 
-    /// Whether the refusals behind the last accept need a proof, and there is somebody to ask for it.
+    /// Whether the refusals after the last accept need a proof, and there is a recipient for the question.
     fn is_run_to_prove(&self, context: Context) -> bool {
         let long = self.run >= RUN_MIN && !context.no_postmaster;
         self.run > 0 && (self.changed || self.has_known(context) || long)
@@ -547,8 +535,8 @@ impl<T> SessionEvidence<T> {
         questions.iter().any(|question| matches!(question, ProofQuestion::Known { .. }))
     }
 
-    /// What shows that the refusals behind the last accept were no change of behaviour. `more`: control recipients are
-    /// asked before it.
+    /// The question that shows that the refusals after the last accept were no change of behaviour. `more`: control recipients are asked
+    /// about before it.
     fn behind_refusals(&self, context: Context, more: bool) -> Option<ProofQuestion> {
         let waits = |entry: &Entry<T>| {
             let unproven = self.accepted.is_none_or(|accepted| accepted < entry.at);
@@ -622,5 +610,4 @@ impl<T> SessionEvidence<T> {
 }
 
 #[cfg(test)]
-#[path = "evidence_tests.rs"]
 mod tests;

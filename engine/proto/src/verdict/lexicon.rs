@@ -1,10 +1,9 @@
-//! What servers say, phrase by phrase (data/phrases.txt): each phrase found in a text raises a [`Signal`], and the rules of
-//! [`super::patterns`] weigh the signals against the codes.
+//! The phrases of servers (data/phrases.txt). Each phrase in a text raises a [`Signal`], and the rules of [`super::patterns`] read
+//! the signals together with the codes.
 //!
-//! A phrase is written in the canonical words of [`super::words`]: `mailbox` stands for every word for a mailbox,
-//! `not` for every negation, and articles are left out. A word that ends in `*` matches by its beginning; `_`
-//! stands for up to two words, none of which says that something else than the mailbox is spoken of.
-//! A section that begins with "says" holds predicates: [`super::subject`] finds out what they are said of.
+//! A phrase consists of the canonical words of [`super::words`]: `mailbox` is any word for a mailbox, `not` is any negation, and
+//! articles are left out. A word that ends in `*` matches by its beginning. `_` is any two words at most, unless they name another
+//! subject than the mailbox. A section that begins with "says" has predicates: [`super::subject`] finds their subject.
 
 use super::subject::{Claim, Predicate, resolve};
 use super::translate::{WordHasher, meanings};
@@ -58,7 +57,7 @@ pub(super) enum Signal {
     Denied,
     /// Greylisting.
     Greylist,
-    /// "Try again in so many minutes."
+    /// "Try again in 5 minutes", with any number.
     RetrySoon,
     /// Too fast or too many.
     TooMuch,
@@ -102,11 +101,11 @@ pub(super) enum Signal {
     Foreign,
     /// The text speaks of our reverse-path, name or network.
     UsNamed,
-    /// What the text speaks of first is our reverse-path, name or network.
+    /// The first party in the text is our reverse-path, name or network.
     UsFirst,
     /// The text speaks of a server or a session.
     ServerNamed,
-    /// The text speaks of the mail, and of nobody.
+    /// The text names the mail and no party.
     MailOnly,
 }
 
@@ -257,7 +256,7 @@ struct Index {
     links: Vec<(Signal, Finder<'static>)>,
 }
 
-/// What may follow the words that lead here.
+/// The words that may follow.
 #[derive(Default)]
 struct Node {
     /// Of phrases that end here.
@@ -276,7 +275,7 @@ const NO_NUMBER: u32 = u32::MAX;
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| Index::new(entries()));
 
-/// Words that the dictionaries know, as they stand in a text.
+/// The words of the dictionaries, in the form in which they occur in a text.
 static KNOWN: LazyLock<HashSet<&'static str, BuildHasherDefault<WordHasher>>> =
     LazyLock::new(|| meanings().chain(CANONICAL.values().flatten().copied()).chain([APART]).collect());
 
@@ -377,16 +376,16 @@ struct Reading<'a> {
     numbers: Vec<u32>,
 }
 
-/// True for the mailbox in "the domain of the mailbox": what follows is said of the domain.
+/// Whether the mailbox is an owner, as in "the domain of the mailbox": then the predicate is about the domain.
 fn is_owner(words: &Words, at: usize) -> bool {
     let before = |back: usize| at.checked_sub(back).map_or("", |at| words.word(at));
     let owned = if before(1) == "of" { before(2) } else { before(1) };
     words.word(at) == MAILBOX && ["domain", "server", "database", "system", "disk"].contains(&owned)
 }
 
-/// What a text says.
+/// The signals of a text.
 struct Said<'a> {
-    /// Where the phrase begins that is read.
+    /// The index of the first word of the current phrase.
     start: usize,
     signals: &'a mut Signals,
     predicates: &'a mut Vec<Predicate>,
@@ -407,7 +406,7 @@ impl Reading<'_> {
         (0..self.words.len()).filter(is_foreign).take(FOREIGN_WORDS_MIN).count()
     }
 
-    /// True when a comma or a colon stands between two words of these.
+    /// Whether a comma or a colon separates two of these words.
     fn is_parted(&self, start: usize, end: usize) -> bool {
         self.words.breaks.iter().any(|at| (start + 1..end).contains(&(*at as usize)))
     }
@@ -417,7 +416,7 @@ impl Reading<'_> {
         let node = &self.index.nodes[node];
         let already = said.signals.any_of(Signals::of(&[SenderRefused]));
         said.signals.0 |= node.signals.0;
-        // "User unknown, sender ...": a comma parts what is said of the two.
+        // "User unknown, sender ...": a comma separates the two statements.
         if node.signals.any_of(Signals::of(&[SenderRefused])) && !already && self.is_parted(said.start, at) {
             said.signals.0 &= !Signals::of(&[SenderRefused]).0;
         }

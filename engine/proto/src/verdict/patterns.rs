@@ -1,10 +1,20 @@
-//! The rules, in the order in which they are asked: the first that fits decides.
+//! The rules, in the order in which they are tried: the first that fits decides.
 //!
-//! A rule weighs the stage, the reply code, the enhanced code, who answers and what the text says. What is about
-//! us comes before what is about the mailbox, and what a text says comes before what a code says, so that
-//! neither a code nor a stray word can turn a block of us into a missing mailbox. `source` tells where the fact
-//! was found: S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, W wording
-//! that is in general use.
+//! A rule reads the stage, the reply code, the enhanced code, the provider and the signals of the text. Rules about us come
+//! before rules about the mailbox, and rules of the text come before rules of the code. So neither a code nor a single word can
+//! turn a block of us into a missing mailbox.
+//!
+//! `source` names the origin of the fact by letters:
+//!
+//! | letter | source |
+//! | --- | --- |
+//! | S | sisimai (BSD-2) |
+//! | F | smtp-field-manual of ActiveCampaign (MIT) |
+//! | Z | zone-mta |
+//! | K | the bounce tables of KumoMTA (Apache-2.0) |
+//! | R | an RFC, or the IANA registry of enhanced status codes (RFC 3463, RFC 5248) |
+//! | O | replies of such a server that the interoperability suite observed (`tools/xtask/src/interop`) |
+//! | W | wording in general use |
 
 use super::lexicon::Signal::{self, *};
 use super::lexicon::Signals;
@@ -12,18 +22,18 @@ use super::provider::Provider;
 use super::{Class, Scope, Stage};
 use crate::smtp::status::EnhancedCode;
 
-/// What is known about a reply.
+/// The facts of a reply that rules read.
 pub(super) struct Facts {
     pub(super) stage: Stage,
     pub(super) code: u16,
     pub(super) status: Option<EnhancedCode>,
     pub(super) provider: Option<Provider>,
     pub(super) signals: Signals,
-    /// The text names us by an echo, and the recipient by none: whatever it says, it says of us.
+    /// The text repeats a name of ours and none of the recipient, so it is about us.
     pub(super) echoes_us_alone: bool,
 }
 
-/// Conditions, all of which must hold, and what then follows.
+/// A rule: if all its conditions hold, the reply has its class and scope.
 pub(super) struct Rule {
     pub(super) name: &'static str,
     pub(super) class: Class,
@@ -31,13 +41,13 @@ pub(super) struct Rule {
     pub(super) source: &'static str,
     at: At,
     code: Code,
-    /// Subject, least detail, most detail; any of them. Empty: no matter.
+    /// Enhanced codes of which one has to match: subject, least detail, most detail. Empty: any code or none.
     status: &'static [(u16, u16, u16)],
     who: &'static [Provider],
     says: Signals,
     with: Signals,
     unless: Signals,
-    /// The text has to name us by an echo, and the recipient by none.
+    /// The text has to repeat a name of ours and none of the recipient.
     echo: bool,
     /// See [`super::classify::Classification::to_all`].
     pub(super) to_all: bool,
@@ -66,7 +76,7 @@ enum Code {
     PermanentBut(&'static [u16]),
 }
 
-/// Permanent codes that are about a command, its order or its parameters, and never about a mailbox
+/// Permanent codes about a command, its order or its parameters, and never about a mailbox
 /// (RFC 5321 4.2.2, RFC 4954 6).
 const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 538, 555, 556];
 
@@ -92,7 +102,7 @@ impl Rule {
         }
     }
 
-    /// It is about us or the session, and no server says it of one recipient alone.
+    /// The refusal is about us or the session, and no server gives it to one recipient alone.
     const fn said_to_all(self) -> Rule {
         Rule { to_all: true, ..self }
     }
@@ -144,7 +154,7 @@ impl Rule {
         matches!(self.class, NotFound | Full | Disabled | ExistsThrottled | ExistsRestricted | DomainDead)
     }
 
-    /// True when the rule says something of the mailbox itself, and not of who may write to it.
+    /// Whether the rule is about the mailbox itself, and not about the right to write to it.
     fn speaks_of_mailbox(&self) -> bool {
         self.states_something() && self.class != ExistsRestricted && !self.says.is_empty()
     }
@@ -200,11 +210,11 @@ use Scope::*;
 
 /// Every rule. The last one fits everything.
 pub(super) const RULES: &[Rule] = &[
-    // What was accepted, and what no RFC gives a meaning here.
+    // Positive replies.
     Rule::new("accepted-rcpt", Accepted, Recipient, "R").code(Of(&[250, 251])),
     Rule::new("accepted-early", Accepted, Session, "R").at(At::Early).code(Of(&[220, 250])),
     Rule::new("cannot-verify-252", Temporary, Recipient, "R").code(Of(&[252])),
-    // Providers' own codes and texts, which mean something else than their words or their registry entry.
+    // Codes and texts of single providers. They do not mean what their words or the registry say.
     Rule::new("all-recipients-denied", Policy, Us, "F").code(Permanent).says(&[AllRecipients]).said_to_all(),
     Rule::new("provider-unknown", NotFound, Recipient, "S")
         .code(PermanentBut(ABOUT_COMMANDS))
@@ -249,7 +259,7 @@ pub(super) const RULES: &[Rule] = &[
         .said_to_all(),
     Rule::new("sender-authentication", Policy, Us, "R S").at(At::Any).status(&[(7, 20, 27)]).said_to_all(),
     Rule::new("sender-status", Policy, Sender, "R").at(At::Any).status(&[(1, 7, 9)]).said_to_all(),
-    // What is about us, first of all what names our sender or a blocklist.
+    // Refusals about us. Those that name our sender or a blocklist come first.
     Rule::new("greylisted", Greylisted, Recipient, "W").at(At::Any).says(&[Greylist]),
     Rule::new("restricted", ExistsRestricted, Recipient, "S W")
         .says(&[Restricted])
@@ -269,7 +279,7 @@ pub(super) const RULES: &[Rule] = &[
         .at(At::Any)
         .says(&[Authenticate])
         .unless(&[NoMailbox, FullMailbox, DisabledMailbox]),
-    // Space and speed: the mailbox's, then ours, then the server's.
+    // Space and speed of the mailbox, then of us, then of the server.
     Rule::new("message-status", Unclear, Session, "R")
         .at(At::Any)
         .status(&[(2, 3, 3), (3, 4, 4), (6, 0, ALL)])
@@ -283,7 +293,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Transient)
         .says(&[FullMailbox])
         .unless(&[Uncertain, OurName]),
-    // A text that does not say what is full: the code does.
+    // The text does not name its subject, but the code does.
     Rule::new("full-552", Full, Recipient, "R").code(Of(&[552])).says(&[Fullness]).unless(&[
         Uncertain,
         OurName,
@@ -341,7 +351,7 @@ pub(super) const RULES: &[Rule] = &[
         .code(Of(&[500, 502, 503, 504]))
         .unless(&[NoMailbox, Conduct, Denied, DisabledMailbox])
         .said_to_all(),
-    // What a server says of a parameter may be about the address in it.
+    // A statement about a parameter may be about the address in it.
     Rule::new("parameters", Unclear, Session, "R").at(At::Any).code(Of(&[501, 555])).unless(&[
         NoMailbox,
         Conduct,
@@ -357,7 +367,7 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[DisabledMailbox])
         .unless(&[OurName, Uncertain]),
     Rule::new("disabled-for-now", Temporary, Recipient, "W").code(Transient).says(&[DisabledMailbox]),
-    // What is about the domain.
+    // Refusals about the domain.
     Rule::new("mail-sender", Policy, Sender, "W")
         .at(At::Mail)
         .says(&[SenderWord, NoMailbox, NoDomain, SomeDomain, SomeHost, NotServed]),
@@ -409,7 +419,7 @@ pub(super) const RULES: &[Rule] = &[
     Rule::new("echo-of-us", Policy, Us, "W").code(Permanent).with_echo_of_us().said_to_all(),
     Rule::new("about-us", Policy, Us, "W").code(Permanent).says(&[UsFirst]),
     Rule::new("denied", Policy, Us, "W").at(At::Any).code(Permanent).says(&[Denied]),
-    // Permanent, by the enhanced code. Words that nobody knows may say something else than the code.
+    // Permanent, by the enhanced code. Unknown words may contradict the code.
     Rule::new("uncertain-5.1.1", Unclear, Recipient, "W")
         .code(PermanentBut(ABOUT_COMMANDS))
         .status(&[(1, 1, 1)])
@@ -434,7 +444,7 @@ pub(super) const RULES: &[Rule] = &[
         (1, 3, 3),
         (1, 6, 6),
     ]),
-    // OpenSMTPD says so of a user whom its virtual table does not have; 524 is a code of its own making.
+    // The reply of OpenSMTPD for a user that its virtual table does not have. No RFC defines the code 524.
     Rule::new("opensmtpd-unknown", NotFound, Recipient, "O").code(Of(&[524])).status(&[(2, 4, 4)]),
     Rule::new("domain-status", DomainDead, Site, "R")
         .code(PermanentBut(&[500, 502, 503, 504, 555]))

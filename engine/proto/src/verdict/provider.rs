@@ -1,4 +1,5 @@
-//! Who runs an MX host: the providers whose replies have rules of their own.
+//! The operators of MX hosts: the providers whose replies have rules of their own. The rules are in `patterns.rs`, and phrases of
+//! replies, of any provider, in `data/phrases.txt`.
 
 /// An operator of mail servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,7 +10,7 @@ pub enum Provider {
     Microsoft365,
     /// Outlook.com, Hotmail, Live.
     Outlook,
-    /// Yahoo, AOL and whom they host.
+    /// Yahoo, AOL and the domains that they host.
     Yahoo,
     /// iCloud.
     Icloud,
@@ -75,7 +76,7 @@ const MX_DOMAINS: [(&str, Provider); 33] = [
 ];
 
 impl Provider {
-    /// Who runs the host of this name; none for anyone else.
+    /// The provider that runs the host of this name, if it is one of these.
     pub fn of_mx(mx: &str) -> Option<Provider> {
         let mx = mx.trim_end_matches('.');
         MX_DOMAINS.iter().find(|(domain, _)| is_within(mx, domain)).map(|(_, provider)| *provider)

@@ -1,13 +1,13 @@
-//! Who or what a text says something of: the subject of a predicate such as "does not exist" or "is full".
+//! The subject of a predicate such as "does not exist" or "is full".
 //!
-//! "Does not exist" says nothing about a mailbox unless a mailbox is what does not exist. So the phrases of a
-//! predicate raise no signal by themselves; the words and echoes around them decide which one they raise.
+//! "Does not exist" is about a mailbox only if a mailbox is its subject. So the phrases of a predicate raise no signal by themselves;
+//! the words and echoes around them decide which signal they raise.
 
 use super::echo::Echo;
 use super::lexicon::{Signal, Signals};
 use super::words::{APART, MAILBOX, Mark, Words};
 
-/// What is said of a subject.
+/// A predicate about a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Claim {
@@ -42,7 +42,7 @@ pub(super) struct Predicate {
 enum Party {
     /// An address that is echoed, and is not ours.
     Address,
-    /// An echo of us that stands alone.
+    /// An echo of us without a word beside it.
     OurEcho,
     /// The mail itself.
     Message,
@@ -50,7 +50,7 @@ enum Party {
     Mailbox,
     /// The session or the connection.
     Session,
-    /// The server, its disk or a part of it.
+    /// The server, its disk, or another part.
     Server,
     /// A domain, and it is not said which.
     Domain,
@@ -74,7 +74,7 @@ struct Subject {
     party: Party,
     start: usize,
     end: usize,
-    /// An echo is part of it.
+    /// It includes an echo.
     echo: bool,
 }
 
@@ -105,7 +105,7 @@ fn party(word: &str) -> Option<Party> {
     })
 }
 
-/// Words that may stand inside the name of a party.
+/// Words that may occur inside the name of a party.
 fn joins(word: &str) -> bool {
     matches!(word, "of" | "name" | "in" | "file" | "access" | "to")
 }
@@ -176,13 +176,13 @@ fn names_nobody(words: &Words) -> bool {
     (1..words.len()).any(|at| words.word(at) == MAILBOX && words.word(at - 1) == "no" && addressed(at + 1))
 }
 
-/// Where the mailbox is spoken of and we are not, "the domain" is the mailbox's.
+/// If the text names the mailbox and not us, "the domain" is that of the mailbox.
 fn names_recipient(subjects: &[Subject]) -> bool {
     let any = |wanted: &[Party]| subjects.iter().any(|subject| wanted.contains(&subject.party));
     any(&[Party::Address, Party::Mailbox, Party::RecipientDomain]) && !any(&[Party::OurName, Party::Sender])
 }
 
-/// What a claim about a party amounts to. `near`: words that name the party stand beside it.
+/// The signal of a claim about a party. `near`: words beside it name the party.
 fn said(claim: Claim, party: Option<Party>, near: bool) -> Option<Signal> {
     use Signal::*;
     let Some(party) = party else {

@@ -36,7 +36,7 @@ impl Hasher for WordHasher {
 /// The forms and what they mean.
 const WORDS: &str = include_str!("../../data/words.txt");
 
-/// Shortest beginning of a word that stands for the whole of it, in bytes.
+/// Shortest beginning, in bytes, by which a word is recognised.
 const PREFIX_BYTES_MIN: usize = 5;
 
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub(super) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}')
 }
 
-/// What a word means, written without accents; empty when it says nothing, none when it is not known.
+/// The meaning of a word without accents: empty if it has none, `None` if the word is not known.
 pub(super) fn meaning(word: &str) -> Option<&'static str> {
     let dictionary = &*DICTIONARY;
     if let Some(meaning) = dictionary.exact.get(word) {

@@ -1,20 +1,20 @@
-//! A reply's text boiled down to the words that carry its meaning.
+//! The text of a reply, reduced to the words that carry its meaning.
 //!
-//! What a server echoes (addresses, host names, IP addresses, links, quoted tokens) says nothing about the
-//! refusal, and a mailbox called `greylist` or a domain called `blocked.example` must not decide it. So echoes
-//! go first, and then what varies without a difference in meaning: case, line breaks, punctuation, accents,
-//! articles, the forms of "not" and the many words for a mailbox, which all become [`MAILBOX`].
-//! Links and host names are kept apart, because some name a blocklist. Where an echo stood and who it names is kept as
-//! a [`Mark`]: an echo of us says that we are spoken of.
+//! The echoes of a server (addresses, host names, IP addresses, links, quoted tokens) say nothing about the refusal: a mailbox
+//! called `greylist` or a domain called `blocked.example` must not decide it. So echoes are removed first. Then differences without a
+//! meaning are removed: case, line breaks, punctuation, accents, articles, the forms of "not", and the many words for a mailbox,
+//! which all become [`MAILBOX`]. Links and host names are kept apart, because some name a blocklist. The place of an echo and its
+//! party are kept as a [`Mark`]: an echo of us shows that the text is about us.
 
 use super::echo::{Echo, Parties};
 use super::lexicon::spelled_out;
 use super::translate::{WordMap, exact, is_unspaced, meaning, run_meaning};
 use crate::limits::{ADDRESS_BYTES_MAX, LOCAL_PART_BYTES_MAX};
+use crate::public_suffix::has_known_suffix;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The one word that stands for mailbox, user, account, recipient, address and the like.
+/// The one word for mailbox, user, account, recipient, address and the like.
 pub(super) const MAILBOX: &str = "mailbox";
 
 /// Stands between what belongs to two sentences, so that no phrase reaches from one into the other.
@@ -32,16 +32,16 @@ pub(super) struct Words {
     pub(super) links: String,
     /// Echoes of a party, in the order of the text.
     pub(super) marks: Vec<Mark>,
-    /// Before these words a comma or a colon stands.
+    /// Indices of the words after a comma or a colon.
     pub(super) breaks: Vec<u32>,
 }
 
 /// An echo in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The word that it stands before.
+    /// The index of the word after the echo.
     pub(super) at: u32,
-    /// Who is named.
+    /// The party of the echo.
     pub(super) echo: Echo,
 }
 
@@ -105,7 +105,7 @@ impl Words {
         if let Some(echo) = Echo::of_char(mark) {
             return self.mark(echo);
         }
-        // What stands in brackets may be an echo; empty ones part nothing.
+        // A word in brackets may be an echo; empty brackets separate nothing.
         self.apart = match mark {
             '(' | ';' | '!' | '?' | '\u{3002}' | '\u{ff01}' => true,
             ')' => false,
@@ -237,7 +237,7 @@ impl Words {
     }
 }
 
-/// What nobody but us can have where a server speaks of an owner: "votre serveur" is ours, "sa quota" may be anyone's.
+/// Nouns that belong to us if a server names their owner: "votre serveur" is ours, "sa quota" may be that of anyone.
 const ONLY_OURS: [&str; 14] = [
     MAILBOX, "domain", "ip", "host", "hostname", "server", "network", "name", "computer", "client", "system",
     "message", "mail", "sender",
@@ -352,7 +352,7 @@ const MAILBOX_WORDS: [&str; 34] = [
     "mailadresse",
 ];
 
-/// Words whose canonical form is another word, or none.
+/// Words with another canonical form, or none.
 pub(super) static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>>> = LazyLock::new(|| {
     let stop = STOP_WORDS.map(|word| (word, None));
     let not = NEGATIONS.map(|word| (word, Some("not")));
@@ -361,8 +361,8 @@ pub(super) static CANONICAL: LazyLock<HashMap<&'static str, Option<&'static str>
     stop.into_iter().chain(not).chain(mailbox).chain(others).chain([("", None)]).collect()
 });
 
-/// Every word that is known whole, with the canonical words that it stands for: what English spells otherwise comes
-/// before what the phrases spell out, and that before words of other languages.
+/// Every word that is known whole, with its canonical words. Other English spellings come before the words of phrases, and those
+/// before words of other languages.
 static VOCABULARY: LazyLock<WordMap<&'static str>> = LazyLock::new(|| {
     let spelled = CANONICAL.iter().map(|(word, canonical)| (*word, canonical.unwrap_or_default()));
     exact().chain(spelled_out().map(|word| (word, word))).chain(spelled).collect()
@@ -392,7 +392,7 @@ fn fold(text: &str) -> Vec<u8> {
     let mut folded = String::with_capacity(text.len());
     let (mut after_letter, mut after_unspaced) = (false, false);
     for (at, c) in text.char_indices() {
-        // "域名example.com不存在": no space parts an address or a host from what stands around it.
+        // "域名example.com不存在": no space separates an address or a host from the words around it.
         if !folded.is_empty() && is_unspaced(c) != after_unspaced {
             folded.push(' ');
         }
@@ -415,7 +415,7 @@ fn fold(text: &str) -> Vec<u8> {
     folded.into_bytes()
 }
 
-/// What follows an apostrophe.
+/// The letters after an apostrophe.
 enum Ending {
     /// No letter.
     None,
@@ -496,9 +496,7 @@ fn is_host(piece: &str, mx: &str) -> bool {
         return false;
     }
     let reserved = ["test", "example", "invalid", "localhost", "local", "lan", "internal"].contains(&top);
-    reserved
-        || shares_domain(piece, mx)
-        || psl::suffix(piece.as_bytes()).is_some_and(|suffix| suffix.is_known())
+    reserved || shares_domain(piece, mx) || has_known_suffix(piece)
 }
 
 fn shares_domain(piece: &str, mx: &str) -> bool {

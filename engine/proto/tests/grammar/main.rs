@@ -1,7 +1,7 @@
-//! Replies by grammar: subject x predicate x language x code x server, with the truth known from how each was made.
+//! Replies by grammar: subject x predicate x language x code x server, with the truth known from the way in which each is made.
 //!
-//! A quarter of the combinations of subject, predicate and language is held out: no reply of these is ever printed,
-//! so that nobody writes phrases after them. docs/testing.md tells how to run it and what the scores were.
+//! A quarter of the combinations of subject, predicate and language is held out. No reply of these is ever printed, so no phrase can be
+//! written for them. docs/testing.md has the commands and the scores.
 
 mod language;
 mod replies;

@@ -20,7 +20,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 /// More steps than this without time passing are a task that spins.
 const STEPS_AN_INSTANT_MAX: u32 = 200_000;
 
-/// What a simulation consists of beside its world.
+/// The state of a simulation, without its world.
 struct Core {
     base: Instant,
     now: Cell<Duration>,
@@ -147,7 +147,7 @@ pub(super) fn with_net<T: NetResult>(act: impl FnOnce(&mut Net, Duration) -> T) 
     done.unwrap_or_else(T::without_net)
 }
 
-/// What comes of an operation where there is no net any more.
+/// The result of an operation after the end of the network.
 pub(super) trait NetResult {
     fn without_net() -> Self;
 }
@@ -205,7 +205,7 @@ pub(crate) struct Ended {
     pub(crate) spins: bool,
 }
 
-/// Runs until `done`, or until nothing happens before `limit`. What is to be submitted goes to `submit`.
+/// Runs until `done`, or until nothing happens before `limit`. `submit` takes the numbers of the requests that are due.
 pub(crate) fn drive(limit: Duration, submit: &mut dyn FnMut(u32), done: &dyn Fn() -> bool) -> Ended {
     let core = CORE.with(|core| core.borrow().clone());
     let Some(core) = core else {
@@ -312,7 +312,7 @@ impl Events {
         self.heap.push(Reverse((at, self.count, what)));
     }
 
-    /// The next event up to `limit`; timers that nobody waits for any more are none.
+    /// The next event up to `limit`, without timers that no task waits for.
     fn next(&mut self, limit: Duration) -> Option<(Duration, What)> {
         loop {
             let Reverse((at, _, what)) = *self.heap.peek()?;

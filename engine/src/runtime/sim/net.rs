@@ -21,9 +21,9 @@ pub(crate) enum Due {
 pub(crate) struct Net {
     pub(crate) world: Option<Rc<RefCell<dyn World>>>,
     connections: Vec<Option<Connection>>,
-    ports: Vec<Option<Port>>,
+    ports: Vec<Option<BoundPort>>,
     wire: Wire,
-    /// What fell due later because of the last call, for the clock.
+    /// Events that the last call added, for the clock.
     pub(crate) later: Vec<(Duration, Due)>,
 }
 
@@ -38,7 +38,7 @@ struct Connection {
     reader: Option<Waker>,
 }
 
-struct Port {
+struct BoundPort {
     peer: SocketAddr,
     under_way: VecDeque<Vec<u8>>,
     arrived: VecDeque<Vec<u8>>,
@@ -116,7 +116,7 @@ impl Net {
 
     pub(crate) fn open_port(&mut self, peer: SocketAddr) -> u32 {
         let (under_way, arrived) = (VecDeque::new(), VecDeque::new());
-        self.ports.push(Some(Port { peer, under_way, arrived, reader: None }));
+        self.ports.push(Some(BoundPort { peer, under_way, arrived, reader: None }));
         self.ports.len() as u32 - 1
     }
 

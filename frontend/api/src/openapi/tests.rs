@@ -1,6 +1,8 @@
-//! The description against the snapshot, the types and the parsers.
+//! Tests of the description against the snapshot, the types and the parsers.
 
-use super::{Document, document, pretty};
+pub(crate) mod generator;
+
+use super::{HERE, description, pretty};
 use crate::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX};
 use crate::{BatchBody, ErrorCode, Reason, VerifyBody, error::OFFENDERS_MAX};
 use serde_json::{Value, json};
@@ -8,11 +10,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 fn described() -> Value {
-    let whole: Document = document(super::HERE);
-    serde_json::to_value(whole).unwrap()
+    serde_json::to_value(description(HERE).unwrap()).unwrap()
 }
 
-/// Every value in a JSON text, with the way to it.
+/// Visits every value in a JSON text with its path.
 fn visit(value: &Value, way: &str, look: &mut dyn FnMut(&str, &Value)) {
     look(way, value);
     match value {
@@ -26,7 +27,7 @@ fn visit(value: &Value, way: &str, look: &mut dyn FnMut(&str, &Value)) {
     }
 }
 
-/// What is referred to, or the value itself.
+/// The target of a reference, or the value itself.
 fn resolve<'a>(whole: &'a Value, value: &'a Value) -> &'a Value {
     match value.get("$ref").and_then(Value::as_str) {
         Some(reference) => {
@@ -51,16 +52,25 @@ fn operations(whole: &Value) -> Vec<(String, String, &Value)> {
 #[test]
 fn the_snapshot_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
-    let now = pretty(super::HERE).unwrap();
+    let now = serde_json::to_string_pretty(&generator::description()).unwrap() + "\n";
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &now).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == now,
-        "frontend/api/openapi.json is not what is served; look at what changes for callers, then run\n\
+        "frontend/api/openapi.json does not agree with the types; look at what changes for callers, then run\n\
          UPDATE=1 cargo test -p api openapi"
     );
+}
+
+#[test]
+fn the_program_changes_only_the_base_url_of_the_snapshot() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
+    let kept = std::fs::read_to_string(path).unwrap();
+    assert_eq!(pretty(HERE).unwrap(), kept);
+    let other = kept.replacen("\"url\": \"/\"", "\"url\": \"https://api.example.com\"", 1);
+    assert_eq!(pretty("https://api.example.com").unwrap(), other);
 }
 
 #[test]
@@ -154,7 +164,7 @@ fn every_error_code_stands_with_its_status() {
     for code in ErrorCode::ALL {
         assert!(found.iter().any(|name| name == code.as_str()), "{} has no example", code.as_str());
     }
-    // A response is keyed by the status of all its codes.
+    // The key of a response is the status of all its codes.
     for (_, path, operation) in operations(&whole) {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let response = resolve(&whole, response);
@@ -191,7 +201,8 @@ fn every_response_says_what_it_carries() {
     }
 }
 
-/// As much of JSON Schema as the description uses. What it does not know is a failure, so that nothing goes unchecked.
+/// A validator for the part of JSON Schema that the description uses. An unknown keyword is a failure, so that nothing
+/// is skipped.
 fn conforms(whole: &Value, schema: &Value, value: &Value) -> Result<(), String> {
     let fields = resolve(whole, schema).as_object().ok_or("a schema that is no object")?;
     let one_of = |choices: &Value| {
@@ -225,7 +236,7 @@ fn conforms(whole: &Value, schema: &Value, value: &Value) -> Result<(), String> 
             }
             "properties" => {
                 for (name, value) in value.as_object().into_iter().flatten() {
-                    // A field that is rendered and not described is a field that was forgotten.
+                    // A rendered field without a description was forgotten in the schema.
                     let schema = field.get(name).ok_or_else(|| format!("{name} is not described"))?;
                     conforms(whole, schema, value).map_err(|why| format!("{name}: {why}"))?;
                 }
@@ -279,7 +290,7 @@ fn every_example_is_what_its_schema_says() {
         }
         for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
             let mut parameter = parameter.clone();
-            // No pattern is looked at here; the server's own tests do that.
+            // This validator has no patterns; the server's own tests check them.
             parameter["schema"].as_object_mut().unwrap().remove("pattern");
             check(&format!("{place}, {}", parameter["name"]), &parameter);
         }
@@ -296,7 +307,7 @@ fn every_example_is_what_its_schema_says() {
     assert!(count > 60, "{count} examples");
 }
 
-/// What the examples show of a schema together: nothing that is described is never rendered.
+/// The examples of a schema together show every described field.
 #[test]
 fn examples_show_every_field_of_an_answer() {
     let whole = described();

@@ -13,7 +13,7 @@ use store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
 /// The name of a client without a name.
 const NAMELESS: &str = "A program without a name";
 
-/// A client.
+/// A client of assistants as users see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
     /// The identifier of the client.
@@ -26,7 +26,7 @@ pub struct Client {
     pub host: Option<String>,
 }
 
-/// Why there is no client.
+/// The reason why there is no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoClient {
     /// The client never registered, or was deleted after some time, or the identifier is not valid.

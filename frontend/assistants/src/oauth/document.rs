@@ -21,7 +21,7 @@ const KEEP_FAILURE_MS: UnixMs = 30 * 1000;
 /// Most documents and failures that are kept.
 const KEPT_MAX: usize = 256;
 
-/// Why a URL gives no client.
+/// The reason why a URL gives no client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoDocument {
     /// The document could not be fetched.

@@ -49,7 +49,7 @@ pub struct Fetched {
     pub max_age_s: Option<u64>,
 }
 
-/// Why a fetch failed. No text contains more of the URL than its owner wrote.
+/// The reason why a fetch failed. No text contains more of the URL than its owner wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
     /// Too many fetches wait.
@@ -109,10 +109,10 @@ struct Job {
     reply: Reply<Fetched, FetchError>,
 }
 
-/// A requested fetch.
+/// A requested fetch, which may still wait.
 pub struct Fetching {
     began: Arc<AtomicBool>,
-    /// The result, when it is there.
+    /// The result of the fetch, when it has ended.
     pub answer: Pending<Fetched, FetchError>,
 }
 

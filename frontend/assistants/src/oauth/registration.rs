@@ -1,8 +1,8 @@
 //! `POST /oauth/register`: registration of clients (RFC 7591).
 //!
-//! Anyone can register a client. So a registration proves nothing; it only ensures that codes go to one of the registered
-//! URIs. Three limits apply: the number of registrations per network and hour, or of all callers together if networks cannot
-//! be told apart; the time after which an unused client is deleted; and the number of clients.
+//! Anyone can register a client. So a registration proves nothing; it only ensures that codes go to one of the
+//! registered URIs. Three limits apply: the number of registrations per network and hour, or of all callers together if
+//! networks cannot be distinguished; the time after which an unused client is deleted; and the number of clients.
 
 use super::client::clean_name;
 use super::site::SCOPE;
@@ -15,7 +15,7 @@ use store::clock;
 use store::id::random_bits;
 use store::{Client, ClientId, ConnectError, NewClient, REDIRECT_URIS_MAX};
 
-/// Registers a client.
+/// Registers a client and answers with its id.
 pub async fn register(call: Call) -> Reply {
     let now = clock::now();
     if let Err(too_often) = call.assistants.throttle.registration(call.head.peer, now) {

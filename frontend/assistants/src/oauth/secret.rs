@@ -36,12 +36,12 @@ impl Secret {
         Ok(Secret(format!("{ACCESS}{}", random_part()?)))
     }
 
-    /// Parses a code.
+    /// Parses the text of a code.
     pub fn parse_code(text: &str) -> Option<Secret> {
         parse(CODE, 1, text).map(|_| Secret(text.to_owned()))
     }
 
-    /// Parses an access token.
+    /// Parses the text of an access token.
     pub fn parse_access(text: &str) -> Option<Secret> {
         parse(ACCESS, 1, text).map(|_| Secret(text.to_owned()))
     }
@@ -81,7 +81,7 @@ impl RefreshToken {
         Ok(RefreshToken { family: self.family.clone(), part: random_part()? })
     }
 
-    /// Parses a refresh token.
+    /// Parses the text of a refresh token.
     pub fn parse(text: &str) -> Option<RefreshToken> {
         let (family, part) = parse(REFRESH, 2, text)?.split_at(PART_CHARS);
         Some(RefreshToken { family: family.to_owned(), part: part.to_owned() })
@@ -115,7 +115,7 @@ impl fmt::Debug for RefreshToken {
     }
 }
 
-/// The SHA-256 of some bytes.
+/// The SHA-256 of these bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut hash = [0; 32];
     hash.copy_from_slice(ring::digest::digest(&ring::digest::SHA256, bytes).as_ref());

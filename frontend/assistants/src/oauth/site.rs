@@ -12,10 +12,15 @@ pub const SCOPE: &str = "verify";
 
 /// Path of the protected resource: the MCP endpoint.
 pub const MCP: &str = "/mcp";
+/// Path of the consent page (OAuth 2.1 4.1.1), which belongs to the dashboard.
 pub const AUTHORIZE: &str = "/oauth/authorize";
+/// Path of the token endpoint (OAuth 2.1 3.2).
 pub const TOKEN: &str = "/oauth/token";
+/// Path of the revocation endpoint (RFC 7009).
 pub const REVOKE: &str = "/oauth/revoke";
+/// Path of the registration endpoint (RFC 7591).
 pub const REGISTER: &str = "/oauth/register";
+/// Path of the metadata of the protected resource (RFC 9728 3.1).
 pub const RESOURCE_METADATA: &str = "/.well-known/oauth-protected-resource/mcp";
 
 /// The origin of this server, and the URLs below it.

@@ -121,10 +121,15 @@ fn invalid_grant() -> Reply {
     json_error(400, "invalid_grant", why)
 }
 
-/// The fields of a request.
+/// The fields of a request's body.
 pub struct Fields(Query);
 
 impl Fields {
+    /// Reads the fields of a form.
+    ///
+    /// # Errors
+    ///
+    /// The answer `invalid_request`.
     pub fn read(body: &[u8]) -> Result<Fields, Reply> {
         let text = std::str::from_utf8(body).ok();
         let query = text.and_then(|text| Query::parse(text).ok());
@@ -136,6 +141,11 @@ impl Fields {
         self.0.get(name).map_err(twice)
     }
 
+    /// The value of a required field.
+    ///
+    /// # Errors
+    ///
+    /// The answer `invalid_request`, if it is missing or occurs more than once.
     pub fn required(&self, name: &'static str) -> Result<&str, Reply> {
         let missing = || json_error(400, "invalid_request", &format!("{name} is missing or too long"));
         self.given(name)?

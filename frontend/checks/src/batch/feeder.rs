@@ -1,7 +1,7 @@
-//! The thin shell around the queue: loads rows, asks the store and the engine, writes answers.
+//! The loop around the queue: it loads rows, asks the store and the engine, and writes answers.
 //!
-//! A turn of its loop takes the answers that are there, writes them as one group, and hands out as many questions
-//! as there is room for. While a group is written the next one gathers in the engine's inbox.
+//! A turn of the loop takes the available answers, writes them as one group, and hands out as many questions as there
+//! is room for. While a group is written, the next one collects in the engine's inbox.
 
 use super::new_batches::NewBatches;
 use super::queue::{Limits, Queue, Row, Ticket};
@@ -23,52 +23,53 @@ use std::time::{Duration, Instant};
 use store::clock;
 use store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
 
-/// Questions handed out in one turn: reading the store for each takes time, and answers come in meanwhile.
+/// How many questions are handed out in one turn: each needs a read of the store, and answers arrive meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
-/// Batches loaded in one turn.
+/// How many batches are loaded in one turn.
 const LOADED_IN_A_TURN_MAX: usize = 8;
-/// Answers taken in one turn: the rows of a group that is written at once.
+/// How many answers are taken in one turn: the rows of one group.
 const ANSWERS_IN_A_TURN_MAX: usize = 1024;
-/// How long the loop sleeps at most while there is work: the wall clock may be set.
+/// The longest sleep of the loop while there is work, since the wall clock may be set.
 const TICK: Duration = Duration::from_secs(1);
-/// When the engine has no room, and none of its answers need be ours.
+/// The pause if the engine has no room: its next answer may belong to another client.
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
-/// When the store cannot read.
+/// The pause if the store cannot be read.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
-/// Between tries to write answers that the store cannot take for now, at first and at most.
+/// The first and the longest pause between two attempts to write answers.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 const WRITE_PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// What the feeder's thread is started with.
+/// The feeder of batches before its thread starts.
 pub struct Feeder {
-    /// What it runs on.
+    /// The driver of the thread's runtime.
     pub driver: Driver,
-    /// Its way to the engine.
+    /// The connection to the engine.
     pub line: Box<dyn EngineHandle + Send>,
-    /// The batches.
+    /// The store with the batches.
     pub store: Arc<dyn Store>,
-    /// How it hears of new ones.
+    /// The source of new batches.
     pub new_batches: Arc<NewBatches>,
-    /// What bounds it.
+    /// The limits that an operator sets.
     pub limits: Limits,
-    /// What it counts.
+    /// The counters of this thread.
     pub tally: Arc<Tally>,
 }
 
-/// What keeps the loop from going on at once.
+/// The reason why the loop does not continue at once.
 enum Pause {
-    /// There is more to hand out.
+    /// There are more questions to hand out.
     None,
-    /// Nothing, until an answer comes or a question is ready again.
+    /// There is no work until an answer arrives or a question is ready again.
     Idle,
-    /// Somebody has no room.
+    /// The engine or the store has no room.
     Short(Duration),
 }
 
 impl Feeder {
-    /// Feeds until the server ends. What is under way then is left to the next start.
+    /// Feeds batches until the server stops. The next start continues with the questions under way at that time.
     ///
     /// # Errors
+    ///
     /// There is no runtime, or the store cannot be read.
     pub fn run(self) -> io::Result<()> {
         runtime::run(self.driver, |_| self.main())?
@@ -78,16 +79,16 @@ impl Feeder {
         let mut queue = Queue::new(self.limits);
         let open = self.store.open_batches().map_err(io::Error::other)?;
         if !open.is_empty() {
-            tracing::info!(batches = open.len(), "goes on with batches that are not finished");
+            tracing::info!(batches = open.len(), "continuing unfinished batches");
         }
         open.into_iter().for_each(|batch| queue.add(batch));
         while !self.new_batches.is_closed() {
             self.new_batches.take().into_iter().for_each(|batch| queue.add(batch));
             let pause = self.turn(&mut queue);
             if let Err(error) = self.write(queue.take_answers()).await {
-                // Rows without a written answer are asked about again after the restart that this takes anyway.
+                // The error needs a restart. Rows without a written answer are asked about again after it.
                 tracing::error!(
-                    "answers of batches could not be written, and no more are asked for: {error}"
+                    "answers of batches could not be written, and no further rows are checked: {error}"
                 );
                 return self.rest().await;
             }
@@ -120,7 +121,7 @@ impl Feeder {
                     }
                 }
                 Err(error) => {
-                    tracing::error!("the store could not be asked for an answer: {error}");
+                    tracing::error!("an earlier answer could not be read from the store: {error}");
                     queue.failed(ticket, now);
                     return Pause::Short(STORE_PAUSE);
                 }
@@ -139,7 +140,7 @@ impl Feeder {
                     let hash = self.store.hash_address(&address.canonical());
                     rows.push(Row { index: row.index, address, hash });
                 }
-                // It was one when the batch was made: an earlier version read addresses differently.
+                // The address was valid when the batch was created: an earlier version had other rules.
                 Err(_) => queue.answer_row(batch.batch, row.index, RowOutcome::Unanswered),
             }
         }
@@ -147,8 +148,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Hands a question to the engine; says for how long to pause if it has no room. A panic there costs this
-    /// question a try and nothing else.
+    /// Hands a question to the engine. Returns the pause if the engine has no room. A panic there only costs this
+    /// question an attempt.
     fn ask(&self, queue: &mut Queue, ticket: Ticket, account: AccountId, address: Address) -> Option<Pause> {
         let request =
             Request { ticket, address, priority: Priority::Batch, owner: owner(account), trace: false };
@@ -166,7 +167,7 @@ impl Feeder {
         }
     }
 
-    /// Takes the answers that are there.
+    /// Takes the available answers.
     fn receive(&self, queue: &mut Queue) {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         for _ in 0..ANSWERS_IN_A_TURN_MAX {
@@ -175,8 +176,8 @@ impl Feeder {
         }
     }
 
-    /// Writes a group of answers, and tries again as long as the store may take them later. Meanwhile nothing is asked, so that
-    /// no more of them gather than were asked for.
+    /// Writes a group of answers, and repeats that while the store may accept it later. No questions are handed out
+    /// meanwhile, so the number of waiting answers is limited.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         let mut pause = WRITE_PAUSE;
         loop {
@@ -206,7 +207,7 @@ impl Feeder {
         Ok(())
     }
 
-    /// Waits until there may be something to do.
+    /// Waits until there may be work.
     async fn wait(&self, queue: &mut Queue, pause: Pause) {
         let patience = match pause {
             Pause::None => return,
@@ -244,12 +245,12 @@ impl Feeder {
                 count(&self.tally.over_budget);
                 queue.over_budget(ticket, after, now);
             }
-            // The engine ends, and so does the feeder: the next start asks again.
+            // The engine stops, and the feeder stops with it. The next start asks again.
             Err(Outage::Stopping) => {}
         }
     }
 
-    /// Waits until the server ends.
+    /// Waits until the server stops.
     async fn rest(&self) -> io::Result<()> {
         while !self.new_batches.is_closed() {
             self.new_batches.take();
@@ -259,13 +260,13 @@ impl Feeder {
     }
 }
 
-/// An account as the engine knows it: a number that tells it from others, made of its id's random bits.
+/// The number of an account for the engine, from the random bits of its id.
 fn owner(account: AccountId) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = account.to_bytes();
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The verdict of a row that has one.
+/// The verdict of a row, if it has one.
 fn verdict(answer: &RowAnswer) -> Option<Reason> {
     match answer.outcome {
         RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => Some(verdict.reason),

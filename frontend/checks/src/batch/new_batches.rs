@@ -1,24 +1,24 @@
-//! How the feeder hears of new batches, and that it is time to go.
+//! The announcement of new batches and of the shutdown to the feeder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use store::OpenBatch;
 
-/// Between the frontend threads and the feeder. A batch that is lost here is only late: the store has it, and the
-/// next start takes it up.
+/// A channel from the frontend threads to the feeder. If an announcement is lost, its batch is only late: it is in the
+/// store, and the next start continues it.
 #[derive(Default)]
 pub struct NewBatches(Mutex<Arrivals>);
 
 #[derive(Default)]
 struct Arrivals {
-    /// As many as are created until the feeder looks: a few words each.
+    /// The announcements since the feeder's last turn; each has a few words.
     arrived: Vec<OpenBatch>,
     closed: bool,
     feeder: Option<Waker>,
 }
 
 impl NewBatches {
-    /// A batch was created.
+    /// Announces a new batch to the feeder.
     pub fn enter(&self, batch: OpenBatch) {
         let mut state = self.lock();
         if !state.closed {
@@ -27,7 +27,7 @@ impl NewBatches {
         wake(state);
     }
 
-    /// It is time to go.
+    /// Announces the shutdown of the server.
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -35,17 +35,17 @@ impl NewBatches {
         wake(state);
     }
 
-    /// Whether it is time to go.
+    /// Whether the shutdown was announced.
     pub fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
-    /// The batches that were created since it was last asked.
+    /// Takes the batches that were announced since the last call.
     pub fn take(&self) -> Vec<OpenBatch> {
         std::mem::take(&mut self.lock().arrived)
     }
 
-    /// Ready when there is something to take, or it is time to go.
+    /// Ready if there is a batch to take, or after the shutdown was announced.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.closed || !state.arrived.is_empty() {

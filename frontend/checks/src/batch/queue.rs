@@ -1,52 +1,64 @@
-//! Which row is asked about next: pure, with the time given.
+//! The order of the questions of batches. It is pure: the caller passes the time.
 //!
-//! A batch waits by its name alone until its turn comes; then its rows are loaded, equal addresses as one question.
-//! A question is ready, under way at the engine, or put off until later. Accounts take turns, a question each, so
-//! that no account waits for another's batches; within an account the older batch comes first.
+//! Until its turn a batch waits by its id alone. Then its rows are loaded, and equal addresses become one question. A
+//! question is ready, under way at the engine, or deferred. Accounts take turns, one question each, so that no account
+//! waits for the batches of another. Within an account, older batches precede newer ones.
 //!
-//! What bounds the memory: rows are loaded only while their account has few that are ready, and only as long as
-//! there is room, for the account and for all. Questions that wait for the budget of their site have room of their own,
-//! so that they keep no other rows from being loaded.
+//! Memory is limited: rows are loaded only while their account has few ready questions, and only while there is room,
+//! for the account and in total. Questions that wait for the budget of their site have a separate limit, so they do not
+//! prevent the loading of other rows.
 
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
+use engine::proto::retry::{Schedule, Tries, left};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use store::{AccountId, AddressHash, BatchId, OpenBatch, RowAnswer, RowOutcome, UnixMs, Verdict};
 
-/// Most questions in memory: some 20 MB.
+/// The most questions in memory: about 20 MB.
 const LOADED_MAX: usize = 100_000;
-/// Most of them of one account: those that are put off may stay for `wait`, and others are not to wait for them.
+/// The most questions of one account. Its deferred questions may stay for `wait`, and must not delay other accounts.
 const LOADED_OF_ACCOUNT_MAX: usize = 25_000;
-/// Most questions that wait for the budget of their site, beside those.
+/// The most questions that wait for the budget of their site, in addition to the above.
 const WAITING_FOR_BUDGET_MAX: usize = 100_000;
-/// An account with fewer questions ready has its next batch loaded.
+/// The next batch of an account is loaded if it has fewer ready questions than this.
 const READY_LOW: usize = 200;
-/// A question that another batch of the account has under way is put off so long: then the store knows the answer.
+/// How long a question is deferred whose address is under way for another batch of the account: then the store has the
+/// answer.
 const TWIN_WAIT: u64 = 1_000;
-/// A question whose site has enough of them waiting is put off so long.
+/// How long a question is deferred after its site was full.
 const CROWDED_WAIT: u64 = 500;
-/// The shortest time between two tries of a question.
-const RETRY_MIN: u64 = 1_000;
-/// The longest time between two tries in an outage.
-const OUTAGE_RETRY_MAX: u64 = 60_000;
-/// The longest time between two tries of a question whose site is not to be asked more for now: those that are accepted
-/// meanwhile may make room.
-const BUDGET_RETRY_MAX: u64 = 300_000;
-/// A batch whose rows cannot be read is put off so long.
+/// The server wants to be asked later. A batch runs for hours, so the delays double, and a question that would have to wait past
+/// its deadline is answered at once. The command line follows the server and has a last try instead, because its user waits, and
+/// chose the time of the wait.
+const LATER: Schedule = Schedule {
+    delay_min: Duration::from_secs(1),
+    delay_max: Duration::MAX,
+    is_doubling: true,
+    retries_max: None,
+    has_last_try: false,
+};
+/// DNS or the network is out of order. The command line has a fixed delay instead, and ends the whole run.
+const OUTAGE: Schedule = Schedule { delay_max: Duration::from_secs(60), has_last_try: true, ..LATER };
+/// The site must not be asked more for now. Recipients that are accepted meanwhile may extend its budget, so the delay has a
+/// limit. At the deadline the question has a last try, because it is refunded without an answer. On the command line it ends at
+/// once.
+const BUDGET: Schedule =
+    Schedule { delay_max: Duration::from_secs(300), is_doubling: false, has_last_try: true, ..LATER };
+/// How long a batch is deferred if its rows cannot be read.
 const UNREADABLE_WAIT: u64 = 60_000;
-/// The engine answers well before. This is for the day on which it does not.
+/// The engine answers well before this. It is a safeguard against a defect of the engine.
 const UNDER_WAY_TIME_MAX: Duration = Duration::from_secs(900);
 const _: () = assert!(UNDER_WAY_TIME_MAX.as_secs() > BULK_PATIENCE.as_secs());
 
-/// What an operator can set.
+/// The limits that an operator can set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most questions under way at the engine.
+    /// The most questions under way at the engine.
     pub under_way_max: usize,
-    /// How long after its creation a batch asks again where servers say "later".
+    /// How long after its creation a batch repeats questions that a server defers.
     pub wait: Duration,
-    /// How long after its creation a batch asks again in an outage.
+    /// How long after its creation a batch repeats questions in an outage.
     pub outage_wait: Duration,
 }
 
@@ -60,70 +72,71 @@ impl Default for Limits {
     }
 }
 
-/// A row as it is loaded.
+/// One row of a batch as it is loaded.
 pub struct Row {
-    /// Its place in the batch.
+    /// The index of the row in the batch.
     pub index: u32,
-    /// The address.
+    /// The address of the row.
     pub address: Address,
-    /// The same, as the store knows it.
+    /// The hash of the address, as in the store.
     pub hash: AddressHash,
 }
 
-/// Names a question while it is under way.
+/// The number of a question while it is under way.
 pub type Ticket = u64;
 
-/// An address of a batch, with all the rows that have it.
+/// An address of a batch, with all rows that have it.
 pub struct RowQuestion {
-    /// Whose batch.
+    /// The account of the batch.
     pub account: AccountId,
-    /// The address.
+    /// The address to ask about.
     pub address: Address,
-    /// The same, as the store knows it.
+    /// The hash of the address, as in the store.
     pub hash: AddressHash,
     batch: BatchId,
     created_at: UnixMs,
     rows: Vec<u32>,
-    /// What the last try was put off by: for the server's sake, and in an outage.
-    put_off: u64,
-    put_off_by_outage: u64,
+    /// The last delay because the server wanted it, and the last delay in an outage.
+    put_off: Duration,
+    put_off_by_outage: Duration,
     /// It waits for the budget of its site, in the room for such questions.
     waits_for_budget: bool,
 }
 
 #[derive(Default)]
 struct Account {
-    /// Batches whose turn has not come.
+    /// Batches that are not loaded yet.
     unloaded: VecDeque<OpenBatch>,
     ready: VecDeque<RowQuestion>,
-    /// Questions in memory: ready, under way or put off, without those in the room for what waits for a budget.
+    /// Questions in memory: ready, under way or deferred, without those that wait for a budget.
     loaded: usize,
     in_asking: bool,
     in_loading: bool,
 }
 
-/// See the module.
+/// The questions of all unfinished batches, in the order in which they are handed out.
 pub struct Queue {
     limits: Limits,
     accounts: HashMap<AccountId, Account>,
-    /// Accounts with questions ready, in the order of their turns. An account stands in it once at most.
+    /// Accounts with ready questions, in the order of their turns. Each account occurs at most once.
     asking: VecDeque<AccountId>,
-    /// Accounts that want their next batch loaded, likewise.
+    /// Accounts that need their next batch loaded, in the same way.
     loading: VecDeque<AccountId>,
-    /// Every batch that is not finished, with its questions left; none yet if it is not loaded.
+    /// Every unfinished batch with its number of remaining questions; none before it is loaded.
     batches: HashMap<BatchId, usize>,
-    /// With the moments at which they were handed out: a wall clock that is set ends nobody's patience.
+    /// Questions under way, with the instants at which they were handed out: setting the wall clock does not affect
+    /// them.
     under_way: BTreeMap<Ticket, (Instant, RowQuestion)>,
-    /// What is under way, by address.
+    /// The addresses under way, by account.
     twins: HashSet<(AccountId, AddressHash)>,
-    /// What is put off, by when it is ready again.
+    /// Deferred questions, by the time at which they are ready again.
     later: BTreeMap<(UnixMs, u64), RowQuestion>,
-    /// Batches whose rows could not be read, by when it is tried again.
+    /// Batches with unreadable rows, by the time of the next attempt.
     unreadable: BTreeMap<(UnixMs, BatchId), OpenBatch>,
     answers: Vec<RowAnswer>,
     loaded: usize,
     waiting_for_budget: usize,
-    /// The next ticket, and what tells two questions apart that are put off to the same moment.
+    /// The next ticket, which also distinguishes questions that are deferred to the same time.
     next: u64,
 }
 
@@ -134,7 +147,7 @@ impl Account {
 }
 
 impl Queue {
-    /// An empty queue.
+    /// An empty queue with these limits.
     pub fn new(limits: Limits) -> Queue {
         Queue {
             limits,
@@ -153,7 +166,7 @@ impl Queue {
         }
     }
 
-    /// Takes up a batch; one that is here already changes nothing.
+    /// Adds a batch; a batch that is already in the queue changes nothing.
     pub fn add(&mut self, batch: OpenBatch) {
         if self.batches.contains_key(&batch.batch) {
             return;
@@ -164,8 +177,7 @@ impl Queue {
         self.take_place(account);
     }
 
-    /// The batch whose rows are to be loaded now, if there is room. It comes back by [`Queue::load`] or
-    /// [`Queue::put_off_loading`].
+    /// The batch to load now, if there is room. The caller returns it by [`Queue::load`] or [`Queue::put_off_loading`].
     pub fn to_load(&mut self, now: UnixMs) -> Option<OpenBatch> {
         while let Some(entry) = self.unreadable.first_entry()
             && entry.key().0 <= now
@@ -185,7 +197,7 @@ impl Queue {
         None
     }
 
-    /// The rows of a batch that have no answer.
+    /// Adds the rows of a batch that have no answer.
     pub fn load(&mut self, batch: &OpenBatch, rows: Vec<Row>) {
         let mut places: HashMap<AddressHash, usize> = HashMap::with_capacity(rows.len());
         let mut questions: Vec<RowQuestion> = Vec::with_capacity(rows.len());
@@ -200,8 +212,8 @@ impl Queue {
                     batch: batch.batch,
                     created_at: batch.created_at,
                     rows: vec![index],
-                    put_off: 0,
-                    put_off_by_outage: 0,
+                    put_off: Duration::ZERO,
+                    put_off_by_outage: Duration::ZERO,
                     waits_for_budget: false,
                 }),
             }
@@ -218,13 +230,13 @@ impl Queue {
         self.take_place(batch.account);
     }
 
-    /// The rows of a batch could not be read: no other batch waits for that.
+    /// Defers a batch with unreadable rows, so that other batches do not wait for it.
     pub fn put_off_loading(&mut self, batch: OpenBatch, now: UnixMs) {
         self.unreadable.insert((now.saturating_add(UNREADABLE_WAIT), batch.batch), batch);
         self.take_place(batch.account);
     }
 
-    /// The next question; from this moment on it is under way.
+    /// The next question, which is under way from now on.
     pub fn next(&mut self, now: UnixMs, moment: Instant) -> Option<(Ticket, &RowQuestion)> {
         self.wake(now);
         if self.under_way.len() >= self.limits.under_way_max {
@@ -250,7 +262,7 @@ impl Queue {
         Some((ticket, question))
     }
 
-    /// There was no room for it: it is the next of its account again.
+    /// Returns a question for which the engine had no room. It is the next one of its account again.
     pub fn put_back(&mut self, ticket: Ticket) {
         let Some(question) = self.take(ticket) else { return };
         let id = question.account;
@@ -258,56 +270,65 @@ impl Queue {
         self.take_place(id);
     }
 
-    /// The store knows the answer.
+    /// Answers a question from the store.
     pub fn known(&mut self, ticket: Ticket, outcome: RowOutcome) {
         if let Some(question) = self.take(ticket) {
             self.settle(question, outcome);
         }
     }
 
-    /// The engine's answer; the server may have asked for a later try.
+    /// Takes the verdict of the engine, or defers the question if the server asked for a later attempt.
     pub fn found(&mut self, ticket: Ticket, verdict: Verdict, retry_after: Option<Duration>, now: UnixMs) {
         let Some(mut question) = self.take(ticket) else { return };
-        match retry_after.and_then(|after| again(&mut question, after, self.limits.wait, now)) {
-            Some(due) => self.postpone(question, due),
+        let left = left(self.limits.wait, question.created_at, now);
+        let tries = Tries { last_delay: question.put_off, ..Tries::default() };
+        match retry_after.and_then(|after| LATER.delay(tries, after, left)) {
+            Some(delay) => {
+                question.put_off = delay;
+                self.postpone(question, now.saturating_add(millis(delay)));
+            }
             None => self.settle(question, RowOutcome::Verified(verdict)),
         }
     }
 
-    /// Nothing could be asked, through no fault of the address.
+    /// Takes the result that nothing could be asked, independently of the address.
     pub fn failed(&mut self, ticket: Ticket, now: UnixMs) {
         let Some(mut question) = self.take(ticket) else { return };
-        match again_in_outage(&mut question, self.limits.outage_wait, now) {
-            Some(due) => self.postpone(question, due),
+        let left = left(self.limits.outage_wait, question.created_at, now);
+        let tries = Tries { last_delay: question.put_off_by_outage, ..Tries::default() };
+        match OUTAGE.delay(tries, Duration::ZERO, left) {
+            Some(delay) => {
+                question.put_off_by_outage = delay;
+                self.postpone(question, now.saturating_add(millis(delay)));
+            }
             None => self.settle(question, RowOutcome::Unanswered),
         }
     }
 
-    /// Its site has enough waiting: others are asked about meanwhile.
+    /// Defers a question because its site is full; other questions are asked meanwhile.
     pub fn on_site_full(&mut self, ticket: Ticket, now: UnixMs) {
         if let Some(question) = self.take(ticket) {
             self.postpone(question, now.saturating_add(CROWDED_WAIT));
         }
     }
 
-    /// Its site is not to be asked more for now, but may be again after this long: others are asked about meanwhile. At
-    /// the deadline it is tried a last time, then it is refunded, as nobody was asked.
+    /// Defers a question because the budget of its site is used up for this time. At the deadline there is a last
+    /// attempt. Then the question is refunded, since no server was asked.
     pub fn over_budget(&mut self, ticket: Ticket, after: Duration, now: UnixMs) {
         let Some(mut question) = self.take(ticket) else { return };
-        let deadline = question.created_at.saturating_add(millis(self.limits.wait));
-        if now >= deadline {
+        let left = left(self.limits.wait, question.created_at, now);
+        let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
             return self.settle(question, RowOutcome::Unanswered);
-        }
+        };
         if self.waiting_for_budget < WAITING_FOR_BUDGET_MAX {
             question.waits_for_budget = true;
             self.waiting_for_budget += 1;
             self.unload(question.account);
         }
-        let after = millis(after).clamp(RETRY_MIN, BUDGET_RETRY_MAX);
-        self.postpone(question, now.saturating_add(after).min(deadline));
+        self.postpone(question, now.saturating_add(millis(delay)));
     }
 
-    /// Gives up waiting for what is under way for too long.
+    /// Ends the wait for questions that are under way for too long.
     pub fn give_up(&mut self, now: UnixMs, moment: Instant) {
         while let Some((&ticket, &(since, _))) = self.under_way.first_key_value()
             && moment.saturating_duration_since(since) >= UNDER_WAY_TIME_MAX
@@ -316,27 +337,27 @@ impl Queue {
         }
     }
 
-    /// When the next question that is put off is ready.
+    /// The time at which the next deferred question is ready.
     pub fn due(&self) -> Option<UnixMs> {
         self.later.first_key_value().map(|(&(due, _), _)| due)
     }
 
-    /// Whether there is nothing to do and nothing to wait for.
+    /// Whether the queue has neither questions nor batches.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
 
-    /// The answers since it was last asked.
+    /// Takes the answers since the last call.
     pub fn take_answers(&mut self) -> Vec<RowAnswer> {
         std::mem::take(&mut self.answers)
     }
 
-    /// An answer for a row that is no address, and so is never asked about.
+    /// Adds an answer for a row without a valid address, which needs no question.
     pub fn answer_row(&mut self, batch: BatchId, index: u32, outcome: RowOutcome) {
         self.answers.push(RowAnswer { batch, index, outcome });
     }
 
-    /// What was put off until now is ready, ahead of what was never asked.
+    /// Moves deferred questions that are due before those that were never asked.
     fn wake(&mut self, now: UnixMs) {
         while let Some(entry) = self.later.first_entry()
             && entry.key().0 <= now
@@ -354,7 +375,7 @@ impl Queue {
         }
     }
 
-    /// A question of the account leaves the memory, or goes to the room for what waits for a budget.
+    /// A question of the account leaves the memory, or moves to the limit for questions that wait for a budget.
     fn unload(&mut self, id: AccountId) {
         self.loaded -= 1;
         self.accounts.entry(id).or_default().loaded -= 1;
@@ -392,7 +413,7 @@ impl Queue {
         self.unload(id);
     }
 
-    /// Puts the account at the end of the rows in which it has a place to take, or forgets it.
+    /// Adds the account to the queues of turns that it needs, or removes it.
     fn take_place(&mut self, id: AccountId) {
         let Some(account) = self.accounts.get_mut(&id) else { return };
         if !account.in_asking && !account.ready.is_empty() {
@@ -403,7 +424,7 @@ impl Queue {
             account.in_loading = true;
             self.loading.push_back(id);
         }
-        // What may still stand in a row is passed over there.
+        // Entries of a removed account in the queues of turns are skipped there.
         if account.loaded == 0 && account.unloaded.is_empty() && !account.in_asking && !account.in_loading {
             self.accounts.remove(&id);
         }
@@ -413,29 +434,6 @@ impl Queue {
         self.next += 1;
         self.next
     }
-}
-
-/// When to ask again a server that wants to be asked later: not before it wants to, ever later, and a last time at the
-/// deadline. None if it wants to be asked after that.
-fn again(question: &mut RowQuestion, after: Duration, wait: Duration, now: UnixMs) -> Option<UnixMs> {
-    let deadline = question.created_at.saturating_add(millis(wait));
-    let after = millis(after).max(RETRY_MIN);
-    if now.saturating_add(after) > deadline {
-        return None;
-    }
-    question.put_off = after.max(question.put_off.saturating_mul(2));
-    Some(now.saturating_add(question.put_off).min(deadline))
-}
-
-/// When to try again in an outage; a last time at the deadline.
-fn again_in_outage(question: &mut RowQuestion, wait: Duration, now: UnixMs) -> Option<UnixMs> {
-    let deadline = question.created_at.saturating_add(millis(wait));
-    if now >= deadline {
-        return None;
-    }
-    question.put_off_by_outage =
-        question.put_off_by_outage.saturating_mul(2).clamp(RETRY_MIN, OUTAGE_RETRY_MAX);
-    Some(now.saturating_add(question.put_off_by_outage).min(deadline))
 }
 
 fn millis(duration: Duration) -> u64 {

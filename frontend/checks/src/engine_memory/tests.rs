@@ -1,4 +1,4 @@
-//! What an engine of the test says is in the store a moment later, and after a restart.
+//! The engine's knowledge is in the store a moment later, and also after a restart.
 
 use super::*;
 use api::Reason;
@@ -11,7 +11,7 @@ use store::{NewAccount, PlanTable};
 use store_redb::{RedbStore, StoreOptions};
 
 const STEP_MS: UnixMs = 300_000;
-/// The first moment of a step.
+/// The start of a step.
 const NOW: UnixMs = 6_004_620 * STEP_MS;
 const STEP: u64 = NOW / STEP_MS;
 
@@ -27,7 +27,7 @@ fn open(folder: &Path) -> Arc<dyn Store> {
     Arc::new(RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
 }
 
-/// What an engine would say.
+/// The answers of a test engine.
 #[derive(Default, Clone)]
 struct Said {
     refusals: Arc<Mutex<Vec<KeptRefusals>>>,
@@ -70,7 +70,7 @@ fn counts_are_in_the_store_and_go_when_they_no_longer_count() {
     assert_eq!(store.kept_refusals().unwrap(), expected);
     drop((memory, store));
 
-    // After a restart the engine may say nothing of a site for a while: nothing is forgotten for that.
+    // After a restart the engine may have no counts of a site for a while, which must not remove the stored ones.
     let store = open(folder.path());
     let mut memory = said.memory(&store);
     said.refuse(&[]);
@@ -121,7 +121,7 @@ fn withdrawals_reach_the_store() {
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     store.settle(hold, with, NOW).wait().unwrap();
     assert!(matches!(store.known(id, &address, NOW), Ok(Known::Own(_))));
-    // More than one write takes, and one of them twice.
+    // More rows than one write has, and one of them twice.
     said.withdrawn.lock().unwrap().extend((0..2_500).chain([77]));
     let mut memory = said.memory(&store);
     memory.write(NOW + 500).unwrap();

@@ -1,26 +1,26 @@
-//! The fast check: syntax, typing mistakes, MX and lists. It never contacts a mail server, so it can prove an address
-//! bad and never that a mailbox exists.
+//! The rules of a fast check: syntax, typos, MX and lists. It never contacts a mail server, so it can prove that an
+//! address is bad, and never that a mailbox exists.
 //!
-//! The reasons in their order: a typing mistake, a disposable domain, no mail host, nothing found. A typing mistake
-//! is told from the name alone: that a mistyped domain takes mail says nothing for it, since those who register such
-//! names do so for the mail. What is itself a popular or free provider is never called a mistake of another.
+//! The order of the reasons: a typo, a disposable domain, no mail host, no fault found. A typo is detected from the
+//! name alone. Mail hosts of a mistyped domain do not make it right, since such names are registered to get the mail. A
+//! popular or free provider is never the typo of another.
 
 use api::{Checks, FastFindings, Reason};
 use engine::MailHosts;
 use engine::proto::address::{Address, Domain};
 use engine::proto::{lists, typo};
 
-/// What the name of a domain alone tells: the same for all its addresses.
+/// The facts that follow from the name of a domain, for all its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DomainName {
-    /// What it looks like a mistyping of.
+    /// The domain that it may be a typo of.
     meant: Option<&'static str>,
     disposable: bool,
     free: bool,
 }
 
 impl DomainName {
-    /// Looks it up.
+    /// Looks the name up in the lists.
     pub fn of(domain: &Domain) -> DomainName {
         let name = domain.as_str();
         let meant = typo::suggest(name);
@@ -28,18 +28,20 @@ impl DomainName {
     }
 }
 
-/// What is said of an address when DNS has said `hosts` of its domain. DNS that did not tell proves nothing.
+/// The result for an address, from DNS's answer about the mail hosts of its domain. A failure of DNS proves nothing.
 ///
 /// # Errors
-/// That of `hosts`, where the answer hangs on it.
+///
+/// The error in `hosts`, if the result depends on it.
 pub fn judge<E>(address: &Address, hosts: Result<MailHosts, E>) -> Result<(Reason, FastFindings), E> {
     judge_known(address, DomainName::of(address.domain()), hosts)
 }
 
-/// The same where the name of the domain was looked up before.
+/// The result for an address whose domain name was already looked up.
 ///
 /// # Errors
-/// That of `hosts`, where the answer hangs on it.
+///
+/// The error in `hosts`, if the result depends on it.
 pub fn judge_known<E>(
     address: &Address,
     name: DomainName,
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn the_first_reason_counts() {
         use MailHosts::{Absent, Seen, Unknown};
-        // mx, disposable, role account, free mail.
+        // Columns: mx, disposable, role account, free mail.
         for (address, hosts, reason, suggestion, checks) in [
             (
                 "Joe.X@gmial.com",

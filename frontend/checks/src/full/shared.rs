@@ -1,7 +1,8 @@
 //! One check at a time for an account and an address, over all threads.
 //!
-//! The first one checks; the others wait until that check has ended. Then they look up its result, or
-//! get its error: what failed a moment ago would fail again, and each of them would wait its time out anew.
+//! The first request makes the check, and the others wait until it has ended. Then they look up its result or get its
+//! error. A second attempt right after a failure would fail in the same way, and each request would wait for the full
+//! time.
 
 use crate::CheckError;
 use std::collections::HashMap;
@@ -11,29 +12,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use store::{AccountId, AddressHash};
 
-/// What a check is about.
+/// The account and the address of a check.
 pub type Key = (AccountId, AddressHash);
 
-/// The checks under way.
+/// The checks under way on all threads.
 #[derive(Default)]
 pub struct SharedChecks(Mutex<HashMap<Key, Arc<Outcome>>>);
 
-/// Who asks about the address.
+/// The result of joining a check.
 pub enum Joined {
-    /// Nobody else: the caller does.
+    /// There is no such check, so the caller makes it.
     First(SharedCheck),
-    /// Somebody does already. The wait ends with the error of that check, or with nothing: then look up its result.
+    /// There is such a check. The wait ends with its error, or with `None`, after which the caller looks up the result.
     Waits(Waiting),
 }
 
-/// A check under way; over when it is dropped, whichever way it ended.
+/// A check under way, which ends on drop.
 pub struct SharedCheck {
     shared_checks: Arc<SharedChecks>,
     key: Key,
     outcome: Arc<Outcome>,
 }
 
-/// Somebody else's check under way.
+/// A wait for the check of another request.
 pub struct Waiting(Arc<Outcome>);
 
 #[derive(Default)]
@@ -47,7 +48,7 @@ struct OutcomeState {
 }
 
 impl SharedChecks {
-    /// Joins the check of this address, or begins it.
+    /// Joins the check of this address, or starts it.
     pub fn join(self: &Arc<SharedChecks>, key: Key) -> Joined {
         let mut shared_checks = self.lock();
         if let Some(outcome) = shared_checks.get(&key) {
@@ -59,13 +60,13 @@ impl SharedChecks {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Outcome>>> {
-        // A map is whole after a panic of whoever held the lock.
+        // The map is consistent after a panic of a lock's holder.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SharedCheck {
-    /// Ends with an error: everybody who waits gets the same.
+    /// Ends with an error, which all waiting requests get.
     pub fn fail(self, error: &CheckError) {
         self.outcome.lock().error = Some(error.clone());
     }
@@ -73,7 +74,7 @@ impl SharedCheck {
 
 impl Drop for SharedCheck {
     fn drop(&mut self) {
-        // First out of the map: whoever comes from now on does not wait for a check that has ended.
+        // The entry is removed first, so that later requests do not wait for a check that has ended.
         self.shared_checks.lock().remove(&self.key);
         let waiting = {
             let mut state = self.outcome.lock();

@@ -1,4 +1,4 @@
-//! A list with its verdicts, as the download contains it.
+//! A list with its verdicts, which is the content of a download.
 
 use super::BATCH_ADDRESSES;
 use api::Reason;

@@ -10,7 +10,7 @@ use http_core::Reply;
 use lists::Format;
 use store::{ListState, StoreError};
 
-/// `GET /lists/{id}/download`.
+/// `GET /lists/{id}/download`: opens the download of a completed list.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let list = super::pages::find(&visit)?;
     if list.state != ListState::Completed {

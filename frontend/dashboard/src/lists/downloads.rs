@@ -37,7 +37,7 @@ const NICE: i32 = 10;
 /// Handle of the thread. The thread ends when this and all downloads are dropped.
 pub struct Downloads(Sender<DownloadJob>);
 
-/// An open download.
+/// An open download with its format.
 pub struct Opened {
     /// The format of the list.
     pub format: Format,
@@ -247,7 +247,7 @@ impl Maker {
     }
 }
 
-/// Contains a panic, so that a defect with one list does not affect others.
+/// Catches a panic, so that a defect with one list does not affect others.
 fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError> {
     match catch_unwind(AssertUnwindSafe(make)) {
         Ok(made) => made.map_err(StoreError::Failed),

@@ -13,12 +13,12 @@ use maud::{Markup, html};
 use store::clock;
 use store::{List, ListId, ListState};
 
-/// `GET /lists`.
+/// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
     render(&visit, None)
 }
 
-/// `GET /lists/{id}`.
+/// `GET /lists/{id}`: the state of a list.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit)?;
     show_list(&visit, &list, None)
@@ -51,7 +51,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::see_other(format!("/lists/{}", list.id)))
 }
 
-/// `POST /lists/{id}/delete`.
+/// `POST /lists/{id}/delete`: deletes a list of the account.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit)?;
     visit.checks.store.delete_list(list.account, list.id).await?;

@@ -44,7 +44,7 @@ const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_
 /// Most characters of a file name that are kept.
 const NAME_CHARS_MAX: usize = 100;
 
-/// `POST /lists`.
+/// `POST /lists`: receives a file and creates a list of it.
 pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
@@ -52,7 +52,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         return Err(Problem::new(403, "Lists are not included in this account's plan."));
     }
     let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
-        return Err(unreadable());
+        return Err(malformed());
     };
     let bytes_max = visit.dashboard.upload_bytes_max;
     let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
@@ -61,7 +61,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     }
     let mut body = Multipart::new(incoming, &kind)?;
     let (token, column, file) = fields(&mut body).await?;
-    let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| unreadable())?;
+    let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| malformed())?;
     guard::token(&visit.head, Access::SignedIn, visit.signed_in.as_ref(), &form)?;
     if file.is_empty() {
         let page = pages::render(&visit, Some("Choose a file first."))?;
@@ -133,7 +133,7 @@ fn refused(made: ListMade) -> Option<(u16, &'static str)> {
 async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
     let (mut token, mut column) = (String::new(), String::new());
     for _ in 0..FIELDS_MAX {
-        let Some(part) = body.part().await? else { return Err(unreadable()) };
+        let Some(part) = body.part().await? else { return Err(malformed()) };
         match part.name.as_str() {
             TOKEN => token = body.field().await?,
             "column" => column = body.field().await?,
@@ -141,7 +141,7 @@ async fn fields(body: &mut Multipart) -> Result<(String, String, String), Proble
             _ => drop(body.field().await?),
         }
     }
-    Err(unreadable())
+    Err(malformed())
 }
 
 /// Reads the content and stores it in parts.
@@ -232,7 +232,7 @@ impl Multipart {
             // Bytes before the first boundary have no meaning, and browsers send none.
             passed += piece.len();
             if passed > FIELD_BYTES_MAX {
-                return Err(unreadable());
+                return Err(malformed());
             }
         }
         self.at_mark = false;
@@ -253,16 +253,19 @@ impl Multipart {
                 break head;
             }
             searched = most;
-            if self.buffer.len() >= HEAD_BYTES_MAX || !self.fill().await? {
-                return Err(unreadable());
+            if self.buffer.len() >= HEAD_BYTES_MAX {
+                return Err(malformed());
+            }
+            if !self.fill().await? {
+                return Err(incomplete());
             }
         };
         self.skip_line_end().await?;
-        let head = String::from_utf8(head).map_err(|_| unreadable())?;
+        let head = String::from_utf8(head).map_err(|_| malformed())?;
         let disposition = head
             .lines()
             .find(|line| line.to_ascii_lowercase().starts_with("content-disposition:"))
-            .ok_or_else(unreadable)?;
+            .ok_or_else(malformed)?;
         let name = parameter(disposition, "name").unwrap_or_default();
         Ok(Some(Part { name, file: parameter(disposition, "filename").unwrap_or_default() }))
     }
@@ -280,7 +283,7 @@ impl Multipart {
     async fn need(&mut self, count: usize) -> Result<(), Problem> {
         while self.buffer.len() < count {
             if !self.fill().await? {
-                return Err(unreadable());
+                return Err(incomplete());
             }
         }
         Ok(())
@@ -304,7 +307,7 @@ impl Multipart {
                 return Ok(Some(self.buffer.drain(..sure).collect()));
             }
             if !self.fill().await? {
-                return Err(unreadable());
+                return Err(incomplete());
             }
         }
     }
@@ -315,10 +318,10 @@ impl Multipart {
         while let Some(piece) = self.piece().await? {
             whole.extend_from_slice(&piece);
             if whole.len() > FIELD_BYTES_MAX {
-                return Err(unreadable());
+                return Err(malformed());
             }
         }
-        String::from_utf8(whole).map_err(|_| unreadable())
+        String::from_utf8(whole).map_err(|_| malformed())
     }
 }
 
@@ -333,36 +336,28 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, needle)
 }
 
-fn unreadable() -> Problem {
+/// The body ends before the end of the form.
+fn incomplete() -> Problem {
     Problem::new(400, "The upload is incomplete. Try again.")
+}
+
+/// The body is not a form of the page.
+fn malformed() -> Problem {
+    Problem::new(400, "The upload is malformed. Send the form in the same way as the page.")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incoming::GivenPieces;
     use bytes::Bytes;
     use std::future::Future;
-    use std::pin::Pin;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    /// A body that comes in pieces of a fixed size.
-    struct Given(std::vec::IntoIter<Bytes>);
-
-    impl Incoming for Given {
-        fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
-            let piece = self.0.next();
-            Box::pin(async move { Ok(piece) })
-        }
-
-        fn most(&self) -> Option<u64> {
-            None
-        }
-    }
-
     fn multipart(body: &str, size: usize) -> Multipart {
         let pieces: Vec<Bytes> = body.as_bytes().chunks(size).map(Bytes::copy_from_slice).collect();
-        let given = Box::new(Given(pieces.into_iter()));
+        let given = Box::new(GivenPieces(pieces.into_iter()));
         Multipart::new(given, "multipart/form-data; boundary=XyZ").ok().unwrap()
     }
 
@@ -372,6 +367,8 @@ mod tests {
             Poll::Pending => panic!("it waits"),
         }
     }
+
+    const MALFORMED: &str = "The upload is malformed. Send the form in the same way as the page.";
 
     const BODY: &str = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n\
         --XyZ\r\nContent-Disposition: form-data; name=\"column\"\r\n\r\n\r\n\
@@ -394,7 +391,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_too_long_is_refused() {
+    fn what_is_cut_short_or_malformed_is_refused() {
+        let incomplete = Err("The upload is incomplete. Try again.".to_owned());
         for end in [5, 30, 60, 90, BODY.len() - 10] {
             let mut body = multipart(&BODY[..end], 7);
             let all = async {
@@ -402,29 +400,34 @@ mod tests {
                 while body.piece().await?.is_some() {}
                 Ok::<_, Problem>(())
             };
-            assert_eq!(now(all).map_err(|problem| problem.status()), Err(400), "{end}");
+            assert_eq!(now(all).map_err(|problem| problem.message().to_owned()), incomplete, "{end}");
         }
+        let malformed = |body: &str, size| {
+            let outcome =
+                now(fields(&mut multipart(body, size))).map_err(|problem| problem.message().to_owned());
+            assert_eq!(outcome, Err(MALFORMED.to_owned()), "{size}");
+        };
         let long = BODY.replacen("token", &"t".repeat(5000), 1);
-        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
+        malformed(&long, 1000);
         let long = BODY.replacen("name=\"csrf\"", &format!("name=\"{}\"", "n".repeat(9000)), 1);
-        assert!(now(fields(&mut multipart(&long, 1000))).is_err());
         // For any number of bytes at once.
-        for size in [100, 4096, 100_000] {
-            assert!(now(fields(&mut multipart(&long, size))).is_err(), "{size}");
+        for size in [100, 1000, 4096, 100_000] {
+            malformed(&long, size);
         }
         let preamble = "p".repeat(FIELD_BYTES_MAX - 100) + "\r\n" + BODY;
         assert!(now(fields(&mut multipart(&preamble, 1000))).is_ok());
         let preamble = "p".repeat(FIELD_BYTES_MAX + 100) + "\r\n" + BODY;
-        assert!(now(fields(&mut multipart(&preamble, 1000))).is_err());
+        malformed(&preamble, 1000);
         let no_file = "--XyZ\r\nContent-Disposition: form-data; name=\"csrf\"\r\n\r\ntoken\r\n--XyZ--\r\n";
-        assert!(now(fields(&mut multipart(no_file, 9))).is_err());
+        malformed(no_file, 9);
+        malformed(&BODY.replace("Content-Disposition", "Content-Type"), 9);
         for kind in [
             "text/csv",
             "multipart/form-data",
             "multipart/form-data; boundary=",
             "multipart/mixed; boundary=a",
         ] {
-            assert!(Multipart::new(Box::new(Given(Vec::new().into_iter())), kind).is_err(), "{kind}");
+            assert!(Multipart::new(Box::new(GivenPieces(Vec::new().into_iter())), kind).is_err(), "{kind}");
         }
     }
 }

@@ -12,6 +12,7 @@ pub(super) struct Bounded<R> {
 }
 
 impl<R: Read> Bounded<R> {
+    /// A reader with the full limit for its first row.
     pub fn new(input: R) -> Bounded<R> {
         Bounded { input, left: 0 }
     }

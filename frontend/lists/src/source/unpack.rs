@@ -15,6 +15,7 @@ const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 pub(super) struct Count(Rc<Cell<u64>>);
 
 impl Count {
+    /// The number of compressed bytes so far.
     pub fn get(&self) -> u64 {
         self.0.get()
     }
@@ -31,7 +32,7 @@ impl Read for Counted {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let left = self.left.get();
         if left == 0 {
-            return Err(Error::other("a long part of the compressed data holds nothing"));
+            return Err(Error::other("a long part of the compressed data has no content"));
         }
         let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let count = self.input.read(&mut buffer[..room])?;
@@ -164,7 +165,7 @@ mod tests {
     fn what_holds_nothing_for_long_or_takes_much_memory_is_an_error() {
         let hollow =
             [zstd::encode_all(&b"a"[..], 3).unwrap(), zstd::encode_all(&b""[..], 3).unwrap().repeat(1000)];
-        assert!(limited(hollow.concat()).expect_err("it is hollow").contains("holds nothing"));
+        assert!(limited(hollow.concat()).expect_err("it is hollow").contains("has no content"));
         let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
         encoder.window_log(22).unwrap();
         encoder.write_all(&[0; 1000]).unwrap();

@@ -1,5 +1,5 @@
-//! The way to the store for the command line: over the socket of the server that runs on the data folder, or by
-//! opening the folder where none does.
+//! Access to the store for the command line: over the socket of the server that runs on the data folder, or by opening
+//! the folder if no server runs.
 
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
@@ -12,17 +12,17 @@ use store::backup::BackupError;
 use store::{MAY_BE_DONE, OpenError, PlanTable, Store, UnixMs};
 use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
 
-/// How long a command may take: the server's own time for a line, and what other operators take before us.
+/// The time limit of a command: the server's own limit for a line, and the commands of other operators before it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a folder may be locked while nobody answers on the socket: a server that starts or stops.
+/// How long a folder may be locked without an answer on its socket, while a server starts or stops.
 const START_PATIENCE: Duration = Duration::from_secs(3);
 
-/// An open way to the store.
+/// An open access to the store.
 pub enum StoreAccess {
-    /// A server runs.
+    /// A server runs on the folder.
     Running(Connection),
-    /// None does; the store is ours while this lives.
+    /// No server runs; this process has the store open.
     Stopped(Box<RedbStore>),
 }
 
@@ -32,25 +32,25 @@ pub struct Connection {
     path: PathBuf,
 }
 
-/// Why a command was not done: one line.
+/// The reason why a command failed, as one line.
 #[derive(Debug)]
 pub enum AccessError {
-    /// There is no store in the folder.
+    /// The folder has no store.
     NoStore(PathBuf),
-    /// The folder is in use and nobody answers on its socket.
+    /// The folder is in use, and its socket does not answer.
     Silent(PathBuf),
-    /// The store does not open.
+    /// The store cannot be opened.
     Open(OpenError),
-    /// The server's connection broke.
+    /// The connection to the server failed.
     Broken(PathBuf, io::Error),
-    /// The command was refused.
+    /// The server refused the command.
     Refused(String),
     /// The backup could not be read or written.
     Backup(BackupError),
 }
 
 impl AccessError {
-    /// Whether the command may have been done all the same.
+    /// Whether the command may nevertheless have been executed.
     pub fn may_be_done(&self) -> bool {
         match self {
             AccessError::Broken(..) => true,
@@ -65,20 +65,20 @@ impl fmt::Display for AccessError {
         match self {
             AccessError::NoStore(folder) => write!(
                 f,
-                "there is no mailprobe data in {}; name the data folder with --data, or make it with `mailprobe serve` \
+                "there is no mailprobe data in {}; name the data folder with --data, or create it with `mailprobe serve` \
                  or `mailprobe account create`",
                 folder.display()
             ),
             AccessError::Silent(folder) => write!(
                 f,
-                "{} is in use by another mailprobe, but nobody answers on its {SOCKET_FILE}; try again when it has \
-                 started, or stop it",
+                "{} is in use by another mailprobe, but no server answers on its {SOCKET_FILE}; try again when \
+                 the server has started, or stop it",
                 folder.display()
             ),
             AccessError::Open(error) => error.fmt(f),
             AccessError::Broken(path, error) => write!(
                 f,
-                "the server on {} did not answer ({error}); whether the command was done is not known",
+                "the server on {} did not answer ({error}); it is unknown whether the command took effect",
                 path.display()
             ),
             AccessError::Refused(why) => f.write_str(why),
@@ -90,10 +90,11 @@ impl fmt::Display for AccessError {
 impl std::error::Error for AccessError {}
 
 impl StoreAccess {
-    /// Finds the way. `create` says whether a store may be made where there is none.
+    /// Opens the store in a folder. `create` permits to create a missing store.
     ///
     /// # Errors
-    /// [`AccessError`].
+    ///
+    /// [`AccessError`]: the folder cannot be used.
     pub fn open(
         folder: &Path,
         plans: &PlanTable,
@@ -119,18 +120,20 @@ impl StoreAccess {
         }
     }
 
-    /// The way to a running server; `None` where none runs.
+    /// Connects to a running server; `None` if none runs.
     ///
     /// # Errors
-    /// [`AccessError`].
+    ///
+    /// [`AccessError`]: the socket cannot be used.
     pub fn running(folder: &Path) -> Result<Option<StoreAccess>, AccessError> {
         Ok(Connection::open(folder)?.map(StoreAccess::Running))
     }
 
-    /// Does what is wanted. A running server goes by its own clock and plans.
+    /// Executes a command. A running server uses its own clock and plans instead of `now`.
     ///
     /// # Errors
-    /// [`AccessError`].
+    ///
+    /// [`AccessError`]: the command failed, or its result is unknown ([`AccessError::may_be_done`]).
     pub fn execute(&mut self, command: Command, now: UnixMs) -> Result<Response, AccessError> {
         match self {
             StoreAccess::Running(connection) => connection.execute(command),
@@ -140,10 +143,11 @@ impl StoreAccess {
         }
     }
 
-    /// Copies a backup into `sink`. Only what [`verify`](store_redb::backup::verify) takes came whole.
+    /// Copies a backup to `sink`. The copy is complete only if [`verify`](store_redb::backup::verify) accepts it.
     ///
     /// # Errors
-    /// [`AccessError`].
+    ///
+    /// [`AccessError`]: the backup cannot be read or written.
     pub fn backup(self, sink: &mut dyn Write, now: UnixMs) -> Result<(), AccessError> {
         match self {
             StoreAccess::Running(connection) => connection.backup(sink),
@@ -153,7 +157,7 @@ impl StoreAccess {
 }
 
 impl Connection {
-    /// `None` where nobody listens: no socket, or one that a killed server left.
+    /// `None` if no process listens: there is no socket, or a killed server left it.
     fn open(folder: &Path) -> Result<Option<Connection>, AccessError> {
         let path = folder.join(SOCKET_FILE);
         match UnixStream::connect(&path) {

@@ -1,8 +1,8 @@
-//! The first account and its keys, made on an empty store.
+//! The first account and its keys, which are created on an empty store.
 //!
-//! The keys are written to `DIR/first-keys` and synced before the account is made, so a crash between the two loses
-//! nothing: either the account is there and the file has its keys, or it is not and the next start writes the file
-//! anew. Should the file be lost all the same: `mailprobe key create default` makes another key.
+//! The keys are written to `DIR/first-keys` and synced before the account is created. So a crash in between loses
+//! nothing: either the account exists and the file has its keys, or the next start writes the file again. If the file
+//! is lost, `mailprobe key create default` creates another key.
 
 use checks::auth::ApiKey;
 use std::fmt;
@@ -14,26 +14,26 @@ use store::{
     Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, NewAccount, NewKey, Store, UnixMs, id,
 };
 
-/// The file's name in the data folder.
+/// The name of the file in the data folder.
 pub const FIRST_KEYS_FILE: &str = "first-keys";
 
-/// The first account's name and plan.
+/// The name and the plan of the first account.
 const NAME: &str = "default";
 const PLAN: &str = "free";
 
-/// What the first run made.
+/// The account and the keys of the first run.
 pub struct FirstKeys {
-    /// The account.
+    /// The first account of the store.
     pub account: Account,
-    /// Its live key, in clear.
+    /// Its live key in plain text.
     pub live: ApiKey,
-    /// Its test key, in clear.
+    /// Its test key in plain text.
     pub test: ApiKey,
-    /// The file that has both, mode 0600.
+    /// The path of the file with both keys, which has mode 0600.
     pub path: PathBuf,
 }
 
-/// Why the first account was not made: one line.
+/// The reason why the first account was not created, as one line.
 #[derive(Debug)]
 pub enum FirstRunError {
     /// The file cannot be written.
@@ -52,25 +52,26 @@ impl fmt::Display for FirstRunError {
                 "cannot write the first keys to {} ({error}); make the data folder writable and start again",
                 path.display()
             ),
-            FirstRunError::Random(error) => write!(f, "no random bits for the first keys ({error})"),
+            FirstRunError::Random(error) => write!(f, "cannot get random bits for the first keys: {error}"),
             FirstRunError::Store(ChangeError::UnknownPlan) => {
                 write!(
                     f,
-                    "the configuration defines no plan {PLAN:?} for the first account; make one with `mailprobe account \
-                     create NAME --plan ID`, then start again"
+                    "the configuration defines no plan {PLAN:?} for the first account; create the account with `mailprobe \
+                     account create NAME --plan ID`, then start again"
                 )
             }
-            FirstRunError::Store(error) => write!(f, "cannot make the first account: {error}"),
+            FirstRunError::Store(error) => write!(f, "cannot create the first account: {error}"),
         }
     }
 }
 
 impl std::error::Error for FirstRunError {}
 
-/// Makes the first account with a live and a test key if the store never had an account.
+/// Creates the first account with a live and a test key, if the store never had an account.
 ///
 /// # Errors
-/// [`FirstRunError`]; the store is as it was, and the next start tries again.
+///
+/// [`FirstRunError`]: the store is unchanged, and the next start tries again.
 pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option<FirstKeys>, FirstRunError> {
     let seen = store.accounts(None, 1, now).map_err(|error| FirstRunError::Store(error.into()))?;
     if !seen.is_empty() {
@@ -94,7 +95,7 @@ pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option
     match made {
         Ok(Some(account)) => Ok(Some(FirstKeys { account, live, test, path })),
         Ok(None) => {
-            // Somebody made an account meanwhile: these keys are nobody's.
+            // Another process created an account meanwhile, so these keys belong to none.
             std::fs::remove_file(&path).map_err(|error| FirstRunError::File(path, error))?;
             Ok(None)
         }
@@ -103,10 +104,11 @@ pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option
 }
 
 impl FirstKeys {
-    /// Removes the file, once somebody has read the keys from a terminal.
+    /// Removes the file, after the operator has read the keys on a terminal.
     ///
     /// # Errors
-    /// What the file system says.
+    ///
+    /// The error of the file system.
     pub fn remove_file(&self) -> io::Result<()> {
         std::fs::remove_file(&self.path)
     }
@@ -130,7 +132,7 @@ fn write_keys(
     live: &ApiKey,
     test: &ApiKey,
 ) -> io::Result<()> {
-    // A file of an earlier try has keys that never came to be; a new one has the right mode from the start.
+    // The file of an earlier attempt has keys that were never stored. A new file has the right mode from the start.
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,8 +1,8 @@
-//! The admin socket of a running server: `DIR/admin.sock`, for its owner alone (mode 0600).
+//! The admin socket of a running server: `DIR/admin.sock`, for its owner only (mode 0600).
 //!
-//! One thread serves one connection at a time, as operators are few and commands short; who connects meanwhile waits
-//! in the kernel's queue. A connection has to send its line within a few seconds, so it cannot keep others out. A
-//! backup takes as long as it takes: a thread of its own sends it, one at a time.
+//! One thread serves one connection at a time, since operators are few and commands short. Further connections wait in
+//! the kernel's queue. A connection must send its line within a few seconds, so it cannot block others for long. A
+//! backup has no time limit: a separate thread sends it, one at a time.
 
 use super::wire::{Answer, AnyVersion, Lines, Outcome, REQUEST_BYTES_MAX, Request, VERSION};
 use super::{Command, CommandError, Response, SOCKET_FILE, execute};
@@ -19,20 +19,20 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use store::{Store, UnixMs};
 
-/// How long one line may take to come or go.
+/// The time limit for receiving or sending one line.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Commands on one connection; then it is closed and others have their turn.
+/// How many commands a connection may send before it is closed, so that other connections are served.
 const COMMANDS_MAX: usize = 1000;
 
-/// The socket, until it is dropped.
+/// The server of the socket, which ends on drop.
 pub struct AdminServer {
     path: PathBuf,
     listener: Arc<UnixListener>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What commands are done with.
+/// The objects that commands need.
 struct Desk<C> {
     store: Arc<dyn Store>,
     metrics: Option<Arc<Metrics>>,
@@ -40,18 +40,18 @@ struct Desk<C> {
     backup: Option<Sending>,
 }
 
-/// A backup on its way.
+/// A backup that is being sent.
 struct Sending {
     stream: UnixStream,
     thread: JoinHandle<()>,
 }
 
-/// Why there is no admin socket: one line that says what to do.
+/// The reason why there is no admin socket, as one line that names a remedy.
 #[derive(Debug)]
 pub enum AdminError {
-    /// Another server answers on it.
+    /// Another server answers on the socket.
     InUse(PathBuf),
-    /// It cannot be made.
+    /// The socket cannot be created.
     Socket(PathBuf, io::Error),
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for AdminError {
             }
             AdminError::Socket(path, error) => write!(
                 f,
-                "cannot make the socket {} ({error}); the data folder must be writable and its path shorter than \
+                "cannot create the socket {} ({error}); the data folder must be writable and its path shorter than \
                  about 90 bytes",
                 path.display()
             ),
@@ -74,10 +74,11 @@ impl fmt::Display for AdminError {
 impl std::error::Error for AdminError {}
 
 impl AdminServer {
-    /// Makes the socket in the data folder and answers on it. A socket that a killed server left is replaced.
+    /// Creates the socket in the data folder and answers on it. It replaces a socket that a killed server left.
     ///
     /// # Errors
-    /// [`AdminError`].
+    ///
+    /// [`AdminError`]: another server uses it, or it cannot be created.
     pub fn start(
         folder: &Path,
         store: Arc<dyn Store>,
@@ -101,7 +102,7 @@ impl AdminServer {
 
 impl Drop for AdminServer {
     fn drop(&mut self) {
-        // The socket may be gone already, with its folder; the server stops either way.
+        // The socket may already be gone with its folder; the server stops in both cases.
         let _ = std::fs::remove_file(&self.path);
         let woken = socket2::SockRef::from(&*self.listener).shutdown(Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
@@ -110,8 +111,8 @@ impl Drop for AdminServer {
     }
 }
 
-/// Binds where nobody else can look, sets the mode, and only then moves the socket to its place: at no moment can
-/// another user connect, whatever the umask.
+/// Binds in a private folder, sets the mode, and only then moves the socket to its path. So at no time can another user
+/// connect, whatever the umask.
 fn bind(folder: &Path, path: &Path) -> io::Result<UnixListener> {
     let private = folder.join(".adm");
     let draft = private.join("s");
@@ -128,11 +129,11 @@ fn bind(folder: &Path, path: &Path) -> io::Result<UnixListener> {
 fn serve(listener: &UnixListener, mut desk: Desk<impl Fn() -> UnixMs>) {
     loop {
         match listener.accept() {
-            // A connection that breaks is its client's business; the client sees it too.
+            // The client also sees that its connection failed.
             Ok((stream, _)) => drop(desk.converse(stream)),
-            // The socket was shut down: the server stops.
+            // The socket was shut down, because the server stops.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
-            // Out of descriptors, or a client that was gone at once: not for ever.
+            // The process has no free descriptors, or a client closed at once. Both are temporary.
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
@@ -146,7 +147,7 @@ impl<C: Fn() -> UnixMs> Desk<C> {
                 Ok(Some(line)) => line,
                 Ok(None) => return Ok(()),
                 Err(error) => {
-                    return lines.write(&failed(format!("the request did not come whole: {error}")));
+                    return lines.write(&failed(format!("the request is incomplete: {error}")));
                 }
             };
             let now = (self.clock)();
@@ -165,7 +166,8 @@ impl<C: Fn() -> UnixMs> Desk<C> {
 
     fn send_backup(&mut self, mut lines: Lines, now: UnixMs) -> io::Result<()> {
         if self.backup.as_ref().is_some_and(|sending| !sending.thread.is_finished()) {
-            return lines.write(&failed("another backup is under way; try again when it is done".into()));
+            return lines
+                .write(&failed("another backup is in progress; try again when it is complete".into()));
         }
         lines.write(&answer(Ok(Response::BackupFollows)))?;
         let (mut stream, _) = lines.into_parts();
@@ -174,10 +176,10 @@ impl<C: Fn() -> UnixMs> Desk<C> {
         let kept = stream.try_clone()?;
         let thread = std::thread::Builder::new().name("backup".into()).spawn(move || {
             match store.backup(&mut stream, now) {
-                Ok(sent) => tracing::info!(bytes = sent.bytes, rows = sent.rows, "a backup was made"),
-                Err(error) => tracing::warn!("a backup broke off: {error}"),
+                Ok(sent) => tracing::info!(bytes = sent.bytes, rows = sent.rows, "a backup was sent"),
+                Err(error) => tracing::warn!("a backup failed: {error}"),
             }
-            // The descriptor that is kept beside would hold the connection open.
+            // The duplicate of the descriptor would keep the connection open.
             let _ = stream.shutdown(Shutdown::Both);
         })?;
         self.backup = Some(Sending { stream: kept, thread });
@@ -185,27 +187,27 @@ impl<C: Fn() -> UnixMs> Desk<C> {
     }
 }
 
-/// The store is not left to a thread that the server's end does not wait for.
+/// The thread of a backup must not use the store after the server's end.
 impl<C> Drop for Desk<C> {
     fn drop(&mut self) {
         if let Some(sending) = self.backup.take() {
-            // It may have ended by itself.
+            // The thread may already have ended.
             let _ = sending.stream.shutdown(Shutdown::Both);
             let _ = sending.thread.join();
         }
     }
 }
 
-/// What a line asks for.
+/// Reads the command of a line.
 fn read(line: &[u8]) -> Result<Command, String> {
     match serde_json::from_slice::<AnyVersion>(line) {
         Ok(AnyVersion { version: VERSION }) => {}
         Ok(AnyVersion { version }) => {
             return Err(format!(
-                "the server speaks version {VERSION} of the admin protocol, not {version}; use the mailprobe that runs"
+                "the server uses version {VERSION} of the admin protocol, not {version}; use the mailprobe of this server"
             ));
         }
-        Err(error) => return Err(format!("not a request: {error}")),
+        Err(error) => return Err(format!("not a valid request: {error}")),
     }
     let request = serde_json::from_slice::<Request>(line);
     request

@@ -1,4 +1,5 @@
-//! The lines on the admin socket: JSON, one object each, ended by a line feed. Every line and every wait is bounded.
+//! The protocol of the admin socket: lines of one JSON object each, ended by a line feed. The length and the time of
+//! every line are limited.
 
 use super::{Command, Response};
 use serde::{Deserialize, Serialize};
@@ -6,13 +7,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The protocol's version. A server answers its own version alone.
+/// The version of the protocol. A server answers only its own version.
 pub(super) const VERSION: u32 = 1;
 
-/// The longest request: names, labels and notes are bounded, and JSON escapes them to six times their length at most.
+/// The longest request: names, labels and notes are limited, and JSON escapes them to at most six times their length.
 pub(super) const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// The longest answer: a page of accounts, or the keys of one account (some thousands of them).
+/// The longest answer: a page of accounts, or the keys of one account (several thousand).
 pub(super) const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub(super) struct Request {
     pub command: Command,
 }
 
-/// What is read of any version's request.
+/// The part of a request that is read for any version.
 #[derive(Debug, Deserialize)]
 pub(super) struct AnyVersion {
     pub version: u32,
@@ -37,26 +38,30 @@ pub(super) struct Answer {
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
     Done(Response),
-    /// One line for people.
+    /// An error as one line of text.
     Failed(String),
 }
 
-/// One end of a connection: lines in and out, each within a time.
+/// One end of a connection, with a time limit for each line in both directions.
 pub(super) struct Lines {
     stream: UnixStream,
-    /// What came after the last line.
+    /// The bytes after the last line.
     rest: Vec<u8>,
     bytes_max: usize,
     patience: Duration,
 }
 
 impl Lines {
-    /// Reads lines of `bytes_max` at most; each line, in or out, may take `patience`.
+    /// Reads lines of at most `bytes_max` bytes. Each line, in or out, may take `patience`.
     pub fn new(stream: UnixStream, bytes_max: usize, patience: Duration) -> Lines {
         Lines { stream, rest: Vec::new(), bytes_max, patience }
     }
 
-    /// The next line without its end; `None` when the other side has closed.
+    /// The next line without its end; `None` after the peer has closed.
+    ///
+    /// # Errors
+    ///
+    /// The line is too long, is too late, or the connection fails.
     pub fn read(&mut self) -> io::Result<Option<Vec<u8>>> {
         let deadline = Instant::now() + self.patience;
         let mut scanned = 0;
@@ -82,12 +87,16 @@ impl Lines {
         }
     }
 
-    /// The connection itself, and what of it was read already.
+    /// The connection, and the bytes that were already read from it.
     pub fn into_parts(self) -> (UnixStream, Vec<u8>) {
         (self.stream, self.rest)
     }
 
-    /// Sends a value as a line.
+    /// Sends a value as one line.
+    ///
+    /// # Errors
+    ///
+    /// The peer does not take the line in time, or the connection fails.
     pub fn write(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');

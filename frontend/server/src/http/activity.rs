@@ -1,9 +1,9 @@
-//! Tells what a connection does: whether it is idle, its head comes slowly, or its peer does not take the answer.
+//! The activity of a connection: it is idle, its head arrives slowly, or its peer does not read the answer.
 //!
-//! hyper has one timer for an idle connection and for a head that comes slowly, and none for writing. An idle
-//! connection is cheap, and proxies that keep one open for a minute would run into a server that closes it sooner; a
-//! head that has begun has no reason to take long, and no answer is so large that a peer needs long to take it. So
-//! hyper's timer has the longest time, and this keeps the shorter ones.
+//! hyper has one timer for an idle connection and for a slow head, and none for writing. The right limits differ. An
+//! idle connection is cheap, and proxies that keep one open for a minute would use a connection that the server has
+//! already closed. A head that has begun needs little time, and so does reading an answer. So hyper's timer has the
+//! longest limit, and this module has the shorter ones.
 
 use crate::connection_limit::ConnectionPermit;
 use hyper::body::{Body, Frame, SizeHint};
@@ -16,47 +16,47 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A connection lets others take their turn after so many requests without a pause, or after so many bytes of answers to them.
+/// After this many requests without a pause, or this many bytes of answers to them, a connection yields to others.
 const REQUESTS_IN_A_ROW_MAX: u32 = 8;
 const BYTES_IN_A_ROW_MAX: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Between requests.
+    /// The connection waits for a request.
     Idle,
-    /// A head is coming, since then.
+    /// A head has begun to arrive at this time.
     Head(Instant),
-    /// A request is answered.
+    /// A request is being answered.
     Busy,
 }
 
-/// What a connection does, and its place.
+/// The activity of a connection, with its permit.
 pub struct ConnectionActivity {
     state: Cell<State>,
-    /// Since when the peer has not taken all that was written.
+    /// Since when the peer has not read everything that was written.
     unsent: Cell<Option<Instant>>,
-    /// Requests since the last pause, and bytes of answers to them.
+    /// The requests since the last pause, and the bytes of answers to them.
     requests_in_a_row: Cell<u32>,
     bytes_in_a_row: Cell<usize>,
-    /// Its place, which it gives way with while it is idle.
-    pub place: ConnectionPermit,
+    /// The permit of the connection, which it may have to free while it is idle.
+    pub permit: ConnectionPermit,
 }
 
 impl ConnectionActivity {
-    /// Of a connection that was just accepted: whoever connects has something to say.
-    pub fn new(place: ConnectionPermit) -> Rc<ConnectionActivity> {
+    /// The activity of a new connection, which counts as the start of a head.
+    pub fn new(permit: ConnectionPermit) -> Rc<ConnectionActivity> {
         let state = Cell::new(State::Head(Instant::now()));
         Rc::new(ConnectionActivity {
             state,
             unsent: Cell::new(None),
             requests_in_a_row: Cell::new(0),
             bytes_in_a_row: Cell::new(0),
-            place,
+            permit,
         })
     }
 
-    /// Another request is there. True when so many came without a pause that other connections are served first: callers may send
-    /// requests before they have read the answers (RFC 9112 9.3.2).
+    /// Notes a further request. True if so many came without a pause that other connections must be served first:
+    /// callers may send requests before they have read the answers (RFC 9112 9.3.2).
     pub fn on_request(&self) -> bool {
         let requests = self.requests_in_a_row.get() + 1;
         self.requests_in_a_row.set(requests);
@@ -67,41 +67,41 @@ impl ConnectionActivity {
         is_over
     }
 
-    /// The row of requests has ended.
+    /// Notes a pause between requests.
     fn on_pause(&self) {
         self.requests_in_a_row.set(0);
         self.bytes_in_a_row.set(0);
     }
 
-    /// A head has come whole.
-    pub fn busy(&self) {
+    /// Notes that a head is complete.
+    pub fn set_busy(&self) {
         self.state.set(State::Busy);
-        self.place.busy();
+        self.permit.set_busy();
     }
 
-    /// The answer has been handed over to its end.
-    fn idle(&self) {
+    /// Notes that the answer was handed over completely.
+    fn set_idle(&self) {
         self.state.set(State::Idle);
-        self.place.idle();
+        self.permit.set_idle();
     }
 
-    fn bytes_came(&self) {
+    fn on_bytes(&self) {
         if self.state.get() == State::Idle {
             self.state.set(State::Head(Instant::now()));
-            self.place.busy();
+            self.permit.set_busy();
         }
     }
 
-    /// Notes a write: how many bytes the peer took, if any.
-    fn wrote(&self, polled: &Poll<io::Result<usize>>) {
+    /// Notes a write, and how many bytes the peer took.
+    fn on_write(&self, polled: &Poll<io::Result<usize>>) {
         if let Poll::Ready(Ok(bytes)) = polled {
             self.bytes_in_a_row.set(self.bytes_in_a_row.get().saturating_add(*bytes));
         }
-        self.sent(polled, false);
+        self.on_sent(polled, false);
     }
 
-    /// Notes whether the peer took what was written.
-    fn sent<T>(&self, polled: &Poll<T>, all: bool) {
+    /// Notes whether the peer took everything that was written.
+    fn on_sent<T>(&self, polled: &Poll<T>, all: bool) {
         match polled {
             Poll::Pending if self.unsent.get().is_none() => self.unsent.set(Some(Instant::now())),
             Poll::Ready(_) if all => self.unsent.set(None),
@@ -110,24 +110,24 @@ impl ConnectionActivity {
     }
 }
 
-/// The body of an answer. While there is more of it to come its connection is busy: one that was told to give way in
-/// the middle of a long download would hold its place to the end, and nobody else would be told to go.
+/// The body of an answer. Its connection is busy until the body ends. Otherwise a connection with a long download could
+/// be asked to close, would keep its permit to the end, and no other connection would be asked.
 pub struct AnswerBody<B> {
     body: B,
     activity: Rc<ConnectionActivity>,
 }
 
 impl<B> AnswerBody<B> {
-    /// Of this body, on this connection.
+    /// Wraps the body of an answer on this connection.
     pub fn new(body: B, activity: Rc<ConnectionActivity>) -> AnswerBody<B> {
         AnswerBody { body, activity }
     }
 }
 
 impl<B> Drop for AnswerBody<B> {
-    /// hyper drops a body as soon as it has come to its end.
+    /// hyper drops a body as soon as the body has ended.
     fn drop(&mut self) {
-        self.activity.idle();
+        self.activity.set_idle();
     }
 }
 
@@ -151,16 +151,16 @@ impl<B: Body + Unpin> Body for AnswerBody<B> {
     }
 }
 
-/// How long the parts of a request and its answer may take.
+/// The time limits of the parts of a request and its answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For a head, from its first byte or the connection's beginning.
+    /// The limit for a head, from its first byte or from the connection's start.
     pub head: Duration,
-    /// For the peer to take all that was written.
+    /// The limit for the peer to take everything that was written.
     pub write: Duration,
 }
 
-/// Ends when a head or an answer takes too long. Polled whenever the connection is.
+/// A future that ends if a head or an answer takes too long. The connection polls it together with its own work.
 pub struct SlowPeerTimer {
     activity: Rc<ConnectionActivity>,
     patience: Patience,
@@ -168,12 +168,12 @@ pub struct SlowPeerTimer {
 }
 
 impl SlowPeerTimer {
-    /// Watches this connection.
+    /// A timer for the activity of this connection.
     pub fn new(activity: Rc<ConnectionActivity>, patience: Patience) -> SlowPeerTimer {
         SlowPeerTimer { activity, patience, timer: None }
     }
 
-    /// Ready when something has taken too long.
+    /// Ready if a part has taken too long.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let head = match self.activity.state.get() {
             State::Head(since) => Some(since + self.patience.head),
@@ -194,14 +194,14 @@ impl SlowPeerTimer {
     }
 }
 
-/// A stream that notes when bytes come and go.
+/// A stream that notes reads and writes in the activity of its connection.
 pub struct Watched<T> {
     stream: T,
     activity: Rc<ConnectionActivity>,
 }
 
 impl<T> Watched<T> {
-    /// Watches this stream.
+    /// Wraps the stream of this connection.
     pub fn new(stream: T, activity: Rc<ConnectionActivity>) -> Watched<T> {
         Watched { stream, activity }
     }
@@ -216,7 +216,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.activity.bytes_came();
+            self.activity.on_bytes();
         } else if polled.is_pending() {
             self.activity.on_pause();
         }
@@ -227,20 +227,20 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.activity.wrote(&polled);
+        self.activity.on_write(&polled);
         polled
     }
 
-    /// hyper flushes when it has written all that it had.
+    /// hyper flushes after it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
-        self.activity.sent(&polled, true);
+        self.activity.on_sent(&polled, true);
         polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.activity.sent(&polled, true);
+        self.activity.on_sent(&polled, true);
         polled
     }
 
@@ -250,7 +250,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.activity.wrote(&polled);
+        self.activity.on_write(&polled);
         polled
     }
 
@@ -268,18 +268,18 @@ mod tests {
     use std::pin::pin;
     use std::task::Waker;
 
-    /// Of a connection that has the first place.
+    /// The activity of a connection with the first permit.
     fn activity(limit: &Rc<ConnectionLimit>) -> Rc<ConnectionActivity> {
-        let place = pin!(limit.place()).poll(&mut Context::from_waker(Waker::noop()));
-        let Poll::Ready(place) = place else { panic!("no place") };
-        ConnectionActivity::new(place)
+        let permit = pin!(limit.acquire()).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(permit) = permit else { panic!("no permit") };
+        ConnectionActivity::new(permit)
     }
 
     #[test]
-    fn a_row_ends_after_so_many_requests_or_so_much_that_was_written() {
+    fn a_row_ends_after_many_requests_or_many_bytes() {
         let activity = activity(&ConnectionLimit::new(1));
         let answered = |bytes: usize| {
-            activity.wrote(&Poll::Ready(Ok(bytes)));
+            activity.on_write(&Poll::Ready(Ok(bytes)));
             activity.on_request()
         };
         let small = [(); 12].map(|()| answered(100));
@@ -297,17 +297,17 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let limit = ConnectionLimit::new(1);
         let activity = activity(&limit);
-        activity.busy();
+        activity.set_busy();
         let mut answer = AnswerBody::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&activity));
-        let mut newcomer = pin!(limit.place());
-        let mut told = |cx: &mut Context<'_>| {
+        let mut newcomer = pin!(limit.acquire());
+        let mut close_reason = |cx: &mut Context<'_>| {
             assert!(newcomer.as_mut().poll(cx).is_pending());
-            activity.place.close_reason(cx)
+            activity.permit.close_reason(cx)
         };
-        assert_eq!(told(&mut cx), None);
+        assert_eq!(close_reason(&mut cx), None);
         assert!(matches!(Pin::new(&mut answer).poll_frame(&mut cx), Poll::Ready(Some(Ok(_)))));
-        assert_eq!(told(&mut cx), None, "hyper may not have seen yet that this was all");
+        assert_eq!(close_reason(&mut cx), None, "hyper may not have seen yet that this was all");
         drop(answer);
-        assert_eq!(told(&mut cx), Some(CloseReason::GivesWay));
+        assert_eq!(close_reason(&mut cx), Some(CloseReason::Evicted));
     }
 }

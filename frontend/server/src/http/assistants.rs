@@ -1,4 +1,4 @@
-//! Requests of assistants: from hyper's terms to those of [`assistants`](crate::assistants).
+//! Requests of assistants: the conversion from hyper's types to those of [`assistants`](crate::assistants).
 
 use super::{BODY, Note};
 use crate::worker::Worker;
@@ -17,17 +17,18 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// What answers, if the path is one of theirs.
+/// The endpoint of assistants for a path; `None` for all other paths.
 pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Assistants>, Result<&'static Route, Refusal>)> {
     let assistants = worker.shared.dashboard.as_ref()?.assistants.as_ref()?;
     let found = assistants::find(head.method.as_str(), head.uri.path())?;
     Some((Arc::clone(assistants), found))
 }
 
-/// Answers.
+/// Answers a request to an endpoint of assistants.
 ///
 /// # Errors
-/// What is refused before it comes to the endpoint's own forms.
+///
+/// A refusal before the endpoint, which has its own form of errors.
 pub async fn answer(
     worker: Rc<Worker>,
     (assistants, found): (Arc<Assistants>, Result<&'static Route, Refusal>),
@@ -46,7 +47,7 @@ pub async fn answer(
     let connection = match route.admit(&worker.checks, &assistants, &read_head) {
         Ok(connection) => connection,
         Err(reply) => {
-            // The refusal is only there for the time that the body may take.
+            // Only the time limit of the body can replace this refusal.
             body.discard(Refusal::no_such_path()).await;
             return Ok(reply);
         }
@@ -65,7 +66,7 @@ fn read_head(headers: &HeaderMap, peer: IpAddr) -> Head {
     let one = |name| {
         let mut values = headers.get_all(name).iter();
         let first = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
-        // Two of one kind, and it is not clear which one holds.
+        // With two fields of one name the value is ambiguous.
         first.filter(|_| values.next().is_none())
     };
     Head {

@@ -1,4 +1,5 @@
-//! Requests of API gateways: who is billed for them, and what is refused ([`gateway`](checks::gateway) judges).
+//! Requests of API gateways: the account that pays for them, and the refusals ([`gateway`](checks::gateway) has the
+//! rules).
 
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
@@ -10,10 +11,11 @@ use store::clock;
 use store::id::random_bits;
 use store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
 
-/// The gateway behind a request; none where no secret is shown.
+/// The gateway of a request; `None` if the request has no gateway secret.
 ///
 /// # Errors
-/// 403 for what gateways do not offer, whatever else is wrong, and what is not said once and clearly.
+///
+/// 403 for paths that gateways do not offer, 400 for a repeated secret, and 401 for a request that also has a key.
 pub fn behind<'w>(
     path: &str,
     headers: &HeaderMap,
@@ -37,14 +39,15 @@ pub fn behind<'w>(
     Ok(Some(gateway))
 }
 
-/// For whom the gateway's request is. Their account is opened by it, if it is their first.
+/// The caller behind a gateway's request. The first request of a guest creates its account.
 ///
 /// # Errors
-/// 400 for what is not said once and clearly.
+///
+/// 400 for fields that are missing, repeated or unclear.
 pub async fn guest(gateway: &Gateway, headers: &HeaderMap, worker: &Worker) -> Result<Caller, Refusal> {
     let guest = gateway.guest(|name| values(headers, name)).map_err(Refusal::invalid)?;
     let account = account_of(gateway, guest, worker).await?;
-    // Whoever has no key is counted under the account's id: no key has the bits of an account.
+    // A caller without a key is counted under the account's id: no key has the bits of an account.
     Ok(Caller { account, key: KeyId::from_bytes(account.to_bytes()), mode: KeyMode::Live })
 }
 
@@ -52,7 +55,7 @@ fn values<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {
     headers.get_all(name).iter().map(HeaderValue::as_bytes).collect()
 }
 
-/// The guest's account. From memory, but for the first request and the first after a change of plan.
+/// The guest's account. The store is read only for the first request, and for the first after a change of plan.
 async fn account_of(
     gateway: &Gateway,
     guest: GatewayGuest<'_>,
@@ -78,7 +81,7 @@ async fn account_of(
             Err(Refusal::unready().inside(inside))
         }
         Err(ChangeError::Store(error)) => Err(error.into()),
-        // The plan and the name were looked at when the configuration and the headers were.
+        // Plan and name were validated with the configuration and the headers.
         Err(other) => Err(Refusal::defect().inside(other)),
     }
 }
@@ -89,7 +92,7 @@ fn not_offered(gateway: &Gateway) -> Refusal {
     Refusal::new(ErrorCode::NotAvailableOn(gateway.not_offered), message)
 }
 
-/// The gateway says that its user calls, and the key that somebody else does.
+/// The request names two callers: the gateway's user, and the owner of a key.
 fn two_callers() -> Refusal {
     let message = "Send no `Authorization` through an API gateway: it says itself who calls.";
     let mut refusal = Refusal::unauthorized(ErrorCode::InvalidApiKey);

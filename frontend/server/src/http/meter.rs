@@ -1,8 +1,8 @@
-//! Which counter a request goes to, and the refusals of plan and rate (403, 429).
+//! The selection of the counter for a request, and the refusals of plan and rate (403, 429).
 //!
 //! Every request with a key counts once, whatever its answer, unless it is refused for its rate. `/v1/verify` has a
-//! counter for each mode. The mode is known from the query, or from a body without which the query says nothing; a
-//! request whose mode cannot be known, because the body is broken or cannot be read, counts as a full check.
+//! counter for each mode. The query determines the mode, or the body if the query names none. If the mode is unknown
+//! because the body is broken or cannot be read, the request counts as a full check.
 
 use crate::router::{Feature, Limit, Route};
 use crate::worker::Worker;
@@ -16,18 +16,18 @@ use store::Terms;
 use store::clock;
 use store::rate_limit::{RateLimited, Row, Standing};
 
-/// Where to count.
+/// The counter of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// Nowhere.
+    /// The request is not counted.
     None,
-    /// In this row.
+    /// The request counts in this row.
     Row(Row),
-    /// The body has to be read first.
+    /// The counter is known after the body is read.
     InBody,
 }
 
-/// What the head alone tells.
+/// The counter, as far as the head determines it.
 pub fn by_head(route: &Route, query: &str) -> Counter {
     match route.limit {
         Limit::Unlimited => Counter::None,
@@ -40,12 +40,13 @@ pub fn by_head(route: &Route, query: &str) -> Counter {
     }
 }
 
-/// What the body tells; `None` where it could not be read.
+/// The counter that the body determines; `None` stands for a body that could not be read.
 pub fn by_body(body: Option<&[u8]>) -> Counter {
     Counter::Row(body.and_then(mode_of).map_or(Row::Verify, row_of))
 }
 
-/// A query that names no mode, or is broken, or names two: then it is a full check, unless the body knows better.
+/// The mode in a query; `None` if the query names no mode, or two, or is broken. The request is a full check then,
+/// unless the body names a mode.
 fn mode_in(query: &str) -> Option<Mode> {
     let query = Query::parse(query).ok()?;
     choice(["query", "mode"], query.get("mode").ok()??).ok()
@@ -58,10 +59,11 @@ fn row_of(mode: Mode) -> Row {
     }
 }
 
-/// Counts a request and says where its counter then stands.
+/// Counts a request and returns the state of its counter.
 ///
 /// # Errors
-/// 403 where the plan lacks what the route takes, or else 429.
+///
+/// 403 if the plan lacks the feature of the route, otherwise 429.
 pub fn count(
     worker: &Worker,
     route: &Route,
@@ -77,7 +79,7 @@ pub fn count(
     judge(route.feature, &terms, counted)
 }
 
-/// The plan first: who waits would not get it either.
+/// The plan is judged first, since waiting would not help.
 fn judge(
     feature: Option<Feature>,
     terms: &Terms,

@@ -1,4 +1,4 @@
-//! The body of an answer: whole, as nearly all are, or made piece by piece on another thread while it is sent.
+//! The body of an answer: complete, as in nearly all answers, or produced by another thread during sending.
 
 use bytes::Bytes;
 use dashboard::lists::downloads::Pieces;
@@ -8,11 +8,11 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// See the module.
+/// The body of an answer for hyper.
 pub enum Outgoing {
-    /// All of it is there.
+    /// The complete body in memory.
     Whole(Full<Bytes>),
-    /// It is made as the caller takes it: hyper asks for a piece when there is room for one.
+    /// A body in pieces: hyper requests the next piece when it has room for one.
     Pieces(Pieces),
 }
 
@@ -32,8 +32,8 @@ impl Body for Outgoing {
                 piece.map(|piece| match piece {
                     Ok(piece) => Ok(Frame::data(Bytes::from(piece))),
                     Err(why) => {
-                        tracing::warn!("an answer broke off: {why}");
-                        Err(io::Error::other("the answer cannot be made to its end"))
+                        tracing::warn!("an answer was not sent completely: {why}");
+                        Err(io::Error::other("the answer cannot be completed"))
                     }
                 })
             }),

@@ -1,7 +1,7 @@
-//! Requests that a proxy in front of the server could read differently (request smuggling, RFC 9112 11.2): where the two disagree
-//! about the end of a request, a part of it is taken for a second request.
+//! Requests that a proxy in front of the server may read differently (request smuggling, RFC 9112 11.2). If the two
+//! disagree about the end of a request, one of them reads a part of it as a second request.
 //!
-//! hyper refuses most of them. What it lets through is refused here, and the connection is closed, so that nothing behind such a
+//! hyper refuses most of them. The others are refused here, and the connection is closed, so that nothing after such a
 //! request is read.
 
 use api::ErrorCode;
@@ -10,7 +10,7 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::uri::Authority;
 use hyper::{Method, Version};
 
-/// Why the request is not answered otherwise, if it is unclear.
+/// The refusal of an ambiguous request; `None` for all others.
 pub fn refuse(method: &Method, version: Version, headers: &HeaderMap) -> Option<Refusal> {
     let why = if !is_coding_known(headers) {
         "`Transfer-Encoding` can only be `chunked`."
@@ -24,14 +24,14 @@ pub fn refuse(method: &Method, version: Version, headers: &HeaderMap) -> Option<
     Some(Refusal::new(ErrorCode::InvalidRequest, why).header("connection", "close"))
 }
 
-/// RFC 9112 6.1: a server must not guess what a coding does to the length that it does not know.
+/// RFC 9112 6.1: a server must not guess the length of a body with an unknown coding.
 fn is_coding_known(headers: &HeaderMap) -> bool {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let is_chunked = |value: &HeaderValue| value.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
     codings.next().is_none_or(is_chunked) && codings.next().is_none()
 }
 
-/// RFC 9112 3.2: there is one, it stands once, and it is a host.
+/// RFC 9112 3.2: there must be exactly one field `Host`, and its value must be a host.
 fn is_host_clear(version: Version, headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -42,7 +42,7 @@ fn is_host_clear(version: Version, headers: &HeaderMap) -> bool {
 }
 
 fn is_host(value: &[u8]) -> bool {
-    // Nearly all are plain names. Parsing them costs 360 instructions, 0.7 % of a fast check.
+    // Nearly all hosts are plain names. Parsing them costs 360 instructions, 0.7 % of a fast check.
     let colon = value.iter().position(|&byte| byte == b':').unwrap_or(value.len());
     let (name, port) = value.split_at(colon);
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');

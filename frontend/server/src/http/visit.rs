@@ -1,4 +1,4 @@
-//! Requests to the dashboard: from hyper's terms to those of [`dashboard`].
+//! Requests to the dashboard: the conversion from hyper's types to those of [`dashboard`].
 
 use super::Note;
 use crate::worker::Worker;
@@ -17,21 +17,21 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What paths of the API begin with; no page's does.
+/// The prefix of the API's paths; no page has it.
 const API: &str = "/v1/";
-/// For the body of a form.
+/// The time limit for the body of a form.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// For the next piece of an upload, and what all of it has beside the time of its length.
+/// The time limit for the next piece of an upload, which is also added to the limit of the whole upload.
 const PIECE_TIME_MAX: Duration = Duration::from_secs(30);
-/// The least rate of an upload, in bytes a second.
+/// The lowest rate of an upload, in bytes per second.
 const UPLOAD_RATE_MIN: u64 = 16 * 1024;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whether the path is the dashboard's, and what answers there.
+/// The page of the dashboard for a path; `None` for all other paths.
 pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
-    // Nearly all requests are the API's; they need not be held against every page.
+    // Nearly all requests are for the API, so their paths need not be compared with every page.
     if head.uri.path().starts_with(API) {
         return None;
     }
@@ -39,7 +39,7 @@ pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     Some((Arc::clone(dashboard), dashboard::find(head.method.as_str(), head.uri.path())?))
 }
 
-/// Answers with a page, whatever happens.
+/// Answers with a page in every case, also for errors.
 pub async fn answer(
     worker: Rc<Worker>,
     (dashboard, found): (Arc<Dashboard>, Found),
@@ -79,7 +79,7 @@ fn read_head(head: &Parts, peer: IpAddr) -> Head {
     let text = |name: &HeaderName| {
         let mut values = head.headers.get_all(name).iter();
         let first = values.next().and_then(|value| value.to_str().ok()).map(str::to_owned);
-        // Two of one kind, and it is not clear which one holds.
+        // With two fields of one name the value is ambiguous.
         first.filter(|_| values.next().is_none())
     };
     let cookies = head.headers.get_all(header::COOKIE).iter();
@@ -97,8 +97,8 @@ fn read_head(head: &Parts, peer: IpAddr) -> Head {
     }
 }
 
-/// A file that is coming. What is left of it when nobody wants more is read away, within bounds, so that its sender
-/// gets to read why.
+/// A file that is being uploaded. The rest of a refused upload is read and discarded, within limits, so that the sender
+/// reads the answer.
 struct Upload {
     body: Option<Incoming>,
     awaits_consent: bool,
@@ -113,7 +113,7 @@ impl Upload {
     }
 }
 
-/// How long the next piece may take, of an upload that has brought so much in so long.
+/// The time limit for the next piece of an upload that has brought `taken` bytes in the time `took`.
 fn piece_time(taken: u64, took: Duration) -> Duration {
     let all = PIECE_TIME_MAX + Duration::from_secs(taken / UPLOAD_RATE_MIN);
     all.saturating_sub(took).min(PIECE_TIME_MAX)

@@ -1,7 +1,7 @@
-//! `--metrics ADDR`: the page over HTTP, on a listener of its own and a thread that does nothing else.
+//! `--metrics ADDR`: the page over HTTP, on a separate listener and thread.
 //!
-//! It answers `GET /metrics`, one connection at a time, and closes. A scraper sends a short head at once; who does not
-//! is cut off. There is no key to it, so it belongs on loopback or on a network of one's own.
+//! It answers `GET /metrics`, one connection at a time, and closes. A scraper sends a short head at once; a slower
+//! client is cut off. It needs no key, so its address should be loopback or a private network.
 
 use super::Metrics;
 use super::text::CONTENT_TYPE;
@@ -11,24 +11,25 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// For the head, and then for the answer.
+/// The time limit for the head, and for the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest head.
+/// The longest head in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// The listener, until it is dropped.
+/// The listener, which ends on drop.
 pub struct Endpoint {
     listener: Arc<TcpListener>,
     thread: Option<JoinHandle<()>>,
-    /// Where it listens, with the port that was found if 0 was asked for.
+    /// The address, with the assigned port if 0 was requested.
     pub address: SocketAddr,
 }
 
 impl Endpoint {
-    /// Binds, so that a port that is taken is told before anything else begins.
+    /// Binds the address, so that a used port is reported before the server starts.
     ///
     /// # Errors
-    /// One line that says what to do.
+    ///
+    /// One line that names the cause and a remedy.
     pub fn bind(address: SocketAddr) -> Result<Endpoint, String> {
         let bound = TcpListener::bind(address).and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (address, listener) = bound
@@ -36,10 +37,11 @@ impl Endpoint {
         Ok(Endpoint { listener: Arc::new(listener), thread: None, address })
     }
 
-    /// Begins to answer.
+    /// Starts the thread that answers.
     ///
     /// # Errors
-    /// When there is no thread to be had.
+    ///
+    /// The operating system has no thread for it.
     pub fn start(&mut self, metrics: Arc<Metrics>) -> io::Result<()> {
         let listener = Arc::clone(&self.listener);
         let serve = move || serve(&listener, &metrics);
@@ -52,7 +54,7 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         let woken = socket2::SockRef::from(&*self.listener).shutdown(Shutdown::Both);
         if let (Ok(()), Some(thread)) = (woken, self.thread.take()) {
-            // It ends with the connection that it is at.
+            // The thread ends after its current connection.
             let _ = thread.join();
         }
     }
@@ -61,7 +63,7 @@ impl Drop for Endpoint {
 fn serve(listener: &TcpListener, metrics: &Metrics) {
     loop {
         match listener.accept() {
-            // How a connection ends is the scraper's business.
+            // A scraper may end its connection in any way.
             Ok((stream, _)) => drop(converse(stream, metrics)),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
             Err(_) => std::thread::sleep(Duration::from_millis(100)),

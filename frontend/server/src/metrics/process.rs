@@ -1,8 +1,8 @@
-//! What the operating system says of this process, from `/proc/self`.
+//! Figures of this process from the operating system (`/proc/self`).
 
 use std::fs;
 
-/// What is known; what cannot be read is left out.
+/// The figures of the process; unreadable ones are `None`.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub struct Process {
     pub resident_bytes: Option<u64>,
@@ -13,10 +13,10 @@ pub struct Process {
     pub max_fds: Option<u64>,
 }
 
-/// Ticks of processor time in a second, as `/proc` counts them on every architecture that Linux has today.
+/// Ticks of processor time per second, which `/proc` uses on every architecture of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Looks.
+/// Reads the current figures from `/proc/self`.
 pub fn look() -> Process {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
@@ -27,19 +27,19 @@ pub fn look() -> Process {
         virtual_bytes: kib("VmSize:"),
         cpu_seconds: cpu_ticks(&stat).map(|ticks| ticks as f64 / TICKS_PER_SECOND),
         threads: field(&status, "Threads:"),
-        // One of them is the look itself.
+        // One of the descriptors belongs to this reading.
         open_fds: fs::read_dir("/proc/self/fd").ok().map(|entries| entries.count() as u64 - 1),
         max_fds: field(&limits, "Max open files"),
     }
 }
 
-/// The number behind a name at the beginning of a line.
+/// The number after a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// User and system time. The name of the program, in brackets, may hold anything; what follows is numbers.
+/// User and system time. The name of the program, in parentheses, may contain any character; numbers follow.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

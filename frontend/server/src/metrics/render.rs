@@ -1,4 +1,4 @@
-//! From what was counted to the page.
+//! The rendering of the counters as a page.
 
 use super::Metrics;
 use super::process;
@@ -12,11 +12,15 @@ use store::{Sizes, StoreFigures};
 const MICROS: f64 = 1e6;
 
 impl Metrics {
-    /// The page as of now.
+    /// The page with the current values, in the text format of Prometheus.
     pub fn render(&self) -> String {
         let mut page = Page::default();
-        page.family("mailprobe_build_info", Kind::Gauge, "The version that runs; always 1.")
-            .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+        page.family(
+            "mailprobe_build_info",
+            Kind::Gauge,
+            "Version of the running server, as a label; the value is always 1.",
+        )
+        .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.requests(&mut page);
         self.connections(&mut page);
         self.engine(&mut page);
@@ -27,8 +31,7 @@ impl Metrics {
 
     fn requests(&self, page: &mut Page) {
         let sum = self.sum();
-        let mut family =
-            page.family("mailprobe_requests_total", Kind::Counter, "Requests that were answered.");
+        let mut family = page.family("mailprobe_requests_total", Kind::Counter, "Requests with an answer.");
         for (what, count) in &sum.requests {
             let status = what.status.to_string();
             family.sample(&[("route", what.route), ("method", what.method), ("status", &status)], count);
@@ -36,13 +39,12 @@ impl Metrics {
         let mut family = page.family(
             "mailprobe_request_duration_seconds",
             Kind::Histogram,
-            "From the head of a request to its answer.",
+            "Time from the head of a request to its answer.",
         );
         for ((route, method), latency) in &sum.latencies {
             family.histogram(&[("route", route), ("method", method)], latency, MICROS);
         }
-        let mut family =
-            page.family("mailprobe_checks_total", Kind::Counter, "Addresses that got a verdict.");
+        let mut family = page.family("mailprobe_checks_total", Kind::Counter, "Addresses with a verdict.");
         for (what, count) in &sum.checks {
             family.sample(&[("mode", what.mode), ("reason", what.reason)], count);
         }
@@ -50,7 +52,8 @@ impl Metrics {
     }
 
     fn over_budget(&self, page: &mut Page) {
-        let help = "Checks that were put off because the recipient's site refused as many recipients as it may in an hour.";
+        let help =
+            "Checks that wait or fail because the budget of refused recipients of the site is used up.";
         let mut family = page.family("mailprobe_over_budget_total", Kind::Counter, help);
         let count = |tally: &Arc<Tally>| tally.over_budget.load(Ordering::Relaxed);
         // The last tally is that of the thread that feeds batches.
@@ -64,17 +67,18 @@ impl Metrics {
         let sum = |of: fn(&Tally) -> &AtomicU64| -> u64 {
             self.tallies.iter().map(|tally| of(tally).load(Ordering::Relaxed)).sum()
         };
-        // Ended first: a connection that ends between the two looks is open for longer, not for less than nothing.
+        // Ended connections are read first: a connection that ends between the two reads then counts as open, and the
+        // difference is never negative.
         let ended = sum(|tally| &tally.ended);
         let accepted = sum(|tally| &tally.accepted);
-        page.counter("mailprobe_connections_total", "Connections that were accepted.", accepted);
+        page.counter("mailprobe_connections_total", "Accepted connections.", accepted);
+        page.gauge("mailprobe_connections_open", "Open connections.", accepted.saturating_sub(ended));
         page.gauge(
-            "mailprobe_connections_open",
-            "Connections that are open.",
-            accepted.saturating_sub(ended),
+            "mailprobe_connections_max",
+            "Maximum number of connections at the same time.",
+            self.connections_max,
         );
-        page.gauge("mailprobe_connections_max", "Most connections at once.", self.connections_max);
-        let help = "Connections that the server closed by itself, by why.";
+        let help = "Connections that the server closed, by reason.";
         let mut family = page.family("mailprobe_connections_closed_total", Kind::Counter, help);
         family.sample(&[("why", "peer_limit")], sum(|tally| &tally.refused));
         family.sample(&[("why", "gave_way")], sum(|tally| &tally.gave_way));
@@ -83,27 +87,24 @@ impl Metrics {
 
     fn engine(&self, page: &mut Page) {
         let figures = (self.engine)();
-        page.gauge("mailprobe_engine_tickets", "Addresses under way in the engine.", figures.under_way);
+        page.gauge("mailprobe_engine_tickets", "Addresses in progress in the engine.", figures.under_way);
         let shards: Vec<String> = (0..figures.shards.len()).map(|number| number.to_string()).collect();
-        let help = "Messages that wait in a shard's inbox.";
+        let help = "Messages that wait in the inbox of a shard.";
         let mut family = page.family("mailprobe_engine_shard_inbox", Kind::Gauge, help);
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.waiting);
         }
-        let mut family = page.family(
-            "mailprobe_engine_shard_sessions",
-            Kind::Gauge,
-            "SMTP sessions that a shard has open.",
-        );
+        let mut family =
+            page.family("mailprobe_engine_shard_sessions", Kind::Gauge, "Open SMTP sessions of a shard.");
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.sessions);
         }
-        let help = "Addresses that wait on a shard for their turn at a site.";
+        let help = "Addresses on a shard that wait for a session at a site.";
         let mut family = page.family("mailprobe_engine_shard_queue", Kind::Gauge, help);
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.queued);
         }
-        let help = "Answers of mail servers to recipients that a shard has heard.";
+        let help = "Replies of mail servers about recipients, by shard.";
         let mut family = page.family("mailprobe_engine_shard_answers_total", Kind::Counter, help);
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.answers);
@@ -113,7 +114,7 @@ impl Metrics {
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.busy.as_secs_f64());
         }
-        let help = "Since a shard last said that it is alive.";
+        let help = "Time since the last heartbeat of a shard.";
         let mut family = page.family("mailprobe_engine_shard_silent_seconds", Kind::Gauge, help);
         for (name, shard) in shards.iter().zip(&figures.shards) {
             family.sample(&[("shard", name)], shard.silent.as_secs_f64());
@@ -124,18 +125,18 @@ impl Metrics {
     fn store(&self, page: &mut Page) {
         let StoreFigures { waiting, commit_us, group, credits_spent, credits_granted } = self.store.figures();
         let writable = u8::from(self.store.health().is_ok());
-        page.gauge("mailprobe_store_writable", "Whether the store takes writes: 1 or 0.", writable);
+        page.gauge("mailprobe_store_writable", "Whether the store accepts writes: 1 or 0.", writable);
         page.gauge("mailprobe_store_queue", "Writes that wait for the store's writer.", waiting);
-        page.family("mailprobe_store_commit_seconds", Kind::Histogram, "How long a group of writes takes.")
+        page.family("mailprobe_store_commit_seconds", Kind::Histogram, "Time for a group of writes.")
             .histogram(&[], &commit_us, MICROS);
-        page.family("mailprobe_store_group_writes", Kind::Histogram, "How many writes share a commit.")
+        page.family("mailprobe_store_group_writes", Kind::Histogram, "Number of writes in a commit.")
             .histogram(&[], &group, 1.0);
         page.counter("mailprobe_credits_spent_total", "Credits spent since the start.", credits_spent);
         page.counter("mailprobe_credits_granted_total", "Credits granted since the start.", credits_granted);
-        // A store that cannot be read has no sizes; the rest is told all the same.
+        // If the store cannot be read, its sizes are missing and the rest of the page remains.
         if let Ok(Sizes { folder_bytes, rows }) = self.store.sizes() {
-            page.gauge("mailprobe_store_folder_bytes", "All files of the data folder.", folder_bytes);
-            let mut family = page.family("mailprobe_store_rows", Kind::Gauge, "Rows of a table.");
+            page.gauge("mailprobe_store_folder_bytes", "Size of all files in the data folder.", folder_bytes);
+            let mut family = page.family("mailprobe_store_rows", Kind::Gauge, "Number of rows in a table.");
             for (table, rows) in &rows {
                 family.sample(&[("table", table)], rows);
             }
@@ -144,18 +145,22 @@ impl Metrics {
 
     fn process(&self, page: &mut Page) {
         let seen = process::look();
-        let help = "Log lines that were dropped because standard error was not read.";
+        let help = "Log lines that were dropped because no program read standard error.";
         page.counter("mailprobe_log_lines_dropped_total", help, (self.log_dropped)());
-        page.gauge("process_start_time_seconds", "When it was started, since 1970.", self.started);
+        page.gauge(
+            "process_start_time_seconds",
+            "Start time of the process, in seconds since 1970.",
+            self.started,
+        );
         if let Some(seconds) = seen.cpu_seconds {
-            page.counter("process_cpu_seconds_total", "User and system time.", seconds);
+            page.counter("process_cpu_seconds_total", "User and system CPU time.", seconds);
         }
         for (name, help, value) in [
-            ("process_resident_memory_bytes", "Memory in use.", seen.resident_bytes),
-            ("process_virtual_memory_bytes", "Address space in use.", seen.virtual_bytes),
-            ("process_threads", "Threads.", seen.threads),
-            ("process_open_fds", "Open file descriptors.", seen.open_fds),
-            ("process_max_fds", "Most open file descriptors.", seen.max_fds),
+            ("process_resident_memory_bytes", "Resident memory.", seen.resident_bytes),
+            ("process_virtual_memory_bytes", "Virtual memory.", seen.virtual_bytes),
+            ("process_threads", "Number of threads.", seen.threads),
+            ("process_open_fds", "Number of open file descriptors.", seen.open_fds),
+            ("process_max_fds", "Maximum number of open file descriptors.", seen.max_fds),
         ] {
             if let Some(value) = value {
                 page.gauge(name, help, value);
@@ -163,7 +168,7 @@ impl Metrics {
         }
     }
 
-    /// What all threads have counted.
+    /// The sum over all threads.
     fn sum(&self) -> Counts {
         let mut sum = Counts::default();
         for tally in &self.tallies {
@@ -186,17 +191,17 @@ impl Metrics {
 }
 
 fn sources(page: &mut Page, sources: &[SourceFigures]) {
-    let help = "How often a site blocked a source, which was sent to rest there.";
+    let help = "Rests of a source, because a site blocked it.";
     let mut family = page.family("mailprobe_source_rests_total", Kind::Counter, help);
     for source in sources {
         family.sample(&[("source", &source.name)], source.rests);
     }
-    let help = "At how many sites a source rests.";
+    let help = "Number of sites at which a source rests.";
     let mut family = page.family("mailprobe_sources_resting", Kind::Gauge, help);
     for source in sources {
         family.sample(&[("source", &source.name)], source.resting);
     }
-    let help = "Whether nobody can be reached from a source: 1 or 0.";
+    let help = "Whether no mail server can be reached from a source: 1 or 0.";
     let mut family = page.family("mailprobe_source_down", Kind::Gauge, help);
     for source in sources {
         family.sample(&[("source", &source.name)], u8::from(source.down));

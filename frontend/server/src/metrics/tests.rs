@@ -1,4 +1,4 @@
-//! What is told parses as the format says, and means what was counted.
+//! The page has the syntax of the format, and the values of the counters.
 
 use super::text::{Kind, Page};
 use super::*;
@@ -6,10 +6,10 @@ use checks::counters::{Answered, CountedCheck, count};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-/// A strict reader of the text format: samples by name and labels.
+/// A strict parser of the text format. It returns samples by name and labels.
 ///
-/// Every sample belongs to the family that was declared last; names are valid, and neither a family nor a sample
-/// comes twice; histograms rise up to their count.
+/// Every sample belongs to the last declared family. Names are valid, and neither a family nor a sample occurs twice.
+/// The buckets of a histogram increase up to its count.
 fn parse(page: &str) -> HashMap<String, f64> {
     let mut samples = HashMap::new();
     let mut families = HashSet::new();
@@ -126,7 +126,7 @@ fn what_two_threads_counted_is_added_up() {
     check("mailprobe_engine_shard_cpu_seconds_total{shard=\"1\"}", 2.5);
     check("mailprobe_store_writable", 1.0);
     check("mailprobe_store_rows{table=\"accounts\"}", 0.0);
-    // The one write of an opening: holds are voided.
+    // The one write of an opening, which voids holds.
     check("mailprobe_store_group_writes_count", 1.0);
     check("mailprobe_log_lines_dropped_total", 7.0);
     check("process_start_time_seconds", 1.5);

@@ -1,41 +1,41 @@
-//! The text format of Prometheus, version 0.0.4: families with `# HELP` and `# TYPE`, samples with labels.
+//! A writer for the text format of Prometheus, version 0.0.4: families with `# HELP` and `# TYPE`, samples with labels.
 //! <https://prometheus.io/docs/instrumenting/exposition_formats/>
 //!
-//! Client libraries keep counters in one registry that all threads share. Here each thread counts for itself, and the page adds up
-//! the counts when it is asked for; only writing the text remains.
+//! Client libraries keep counters in a registry that all threads share. Here each thread has its own counters, and the
+//! page adds them up on request, so only the writing of the text remains.
 
 use std::fmt::{Display, Write};
 use store::histogram::Histogram;
 
-/// Its content type.
+/// The content type of a page.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A page in the making.
+/// The text of a page, to which families are added.
 #[derive(Default)]
 pub struct Page(String);
 
-/// The kinds of families in use.
+/// The kinds of metric families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Only rises.
+    /// A value that only increases.
     Counter,
-    /// Rises and falls.
+    /// A value that increases and decreases.
     Gauge,
-    /// Counts by size.
+    /// Counts of values by size.
     Histogram,
 }
 
-/// Labels of a sample.
+/// The names and values of a sample's labels.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
 
-/// One family, in the making.
+/// A family to which samples are added.
 pub struct Family<'p> {
     page: &'p mut Page,
     name: &'static str,
 }
 
 impl Page {
-    /// Begins a family; each name once in a page.
+    /// Starts a family. Its name must be unique in the page.
     pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
@@ -47,17 +47,17 @@ impl Page {
         Family { page: self, name }
     }
 
-    /// A family of one gauge.
+    /// Adds a family with one gauge.
     pub fn gauge(&mut self, name: &'static str, help: &str, value: impl Display) {
         self.family(name, Kind::Gauge, help).sample(&[], value);
     }
 
-    /// A family of one counter.
+    /// Adds a family with one counter.
     pub fn counter(&mut self, name: &'static str, help: &str, value: impl Display) {
         self.family(name, Kind::Counter, help).sample(&[], value);
     }
 
-    /// The page.
+    /// The complete text of the page.
     pub fn finish(self) -> String {
         self.0
     }
@@ -86,12 +86,12 @@ impl Page {
 }
 
 impl Family<'_> {
-    /// One sample.
+    /// Adds one sample to the family.
     pub fn sample(&mut self, labels: Labels<'_>, value: impl Display) {
         self.page.line(self.name, "", labels, value);
     }
 
-    /// The samples of a histogram whose values are so many to the unit.
+    /// Adds the samples of a histogram. `unit` values of the histogram are one unit of the metric.
     pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram, per_unit: f64) {
         for (bound, count) in histogram.cumulative() {
             let bound = (bound as f64 / per_unit).to_string();

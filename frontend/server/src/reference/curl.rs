@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     fn of(id: &str) -> Vec<String> {
-        let document = serde_json::to_value(api::openapi::document("/")).unwrap();
+        let document = serde_json::to_value(api::openapi::description("/").unwrap()).unwrap();
         let whole = Whole { document: &document, base: "https://api.example.com" };
         let operation = whole.operations().into_iter().find(|it| it.id() == id).unwrap();
         examples(&whole, &operation).into_iter().map(|example| example.text).collect()

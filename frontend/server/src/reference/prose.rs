@@ -1,14 +1,16 @@
-//! The part of Markdown that the description uses: paragraphs, inline code, tables.
+//! The part of Markdown that the description uses: paragraphs, inline code, lists, tables.
 
 use super::table;
 use maud::{Markup, html};
 
-/// Markup for a text with several paragraphs and tables.
+/// Markup for a text with several paragraphs, lists and tables.
 pub fn prose(text: &str) -> Markup {
     let blocks = text.split("\n\n").map(str::trim).filter(|block| !block.is_empty());
     html! {
         @for block in blocks {
-            @if block.starts_with('|') { (rows(block)) } @else { p { (inline(block)) } }
+            @if block.starts_with('|') { (rows(block)) }
+            @else if let Some(items) = block.strip_prefix("- ") { (list(items)) }
+            @else { p { (inline(block)) } }
         }
     }
 }
@@ -20,6 +22,11 @@ pub fn inline(text: &str) -> Markup {
             @if number % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
+}
+
+/// Markup for a list without the hyphen of its first item.
+fn list(items: &str) -> Markup {
+    html! { ul { @for item in items.split("\n- ") { li { (inline(item)) } } } }
 }
 
 fn rows(block: &str) -> Markup {
@@ -52,10 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paragraphs_code_and_tables() {
+    fn paragraphs_code_lists_and_tables() {
         let check = |text: &str, expected: &str| assert_eq!(prose(text).into_string(), expected);
         check("", "");
         check("One `a` and\ntwo.\n\nNext.", "<p>One <code>a</code> and\ntwo.</p><p>Next.</p>");
+        check("- One `a`\n- two - 2;", "<ul><li>One <code>a</code></li><li>two - 2;</li></ul>");
         check(
             "| a | b |\n| --- | --- |\n| `1` | 2 & 3 |",
             "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"a, b\"><table><thead><tr>\

@@ -1,4 +1,4 @@
-//! `GET /v1/account`: free, and the same for live and test keys.
+//! `GET /v1/account`, which is free, and has the same answer for live and test keys.
 
 use crate::router::Call;
 use checks::convert;
@@ -6,7 +6,7 @@ use http_core::Refusal;
 use http_core::Reply;
 use store::clock;
 
-/// The caller's plan and balance.
+/// Answers with the caller's plan and balance.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let store = &call.worker.checks.store;
     let account = store

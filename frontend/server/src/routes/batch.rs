@@ -10,7 +10,8 @@ use store::clock;
 use store::{BatchId, BatchView};
 use submission::Submission;
 
-/// `POST /v1/verify/batch`. One credit for each row, charged before the answer; the rows are asked about afterwards.
+/// `POST /v1/verify/batch`. Each row costs one credit, which is charged before the answer. The rows are checked
+/// afterwards.
 pub async fn create(call: Call) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
     let submission = Submission::read(caller, &call)?;
@@ -29,7 +30,7 @@ fn in_progress() -> Refusal {
     Refusal::new(ErrorCode::IdempotencyInProgress, message).header("retry-after", "1")
 }
 
-/// `GET /v1/verify/batch/{batch_id}`. Free, with any key of the account.
+/// `GET /v1/verify/batch/{batch_id}`. It is free, with any key of the account.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let account = call.caller()?.account;
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;

@@ -4,7 +4,7 @@ use crate::router::Call;
 use dashboard::{assets, docs};
 use http_core::{Refusal, Reply};
 
-/// `GET /docs`: the reference of the API.
+/// `GET /docs`: the reference of the API as a page.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     Ok(docs::without_dashboard(&call.worker.shared.reference))
 }

@@ -1,5 +1,5 @@
-//! `/livez`: the process answers. `/readyz`: requests are welcome, 503 while starting or draining, and when the store
-//! takes no more writes, which only a restart mends.
+//! `/livez`: the process answers. `/readyz`: the server takes requests. It is 503 while the server starts or drains,
+//! and after the store has stopped writing, until a restart.
 
 use crate::router::Call;
 use crate::status::Phase;
@@ -13,12 +13,12 @@ struct Health {
     status: &'static str,
 }
 
-/// `GET /livez`.
+/// `GET /livez`: 200 whenever the process answers.
 pub async fn live(_call: Call) -> Result<Reply, Refusal> {
     Reply::json(200, &Health { status: "ok" })
 }
 
-/// `GET /readyz`.
+/// `GET /readyz`: 200 if the server takes requests, otherwise 503.
 pub async fn ready(call: Call) -> Result<Reply, Refusal> {
     readiness(call.worker.status.phase(), call.worker.checks.store.health())
 }

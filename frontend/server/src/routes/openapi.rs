@@ -1,13 +1,14 @@
-//! `GET /v1/openapi.json`: the description of the API, for anybody.
+//! `GET /v1/openapi.json`: the description of the API, which is public.
 
 use crate::router::Call;
 use http_core::Refusal;
 use http_core::Reply;
 
-/// Long enough to spare the server, short enough that an upgrade is seen soon. It holds nothing of anybody.
+/// The lifetime in caches: long enough to save requests, short enough that an upgrade is soon visible. The answer has
+/// no private data.
 const KEPT: &str = "public, max-age=300";
 
-/// The description, as it was rendered when the server started.
+/// Answers with the description that was rendered at the start of the server.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let body = call.worker.shared.description.clone();
     Ok(Reply { status: 200, headers: Vec::new(), body }.header("cache-control", KEPT))
@@ -19,7 +20,7 @@ mod tests {
     use engine::proto::address::Address;
     use store::{BatchId, KeyMode};
 
-    /// What the description shows of values whose form this crate knows.
+    /// Tests values of the description in formats that this crate knows.
     #[test]
     fn ids_and_addresses_of_the_examples_are_real() {
         let text = api::openapi::pretty(api::openapi::HERE).unwrap();

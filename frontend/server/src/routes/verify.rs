@@ -1,4 +1,4 @@
-//! `GET` and `POST /v1/verify`: one address.
+//! `GET` and `POST /v1/verify`: the check of one address.
 
 use crate::router::Call;
 use api::request::choice;
@@ -8,7 +8,7 @@ use http_core::Query;
 use http_core::Refusal;
 use http_core::Reply;
 
-/// `GET /v1/verify?email=`.
+/// `GET /v1/verify?email=`: checks the address in the query.
 pub async fn get(call: Call) -> Result<Reply, Refusal> {
     let query = Query::parse(&call.query).map_err(Refusal::invalid)?;
     let mut issues = Vec::new();
@@ -30,7 +30,8 @@ pub async fn get(call: Call) -> Result<Reply, Refusal> {
     }
 }
 
-/// `POST /v1/verify`. `mode` and `detail` may stand in the query too, but must not contradict the body.
+/// `POST /v1/verify`: checks the address in the body. The query may also have `mode` and `detail`, but must not
+/// contradict the body.
 pub async fn post(call: Call) -> Result<Reply, Refusal> {
     let query = Query::parse(&call.query).map_err(Refusal::invalid)?;
     let mut issues = Vec::new();

@@ -1,4 +1,4 @@
-//! rustls's connection object on a stream that is polled. The handshake happens with the first read.
+//! A polled stream over rustls's connection object. The first read makes the handshake.
 
 use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
 use rustls::ServerConnection;
@@ -6,25 +6,25 @@ use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Most plaintext that waits to be encrypted and sent; then writing waits for the peer.
+/// How much plaintext may wait for encryption and sending, in bytes; beyond that, writing waits for the peer.
 const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
-/// A stream under TLS.
+/// A stream that is encrypted by TLS.
 pub struct TlsStream<T> {
     stream: T,
     connection: ServerConnection,
-    /// close_notify was said.
+    /// close_notify was sent.
     closing: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
-    /// Speaks TLS on this stream.
+    /// Wraps a stream that has just been accepted.
     pub fn new(stream: T, mut connection: ServerConnection) -> TlsStream<T> {
         connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         TlsStream { stream, connection, closing: false }
     }
 
-    /// Sends what waits to be sent.
+    /// Sends the waiting bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {
             let mut blocking = Blocking { stream: &mut self.stream, cx };
@@ -38,7 +38,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes what the peer has sent; `false` at its end.
+    /// Reads bytes of the peer; `false` at their end.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut blocking = Blocking { stream: &mut self.stream, cx };
         match self.connection.read_tls(&mut blocking) {
@@ -48,7 +48,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
             Err(error) => return Poll::Ready(Err(error)),
         }
         if let Err(error) = self.connection.process_new_packets() {
-            // The alert that says why, as far as it goes at once.
+            // The alert states the cause; it is sent as far as possible without waiting.
             let _ = self.poll_send(cx);
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
         }
@@ -69,7 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<T> {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Closed without close_notify: HTTP marks its own ends.
+                // The peer closed without close_notify, which is harmless: HTTP marks the ends of its messages.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(())),
                 Err(error) => return Poll::Ready(Err(error)),
             }
@@ -97,7 +97,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
             if taken > 0 || bytes.is_empty() {
                 return Poll::Ready(Ok(taken));
             }
-            // No room: some has to go first.
+            // The buffer is full: some bytes must be sent first.
             match self.poll_send(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -125,7 +125,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
     }
 }
 
-/// A polled stream as rustls wants one: what is pending would block.
+/// A polled stream with the interface that rustls needs: a pending operation is `WouldBlock`.
 struct Blocking<'a, 'c, T> {
     stream: &'a mut T,
     cx: &'a mut Context<'c>,

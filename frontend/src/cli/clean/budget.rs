@@ -29,6 +29,7 @@ pub(super) struct AskedRow {
 const HEADER: usize = 8 + 4 + 1 + 8 + 2;
 
 impl AskedRow {
+    /// The text of the address.
     pub fn address(&self) -> &[u8] {
         &self.bytes[..usize::from(self.address_bytes).min(self.bytes.len())]
     }
@@ -106,6 +107,7 @@ impl RowBudget {
         self.slots.len() - self.free.len()
     }
 
+    /// Whether another row may be in progress.
     pub fn has_room(&self) -> bool {
         self.len() < self.room && self.bytes < BYTES_MAX
     }

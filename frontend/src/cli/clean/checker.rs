@@ -3,12 +3,12 @@
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
-use engine::{Answer, Finding, MailHosts, Outage, Pending, Priority, Refusal, Request};
+use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
 use lists::Verdict;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Checks addresses.
+/// A source of verdicts for addresses.
 pub trait Checker {
     /// Submits an address.
     ///
@@ -75,6 +75,7 @@ pub(super) struct Full {
 }
 
 impl Full {
+    /// Checks by this handle of the engine.
     pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Full {
         Full { line, answers: Vec::new(), resolvers }
     }
@@ -120,7 +121,7 @@ pub(super) struct Fast {
 struct PendingCheck {
     ticket: u64,
     address: Address,
-    pending: Pending<MailHosts>,
+    pending: PendingInquiry<MailHosts>,
     tries: u8,
 }
 
@@ -134,6 +135,7 @@ const TRIES_MAX: u8 = 3;
 const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
+    /// Fast checks by this handle of the engine.
     pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Fast {
         Fast { line, asked: VecDeque::new(), resolvers }
     }

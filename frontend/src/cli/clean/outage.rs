@@ -22,6 +22,7 @@ pub(super) struct OutageWatch {
 }
 
 impl OutageWatch {
+    /// A watch that ends the run after an outage of this length.
     pub fn new(max: Duration) -> OutageWatch {
         OutageWatch { max, since: None, paused: None }
     }

@@ -61,7 +61,7 @@ impl Progress {
         bar.set_position(position);
     }
 
-    /// Removes the line.
+    /// Removes the line from the terminal.
     pub fn end(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();

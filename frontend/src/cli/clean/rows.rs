@@ -36,6 +36,7 @@ pub(super) struct Waiting {
 const HEADER: usize = 8 + 4 + 1;
 
 impl Rows {
+    /// No waiting rows; `ordered` keeps the order of the input.
     pub fn new(ordered: bool) -> Rows {
         Rows { ordered, queue: Spool::default(), head: Vec::new(), has_head: false, settled: 0, looking: 0 }
     }
@@ -45,6 +46,7 @@ impl Rows {
         self.queue.len() + u64::from(self.has_head)
     }
 
+    /// Whether rows are written in the order of the input.
     pub fn is_ordered(&self) -> bool {
         self.ordered
     }

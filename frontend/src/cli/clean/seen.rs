@@ -1,7 +1,8 @@
 //! The addresses of earlier rows, and their verdicts.
 //!
-//! Two rows have the same address if [`Address::canonical`] is equal. It is stored as a keyed hash of 128 bits (SipHash-2-4,
-//! with a new key for each run). So a collision is less likely than an error of the disk, and nobody can construct one.
+//! Two rows have the same address if [`Address::canonical`] is equal. It is stored as a keyed hash of 128 bits
+//! (SipHash-2-4, with a new key for each run). So a collision is less likely than an error of the disk, and cannot be
+//! constructed.
 
 use super::CleanError;
 use super::state::State;
@@ -26,6 +27,7 @@ impl Keyed {
         Ok(Keyed(SipHasher24::new_with_key(&key)))
     }
 
+    /// The hash of these bytes.
     pub fn hash(&self, bytes: &[u8]) -> u128 {
         let mut hasher = self.0;
         hasher.write(bytes);

@@ -4,8 +4,6 @@
 //! answers. If no row gets an answer for [`STALL_MAX`] plus the time of `--max-wait`, only such rows remain. Then the engine
 //! returns them with the evidence so far, and the list ends.
 
-use engine::proto::verdict::Scope;
-use engine::proto::verdict::classify::rules;
 use std::time::Duration;
 
 /// How long a list waits without an answer to any row. The documented bound is 60 s: the engine needs the rest to return its
@@ -117,19 +115,6 @@ impl Stall {
     }
 }
 
-/// Whether an answer that leaves a row unverifiable counts as progress: a server or DNS answered for this row, finally or for
-/// this recipient. An ended session, a failed connection and the like do not count.
-pub(super) fn is_progress(rule: &str, retry_after: Option<Duration>) -> bool {
-    let about_recipient = || rules().any(|(name, _, scope, _)| name == rule && scope == Scope::Recipient);
-    retry_after.is_none() || about_recipient()
-}
-
-/// How much longer a row may wait under `--max-wait` after its server answered "later" or its budget was spent. `since` is the
-/// beginning of its wait.
-pub(super) fn left(max_wait: Duration, since: u64, now: u64) -> Duration {
-    max_wait.saturating_sub(Duration::from_millis(now.saturating_sub(since)))
-}
-
 pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -238,31 +223,5 @@ mod tests {
         assert!(stall.is_recalling() && stall.is_ending());
         stall.on_empty();
         assert!(!stall.is_recalling() && !stall.is_ending());
-    }
-
-    #[test]
-    fn what_speaks_of_the_row_is_progress() {
-        let minute = Some(Duration::from_secs(60));
-        for (rule, retry_after, expected) in [
-            ("greylisted", minute, true),
-            ("blocklist", None, true),
-            ("session-closing", minute, false),
-            ("for-now", minute, false),
-            ("hung_up", minute, false),
-            ("no_connection", minute, false),
-            ("", minute, false),
-        ] {
-            assert_eq!(is_progress(rule, retry_after), expected, "{rule}");
-        }
-    }
-
-    #[test]
-    fn what_is_left_of_the_wait_counts_from_its_beginning() {
-        let seconds = Duration::from_secs;
-        for (max_wait, since, now, expected) in
-            [(0, 0, 0, 0), (900, 0, 0, 900), (900, 5, 65, 840), (900, 0, 1000, 0), (900, 70, 60, 900)]
-        {
-            assert_eq!(left(seconds(max_wait), since * 1000, now * 1000), seconds(expected));
-        }
     }
 }

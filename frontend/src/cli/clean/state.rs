@@ -1,14 +1,29 @@
 //! `OUT.state`: the encrypted data of a run that does not fit into memory.
 //!
-//! The file consists of blocks of 4 KiB. Each is encrypted with AEAD (AES-256-GCM, RFC 5116 5.2). The number of the block is
-//! the associated data. The key is created at the start and exists only in memory: after a kill nobody can read the file, and
-//! nobody needs it. The structures in it are [`spool`] (first in, first out), [`table`] (keys to numbers) and [`codes`] (one
-//! byte per row).
+//! The file consists of blocks of 4 KiB. Each is encrypted with AEAD (AES-256-GCM, RFC 5116 5.2). The number of the
+//! block is the associated data. The key is created at the start and exists only in memory: after a kill the file
+//! cannot be read, and is not needed. The structures in it are [`spool`] (first in, first out), [`table`] (keys to
+//! numbers) and [`codes`] (one byte per row).
 //!
 //! ```text
 //! block 0    TITLE: it shows the next run that the file may be replaced
 //! block n    8 bytes: the number of encryptions so far | ciphertext of PAYLOAD bytes | 16 bytes of tag
 //! ```
+//!
+//! [`table`] is our own because a database costs several times as much. Measured against redb 4.4 with one write transaction,
+//! `Durability::None`, a cache of the same size as our keys and filters (62 MiB of `--memory 96`), and without encryption:
+//! `clean --fast` of random addresses of 100 domains, 37 % of the rows duplicates. Figures are of the whole run on two cores
+//! that other work shared; each range is two runs in turn.
+//!
+//! | rows | table | CPU s | s | peak MiB | disk MiB |
+//! |---:|---|---:|---:|---:|---:|
+//! | 2 million | ours | 10 | 8 to 10 | 72 | 27 |
+//! | 2 million | redb | 13 to 14 | 11 to 13 | 95 | 39 |
+//! | 10 million | ours | 59 to 74 | 49 to 75 | 73 | 153 |
+//! | 10 million | redb | 210 to 228 | 216 to 238 | 131 | 222 |
+//!
+//! While all keys fit into its cache, redb costs a third more. Beyond that, each new key of a B-tree reads and writes a random page,
+//! and its memory grows with the list.
 
 pub(super) mod codes;
 mod filter;
@@ -66,6 +81,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
+    /// Divides this amount of memory, in bytes.
     pub fn of(memory: usize) -> Shares {
         let part = memory / 48;
         Shares { rows: part * 16, recent: part * 8, filters: part * 23, codes: part }
@@ -165,7 +181,7 @@ impl State {
         }
     }
 
-    /// Frees a block.
+    /// Frees a block for later contents.
     pub fn release(&mut self, block: u32) {
         self.free.push(block);
     }

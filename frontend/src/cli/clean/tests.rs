@@ -167,6 +167,14 @@ impl Desk {
         Job::open(self.args.clone())?.run(&mut self.checker)
     }
 
+    /// Resumes a run that was killed when it had written this much.
+    fn resume_from(&mut self, partial: impl AsRef<[u8]>) -> Summary {
+        std::fs::remove_file(self.path("out")).unwrap();
+        std::fs::write(self.path("out.partial"), partial).unwrap();
+        self.checker = fake();
+        self.run().unwrap()
+    }
+
     /// The error without the name of the folder.
     fn error(&mut self) -> String {
         let error = self.run().expect_err("an error");
@@ -315,7 +323,7 @@ fn lists_that_are_none() {
         assert!(said.starts_with(expected), "{said}");
         desk.nothing_written();
     };
-    refused("a.csv", b"id,name\n1,Joe\n", None, "no column looks like addresses: the list has id, name;");
+    refused("a.csv", b"id,name\n1,Joe\n", None, "no column has addresses: the list has id, name;");
     refused(
         "a.csv",
         b"id,name\n1,Joe\n",
@@ -334,7 +342,7 @@ fn lists_that_are_none() {
         "a.csv",
         &long,
         None,
-        "a.csv: the row at line 2 is longer than 1 MiB: is a quote not closed, or are there many blank lines?",
+        "a.csv: the row at line 2 is longer than 1 MiB: look for an unclosed quote or for many blank lines",
     );
     refused("a.txt", &vec![b'x'; 3 * 1024 * 1024], None, "a.txt: the row at line 1 is longer than 1 MiB");
 }
@@ -460,10 +468,7 @@ fn resuming_works_from_every_cut() {
         let cleaned = std::fs::read(desk.path("out")).unwrap();
         desk.args.resume = true;
         for cut in 0..=cleaned.len() {
-            std::fs::remove_file(desk.path("out")).unwrap();
-            std::fs::write(desk.path("out.partial"), &cleaned[..cut]).unwrap();
-            desk.checker = fake();
-            let summary = desk.run().unwrap();
+            let summary = desk.resume_from(&cleaned[..cut]);
             assert_eq!(std::fs::read(desk.path("out")).unwrap(), cleaned, "{name} cut at {cut}");
             assert_eq!(summary.reasons(), whole.reasons(), "{name} cut at {cut}");
             let asked = desk.checker.submitted.len() as u64;

@@ -1,8 +1,8 @@
-//! The format of a backup, version 1: a line `mailprobe backup 1`, records, and the SHA-256 of all that precedes it.
+//! The format of a backup, version 1: a line `mailprobe backup 1`, records, and the SHA-256 of everything before it.
 //!
-//! A record is a byte that says its kind, and fields, each a length (4 bytes, little-endian) and its bytes:
-//! `K` name and content of a file of keys; `T` name of a table, to which the rows that follow belong; `R` key and
-//! value of a row, in redb's encoding of their types; `E` the end, without fields.
+//! A record has a byte for its kind, and fields, each with its length (4 bytes, little-endian) and its bytes. `K`: name
+//! and content of a key file. `T`: name of a table, to which the following rows belong. `R`: key and value of a row, in
+//! redb's encoding of their types. `E`: the end, without fields.
 
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use std::io::{self, BufRead, BufWriter, Read, Write};
@@ -18,7 +18,7 @@ const END: u8 = b'E';
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Writes a backup.
+/// A writer of a backup, which computes the checksum.
 pub(super) struct BackupWriter<'w> {
     out: BufWriter<&'w mut dyn Write>,
     digest: Context,
@@ -26,6 +26,7 @@ pub(super) struct BackupWriter<'w> {
 }
 
 impl<'w> BackupWriter<'w> {
+    /// Starts a backup with the line of its format.
     pub fn begin(sink: &'w mut dyn Write) -> io::Result<BackupWriter<'w>> {
         let out = BufWriter::with_capacity(BUFFER_BYTES, sink);
         let mut writer =
@@ -35,20 +36,24 @@ impl<'w> BackupWriter<'w> {
         Ok(writer)
     }
 
+    /// Writes a record `K` for a key file.
     pub fn key_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
         self.summary.key_files += 1;
         self.record(KEY_FILE, &[name.as_bytes(), content])
     }
 
+    /// Writes a record `T`, which starts a table.
     pub fn table(&mut self, name: &str) -> io::Result<()> {
         self.record(TABLE, &[name.as_bytes()])
     }
 
+    /// Writes a record `R` for a row of the last table.
     pub fn row(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.summary.rows += 1;
         self.record(ROW, &[key, value])
     }
 
+    /// Writes the record `E` and the checksum.
     pub fn end(mut self) -> Result<BackupSummary, BackupError> {
         self.record(END, &[])?;
         self.out.write_all(self.digest.finish().as_ref())?;
@@ -74,7 +79,7 @@ impl<'w> BackupWriter<'w> {
     }
 }
 
-/// What stands in a backup.
+/// The records of a backup.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Record {
     KeyFile { name: String, content: Vec<u8> },
@@ -82,7 +87,7 @@ pub(super) enum Record {
     Row { key: Vec<u8>, value: Vec<u8> },
 }
 
-/// Reads a backup. What was read is what was written only once [`BackupReader::next`] has said `None`.
+/// A reader of a backup. Its records are authentic only after [`BackupReader::next`] has returned `None`.
 pub(super) struct BackupReader<R> {
     input: R,
     digest: Context,
@@ -91,13 +96,14 @@ pub(super) struct BackupReader<R> {
 }
 
 impl<R: BufRead> BackupReader<R> {
+    /// Reads the line of the format.
     pub fn begin(input: R) -> Result<BackupReader<R>, BackupError> {
         let summary = BackupSummary::default();
         let mut reader = BackupReader { input, digest: Context::new(&SHA256), summary, ended: false };
-        if reader.take(MAGIC.len()).map_err(|_| BackupError::Damaged("it is no backup of mailprobe"))?
+        if reader.take(MAGIC.len()).map_err(|_| BackupError::Damaged("it is not a backup of mailprobe"))?
             != MAGIC
         {
-            return Err(BackupError::Damaged("it is no backup of mailprobe"));
+            return Err(BackupError::Damaged("it is not a backup of mailprobe"));
         }
         if reader.take(VERSION.len())? != VERSION {
             return Err(BackupError::Newer);
@@ -105,7 +111,11 @@ impl<R: BufRead> BackupReader<R> {
         Ok(reader)
     }
 
-    /// The next record; `None` after the last one, when nothing follows and the checksum is right.
+    /// The next record; `None` after the last one, if nothing follows and the checksum is right.
+    ///
+    /// # Errors
+    ///
+    /// The input cannot be read, or is no complete backup.
     pub fn next(&mut self) -> Result<Option<Record>, BackupError> {
         if self.ended {
             return Ok(None);
@@ -130,7 +140,7 @@ impl<R: BufRead> BackupReader<R> {
         Ok(Some(record))
     }
 
-    /// What was read so far.
+    /// The numbers of the records so far.
     pub fn summary(&self) -> BackupSummary {
         self.summary
     }
@@ -142,7 +152,7 @@ impl<R: BufRead> BackupReader<R> {
             return Err(BackupError::Damaged("its checksum is wrong"));
         }
         if !self.input.fill_buf()?.is_empty() {
-            return Err(BackupError::Damaged("something follows its end"));
+            return Err(BackupError::Damaged("it has data after its end"));
         }
         Ok(())
     }
@@ -157,12 +167,12 @@ impl<R: BufRead> BackupReader<R> {
         self.take(u32::from_le_bytes(length) as usize)
     }
 
-    /// Exactly so many bytes. A length that lies takes no more memory than the file has bytes.
+    /// Reads exactly this many bytes. A wrong length takes no more memory than the file has bytes.
     fn take(&mut self, length: usize) -> Result<Vec<u8>, BackupError> {
         let mut bytes = Vec::new();
         (&mut self.input).take(length as u64).read_to_end(&mut bytes)?;
         if bytes.len() < length {
-            return Err(BackupError::Damaged("it breaks off"));
+            return Err(BackupError::Damaged("it is incomplete"));
         }
         self.digest.update(&bytes);
         self.summary.bytes += length as u64;

@@ -1,4 +1,4 @@
-//! From a backup to a data folder.
+//! Restoring a backup to a data folder.
 
 use super::format::{BackupReader, Record};
 use crate::folder::Folder;
@@ -13,13 +13,14 @@ use std::path::Path;
 use store::UnixMs;
 use store::backup::{BackupError, BackupSummary};
 
-/// The longest name of a file of keys.
+/// The longest name of a key file.
 const NAME_BYTES_MAX: usize = 200;
 
-/// Reads a backup to its end and says what it holds.
+/// Reads a backup to its end and returns its summary.
 ///
 /// # Errors
-/// [`BackupError`] when it could not be restored.
+///
+/// [`BackupError`]: it could not be restored.
 pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
     let mut reader = open(backup)?;
     let mut names = Names::default();
@@ -30,7 +31,7 @@ pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
         match record {
             Record::KeyFile { name, .. } if !is_plain(&name) => return Err(DAMAGED),
             Record::KeyFile { .. } => {}
-            // Each once, and none that we do not know.
+            // Each table occurs once, and all are known.
             Record::Table { name } if !names.0.remove(name.as_str()) => return Err(BackupError::Newer),
             Record::Table { name } => table = Some(name),
             Record::Row { key, value } => match &table {
@@ -49,11 +50,12 @@ pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
     }
 }
 
-/// Makes a data folder from a backup, once all of the backup has been verified. Keys that have expired by `now` stay
-/// behind.
+/// Creates a data folder from a backup, after the whole backup was verified. Keys that have expired at `now` are left
+/// out.
 ///
 /// # Errors
-/// [`BackupError`]; then the folder holds nothing, as before.
+///
+/// [`BackupError`]: the folder is empty, as before.
 pub fn restore(backup: &Path, folder: &Path, now: UnixMs) -> Result<BackupSummary, BackupError> {
     verify(backup)?;
     let folder = Folder::lock(folder)?;
@@ -63,7 +65,7 @@ pub fn restore(backup: &Path, folder: &Path, now: UnixMs) -> Result<BackupSummar
     let draft = folder.draft_path();
     let restored = fill(backup, &folder, &draft, now);
     if restored.is_err() {
-        // The reason is what counts; what cannot be removed is named by the next try.
+        // The first error is returned. A file that cannot be removed is reported by the next attempt.
         let _ = fs::remove_file(&draft);
         let _ = fs::remove_dir_all(folder.path().join(KEY_FOLDER));
     }
@@ -76,7 +78,7 @@ fn open(backup: &Path) -> Result<BackupReader<impl BufRead>, BackupError> {
     BackupReader::begin(BufReader::with_capacity(1 << 16, File::open(backup)?))
 }
 
-/// The database comes to its place last: a folder that has one has all.
+/// The database gets its name last: a folder with a database is complete.
 fn fill(backup: &Path, folder: &Folder, draft: &Path, now: UnixMs) -> Result<BackupSummary, BackupError> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(draft)?;
     let database = Builder::new().create_file(file);
@@ -118,7 +120,7 @@ fn load(
         };
     }
     File::open(keys)?.sync_all()?;
-    // Only now, when the checksum was right once more.
+    // The checksum was right a second time.
     Ok(transaction.commit()?)
 }
 
@@ -128,7 +130,7 @@ fn write_key(path: &Path, content: &[u8]) -> Result<(), BackupError> {
     Ok(file.sync_all()?)
 }
 
-/// A name that leads nowhere else.
+/// Whether a name has no path separators and is not special.
 fn is_plain(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.starts_with('.') && name.chars().all(fits)
@@ -150,12 +152,12 @@ impl TableVisitor for Names {
     }
 }
 
-/// Fills the one table of a name with the rows that come.
+/// Fills the table with this name from the following rows.
 struct TableLoad<'a, R> {
     transaction: &'a WriteTransaction,
     reader: &'a mut BackupReader<R>,
     name: String,
-    /// The first record that was no row.
+    /// The first record that is no row.
     next: Option<Record>,
 }
 
@@ -185,7 +187,7 @@ impl<R: BufRead> TableVisitor for TableLoad<'_, R> {
     }
 }
 
-/// Whether these can be the bytes of a value of this type; redb would panic over others.
+/// Whether the bytes can be a value of this type; redb would panic for other bytes.
 fn fits<T: Value>(bytes: &[u8]) -> bool {
     let is_text = T::type_name() == <&str>::type_name();
     T::fixed_width().is_none_or(|width| width == bytes.len())

@@ -1,4 +1,4 @@
-//! What a backup must bring back, and what must not be taken for one.
+//! Restoring returns everything in a backup, and refuses all other files.
 
 use super::*;
 use crate::vault::KEY_FOLDER;
@@ -9,7 +9,7 @@ use store::{EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable, Store};
 use tempfile::TempDir;
 
 const NOW: UnixMs = 1_801_386_000_000;
-/// Files of keys that expire in this hour and did in the one before.
+/// Key files that expire in this hour and in the one before.
 const KEPT: &str = "short-500385";
 const EXPIRED: &str = "batch-500384";
 
@@ -17,7 +17,7 @@ fn open(folder: &Path) -> RedbStore {
     RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
-/// A store with some accounts, and two files of keys.
+/// A store with several accounts, and two key files.
 fn filled(folder: &Path) -> RedbStore {
     let store = open(folder);
     for n in 0..20u8 {
@@ -83,19 +83,19 @@ fn what_is_restored_is_what_was_there() {
     let site = Site::new();
     let store = filled(&site.at("data"));
     let summary = back_up(&store, &site.at("backup"));
-    // That of hashes, the one that was put there, and those of results of this hour and the next.
+    // The key of hashes, the additional one, and those of results of this hour and the next.
     assert_eq!(summary.key_files, 6);
     assert_eq!(summary.bytes, fs::metadata(site.at("backup")).unwrap().len());
     assert_eq!(summary.rows, store.sizes().unwrap().rows.iter().map(|(_, rows)| rows).sum::<u64>());
     assert_eq!(verify(&site.at("backup")).unwrap(), summary);
     let expected = store.accounts(None, 100, NOW).unwrap();
-    // What comes later is not in it.
+    // Later changes are not in it.
     let id = store::AccountId::new(NOW, 99);
     store.create_account(NewAccount { id, name: "late".into(), plan: "free".into() }, NOW).wait().unwrap();
 
     let restored = site.at("a/restored");
     assert_eq!(restore(&site.at("backup"), &restored, NOW).unwrap(), summary);
-    // Holds of the moment are still open in it; the next opening gives them back, as after a crash.
+    // Current holds are still open in it; the next opening voids them, as after a crash.
     let mut again = Vec::new();
     let database = Database::open(restored.join(super::super::DATABASE_FILE)).unwrap();
     dump(&database, Some(&restored), NOW, &mut again).unwrap();
@@ -183,7 +183,7 @@ fn damage_is_noticed_and_nothing_is_left_behind() {
     }
 }
 
-/// Names and rows that only a forger writes: the checksum is right.
+/// Names and rows that only a forger writes, with a right checksum.
 #[test]
 fn a_forged_backup_does_no_harm() {
     let site = Site::new();

@@ -1,4 +1,4 @@
-//! Lists of the dashboard in redb: sealing and opening on the caller's thread.
+//! The methods for lists of the dashboard: sealing and opening on the caller's thread.
 
 use super::super::row::Row;
 use super::super::tables::{LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
@@ -17,9 +17,9 @@ impl ListStore for RedbStore {
     fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError> {
         let (account, id) = (list.account, list.id);
         match lists::seal(&self.vault, list) {
-            Ok(row) => self
-                .writer
-                .submit(Class::New, move |txn| Ok(Ok(txn.create_list(account, id, row, room, now)?))),
+            Ok(row) => {
+                self.writer.submit(Class::New, move |txn| Ok(txn.create_list(account, id, row, room, now)?))
+            }
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -34,7 +34,7 @@ impl ListStore for RedbStore {
         let seal = || {
             let codes = match answers {
                 Some(answers) => {
-                    // The batch whose answers these are is the last one of those that the list counts now.
+                    // The answers belong to the last batch that the list counts now.
                     let number = list.done.saturating_sub(1);
                     let codes: Vec<u8> = answers.iter().map(|&reason| reason::code(reason)).collect();
                     let sealed = lists::seal_part(&self.vault, CODES, list, number, &codes)?;
@@ -46,7 +46,7 @@ impl ListStore for RedbStore {
         };
         match seal() {
             Ok((row, codes)) => {
-                self.writer.submit(Class::New, move |txn| Ok(Ok(txn.put_list(key, row, expected, codes)?)))
+                self.writer.submit(Class::New, move |txn| Ok(txn.put_list(key, row, expected, codes)?))
             }
             Err(error) => Pending::ready(Err(error)),
         }
@@ -75,7 +75,7 @@ impl ListStore for RedbStore {
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
         match lists::seal_part(&self.vault, PARTS, list, number, plain) {
             Ok(sealed) => {
-                self.writer.submit(Class::New, move |txn| Ok(Ok(txn.put_list_part(key, part, &sealed)?)))
+                self.writer.submit(Class::New, move |txn| Ok(txn.put_list_part(key, part, &sealed)?))
             }
             Err(error) => Pending::ready(Err(error)),
         }
@@ -128,11 +128,11 @@ impl ListStore for RedbStore {
 
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError> {
         let key = list_key(account, id);
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.delete_list(key)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.delete_list(key)?))
     }
 
     fn delete_unfinished_lists(&self) -> Pending<usize, StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.delete_unfinished_lists()?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.delete_unfinished_lists()?))
     }
 
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId {

@@ -1,4 +1,4 @@
-//! The dashboard's part of the store in redb: reads here, writes in `users.rs`.
+//! The methods of the dashboard: reads are here, writes in `users.rs`.
 
 use super::super::days;
 use super::super::row::Row;
@@ -65,7 +65,7 @@ impl WebStore for RedbStore {
     }
 
     fn session_used(&self, hash: TokenHash, now: UnixMs) -> Pending<(), StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.note_session_use(hash, now)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.note_session_use(hash, now)?))
     }
 
     fn sessions(&self, account: AccountId, now: UnixMs) -> Result<Vec<Session>, StoreError> {
@@ -83,11 +83,11 @@ impl WebStore for RedbStore {
     }
 
     fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError> {
-        self.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.end_session(account, &hash)?)))
+        self.writer.submit(Class::Answer, move |txn| Ok(txn.end_session(account, &hash)?))
     }
 
     fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError> {
-        self.writer.submit(Class::Answer, move |txn| Ok(Ok(txn.end_sessions(account, but)?)))
+        self.writer.submit(Class::Answer, move |txn| Ok(txn.end_sessions(account, but)?))
     }
 
     fn create_link(&self, account: AccountId, hash: TokenHash, now: UnixMs) -> Pending<Account, UserError> {
@@ -106,7 +106,7 @@ impl WebStore for RedbStore {
         new: NewSession,
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError> {
-        self.writer.submit(Class::New, move |txn| Ok(Ok(txn.use_link(&hash, new, now)?)))
+        self.writer.submit(Class::New, move |txn| Ok(txn.use_link(&hash, new, now)?))
     }
 
     fn recent_batches(

@@ -1,24 +1,24 @@
-//! The tables and rows of assistants: clients, connections, and the hashes of what was given out to them.
+//! The tables and rows of assistants: clients, connections, and the hashes of their secrets.
 
 use super::{In, Out, Row, join};
 use ::redb::TableDefinition;
 use store::SecretHash;
 use store::{AccountId, ClientId, ConnectionId, UnixMs};
 
-/// Clients that registered themselves, by id.
+/// Clients that have registered themselves, by id.
 pub(crate) const CLIENTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("clients");
-/// What users have consented to, by account and connection.
+/// The connections of users, by account and connection.
 pub(crate) const CONNECTIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("connections");
-/// What a code or token is of, by its SHA-256; of refresh tokens the part that all of a connection share. A row goes
-/// with its connection.
+/// The owner of a code or token, by its SHA-256; for refresh tokens, of the part that those of a connection share. A
+/// row is removed with its connection.
 pub(crate) const TOKENS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("tokens");
 
-/// Key of [`CONNECTIONS`].
+/// The key of [`CONNECTIONS`].
 pub(crate) fn connection_key(account: AccountId, id: ConnectionId) -> [u8; 32] {
     join(account.to_bytes(), id.to_bytes())
 }
 
-/// What stands for a client where a key has 32 bytes.
+/// The 32 bytes that represent a client in [`EXPIRIES`](super::EXPIRIES).
 pub(crate) fn client_expiry_row(id: ClientId) -> [u8; 32] {
     join(id.to_bytes(), [0; 16])
 }
@@ -53,9 +53,9 @@ impl Row for ClientRow {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ConnectionRow {
     pub created_at: UnixMs,
-    /// Until its code is redeemed, the end of the code's time.
+    /// The time of its end; before its code is redeemed, that of the code.
     pub expires_at: UnixMs,
-    /// When it ends once its code is redeemed.
+    /// The time of its end after its code is redeemed.
     pub granted_until: UnixMs,
     pub last_used_at: UnixMs,
     pub allowance: u32,
@@ -66,25 +66,25 @@ pub(crate) struct ConnectionRow {
     pub redirect_host: String,
     pub challenge: [u8; 32],
     pub code: SecretHash,
-    /// None before the code is redeemed.
+    /// `None` before the code is redeemed.
     pub tokens: Option<Tokens>,
 }
 
-/// What its client has.
+/// The current tokens of its client.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Tokens {
-    /// The part that all refresh tokens share.
+    /// The hash of the part that all refresh tokens share.
     pub family: SecretHash,
-    /// The part of the refresh token that is the next to be used.
+    /// The hash of the second part of the next refresh token.
     pub refresh: SecretHash,
-    /// The access token.
+    /// The hash of the access token.
     pub access: SecretHash,
-    /// The one before it, which requests under way may still have.
+    /// The hash of the access token before it, which requests under way may still use.
     pub before: Option<SecretHash>,
 }
 
 impl ConnectionRow {
-    /// Every key in [`TOKENS`] that is its own.
+    /// Every key of the connection in [`TOKENS`].
     pub fn secrets(&self) -> impl Iterator<Item = SecretHash> {
         let tokens = self.tokens.iter();
         let of_tokens =
@@ -148,7 +148,7 @@ fn read_tokens(input: &mut In<'_>) -> Option<Tokens> {
     Some(Tokens { family, refresh, access, before })
 }
 
-/// What a row of [`TOKENS`] is the hash of.
+/// The kinds of secrets in [`TOKENS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecretKind {
     /// An authorization code.
@@ -164,7 +164,7 @@ pub(crate) struct SecretRow {
     pub kind: SecretKind,
     pub account: AccountId,
     pub connection: ConnectionId,
-    /// Of an access token; others end with their connection.
+    /// The time of an access token's end; others end with their connection.
     pub expires_at: UnixMs,
 }
 

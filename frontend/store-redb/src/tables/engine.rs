@@ -1,4 +1,4 @@
-//! What outlives the process of what the engine has learned.
+//! The tables of the engine's knowledge, which survives the process.
 
 use super::super::row::{In, Out, Row};
 use ::redb::TableDefinition;
@@ -6,15 +6,15 @@ use engine::KeptStep;
 use engine::proto::limits::REFUSALS_STEPS;
 use store::{RETENTION_MS, UnixMs};
 
-/// How many recipients a site refused and accepted, by the keyed hash of the site and of our source.
+/// The numbers of recipients that a site refused and accepted, by the keyed hash of the site and of our source.
 pub(in super::super) const REFUSALS: TableDefinition<u64, &[u8]> = TableDefinition::new("refusals");
-/// When evidence was withdrawn, by the evidence.
+/// The times of withdrawal, by evidence.
 pub(in super::super) const WITHDRAWN: TableDefinition<u64, UnixMs> = TableDefinition::new("withdrawn");
 
 /// The name in [`META`](super::META) of the time until which all evidence counts as withdrawn.
 pub(in super::super) const META_WITHDRAWN: &str = "withdrawn";
 
-/// A value of [`REFUSALS`]: the steps, the oldest first.
+/// A value of [`REFUSALS`]: the steps, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct RefusalsRow(pub Vec<KeptStep>);
 
@@ -38,7 +38,7 @@ impl Row for RefusalsRow {
     }
 }
 
-/// The 32 bytes that stand for evidence in [`EXPIRIES`](super::EXPIRIES).
+/// The 32 bytes that represent evidence in [`EXPIRIES`](super::EXPIRIES).
 pub(in super::super) fn withdrawn_row(evidence: u64) -> [u8; 32] {
     let mut row = [0; 32];
     row[..8].copy_from_slice(&evidence.to_be_bytes());
@@ -52,7 +52,7 @@ pub(in super::super) fn evidence_of_row(row: &[u8; 32]) -> u64 {
     u64::from_be_bytes(evidence)
 }
 
-/// When no result is left that can rest on evidence which was withdrawn then.
+/// The time after which no result can depend on evidence that was withdrawn at `at`.
 pub(in super::super) fn withdrawn_until(at: UnixMs) -> UnixMs {
     at.saturating_add(RETENTION_MS)
 }

@@ -1,4 +1,4 @@
-//! The rows of lists: what they are, their content, and their answers.
+//! The tables and rows of lists: their data, their content, and their answers.
 
 use super::super::reason;
 use super::super::row::{In, Out, Row};
@@ -10,17 +10,17 @@ use store::{LIST_KEEP_MS, ListState, UnixMs};
 
 /// Lists, by account and list.
 pub(in super::super) const LISTS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("lists");
-/// The content of lists, sealed, by list and number of the part.
+/// The sealed content of lists, by list and number of the part.
 pub(in super::super) const LIST_PARTS: TableDefinition<&[u8; 20], &[u8]> = TableDefinition::new("list_parts");
-/// The answers to lists, sealed, by list and number of the batch.
+/// The sealed answers of lists, by list and number of the batch.
 pub(in super::super) const LIST_CODES: TableDefinition<&[u8; 20], &[u8]> = TableDefinition::new("list_codes");
 
-/// Key of [`LISTS`].
+/// The key of [`LISTS`].
 pub(in super::super) fn list_key(account: AccountId, id: ListId) -> [u8; 32] {
     join(account.to_bytes(), id.to_bytes())
 }
 
-/// Key of [`LIST_PARTS`] and [`LIST_CODES`].
+/// The key of [`LIST_PARTS`] and [`LIST_CODES`].
 pub(in super::super) fn part_key(id: ListId, number: u32) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(&id.to_bytes());
@@ -32,7 +32,7 @@ pub(in super::super) fn part_key(id: ListId, number: u32) -> [u8; 20] {
 pub(in super::super) struct ListRow {
     pub created_at: UnixMs,
     pub state: ListState,
-    /// The file's name and why it is unfit or paused, sealed.
+    /// The sealed name of the file, and the reason why the list is unfit or paused.
     pub texts: Vec<u8>,
     pub bytes: u64,
     pub rows: u64,
@@ -43,6 +43,7 @@ pub(in super::super) struct ListRow {
 }
 
 impl ListRow {
+    /// The time at which the list is removed.
     pub fn expires_at(&self) -> UnixMs {
         self.created_at.saturating_add(LIST_KEEP_MS)
     }

@@ -1,4 +1,4 @@
-//! The rows of the dashboard: users, sessions, sign-in links, and what accounts did on each day.
+//! The tables and rows of the dashboard: users, sessions, sign-in links, and daily counts of accounts.
 
 use super::super::reason;
 use super::super::row::{In, Out, Row};
@@ -8,19 +8,19 @@ use store::{DayCounts, PasswordHash, TokenHash, UnixMs, session_end};
 
 /// The users of accounts, by account.
 pub(in super::super) const USERS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("users");
-/// Accounts by the keyed hash of their user's address.
+/// Accounts by the keyed hash of their user's email address.
 pub(in super::super) const EMAILS: TableDefinition<&[u8; 16], &[u8; 16]> = TableDefinition::new("emails");
 /// Sessions of the dashboard, by the hash of their token.
 pub(in super::super) const SESSIONS: TableDefinition<&[u8; 32], &[u8]> = TableDefinition::new("sessions");
-/// The same, by account and hash.
+/// Sessions by account and hash.
 pub(in super::super) const SESSIONS_OF: TableDefinition<&[u8; 48], ()> = TableDefinition::new("sessions_of");
-/// Links that sign in once, by the hash of their token.
+/// Sign-in links, by the hash of their token.
 pub(in super::super) const SIGN_IN_LINKS: TableDefinition<&[u8; 32], &[u8]> =
     TableDefinition::new("sign_in_links");
-/// What accounts did, by account and day.
+/// Daily counts, by account and day.
 pub(in super::super) const DAYS: TableDefinition<&[u8; 20], &[u8]> = TableDefinition::new("days");
 
-/// Key of [`SESSIONS_OF`].
+/// The key of [`SESSIONS_OF`].
 pub(in super::super) fn session_of(account: AccountId, hash: &TokenHash) -> [u8; 48] {
     let mut key = [0; 48];
     key[..16].copy_from_slice(&account.to_bytes());
@@ -28,14 +28,14 @@ pub(in super::super) fn session_of(account: AccountId, hash: &TokenHash) -> [u8;
     key
 }
 
-/// The token's hash of a key of [`SESSIONS_OF`].
+/// The token's hash in a key of [`SESSIONS_OF`].
 pub(in super::super) fn session_in(key: &[u8; 48]) -> TokenHash {
     let mut hash = [0; 32];
     hash.copy_from_slice(&key[16..]);
     hash
 }
 
-/// Key of [`DAYS`].
+/// The key of [`DAYS`].
 pub(in super::super) fn day_key(account: AccountId, day: u32) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(&account.to_bytes());
@@ -43,16 +43,16 @@ pub(in super::super) fn day_key(account: AccountId, day: u32) -> [u8; 20] {
     key
 }
 
-/// The day of a key of [`DAYS`].
+/// The day in a key of [`DAYS`].
 pub(in super::super) fn day_of(key: &[u8; 20]) -> u32 {
     u32::from_be_bytes([key[16], key[17], key[18], key[19]])
 }
 
 #[derive(Clone, PartialEq, Eq)]
 pub(in super::super) struct UserRow {
-    /// The key of its row in [`EMAILS`].
+    /// The key of the user's row in [`EMAILS`].
     pub email_hash: [u8; 16],
-    /// The address, sealed under the key of users.
+    /// The email address, sealed under the key of users.
     pub email: Vec<u8>,
     pub password: PasswordHash,
     pub created_at: UnixMs,
@@ -101,6 +101,7 @@ pub(in super::super) struct SessionRow {
 }
 
 impl SessionRow {
+    /// The time at which the session ends.
     pub fn expires_at(&self) -> UnixMs {
         session_end(self.created_at, self.seen_at)
     }

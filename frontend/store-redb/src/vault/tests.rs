@@ -1,6 +1,7 @@
-//! Tests: keys are made, found, destroyed and told apart, whatever was cut short.
+//! Tests: keys are created, found, destroyed and distinguished, whatever was interrupted.
 
 use super::*;
+use crate::tests::key_files;
 use std::os::unix::fs::PermissionsExt;
 
 const HOUR: UnixMs = HOUR_MS;
@@ -10,13 +11,6 @@ fn kept(data: &Path) -> Vault {
     let vault = Vault::open(data).unwrap();
     vault.keep().unwrap();
     vault
-}
-
-fn files(data: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(data.join(KEY_FOLDER)).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]
@@ -43,7 +37,7 @@ fn a_value_opens_at_its_place_with_its_key_alone() {
     for cut in [0, 11, 12, 27, sealed.len() - 1] {
         assert_eq!(key.open(PLACE, &sealed[..cut]), None);
     }
-    // The same hour is the same key.
+    // The same hour has the same key.
     let same = vault.opening_key(KeyClass::Batch, 6 * HOUR - 1).unwrap();
     assert_eq!(same.open(PLACE, &sealed).as_deref(), Some(&b"plain"[..]));
 }
@@ -54,20 +48,20 @@ fn keys_are_files_for_their_owner_alone_and_come_back() {
     let vault = kept(data.path());
     let sealed = vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap().seal(PLACE, b"x").unwrap();
     let hash = vault.hash("p", &[b"x"]);
-    assert_eq!(files(data.path()), ["hash", "short-7"]);
-    for file in files(data.path()) {
+    assert_eq!(key_files(data.path()), ["hash", "short-7"]);
+    for file in key_files(data.path()) {
         let metadata = std::fs::metadata(data.path().join(KEY_FOLDER).join(file)).unwrap();
         assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 32));
     }
     drop(vault);
-    // What a crash in the making of another key leaves.
+    // The rest of an interrupted creation of another key.
     std::fs::write(data.path().join(KEY_FOLDER).join("long-9.new"), b"half").unwrap();
     let vault = kept(data.path());
     let key = vault.opening_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
     assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"x"[..]));
     assert_eq!(vault.hash("p", &[b"x"]), hash);
     assert!(vault.opening_key(KeyClass::LongResult, 9 * HOUR).is_none());
-    assert_eq!(files(data.path()), ["hash", "short-7"]);
+    assert_eq!(key_files(data.path()), ["hash", "short-7"]);
 }
 
 #[test]
@@ -77,28 +71,28 @@ fn a_key_goes_when_its_hour_is_over_and_its_file_is_overwritten() {
     vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
     vault.sealing_key(KeyClass::LongResult, 8 * HOUR - 1).unwrap();
     vault.sealing_key(KeyClass::Batch, 8 * HOUR).unwrap();
-    // Another name of the same bytes shows what becomes of them.
+    // Another name for the same bytes shows their content.
     let folder = data.path().join(KEY_FOLDER);
     std::fs::hard_link(folder.join("short-7"), data.path().join("link")).unwrap();
     assert_eq!(vault.expire(8 * HOUR - 1), Ok(0));
     assert_ne!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
-    let left = |now| files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
+    let left = |now| key_files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
     assert_eq!((left(8 * HOUR - 1), left(8 * HOUR)), (4, 2));
     assert_eq!(vault.expire(8 * HOUR), Ok(2));
     assert_eq!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
-    assert_eq!(files(data.path()), ["batch-8", "hash"]);
+    assert_eq!(key_files(data.path()), ["batch-8", "hash"]);
     assert!(vault.opening_key(KeyClass::ShortResult, 7 * HOUR).is_none());
-    // One that somebody else removed is gone all the same.
+    // A file that was removed by others is also destroyed.
     std::fs::remove_file(folder.join("batch-8")).unwrap();
     assert_eq!(vault.expire(9 * HOUR), Ok(1));
-    assert_eq!(files(data.path()), ["hash"]);
+    assert_eq!(key_files(data.path()), ["hash"]);
 }
 
 #[test]
 fn a_key_that_cannot_be_made_durable_seals_nothing() {
     let data = tempfile::tempdir().unwrap();
     let vault = kept(data.path());
-    // Where the draft would stand there is a folder: not even root can write it.
+    // A folder at the path of the draft cannot be written, not even by root.
     std::fs::create_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
     let failed = vault.sealing_key(KeyClass::OpenBatch, 3 * HOUR).map(drop);
     assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/open-3")));
@@ -124,12 +118,12 @@ fn a_key_of_zeros_is_none() {
     vault.sealing_key(KeyClass::Batch, 3 * HOUR).unwrap();
     vault.users_key().unwrap();
     drop(vault);
-    // A crash between its overwriting and its unlinking leaves this.
+    // The state after a crash between overwriting and unlinking.
     let folder = data.path().join(KEY_FOLDER);
     std::fs::write(folder.join("batch-3"), [0; KEY_BYTES]).unwrap();
     let vault = kept(data.path());
     assert!(vault.opening_key(KeyClass::Batch, 3 * HOUR).is_none());
-    assert_eq!(files(data.path()), ["hash", "users"]);
+    assert_eq!(key_files(data.path()), ["hash", "users"]);
     drop(vault);
     for file in ["hash", "users"] {
         let whole = std::fs::read(folder.join(file)).unwrap();
@@ -147,13 +141,13 @@ fn a_key_that_cannot_be_destroyed_keeps_none_of_the_others() {
     for class in [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch] {
         vault.sealing_key(class, 3 * HOUR).unwrap();
     }
-    // Nobody can write a folder.
+    // A folder cannot be written as a file.
     let stuck = data.path().join(KEY_FOLDER).join("long-3");
     std::fs::remove_file(&stuck).unwrap();
     std::fs::create_dir(&stuck).unwrap();
     let failed = vault.expire(4 * HOUR);
     assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/long-3")));
-    assert_eq!(files(data.path()), ["hash", "long-3"]);
+    assert_eq!(key_files(data.path()), ["hash", "long-3"]);
     std::fs::remove_dir(&stuck).unwrap();
     assert_eq!(vault.expire(4 * HOUR), Ok(1), "it is tried again");
 }

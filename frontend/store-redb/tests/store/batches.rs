@@ -1,4 +1,4 @@
-//! Batches: charged whole, answered row by row, settled once.
+//! Batches: charged as a whole, answered row by row, settled once.
 
 use crate::world::{DAY, START, World};
 use api::Reason::{CatchAll, Disposable, MailboxExists, MailboxNotFound, RoleAccount, Unverifiable};
@@ -11,8 +11,7 @@ const ROWS: [&str; 3] = ["One@example.com", "two@example.com", "three@example.ne
 
 #[test]
 fn a_batch_is_held_whole_and_settled_when_its_last_row_is_answered() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let mut new = world.new_batch(a, &ROWS);
     let id = new.id;
     new.name = Some("spring".into());
@@ -66,8 +65,7 @@ fn a_batch_is_its_accounts_alone() {
 
 #[test]
 fn a_batch_survives_a_stop_with_its_hold_and_answers() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let id = world.batch(a, &ROWS);
     world.hold(a, 2).unwrap();
     world.answer(id, &[(0, Verified(Disposable.into()))]);
@@ -88,8 +86,7 @@ fn a_batch_survives_a_stop_with_its_hold_and_answers() {
 
 #[test]
 fn a_row_is_answered_once() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let id = world.batch(a, &ROWS);
     world.answer(id, &[(0, Verified(MailboxExists.into())), (0, Verified(MailboxNotFound.into()))]);
     assert_eq!(
@@ -101,7 +98,7 @@ fn a_row_is_answered_once() {
         matches!(world.known(a, "one@example.com"), Known::Own(own) if own.verdict.reason == MailboxExists)
     );
     assert_eq!(world.answer(id, &[(1, Verified(RoleAccount.into())), (2, Unanswered)]), [id]);
-    // Not complete a second time, and nothing is charged or given back once more.
+    // It is not completed a second time, and nothing is charged or returned again.
     assert_eq!(world.answer(id, &[(1, Unanswered), (2, Verified(CatchAll.into()))]), []);
     let reasons = world.view(a, id).unwrap().results.unwrap().into_iter().map(|(_, reason)| reason);
     assert_eq!(reasons.collect::<Vec<_>>(), [MailboxExists, RoleAccount, Unverifiable]);
@@ -141,7 +138,7 @@ fn rows_are_repeats_of_each_other_and_of_single_checks() {
     assert_eq!(world.known(a, "one@example.com"), Known::Own(stored));
     assert_eq!(world.known(b, "one@example.com"), Known::Shared(stored));
     assert_eq!(world.known(a, ROWS[2]), Known::Nothing, "a repeat is no check of its own");
-    // A day after the single check it is no repeat any longer, though a batch has used it.
+    // A day after the single check it is no longer a repeat, although a batch has used it.
     world.now = START + DAY;
     let own = matches!(world.known(a, "two@example.com"), Known::Own(_));
     assert!(!own);
@@ -149,8 +146,7 @@ fn rows_are_repeats_of_each_other_and_of_single_checks() {
 
 #[test]
 fn a_batch_of_repeats_is_complete_at_once_and_charged() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, "one@example.com", RoleAccount);
     world.verify(a, "two@example.com", MailboxNotFound);
     let new = world.new_batch(a, &[ROWS[0], ROWS[1], ROWS[0]]);
@@ -185,15 +181,14 @@ fn a_reused_verdict_of_a_row_lives_no_longer_for_it() {
 
 #[test]
 fn unanswered_rows_are_refunded_pack_credits_first() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.hold(a, 98).unwrap();
     world.grant(a, 10).unwrap();
     let id = world.batch(a, &[ROWS[0], ROWS[1], ROWS[2], "four@example.com"]);
     world.check(a, (0, 8, 102, 0, 0));
     let answers = [(0, Unanswered), (1, Unanswered), (2, Unanswered), (3, Verified(MailboxExists.into()))];
     assert_eq!(world.answer(id, &answers), [id]);
-    // Two of packs and one of the plan come back; one of the plan is spent.
+    // Two pack credits and one plan credit are returned; one plan credit is spent.
     world.check(a, (1, 10, 98, 1, 0));
     let entry = &world.store().entries(a, 1).unwrap()[0];
     assert_eq!((entry.kind, entry.spent, entry.expired), (EntryKind::Settled, 1, 0));
@@ -205,8 +200,7 @@ fn unanswered_rows_are_refunded_pack_credits_first() {
 
 #[test]
 fn a_refund_into_an_ended_period_is_lost_with_it() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.now = FEBRUARY - 1;
     world.hold(a, 98).unwrap();
     world.grant(a, 1).unwrap();
@@ -214,14 +208,13 @@ fn a_refund_into_an_ended_period_is_lost_with_it() {
     world.check(a, (0, 0, 101, 0, 0));
     world.now = FEBRUARY;
     assert_eq!(world.answer(id, &[(0, Unanswered), (1, Unanswered), (2, Verified(CatchAll.into()))]), [id]);
-    // The pack credit is back; the plan credit that would be is of January.
+    // The pack credit is returned; the plan credit belongs to January and expires.
     world.check(a, (100, 1, 98, 1, 1));
 }
 
 #[test]
 fn a_batch_is_refused_as_a_hold_is_and_nothing_of_it_stays() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.hold(a, 98).unwrap();
     let new = world.new_batch(a, &ROWS);
     let id = new.id;
@@ -255,8 +248,7 @@ fn a_batch_is_refused_as_a_hold_is_and_nothing_of_it_stays() {
 
 #[test]
 fn a_batch_id_is_used_once_even_after_the_batch_is_gone() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let new = world.new_batch(a, &ROWS[..1]);
     let again = |world: &World| world.create(new.clone());
     let id = again(&world).unwrap().batch;
@@ -272,8 +264,7 @@ fn a_batch_id_is_used_once_even_after_the_batch_is_gone() {
 
 #[test]
 fn a_test_batch_is_complete_at_once_and_free() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.hold(a, 100).unwrap();
     let reasons = vec![MailboxExists, CatchAll, Unverifiable];
     let new = NewBatch { mode: BatchMode::Test(reasons.clone()), ..world.new_batch(a, &ROWS) };
@@ -314,8 +305,7 @@ fn a_batch_is_readable_for_seven_days_from_its_completion() {
 
 #[test]
 fn a_batch_that_stays_unfinished_is_given_up_and_refunded() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let id = world.batch(a, &ROWS);
     world.now = START + DAY;
     world.answer(id, &[(1, Verified(MailboxExists.into()))]);
@@ -335,8 +325,7 @@ fn a_batch_that_stays_unfinished_is_given_up_and_refunded() {
 
 #[test]
 fn a_batch_that_a_long_stop_left_unfinished_is_given_up_after_it() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let id = world.batch(a, &ROWS);
     world.answer(id, &[(1, Verified(MailboxExists.into())), (2, Unanswered)]);
     world.now = START + 27 * DAY;
@@ -351,8 +340,7 @@ fn a_batch_that_a_long_stop_left_unfinished_is_given_up_after_it() {
 
 #[test]
 fn batches_of_many_threads_are_charged_once_each() {
-    let mut world = World::new();
-    let a = world.account("a", "scale");
+    let (mut world, a) = World::with_account("scale");
     let batches: Vec<_> = (0..60).map(|_| world.new_batch(a, &ROWS)).collect();
     let (store, now) = (world.shared(), world.now);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Assistants: what a consent is worth, to whom, for how long, and how often.
+//! Assistants: the rights, owner and duration of a consent, and the number of its checks.
 
 use crate::world::{DAY, START, World};
 use api::Reason;
@@ -46,8 +46,8 @@ fn renewal(family: u8, refresh: u8, seed: u8) -> Renewal {
     Renewal { family: secret(family), refresh: secret(refresh), client: CLIENT.into(), next: next(seed) }
 }
 
-/// A connection whose access token is `secret(seed)`, with refresh tokens of `secret(seed + 1)` and
-/// `secret(seed + 100)`; its code was `secret(seed + 50)`.
+/// A connection with the access token `secret(seed)`, refresh tokens of `secret(seed + 1)` and `secret(seed + 100)`,
+/// and the code `secret(seed + 50)`.
 fn connect(world: &mut World, account: AccountId, seed: u8, allowance: u32) -> ConnectionId {
     let new = consent(world, account, seed + 50, allowance);
     world.store().consent(new.clone(), world.now).wait().unwrap();
@@ -68,8 +68,7 @@ fn attempt(world: &mut World, account: AccountId, id: ConnectionId) -> Result<At
 
 #[test]
 fn a_code_is_worth_tokens_once_and_its_second_use_ends_the_connection() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let new = consent(&mut world, account, 1, 3);
     world.store().consent(new.clone(), world.now).wait().unwrap();
     assert_eq!(world.store().connections(account, world.now), Ok(vec![]), "nobody has it yet");
@@ -105,8 +104,7 @@ fn a_code_is_bound_to_its_client_redirect_and_verifier_and_to_a_minute() {
         let right = world.store().redeem(redemption(1, 10), world.now).wait();
         assert_eq!(right, Err(GrantError::Unknown), "whoever had it, it is worth nothing any longer");
     }
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     for (code, late, good) in [(1, CODE_MS - 1, true), (2, CODE_MS, false)] {
         let new = consent(&mut world, account, code, 3);
         world.store().consent(new, world.now).wait().unwrap();
@@ -117,8 +115,7 @@ fn a_code_is_bound_to_its_client_redirect_and_verifier_and_to_a_minute() {
 
 #[test]
 fn refresh_tokens_rotate_and_an_old_one_ends_the_connection() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let id = connect(&mut world, account, 10, 3);
     for (old, new) in [(10, 20), (20, 30), (30, 40)] {
         world.now += 1000;
@@ -139,8 +136,7 @@ fn refresh_tokens_rotate_and_an_old_one_ends_the_connection() {
 
 #[test]
 fn nothing_outlives_its_time_or_that_of_its_connection() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let id = connect(&mut world, account, 10, 3);
     world.now = START + ACCESS_MS - 1;
     assert_eq!(holder(&world, 10), Some(id));
@@ -192,8 +188,7 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
 
 #[test]
 fn a_credit_that_is_given_back_leaves_the_attempt_taken() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let id = connect(&mut world, account, 10, 2);
     let hold = HoldRef { account, id: world.entry_id() };
     world.store().attempt(id, hold, world.now).wait().unwrap();
@@ -225,8 +220,7 @@ fn a_connection_ends_for_its_account_or_its_client_alone() {
 
 #[test]
 fn bounds_are_kept() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     type Change = fn(&mut NewConnection, UnixMs);
     let changes: [Change; 7] = [
         |it, _| it.allowance = ATTEMPTS_MAX + 1,
@@ -264,7 +258,7 @@ fn client(world: &mut World, name: &str) -> NewClient {
     NewClient { id, name: name.into(), redirect_uris: vec![CALLBACK.into()] }
 }
 
-/// Consents to a client that registered itself, which redeems its code.
+/// Consents to a registered client, which redeems its code.
 fn connect_client(world: &mut World, account: AccountId, client: &NewClient) -> NewConnection {
     let mut new = consent(world, account, 1, 3);
     new.client = client.id.to_string();
@@ -276,13 +270,12 @@ fn connect_client(world: &mut World, account: AccountId, client: &NewClient) -> 
 
 #[test]
 fn a_client_is_forgotten_unless_it_is_connected() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let [used, unused, left] = ["used", "unused", "left"].map(|name| client(&mut world, name));
     for new in [&used, &unused, &left] {
         world.store().register_client(new.clone(), world.now).wait().unwrap();
     }
-    // A consent whose code nobody redeems is no connection.
+    // A consent with an unredeemed code is no connection.
     world.now = START + CLIENT_UNUSED_MS - CODE_MS / 2;
     let mut new = consent(&mut world, account, 2, 3);
     new.client = left.id.to_string();
@@ -308,8 +301,7 @@ fn a_client_is_forgotten_unless_it_is_connected() {
 
 #[test]
 fn when_too_many_clients_register_the_oldest_unused_one_goes() {
-    let mut world = World::new();
-    let account = world.account("a", "free");
+    let (mut world, account) = World::with_account("free");
     let used = client(&mut world, "used");
     let oldest = client(&mut world, "oldest");
     for new in [&used, &oldest] {

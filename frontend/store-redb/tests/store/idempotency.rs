@@ -1,4 +1,4 @@
-//! A batch is made once for an idempotency key.
+//! An idempotency key creates at most one batch.
 
 use crate::world::{DAY, START, World};
 use api::Reason::{CatchAll, MailboxExists};
@@ -18,13 +18,12 @@ fn create(world: &mut World, account: AccountId, key: &str, body: u8) -> Result<
 
 #[test]
 fn a_key_that_comes_again_is_answered_as_the_first_time() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let first = create(&mut world, a, "k", 1).unwrap();
     assert_eq!((first.replayed, first.credits_remaining), (false, Some(98)));
     let again = Ok(BatchCreated { replayed: true, ..first });
     assert_eq!(create(&mut world, a, "k", 1), again);
-    // Whatever happens meanwhile: to the balance, the batch, the status, the process.
+    // Changes of the balance, the batch, the status and the process do not matter.
     let outcome = RowOutcome::Verified(CatchAll.into());
     assert_eq!(world.answer(first.batch, &[(0, outcome), (1, outcome)]), [first.batch]);
     world.hold(a, 98).unwrap();
@@ -61,8 +60,7 @@ fn a_key_is_free_again_after_a_day() {
 
 #[test]
 fn a_key_with_another_request_is_refused() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let first = create(&mut world, a, "k", 1).unwrap();
     assert_eq!(create(&mut world, a, "k", 2), Err(BatchError::KeyReused));
     world.hold(a, 98).unwrap();
@@ -89,8 +87,7 @@ fn a_key_counts_within_its_account_and_mode() {
 
 #[test]
 fn only_what_was_made_is_remembered() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let hold = world.hold(a, 99).unwrap();
     let refused = Err(BatchError::Hold(HoldError::Insufficient { available: 1 }));
     assert_eq!(create(&mut world, a, "k", 1), refused);
@@ -100,8 +97,7 @@ fn only_what_was_made_is_remembered() {
 
 #[test]
 fn one_of_many_at_once_makes_the_batch() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let requests: Vec<_> = (0..20).map(|_| keyed(&mut world, a, "k", 1)).collect();
     let pending: Vec<_> =
         requests.into_iter().map(|new| world.store().create_batch(new, world.now)).collect();

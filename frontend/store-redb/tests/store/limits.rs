@@ -1,4 +1,4 @@
-//! On which terms accounts are, and the counters over a restart.
+//! The terms of accounts, and the counters over a restart.
 
 use crate::world::{START, World, plans};
 use store::rate_limit::{Bucket, Kept, Limits, Overrides, Row, Step, Window, WindowId};
@@ -20,7 +20,7 @@ fn an_account_s_terms_are_its_plan_s_and_its_own() {
     world.reopen();
     check(&world);
 
-    // A plan of the configuration that has changed, and a change of plan.
+    // A changed plan in the configuration, and a change of plan.
     let mut changed: Vec<Plan> = plans().iter().cloned().collect();
     for plan in &mut changed {
         plan.batches_allowed = plan.id != "free";

@@ -1,4 +1,4 @@
-//! What every implementation of the store must do, checked through its public face alone.
+//! The requirements on every implementation of the store, checked through its public interface.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! Random operations against a model that keeps no sums: it remembers every grant and hold, and derives from them
-//! what the store counts step by step.
+//! Random operations against a model without sums: it keeps every grant and hold, and derives from them what the store
+//! counts incrementally.
 
 mod kept;
 
@@ -42,28 +42,28 @@ enum Operation {
     Void {
         hold: usize,
     },
-    /// A check that comes to this result, of one of few addresses.
+    /// A check with this result, of one of few addresses.
     Verify {
         account: usize,
         address: usize,
         verdict: Verdict,
     },
-    /// Evidence of one of few hosts is withdrawn.
+    /// A withdrawal of the evidence of one of few hosts.
     Withdraw {
         evidence: u64,
     },
-    /// A shared verdict, bought if there is one.
+    /// A charge for a shared verdict, if there is one.
     Reuse {
         account: usize,
         address: usize,
     },
-    /// A batch of these addresses, under one of few idempotency keys or none.
+    /// A batch of these addresses, with one of few idempotency keys or none.
     Batch {
         account: usize,
         addresses: Vec<usize>,
         key: Option<u8>,
     },
-    /// Answers to rows of one of the last batches, given or not given.
+    /// Answers to rows of one of the last batches, with or without a verdict.
     Answer {
         batch: usize,
         rows: Vec<(usize, RowOutcome)>,
@@ -96,7 +96,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         5 => (0..3usize, vec((0..7usize, outcome()), 0..8))
             .prop_map(|(batch, rows)| Operation::Answer { batch, rows }),
         1 => Just(Operation::Purge),
-        // The steps of a day and of a week meet the boundaries exactly.
+        // The steps of a day and of a week meet the limits exactly.
         3 => prop::sample::select(vec![1, DAY - 1, DAY, 6 * DAY, 7 * DAY - 1, 7 * DAY])
             .prop_map(|ms| Operation::Pass { ms }),
         2 => prop_oneof![0..DAY, 0..75 * DAY, Just(200 * DAY)].prop_map(|ms| Operation::Pass { ms }),
@@ -104,7 +104,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// So few that they meet.
+/// So few that they collide.
 const ADDRESSES: usize = 4;
 const HOSTS: u64 = 3;
 
@@ -139,7 +139,7 @@ struct Hold {
     pack: u64,
     period: u32,
     end: End,
-    /// It is of a batch: opening the store leaves it alone, and its batch ends it.
+    /// Whether it belongs to a batch: opening the store does not void it, and its batch ends it.
     of_batch: bool,
 }
 
@@ -151,7 +151,7 @@ struct Modeled {
     status: SubscriptionStatus,
     cancel: bool,
     period: u32,
-    /// None before this period has brought its credits.
+    /// `None` before this period has granted its credits.
     allowance: Option<u64>,
     packs: u64,
 }
@@ -159,13 +159,13 @@ struct Modeled {
 #[derive(Default)]
 struct Model {
     accounts: Vec<Modeled>,
-    /// Those of batches too.
+    /// The holds, including those of batches.
     holds: Vec<Hold>,
     kept: Kept,
 }
 
 impl Modeled {
-    /// One period after the other.
+    /// Moves through the periods one after the other.
     fn pass(&mut self, now: UnixMs) {
         while self.plan.resets && period_start(self.start, self.period + 1) <= now {
             self.period += 1;
@@ -364,7 +364,7 @@ impl Run {
         if self.model.holds.is_empty() {
             return;
         }
-        // One of the last: older ones would seldom be met twice.
+        // One of the last holds, since older ones would rarely be selected twice.
         let hold = self.model.holds.len() - 1 - hold % self.model.holds.len();
         if self.model.holds[hold].of_batch {
             return;
@@ -372,7 +372,7 @@ impl Run {
         let expected = self.model.end(hold, end);
         let hold = self.model.holds[hold].hold;
         let answered = if end == End::Settled { self.world.settle(hold) } else { self.world.void(hold) };
-        // The ledger may forget what ended more than 93 days after it was held.
+        // The ledger may have removed what ended more than 93 days after it was held.
         let forgotten = expected.is_err() && hold.id.0.made_at() + 93 * DAY <= self.world.now;
         if !(forgotten && answered == Err(SettleError::UnknownHold)) {
             assert_eq!(answered.map(|balance| balance.available()), expected);

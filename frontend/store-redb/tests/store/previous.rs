@@ -1,20 +1,20 @@
-//! A data folder that an earlier release wrote: it opens, and nothing in it is lost.
+//! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/` is such a folder, its database compressed. [`make_a_folder`] wrote it at the last commit of that format.
+//! `format-5/` is such a folder with a compressed database. [`make_a_folder`] wrote it at the last commit of that
+//! format.
 
-use crate::world::{DAY, Kind, START, World};
+use crate::world::{DAY, InFolder, START, World};
 use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use store::rate_limit::{Bucket, Kept, Overrides, Row, Step, Window, WindowId};
 use store::*;
-use store_redb::{DATABASE_FILE, KEY_FOLDER, Opening, RedbStore, StoreOptions, backup};
+use store_redb::{DATABASE_FILE, KEY_FOLDER, backup};
 use tempfile::TempDir;
 
 const DATABASE: &str = "mailprobe.redb.zst";
 
-/// Accounts, keys and batches of the folder: their ids have these numbers in place of random bits.
+/// Accounts, keys and batches of the folder: their ids have these numbers instead of random bits.
 const ALICE: u128 = 1;
 const BOB: u128 = 2;
 const KEY: u128 = 3;
@@ -49,23 +49,8 @@ fn counters() -> Kept {
     kept
 }
 
-/// redb in a folder of the test.
-struct At(PathBuf);
-
-impl Kind for At {
-    fn open(
-        &self,
-        plans: PlanTable,
-        options: StoreOptions,
-        now: UnixMs,
-    ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
-        let (store, opening) = RedbStore::open(&self.0, plans, options, now)?;
-        Ok((Arc::new(store), opening))
-    }
-}
-
 fn open(folder: &Path) -> World {
-    World::of(Box::new(At(folder.to_owned())))
+    World::of(Box::new(InFolder(folder.to_owned())))
 }
 
 fn fill(world: &mut World) {
@@ -118,7 +103,7 @@ fn fill(world: &mut World) {
     );
 }
 
-/// Writes such a folder to the one that `MAILPROBE_FOLDER` names.
+/// Writes such a folder to the path in `MAILPROBE_FOLDER`.
 #[test]
 #[ignore = "makes the stored folder of a format anew"]
 fn make_a_folder() {
@@ -159,7 +144,7 @@ fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
     let mut world = open(folder.path());
     world.now = START + 1_000;
     let (alice, bob) = (account(ALICE), account(BOB));
-    // Alice: four checks, a row of a batch of two, and a batch that is still open.
+    // Alice: four checks, a row of a batch of two, and an open batch.
     world.check(alice, (93, 50, 2, 5, 0));
     world.check(bob, (99, 0, 0, 1, 0));
     assert_eq!(world.store().audit(None).unwrap().faults, Vec::<String>::new());
@@ -190,7 +175,7 @@ fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
     let done = world.view(alice, batch(COMPLETE)).unwrap();
     let expected = [("c@x.example".to_owned(), MailboxNotFound), ("d@x.example".to_owned(), Unverifiable)];
     assert_eq!(done.results.unwrap(), expected);
-    // It goes on from there.
+    // The store continues from this state.
     world.answer(batch(OPEN), &[(1, RowOutcome::Unanswered)]);
     assert!(world.view(alice, batch(OPEN)).unwrap().completed);
     world.check(alice, (94, 50, 0, 6, 0));

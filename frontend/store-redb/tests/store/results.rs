@@ -1,4 +1,4 @@
-//! What is kept of a check: who finds it, and until when.
+//! The results of checks: the accounts that find them, and their expiry.
 
 use crate::world::{DAY, START, World};
 use api::Reason::{self, CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
@@ -14,7 +14,7 @@ fn shared(reason: Reason, checked_at: UnixMs) -> Known {
     Known::Shared(StoredResult { verdict: reason.into(), checked_at })
 }
 
-/// What is known at that time, after a stop too.
+/// Checks the known result at that time, also after a restart.
 #[track_caller]
 fn check(world: &mut World, account: AccountId, at: UnixMs, expected: Known) {
     world.now = at;
@@ -50,8 +50,7 @@ fn every_reason_is_kept_for_its_time_to_the_millisecond() {
 
 #[test]
 fn a_purge_takes_what_is_past_its_time_and_nothing_else() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, "short@example.com", CatchAll);
     world.verify(a, "long@example.com", MailboxExists);
     world.now = START + DAY - 1;
@@ -69,8 +68,7 @@ fn a_purge_takes_what_is_past_its_time_and_nothing_else() {
 
 #[test]
 fn a_new_check_takes_the_place_of_the_last() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, ADDRESS, MailboxExists);
     world.now = START + 2 * DAY;
     world.verify(a, ADDRESS, CatchAll);
@@ -93,7 +91,7 @@ fn the_newest_verdict_is_shared() {
     }
     assert_eq!(world.known(accounts[3], ADDRESS), shared(CatchAll, START + 2000));
     assert_eq!(world.known(accounts[0], ADDRESS), own(MailboxNotFound, START), "its own comes first");
-    // The newest is kept for a day only; then the next is the newest.
+    // The newest verdict is kept for only a day; then the next one is the newest.
     world.now = START + 2 * DAY;
     assert_eq!(world.known(accounts[3], ADDRESS), shared(MailboxExists, START + 1000));
     assert_eq!(world.known(accounts[3], "other@example.com"), Known::Nothing);
@@ -160,8 +158,7 @@ fn reuse_across_accounts_can_be_turned_off() {
 
 #[test]
 fn a_settlement_that_is_refused_records_nothing() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     let hold = world.hold(a, 1).unwrap();
     world.void(hold).unwrap();
     let record = ResultRecord { address: world.store().hash_address(ADDRESS), verdict: MailboxExists.into() };
@@ -184,8 +181,7 @@ fn hashes_last_and_belong_to_one_store() {
 
 #[test]
 fn a_busy_store_purges_by_itself() {
-    let mut world = World::new();
-    let a = world.account("a", "scale");
+    let (mut world, a) = World::with_account("scale");
     for n in 0..60 {
         world.verify(a, &format!("{n}@example.com"), MailboxExists);
     }
@@ -199,8 +195,7 @@ fn a_busy_store_purges_by_itself() {
 
 #[test]
 fn a_clock_that_goes_back_makes_an_own_result_no_other() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, ADDRESS, MailboxExists);
     check(&mut world, a, START - DAY, own(MailboxExists, START));
 }
@@ -214,7 +209,7 @@ fn resting_on(reason: Reason, evidence: u64) -> Verdict {
     Verdict { reason, evidence: Some(evidence) }
 }
 
-/// The reason that is known, and whether it is the account's own.
+/// The known reason, and whether it is the account's own.
 fn known_reason(world: &World, account: AccountId) -> Option<(Reason, bool)> {
     match world.known(account, ADDRESS) {
         Known::Own(result) => Some((result.verdict.reason, true)),
@@ -245,10 +240,10 @@ fn a_verdict_whose_evidence_was_withdrawn_is_used_no_more() {
             world.now = START + 20;
             world.reopen();
         }
-        // A batch asks afresh too.
+        // A batch also asks again.
         let new = world.batch(a, &[ADDRESS]);
         assert!(!world.view(a, new).unwrap().completed);
-        // What is found afterwards rests on what the host does now.
+        // A later verdict depends on the present behaviour of the host.
         world.now = START + 21;
         world.verify(a, ADDRESS, resting_on(Unverifiable, 5));
         assert_eq!(known_reason(&world, a), Some((Unverifiable, true)));
@@ -264,7 +259,7 @@ fn what_was_found_up_to_the_moment_of_the_withdrawal_is_withdrawn() {
         let mut world = World::new();
         let (a, b) = (world.account("a", "free"), world.account("b", "free"));
         withdraw(&world, &[5], START + 20);
-        // A clock that goes back withdraws no less.
+        // A clock that goes back cancels no withdrawal.
         withdraw(&world, &[5], START + 3);
         world.now = found_at;
         world.verify(a, ADDRESS, resting_on(MailboxExists, 5));
@@ -275,8 +270,7 @@ fn what_was_found_up_to_the_moment_of_the_withdrawal_is_withdrawn() {
 
 #[test]
 fn a_verdict_that_rests_on_nobody_is_never_withdrawn() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, ADDRESS, MailboxExists);
     withdraw(&world, &[0, 1, u64::MAX], START + 5);
     assert_eq!(known_reason(&world, a), Some((MailboxExists, true)));
@@ -309,8 +303,7 @@ fn a_verdict_that_is_withdrawn_while_it_is_bought_is_no_repeat() {
 
 #[test]
 fn withdrawals_are_forgotten_when_no_result_of_before_is_left() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     world.verify(a, ADDRESS, resting_on(MailboxExists, 5));
     withdraw(&world, &[5, 6], START);
     withdraw(&world, &[6], START + DAY);

@@ -1,4 +1,4 @@
-//! The rules, one test each.
+//! The rules of the store, with one test each.
 
 use crate::world::{DAY, START, World, plans};
 use store::SubscriptionStatus::{Active, Canceled, PastDue, Paused};
@@ -22,8 +22,7 @@ fn an_account_begins_with_its_plans_credits() {
 
 #[test]
 fn holds_take_plan_credits_first_and_go_back_where_they_came_from() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.grant(id, 50).unwrap();
     world.check(id, (100, 50, 0, 0, 0));
     let hold = world.hold(id, 120).unwrap();
@@ -38,8 +37,7 @@ fn holds_take_plan_credits_first_and_go_back_where_they_came_from() {
 
 #[test]
 fn answers_carry_the_balance_after_them() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let hold = HoldRef { account: id, id: world.entry_id() };
     assert_eq!(world.hold_as(hold, 1).unwrap().available(), 99);
     assert_eq!(world.settle(hold).unwrap().available(), 99);
@@ -49,8 +47,7 @@ fn answers_carry_the_balance_after_them() {
 
 #[test]
 fn a_hold_is_placed_once_and_answered_once() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let other = world.account("b", "free");
     let settled = world.hold(id, 1).unwrap();
     assert_eq!(world.hold_as(settled, 1), Err(HoldError::Exists));
@@ -70,8 +67,7 @@ fn a_hold_is_placed_once_and_answered_once() {
 
 #[test]
 fn holds_are_refused_for_a_reason() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let nobody = AccountId::new(START, 999);
     assert_eq!(world.hold(nobody, 1), Err(HoldError::UnknownAccount));
     assert_eq!(world.hold(id, 101), Err(HoldError::Insufficient { available: 100 }));
@@ -95,8 +91,7 @@ fn holds_are_refused_for_a_reason() {
 
 #[test]
 fn ids_that_are_too_old_are_refused() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let old = HoldRef { account: id, id: world.entry_id() };
     world.now += 32 * DAY;
     assert_eq!(world.hold_as(old, 1), Err(HoldError::TooOld));
@@ -106,8 +101,7 @@ fn ids_that_are_too_old_are_refused() {
 
 #[test]
 fn plan_credits_expire_with_the_period_and_pack_credits_never() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.grant(id, 7).unwrap();
     let hold = world.hold(id, 30).unwrap();
     world.settle(hold).unwrap();
@@ -138,15 +132,14 @@ fn a_period_rolls_the_same_whether_anybody_looks_or_not() {
 
 #[test]
 fn a_clock_that_goes_back_brings_no_period_back() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.now = FEBRUARY;
     world.hold(id, 100).unwrap();
     world.now = FEBRUARY - DAY / 2;
     assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
     world.now = FEBRUARY + 1;
     world.check(id, (0, 0, 100, 0, 100));
-    // From so far back the period counts anew, and is the same.
+    // From so far back the period is counted again, with the same result.
     world.now = START;
     assert_eq!(world.hold(id, 1), Err(HoldError::Insufficient { available: 0 }));
     world.now = FEBRUARY - 1;
@@ -157,8 +150,7 @@ fn a_clock_that_goes_back_brings_no_period_back() {
 
 #[test]
 fn a_void_into_an_ended_period_expires() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.grant(id, 10).unwrap();
     let voided = world.hold(id, 105).unwrap();
     world.now = FEBRUARY;
@@ -169,8 +161,7 @@ fn a_void_into_an_ended_period_expires() {
 
 #[test]
 fn a_settlement_after_the_period_spends_nothing_of_the_new_one() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let settled = world.hold(id, 60).unwrap();
     world.now = FEBRUARY;
     world.settle(settled).unwrap();
@@ -181,8 +172,7 @@ fn a_settlement_after_the_period_spends_nothing_of_the_new_one() {
 
 #[test]
 fn a_plan_counts_what_was_used_of_the_one_before() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let held = world.hold(id, 20).unwrap();
     let settled = world.hold(id, 30).unwrap();
     world.settle(settled).unwrap();
@@ -204,8 +194,7 @@ fn a_plan_counts_what_was_used_of_the_one_before() {
 
 #[test]
 fn a_smaller_plan_takes_what_a_void_brings_back() {
-    let mut world = World::new();
-    let id = world.account("a", "starter");
+    let (mut world, id) = World::with_account("starter");
     let spent = world.hold(id, 90).unwrap();
     world.settle(spent).unwrap();
     let held = world.hold(id, 200).unwrap();
@@ -228,7 +217,7 @@ fn no_credits_come_to_a_subscription_that_is_not_usable() {
         world.set_status(id, status);
         world.now = FEBRUARY;
         world.check(id, (0, 5, 0, 0, 100));
-        // A new plan brings nothing either before it is usable.
+        // A new plan also grants nothing before the account is usable.
         world.set_plan(id, "starter").unwrap();
         world.check(id, (0, 5, 0, 0, 100));
         world.set_status(id, PastDue);
@@ -241,8 +230,7 @@ fn no_credits_come_to_a_subscription_that_is_not_usable() {
 
 #[test]
 fn cancel_at_period_end_cancels_then() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let cancel =
         |world: &World, cancel| world.store().set_cancel_at_period_end(id, cancel, world.now).wait().unwrap();
     assert!(cancel(&world, true).cancel_at_period_end);
@@ -259,8 +247,7 @@ fn cancel_at_period_end_cancels_then() {
 
 #[test]
 fn a_plan_that_never_resets() {
-    let mut world = World::new();
-    let id = world.account("a", "endless");
+    let (mut world, id) = World::with_account("endless");
     assert_eq!(world.read(id).period_end, None);
     world.now = START + 400 * DAY;
     world.check(id, (40, 0, 0, 0, 0));
@@ -268,7 +255,7 @@ fn a_plan_that_never_resets() {
     world.now += 100 * DAY;
     world.void(hold).unwrap();
     world.check(id, (40, 0, 0, 0, 0));
-    // To a plan that resets: its first period brings its credits, what was left is gone.
+    // To a plan that resets: its first period grants its credits, and the remaining ones expire.
     let account = world.set_plan(id, "free").unwrap();
     assert!(account.period_end.unwrap() > world.now);
     assert_eq!(account.balance.available(), 100);
@@ -281,8 +268,7 @@ fn a_plan_that_never_resets() {
 
 #[test]
 fn grants_happen_once_for_an_id() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.now += 1;
     let grant = Grant { id: world.entry_id(), account: id, credits: 10, note: "pack of ten".into() };
     let twice = [(); 2].map(|()| world.store().grant(grant.clone(), world.now).wait().map(|_| ()));
@@ -303,8 +289,7 @@ fn grants_happen_once_for_an_id() {
 
 #[test]
 fn the_ledger_tells_what_happened_newest_first() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     world.now += 1;
     let settled = world.hold(id, 2).unwrap();
     world.now += 1;
@@ -329,8 +314,7 @@ fn the_ledger_tells_what_happened_newest_first() {
 
 #[test]
 fn old_entries_are_carried() {
-    let mut world = World::new();
-    let id = world.account("a", "scale");
+    let (mut world, id) = World::with_account("scale");
     let idle = world.account("idle", "free");
     for _ in 0..300 {
         let hold = world.hold(id, 1).unwrap();
@@ -348,7 +332,7 @@ fn old_entries_are_carried() {
     let entries = world.store().entries(id, usize::MAX).unwrap();
     assert_eq!(entries.len(), 1, "{entries:?}");
     assert_eq!((entries[0].kind, entries[0].spent, entries[0].granted), (EntryKind::Carried, 300, 500_000));
-    // What is open is never forgotten.
+    // An open hold is never removed.
     world.settle(old).unwrap();
     assert_eq!(world.read(id).balance.spent, 301);
     world.check_sums();
@@ -397,8 +381,7 @@ fn accounts_come_in_pages() {
 
 #[test]
 fn keys_are_found_until_they_are_revoked() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "laptop");
     assert_eq!(world.store().key_by_hash(&new.hash), None);
     let made = world.store().create_key(new.clone(), world.now).wait().unwrap();
@@ -420,8 +403,7 @@ fn keys_are_found_until_they_are_revoked() {
 
 #[test]
 fn keys_are_refused_for_a_reason() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let orphan = world.new_key(AccountId::new(1, 1), "");
     assert_eq!(world.store().create_key(orphan, world.now).wait(), Err(ChangeError::UnknownAccount));
     let bad = world.new_key(id, "a\u{7}");
@@ -440,7 +422,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
         let new = world.new_key(account, "");
         (new.hash, world.store().create_key(new, world.now))
     };
-    // Asked for at once: what the same transaction has made counts.
+    // Simultaneous requests: keys of the same transaction count.
     let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
     let made: Vec<_> = made.into_iter().map(|(hash, made)| (hash, made.wait())).collect();
     let refused = made.iter().filter(|(_, made)| *made == Err(ChangeError::TooManyKeys)).count();
@@ -450,7 +432,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
     let mut keys: Vec<(_, KeyId)> =
         made.into_iter().filter_map(|(hash, made)| Some((hash, made.ok()?.id))).collect();
     while keys.len() < KEYS_KEPT_MAX {
-        // The one that was made last is revoked first.
+        // The newest key is revoked first.
         world.now += 1;
         let newest = keys.last().unwrap().1;
         world.store().revoke_key(newest, world.now).wait().unwrap();
@@ -482,8 +464,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
 
 #[test]
 fn the_last_use_is_kept_to_the_minute() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "");
     world.store().create_key(new.clone(), world.now).wait().unwrap();
     let last = |world: &World| world.store().keys(id).unwrap()[0].last_used_at;
@@ -528,8 +509,7 @@ fn the_first_run_happens_once() {
 
 #[test]
 fn what_was_answered_is_there_after_a_stop_and_open_holds_are_voided() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (mut world, id) = World::with_account("free");
     let settled = world.hold(id, 10).unwrap();
     world.settle(settled).unwrap();
     let open = world.hold(id, 20).unwrap();
@@ -553,7 +533,7 @@ fn a_plan_that_is_in_use_must_be_defined() {
     let fewer = PlanTable::new(plans().iter().filter(|plan| plan.id != "endless").cloned()).unwrap();
     let refused = world.reopen_with(fewer);
     assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
-    // More or less credits hold from the next period on.
+    // A changed number of credits applies from the next period on.
     let id = world.reopen_with(
         PlanTable::new(plans().iter().map(|plan| Plan { monthly_credits: 9, ..plan.clone() })).unwrap(),
     );
@@ -567,8 +547,7 @@ fn a_plan_that_is_in_use_must_be_defined() {
 
 #[test]
 fn writes_of_many_threads_lose_nothing() {
-    let mut world = World::new();
-    let id = world.account("a", "scale");
+    let (world, id) = World::with_account("scale");
     let (store, now) = (world.shared(), world.now);
     std::thread::scope(|scope| {
         for thread in 0..4u128 {
@@ -592,8 +571,7 @@ fn writes_of_many_threads_lose_nothing() {
 
 #[test]
 fn only_so_many_holds_can_be_placed_as_there_are_credits() {
-    let mut world = World::new();
-    let id = world.account("a", "free");
+    let (world, id) = World::with_account("free");
     let (store, now) = (world.shared(), world.now);
     let placed: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4u128)

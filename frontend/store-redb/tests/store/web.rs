@@ -1,4 +1,4 @@
-//! What the dashboard keeps: users, sessions, links, days and lists.
+//! The data of the dashboard: users, sessions, links, days and lists.
 
 use crate::world::{DAY, START, World};
 use api::Reason;
@@ -48,7 +48,7 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     assert_eq!([1, 2, 3].map(is_there), [false, true, true]);
     assert_eq!(store.link(&[9; 32], world.now), Ok(None));
     assert_eq!(store.user(a).unwrap().unwrap().password, other);
-    // Without an address there is no first user, and nobody takes another's.
+    // Without an email address the first user cannot be created, and no address can be taken from another user.
     assert_eq!(store.set_user(b, None, PASSWORD, None, world.now).wait(), Err(UserError::EmailMissing));
     let taken = store.set_user(b, Some("JOE@example.com".into()), PASSWORD, None, world.now).wait();
     assert_eq!(taken, Err(UserError::EmailTaken));
@@ -89,8 +89,7 @@ fn sessions_end_by_themselves_and_are_few() {
 
 #[test]
 fn a_link_is_good_once_and_not_for_long() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (world, a) = World::with_account("free");
     let store = world.store();
     store.create_link(a, [5; 32], START).wait().unwrap();
     assert_eq!(store.link(&[5; 32], START), Ok(Some(a)));
@@ -111,8 +110,7 @@ fn a_link_is_good_once_and_not_for_long() {
 
 #[test]
 fn days_count_charges_and_are_forgotten() {
-    let mut world = World::new();
-    let a = world.account("a", "scale");
+    let (mut world, a) = World::with_account("scale");
     let rows = ["one@example.com", "two@example.com", "three@example.com"];
     let new = world.new_batch(a, &rows);
     let batch = world.create(new).unwrap().batch;
@@ -128,7 +126,7 @@ fn days_count_charges_and_are_forgotten() {
         world.now = START + n * DAY;
         let new = world.new_batch(a, &["more@example.com"]);
         let batch = world.create(new).unwrap();
-        // Within a day of the last one it is a repeat, charged and complete at once.
+        // Within a day of the last check it is a repeat, charged and complete at once.
         if !batch.completed {
             world.answer(batch.batch, &[(0, found)]);
         }
@@ -136,7 +134,7 @@ fn days_count_charges_and_are_forgotten() {
     let days = world.store().days(a, world.now).unwrap();
     assert_eq!(days.len(), DAYS_KEPT as usize);
     assert_eq!(days[0].day, day + 100 + 1 - DAYS_KEPT);
-    // Not only out of sight: they are not in the table any longer.
+    // They are removed from the table, and not only hidden.
     assert_eq!(world.store().days(a, START + DAY).unwrap().len(), DAYS_KEPT as usize);
 }
 
@@ -177,8 +175,7 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
 
 #[test]
 fn lists_are_gone_after_their_time_and_are_few() {
-    let mut world = World::new();
-    let a = world.account("a", "free");
+    let (mut world, a) = World::with_account("free");
     for n in 0..LISTS_MAX as u128 {
         let made = world.store().create_list(&list(&world, a, n), ListRoom::MOST, world.now).wait();
         assert_eq!(made, Ok(ListMade::Made));
@@ -213,7 +210,7 @@ fn lists_take_no_more_than_their_room() {
     assert_eq!(world.store().delete_list(a, list(&world, a, 2).id).wait(), Ok(true));
     assert_eq!(make(b, 7, 51), ListMade::AccountFull);
     assert_eq!(make(b, 8, 50), ListMade::Made);
-    // What was uploading does not outlast the process.
+    // An unfinished upload does not survive the process.
     let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
     assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
     assert_eq!(world.store().delete_unfinished_lists().wait(), Ok(2));

@@ -1,16 +1,16 @@
-//! A store with a clock in the test's hands.
+//! A store with a clock that the test controls.
 
+use std::path::Path;
 use std::sync::Arc;
 use store::credits::Balance;
 use store::*;
 use store_redb::{Opening, RedbStore, StoreOptions};
-use tempfile::TempDir;
 
 pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
-/// 2027-01-31T09:00:00Z: a start that later months must clamp.
+/// 2027-01-31T09:00:00Z: a start with a day that later months may lack.
 pub const START: UnixMs = 1_801_386_000_000;
 
-/// Opens a store, and opens what it made again after a stop.
+/// A kind of store, which can be opened again after a stop.
 pub trait Kind {
     fn open(
         &self,
@@ -20,17 +20,17 @@ pub trait Kind {
     ) -> Result<(Arc<dyn Store>, Opening), OpenError>;
 }
 
-/// redb in a folder that goes away with the test.
-pub struct InFolder(pub TempDir);
+/// A store of redb in a temporary folder.
+pub struct InFolder<P>(pub P);
 
-impl Kind for InFolder {
+impl<P: AsRef<Path>> Kind for InFolder<P> {
     fn open(
         &self,
         plans: PlanTable,
         options: StoreOptions,
         now: UnixMs,
     ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
-        let (store, opening) = RedbStore::open(self.0.path(), plans, options, now)?;
+        let (store, opening) = RedbStore::open(self.0.as_ref(), plans, options, now)?;
         Ok((Arc::new(store), opening))
     }
 }
@@ -38,11 +38,11 @@ impl Kind for InFolder {
 pub struct World {
     kind: Box<dyn Kind>,
     plans: PlanTable,
-    /// Whether verdicts are used across accounts, from the next opening on.
+    /// Whether verdicts are shared between accounts, from the next opening on.
     pub reuse: bool,
     store: Option<Arc<dyn Store>>,
     pub now: UnixMs,
-    /// Feeds the ids, so that a failure comes again.
+    /// The source of ids, so that a failure can be repeated.
     next_id: u128,
 }
 
@@ -60,6 +60,13 @@ pub fn plans() -> PlanTable {
 impl World {
     pub fn new() -> World {
         World::of(Box::new(InFolder(tempfile::tempdir().unwrap())))
+    }
+
+    /// A world with an account on a plan.
+    pub fn with_account(plan: &str) -> (World, AccountId) {
+        let mut world = World::new();
+        let id = world.account("a", plan);
+        (world, id)
     }
 
     pub fn of(kind: Box<dyn Kind>) -> World {
@@ -93,8 +100,7 @@ impl World {
         StoreOptions { reuse: self.reuse, ..StoreOptions::default() }
     }
 
-    /// What ids take for randomness. True randomness does not meet the numbers by which the store counts its own
-    /// entries, and neither does this.
+    /// The random bits of ids. They never equal the numbers of the store's own entries, like true random bits.
     pub fn random(&mut self) -> u128 {
         self.next_id += 1;
         1 << 61 | self.next_id
@@ -131,14 +137,14 @@ impl World {
         self.store().void(hold, self.now).wait()
     }
 
-    /// A check that is charged and comes to this.
+    /// Makes a charged check with this result.
     pub fn verify(&mut self, account: AccountId, address: &str, verdict: impl Into<Verdict>) {
         let hold = self.hold(account, 1).unwrap();
         let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
         self.store().settle(hold, Settlement { result: Some(record) }, self.now).wait().unwrap();
     }
 
-    /// A shared verdict, charged.
+    /// Charges a shared verdict.
     pub fn reuse(
         &mut self,
         account: AccountId,
@@ -183,7 +189,7 @@ impl World {
         self.store().batch(account, batch, self.now).unwrap()
     }
 
-    /// Everything that is past its time goes.
+    /// Removes all expired data.
     pub fn purge(&self) -> Purged {
         let mut sum = Purged::default();
         loop {
@@ -217,7 +223,7 @@ impl World {
         self.store().set_status(id, status, self.now).wait().unwrap()
     }
 
-    /// A key whose hash is as good as any: the store does not know what it is made of.
+    /// A key with any hash: the store does not know its source.
     pub fn new_key(&mut self, account: AccountId, label: &str) -> NewKey {
         let mut hash = [0; 32];
         hash[..16].copy_from_slice(&self.random().to_be_bytes());
@@ -231,7 +237,7 @@ impl World {
         }
     }
 
-    /// The ledger adds up, and the balance is what is said: plan credits and pack credits left, held, spent, expired.
+    /// Checks the audit and the balance: plan credits and pack credits left, held, spent, expired.
     #[track_caller]
     pub fn check(&self, id: AccountId, expected: (u64, u64, u64, u64, u64)) {
         let balance = self.read(id).balance;

@@ -1,17 +1,17 @@
-//! The calendar of periods: UTC, proleptic Gregorian, months counted from an account's start.
+//! The calendar of periods: UTC, proleptic Gregorian, with months counted from an account's start.
 //!
-//! A period begins on the start's day of the month at the start's time of day; where a month lacks that day, on its
-//! last day. The day is always clamped from the start, never from the last period: Jan 31, Feb 28, Mar 31.
+//! A period begins on the start's day of the month at the start's time of day, or on the last day of a month that lacks
+//! this day. The day is always computed from the start, not from the last period: Jan 31, Feb 28, Mar 31.
 //!
-//! Periods are stored as numbers, so this arithmetic is part of the data format: it must never change with a library's version.
-//! A calendar library would replace the conversion of days to dates only, some thirty lines.
+//! The store has the numbers of periods, so this arithmetic is part of the data format and must not change with the
+//! version of a library. A calendar library would only replace the conversion of days to dates, about thirty lines.
 
 use crate::UnixMs;
 use std::fmt;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Times beyond this (the year 9999) count as this: what comes later is a broken clock, not a period.
+/// Later times (after the year 9999) count as this one: they come from a broken clock.
 const LATEST_MS: UnixMs = 253_402_300_799_999;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,15 +23,15 @@ struct Date {
     day: u32,
 }
 
-/// The number of the period that `now` lies in: 0 begins at `start`. A time before `start` lies in period 0.
+/// The number of the period with the time `now`. Period 0 begins at `start`; earlier times belong to it.
 pub fn period_at(start: UnixMs, now: UnixMs) -> u32 {
     let (from, to) = (date(start), date(now));
     let months = (to.year * 12 + to.month).saturating_sub(from.year * 12 + from.month);
-    // Within the calendar month the next period may not have begun yet.
+    // The next period may begin later in the calendar month.
     if period_start(start, months) > now.min(LATEST_MS) { months.saturating_sub(1) } else { months }
 }
 
-/// When period `number` begins.
+/// The first millisecond of period `number`.
 pub fn period_start(start: UnixMs, number: u32) -> UnixMs {
     let start = start.min(LATEST_MS);
     let from = date(start);
@@ -41,7 +41,7 @@ pub fn period_start(start: UnixMs, number: u32) -> UnixMs {
     days_since_epoch(Date { year, month, day }) * DAY_MS + start % DAY_MS
 }
 
-/// A start, never before 1970, from which period `number` begins at `at`, or as close to it as months allow.
+/// A start, not before 1970, such that period `number` begins at `at`, or as close to it as months allow.
 pub fn start_of(number: u32, at: UnixMs) -> UnixMs {
     let at = at.min(LATEST_MS);
     let from = date(at);
@@ -52,7 +52,7 @@ pub fn start_of(number: u32, at: UnixMs) -> UnixMs {
     days_since_epoch(Date { year, month, day }) * DAY_MS + at % DAY_MS
 }
 
-/// Shows a time as ISO 8601 in UTC, to the second: `2026-03-31T09:30:00+00:00`.
+/// A time in the format of ISO 8601 in UTC, to the second: `2026-03-31T09:30:00+00:00`.
 pub struct Iso8601(pub UnixMs);
 
 impl fmt::Display for Iso8601 {
@@ -77,12 +77,12 @@ fn days_in(year: u32, month: u32) -> u32 {
     }
 }
 
-/// Leap days in the years 1 to `year`.
+/// The number of leap days in the years 1 to `year`.
 fn leap_days(year: u64) -> u64 {
     year / 4 - year / 100 + year / 400
 }
 
-/// Days from 1970-01-01 to the first of January of `year`, which is 1970 or later.
+/// The days from 1970-01-01 to the first of January of `year`, which is at least 1970.
 fn days_to_year(year: u32) -> u64 {
     let year = u64::from(year);
     (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969)
@@ -95,7 +95,7 @@ fn days_since_epoch(date: Date) -> u64 {
 
 fn date(at: UnixMs) -> Date {
     let days = at.min(LATEST_MS) / DAY_MS;
-    // Years of 365 days guess a little late: by six at the most, in 9999.
+    // Years of 365 days give a year that is slightly too late, by at most six in 9999.
     let mut year = 1970 + (days / 365) as u32;
     while days_to_year(year) > days {
         year -= 1;
@@ -141,7 +141,7 @@ mod tests {
             prop_assert!(start <= now);
             let current = period_at(start, now);
             prop_assert!(period_start(start, current) <= now && now < period_start(start, current + 1));
-            // Not before 1970, and never far from what was wanted.
+            // The start is not before 1970, and never far from the requested one.
             prop_assert!(current == number || start < 32 * DAY_MS, "{current}");
         }
     }

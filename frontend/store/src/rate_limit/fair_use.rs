@@ -1,6 +1,8 @@
-//! Fair use of an account: charged full checks, so many per second sustained, so many at once after a rest.
+//! The fair use of an account: a sustained rate of charged full checks per second, and a number of checks at once after
+//! a pause.
 //!
-//! A leaky bucket: each check adds to it, time lets it run dry, and what would overflow is refused.
+//! It is a leaky bucket: each check adds to its level, time reduces the level, and a check that would exceed the burst
+//! is refused.
 
 use super::CLOCK_SLACK_MS;
 use crate::UnixMs;
@@ -8,15 +10,15 @@ use crate::UnixMs;
 /// The name of the policy in headers.
 pub const POLICY: &str = "fair_use";
 
-/// What one check adds. In thousandths, so that a rate per second is a whole number per millisecond.
+/// The level of one check, in thousandths, so that a rate per second is a whole number per millisecond.
 const CHECK: u64 = 1_000;
 
-/// See the module.
+/// A leaky bucket of full checks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// What is in it, in thousandths of a check.
+    /// The level in thousandths of a check.
     pub level: u64,
-    /// When that was true.
+    /// The time of this level.
     pub at: UnixMs,
 }
 
@@ -24,11 +26,12 @@ impl Bucket {
     /// Adds a check if there is room for it.
     ///
     /// # Errors
-    /// How many milliseconds it takes until there is.
+    ///
+    /// The milliseconds until there is room.
     pub fn take(&mut self, per_second: u32, burst: u32, now: UnixMs) -> Result<(), u64> {
         self.pass(per_second, now);
         let room = u64::from(burst.max(1)) * CHECK;
-        // More than full where the burst was lowered: nobody waits longer than for a full one.
+        // After the burst was lowered, the level may exceed it. No caller waits longer than for a full bucket.
         self.level = self.level.min(room);
         let over = (self.level + CHECK).saturating_sub(room);
         if over > 0 {
@@ -39,12 +42,12 @@ impl Bucket {
         Ok(())
     }
 
-    /// Takes a check out again.
+    /// Removes one check from the level.
     pub fn give_back(&mut self) {
         self.level = self.level.saturating_sub(CHECK);
     }
 
-    /// Whether it is dry by now.
+    /// Whether the level is zero at `now`.
     pub fn is_idle(&mut self, per_second: u32, now: UnixMs) -> bool {
         self.pass(per_second, now);
         self.level == 0

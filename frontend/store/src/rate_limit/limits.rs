@@ -1,19 +1,19 @@
-//! The limits by name: those of a plan, and those that an operator set for an account alone.
+//! The limits by name: those of a plan, and those that an operator set for a single account.
 
 use super::Row;
 use serde::{Deserialize, Serialize};
 
-/// The smallest limit: at zero there would be no moment to name in `Retry-After`.
+/// The smallest limit: with zero, `Retry-After` would have no value.
 pub const LIMIT_MIN: u32 = 1;
-/// The largest limit.
+/// The largest limit that can be set.
 pub const LIMIT_MAX: u32 = 1_000_000_000;
 
-/// Something for each limit.
+/// A value for each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerLimit<T> {
     /// `/v1/verify` with `mode=fast`, per key in 60 seconds.
     pub fast: T,
-    /// `/v1/verify`, full, per key in 60 seconds.
+    /// `/v1/verify` in full mode, per key in 60 seconds.
     pub verify: T,
     /// `POST /v1/verify/batch`, per key in 60 seconds.
     pub batch: T,
@@ -21,20 +21,21 @@ pub struct PerLimit<T> {
     pub poll: T,
     /// `/v1/account`, per key in 60 seconds.
     pub account: T,
-    /// Charged full checks of an account, sustained, per second.
+    /// The sustained rate of charged full checks of an account, per second.
     pub fair_use_per_second: T,
-    /// Charged full checks of an account that may come at once after a rest.
+    /// The number of charged full checks of an account that may come at once after a pause.
     pub fair_use_burst: T,
 }
 
-/// The limits that hold.
+/// The limits that apply to an account and its keys.
 pub type Limits = PerLimit<u32>;
 
-/// Those that an account has in place of its plan's.
+/// The limits that an account has instead of its plan's.
 pub type Overrides = PerLimit<Option<u32>>;
 
 impl<T> PerLimit<T> {
-    /// Each with its name in the configuration, in the order of the table and of the rows in the store.
+    /// Each value with the limit's name in the configuration, in the order of the contract's table, which is also that
+    /// of the rows in the store.
     pub fn each(self) -> [(&'static str, T); 7] {
         [
             ("fast", self.fast),
@@ -47,14 +48,14 @@ impl<T> PerLimit<T> {
         ]
     }
 
-    /// The same, to be changed.
+    /// Mutable references to each value, in the same order.
     pub fn each_mut(&mut self) -> [(&'static str, &mut T); 7] {
         let PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst } = self;
         PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst }.each()
     }
 }
 
-/// The limits of the contract.
+/// The default limits of the contract.
 impl Default for Limits {
     fn default() -> Limits {
         PerLimit {
@@ -69,7 +70,7 @@ impl Default for Limits {
     }
 }
 
-/// None.
+/// No override for any limit.
 impl Default for Overrides {
     fn default() -> Overrides {
         PerLimit {
@@ -85,7 +86,7 @@ impl Default for Overrides {
 }
 
 impl Limits {
-    /// Requests of a key in 60 seconds.
+    /// The limit of a row: requests of a key in 60 seconds.
     pub fn row(&self, row: Row) -> u32 {
         match row {
             Row::Fast => self.fast,
@@ -96,7 +97,7 @@ impl Limits {
         }
     }
 
-    /// With an account's own in place of the plan's.
+    /// These limits, with an account's own ones where it has them.
     pub fn with(mut self, overrides: &Overrides) -> Limits {
         for ((_, limit), (_, own)) in self.each_mut().into_iter().zip(overrides.each()) {
             *limit = own.unwrap_or(*limit);
@@ -106,12 +107,12 @@ impl Limits {
 }
 
 impl Overrides {
-    /// Whether the plan's limits all hold.
+    /// Whether there is no override, so that all limits are the plan's.
     pub fn is_none(&self) -> bool {
         self.each().iter().all(|(_, own)| own.is_none())
     }
 
-    /// With later ones on top.
+    /// These overrides, replaced by later ones where those have a value.
     pub fn with(mut self, later: &Overrides) -> Overrides {
         for ((_, own), (_, later)) in self.each_mut().into_iter().zip(later.each()) {
             *own = later.or(*own);
@@ -119,7 +120,7 @@ impl Overrides {
         self
     }
 
-    /// Whether every limit is one that may be set.
+    /// Whether every override is between [`LIMIT_MIN`] and [`LIMIT_MAX`].
     pub fn is_within_bounds(&self) -> bool {
         self.each().iter().all(|(_, own)| own.is_none_or(|own| (LIMIT_MIN..=LIMIT_MAX).contains(&own)))
     }

@@ -1,4 +1,4 @@
-//! A map behind several locks, so that threads seldom meet at one; it knows what has changed.
+//! A map that is divided over several locks, to reduce contention between threads. It records changes.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ pub(super) struct Shards<K, V> {
 #[derive(Default)]
 struct Slot<V> {
     value: V,
-    /// Since it was last collected.
+    /// Whether it changed since the last collection.
     changed: bool,
 }
 
@@ -26,14 +26,14 @@ impl<K, V> Default for Shards<K, V> {
 }
 
 impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
-    /// Puts in what does not count as changed.
+    /// Adds values that do not count as changed.
     pub fn fill(&self, values: BTreeMap<K, V>) {
         for (key, value) in values {
             self.shard(&key).insert(key, Slot { value, changed: false });
         }
     }
 
-    /// Changes a value, which is made if there is none.
+    /// Changes a value, which is created if it is missing.
     pub fn change<R>(&self, key: K, change: impl FnOnce(&mut V) -> R) -> R {
         let mut shard = self.shard(&key);
         let slot = shard.entry(key).or_default();
@@ -41,7 +41,7 @@ impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
         change(&mut slot.value)
     }
 
-    /// Adds all changed values to `out`, forgets the idle ones and adds them as empty.
+    /// Adds all changed values to `out`, removes the idle ones and adds them as empty.
     pub fn collect(&self, out: &mut BTreeMap<K, V>, mut is_idle: impl FnMut(&K, &mut V) -> bool) {
         for shard in &self.shards {
             lock(shard).retain(|key, slot| {
@@ -56,7 +56,7 @@ impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
@@ -67,7 +67,7 @@ impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
     }
 }
 
-/// A panic while one is held leaves a value that is whole: each is changed by arithmetic alone.
+/// A panic during a change leaves a consistent value: each change is only arithmetic.
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Any callers, any times: what the counters may never do.
+//! Properties of the counters for any callers and times.
 
 use super::*;
 use proptest::collection::vec;
@@ -10,7 +10,7 @@ fn id(number: u128, row: Row) -> WindowId {
     WindowId { key: KeyId::new(START, number), row }
 }
 
-/// Gaps between requests: bursts, a steady flow, and rests.
+/// Gaps between requests: bursts, a steady flow, and pauses.
 fn gaps() -> impl Strategy<Value = Vec<u64>> {
     let gap = prop_oneof![6 => 0..3u64, 3 => 0..1_500u64, 2 => 0..20_000u64, 1 => 55_000..65_000u64];
     vec(gap, 1..400)
@@ -28,7 +28,7 @@ proptest! {
                     taken.push(now);
                     let within = taken.iter().filter(|&&at| at + window::WINDOW_MS > now).count();
                     prop_assert!(within <= limit as usize, "{within} of {limit}");
-                    // Steps make the counter too high by at most those of one second.
+                    // Steps make the counter too high by at most the requests of one second.
                     let sure = taken.iter().filter(|&&at| at + window::WINDOW_MS + 1_000 > now).count();
                     let left = limit as usize - standing.remaining as usize;
                     prop_assert!((within..=sure).contains(&left), "{within} <= {left} <= {sure}");
@@ -48,7 +48,7 @@ proptest! {
         let mut now = START;
         for (number, gap) in gaps.into_iter().enumerate() {
             now += gap;
-            // The operator lowers the limit in the middle.
+            // The operator lowers the limit during the sequence.
             let limit = if number > 100 { limit.min(lower) } else { limit };
             if let Err(RateLimited(standing)) = counters.count(id(1, Row::Fast), limit, now) {
                 prop_assert!((1..=60).contains(&standing.wait_s()), "{}", standing.wait_s());
@@ -78,7 +78,8 @@ proptest! {
         }
     }
 
-    /// By the true time, whatever the clock says: no burst beyond the limit while it goes back, and no lock-out.
+    /// By the true time, whatever the clock shows: no burst beyond the limit while the clock goes back, and no endless
+    /// refusal.
     #[test]
     fn a_clock_that_goes_back_opens_and_locks_nothing(
         steps in vec((0..5_000u64, prop_oneof![8 => Just(0u64), 1 => 0..3_000u64, 1 => 0..90_000_000u64]), 1..200),
@@ -170,7 +171,7 @@ fn fair_use_says_when_and_takes_back() {
     counters.give_back_fair_use(account);
     counters.take_fair_use(account, &limits, START).unwrap();
     assert!(counters.take_fair_use(AccountId::new(START, 2), &limits, START).is_ok(), "another account");
-    // A burst that was lowered keeps nobody waiting for the old one.
+    // A lowered burst does not prolong the wait.
     let lower = Limits { fair_use_burst: 1, ..limits };
     let RateLimited(standing) = counters.take_fair_use(account, &lower, START).unwrap_err();
     assert_eq!(standing.more_at, START + 200);
@@ -199,7 +200,7 @@ fn only_what_changed_is_kept_and_what_is_idle_forgotten() {
     let kept = collect(START + 60_000);
     assert!(kept.windows.len() == 99 && kept.windows.values().all(|window| *window == Window::default()));
     assert_eq!((counters.windows.len(), counters.fair_use.len()), (1, 0));
-    // Nothing stays for ever, even if the clock stood far ahead when it came.
+    // No counter remains for ever, even if the clock was far ahead when it was created.
     assert_eq!(collect(START - 1_000_000).windows.len(), 0);
     assert_eq!(collect(START - 1_000_000 + 60_000).windows.len(), 1);
     assert_eq!(counters.windows.len(), 0);
@@ -209,7 +210,7 @@ fn only_what_changed_is_kept_and_what_is_idle_forgotten() {
 fn steps_are_few_whatever_the_times() {
     let mut window = Window::default();
     for number in 0..100_000u64 {
-        // Every now and then the clock goes back by some seconds.
+        // Regularly the clock goes back by several seconds.
         let now = START + number * 97 - number / 50 * 2_500;
         window.take(u32::MAX, now);
         assert!(window.steps().len() <= 130, "{}", window.steps().len());

@@ -1,38 +1,38 @@
-//! The counter of one key and row: never more than the limit in any 60 seconds.
+//! The counter of one key and row: at most the limit in any 60 seconds.
 //!
-//! Requests are kept as steps of at most a second: how many came from when to when. A step leaves the window whole,
-//! 60 seconds after its last request. So the count is never too low, and some 60 steps are all the memory it takes,
-//! whatever the limit.
+//! Requests are recorded in steps of at most a second, with their number and the times of the first and last. A step
+//! leaves the window as a whole, 60 seconds after its last request. So the count is never too low, and needs memory for
+//! about 60 steps, whatever the limit.
 
 use super::CLOCK_SLACK_MS;
 use crate::UnixMs;
 use std::collections::VecDeque;
 
-/// The window's length.
+/// The length of the window in milliseconds.
 pub const WINDOW_MS: u64 = 60_000;
-/// The longest step.
+/// The longest step in milliseconds.
 const STEP_MS: u64 = 1_000;
 
-/// Requests of about one second.
+/// The requests of at most one second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// The time of the first.
+    /// The time of the first request.
     pub began: UnixMs,
-    /// The time of the last.
+    /// The time of the last request.
     pub last: UnixMs,
-    /// How many.
+    /// The number of requests.
     pub count: u32,
 }
 
-/// See the module.
+/// The requests of the last 60 seconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Window {
-    /// In order of time.
+    /// The steps in the order of time.
     steps: VecDeque<Step>,
 }
 
 impl Window {
-    /// From steps that were kept; `None` where they are not in order of time.
+    /// A window from stored steps; `None` if they are not in the order of time.
     pub fn from_steps(steps: impl IntoIterator<Item = Step>) -> Option<Window> {
         let steps: VecDeque<Step> = steps.into_iter().collect();
         let in_order = steps.iter().all(|step| step.began <= step.last)
@@ -40,12 +40,12 @@ impl Window {
         in_order.then_some(Window { steps })
     }
 
-    /// Its steps, in order of time.
+    /// The steps in the order of time.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = &Step> {
         self.steps.iter()
     }
 
-    /// Counts a request if there is room for it.
+    /// Counts a request if the limit allows it; returns whether it does.
     pub fn take(&mut self, limit: u32, now: UnixMs) -> bool {
         let now = self.pass(now);
         if self.used() >= u64::from(limit) {
@@ -61,14 +61,15 @@ impl Window {
         true
     }
 
-    /// How many requests there is room for, as of the last look.
+    /// How many requests the limit allows at the time of the last call.
     pub fn remaining(&self, limit: u32) -> u32 {
         u64::from(limit).saturating_sub(self.used()).try_into().unwrap_or(u32::MAX)
     }
 
-    /// When there is room for more, as of the last look; `None` in an empty window.
+    /// The time at which more requests are allowed, as of the last call; `None` for an empty window.
     pub fn more_at(&self, limit: u32) -> Option<UnixMs> {
-        // Where the limit was lowered, more than it may be in the window: then the first to leave are not enough.
+        // After the limit was lowered, the window may have more requests than the limit. Then several steps must leave
+        // it.
         let mut left = self.used();
         let enough = left.min(u64::from(limit));
         let leaves = self.steps.iter().find(|step| {
@@ -78,7 +79,7 @@ impl Window {
         leaves.map(|step| step.last.saturating_add(WINDOW_MS))
     }
 
-    /// Whether it is empty by now.
+    /// Whether the window is empty at `now`.
     pub fn is_idle(&mut self, now: UnixMs) -> bool {
         self.pass(now);
         self.steps.is_empty()
@@ -88,7 +89,7 @@ impl Window {
         self.steps.iter().map(|step| u64::from(step.count)).sum()
     }
 
-    /// Lets go what has left the window; gives the time to go by.
+    /// Removes steps that have left the window; returns the time that applies.
     fn pass(&mut self, now: UnixMs) -> UnixMs {
         let newest = self.steps.back().map_or(now, |step| step.last);
         let behind = newest.saturating_sub(now);
@@ -102,7 +103,7 @@ impl Window {
         now
     }
 
-    /// What lies in the future, after the clock has gone back, counts as of now: one step.
+    /// After the clock has gone back, requests in the future become one step at `now`.
     fn pull_back(&mut self, now: UnixMs) {
         let past = self.steps.partition_point(|step| step.last <= now);
         let future = self.steps.split_off(past);

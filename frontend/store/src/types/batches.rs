@@ -1,4 +1,4 @@
-//! Batches and what makes their making happen once.
+//! Batches, and the idempotency of their creation.
 
 use super::super::id::{AccountId, BatchId};
 use super::UnixMs;
@@ -6,186 +6,186 @@ use super::results::{AddressHash, Verdict};
 use api::Reason;
 use std::fmt;
 
-/// The most rows of a batch.
+/// The largest number of rows in a batch.
 pub const BATCH_ROWS_MAX: usize = 200;
 
-/// How long a batch can be read, from its completion.
+/// How long a batch can be read after its completion, in milliseconds.
 pub const BATCH_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
-/// How long a batch may stay unfinished, from its making. Then what is unanswered is given up and refunded.
+/// How long a batch may be unfinished after its creation. After that, its unanswered rows are refunded.
 pub const BATCH_OPEN_MS: UnixMs = 6 * 24 * 60 * 60 * 1000;
 
-/// How long an idempotency key is remembered.
+/// How long an idempotency key is kept, in milliseconds.
 pub const IDEMPOTENCY_MS: UnixMs = 24 * 60 * 60 * 1000;
 
-/// A batch to make.
+/// A new batch before its creation.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewBatch {
-    /// Its id, made by the caller.
+    /// The id, which the caller creates.
     pub id: BatchId,
-    /// Whose batch, and whose credits.
+    /// The account that owns and pays it.
     pub account: AccountId,
-    /// What the caller named it.
+    /// The name that the caller gave it.
     pub name: Option<String>,
     /// 1 to [`BATCH_ROWS_MAX`] rows.
     pub rows: Vec<NewRow>,
-    /// What makes a second such request answered by the first.
+    /// The idempotency key, if the request has one.
     pub idempotency: Option<Idempotency>,
     /// Whether it is charged and checked.
     pub mode: BatchMode,
 }
 
-/// A row of a batch to make.
+/// A row of a new batch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewRow {
     /// The address as submitted.
     pub email: String,
-    /// Its keyed hash.
+    /// The keyed hash of the address.
     pub address: AddressHash,
 }
 
-/// An idempotency key with the request it came with. It counts within one account and one [`BatchMode`]: a test key's
-/// request never answers a live one's.
+/// An idempotency key with its request. It applies within one account and one kind of [`BatchMode`]: the request of a
+/// test key never answers one of a live key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Idempotency {
-    /// The key.
+    /// The value of the header `Idempotency-Key`.
     pub key: String,
-    /// SHA-256 of the request's canonical JSON.
+    /// The SHA-256 of the request's canonical JSON.
     pub body: [u8; 32],
 }
 
 /// Whether a batch is charged and checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchMode {
-    /// It is.
+    /// The batch is charged and checked.
     Live,
-    /// It costs nothing and is complete at once, with these reasons, one for each row.
+    /// The batch is free and complete at once, with one of these reasons for each row.
     Test(Vec<Reason>),
 }
 
-/// A batch that was made, or a replay of its making.
+/// The result of creating a batch, also for a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchCreated {
-    /// Its id; of a replay, the first one's.
+    /// The id; for a replay, that of the first request.
     pub batch: BatchId,
-    /// How many rows it has.
+    /// The number of rows.
     pub submitted: u32,
-    /// It was complete at once.
+    /// Whether it was complete at once.
     pub completed: bool,
-    /// The balance after the charge; none for a test.
+    /// The balance after the charge; `None` for a test batch.
     pub credits_remaining: Option<u64>,
-    /// Nothing was made: this is what the first request of this idempotency key was answered.
+    /// Whether this is the answer to the first request with this idempotency key, and no batch was created.
     pub replayed: bool,
 }
 
-/// A batch that has unanswered rows.
+/// A batch with unanswered rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenBatch {
-    /// Its id.
+    /// The id of the batch.
     pub batch: BatchId,
-    /// Whose.
+    /// The account of the batch.
     pub account: AccountId,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: UnixMs,
-    /// How many rows it has.
+    /// The number of rows.
     pub total: u32,
-    /// How many of them are answered.
+    /// The number of answered rows.
     pub answered: u32,
 }
 
-/// An unanswered row.
+/// A row of a batch without an answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct OpenRow {
-    /// Its place in the batch, from 0.
+    /// The index in the batch, from 0.
     pub index: u32,
     /// The address as submitted.
     pub email: String,
 }
 
-/// An answer to a row.
+/// An answer to a row of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowAnswer {
-    /// The row's batch.
+    /// The batch of the row.
     pub batch: BatchId,
-    /// The row's place in it.
+    /// The index of the row.
     pub index: u32,
-    /// The answer.
+    /// The answer itself.
     pub outcome: RowOutcome,
 }
 
-/// What becomes of a row.
+/// The answer of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowOutcome {
-    /// A check came to this. It is the account's own result of the address from now on.
+    /// A check had this verdict. It becomes the account's own result for the address.
     Verified(Verdict),
-    /// [`Known::Shared`](super::Known::Shared) said this. It answers the account's repeats from now on, and is
-    /// retained no longer for having been used again.
+    /// The verdict of [`Known::Shared`](super::Known::Shared). It answers the account's repeats from now on, and its
+    /// retention is not prolonged.
     Reused(Verdict),
-    /// The account's own result of the last 24 hours said this, or the same address in another row did; charged like
-    /// any row, and nothing new to keep.
+    /// The account's own result of the last 24 hours, or that of the same address in another row. It is charged like
+    /// any row, and nothing new is stored.
     Repeated(Reason),
-    /// Nobody could be asked: shown as `unverifiable`, refunded, and no repeat.
+    /// No server could be asked: the row is shown as `unverifiable`, is refunded, and is no repeat.
     Unanswered,
 }
 
-/// A batch as its owner sees it.
+/// A batch from the view of its owner.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BatchView {
-    /// Every row is answered.
+    /// Whether every row is answered.
     pub completed: bool,
-    /// How many rows it has.
+    /// The number of rows.
     pub total: u32,
-    /// How many of them are answered.
+    /// The number of answered rows.
     pub checked: u32,
-    /// What the caller named it; told once the batch is complete.
+    /// The name that the caller gave it, after completion.
     pub name: Option<String>,
-    /// Every row in the order of submission, once the batch is complete.
+    /// Every row in the order of submission, after completion.
     pub results: Option<Vec<(String, Reason)>>,
 }
 
 /// A batch in a list of batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchSummary {
-    /// Its id.
+    /// The id of the batch.
     pub batch: BatchId,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: UnixMs,
-    /// Every row is answered.
+    /// Whether every row is answered.
     pub completed: bool,
-    /// How many rows it has.
+    /// The number of rows.
     pub total: u32,
-    /// How many of them are answered.
+    /// The number of answered rows.
     pub checked: u32,
 }
 
-/// What a purge removed.
+/// The numbers of rows that a purge removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Results.
+    /// Results of addresses.
     pub results: u64,
-    /// Batches that had been complete.
+    /// Batches that were complete.
     pub batches: u64,
-    /// Batches that were given up unfinished; their unanswered rows are refunded.
+    /// Batches that were ended unfinished; their unanswered rows are refunded.
     pub ended: u64,
     /// Idempotency keys.
     pub idempotency_keys: u64,
     /// Lists of the dashboard.
     pub lists: u64,
-    /// Sessions of the dashboard, and links to it.
+    /// Sessions of the dashboard and sign-in links.
     pub sessions: u64,
     /// Connections of assistants.
     pub connections: u64,
     /// Clients of assistants.
     pub clients: u64,
-    /// Notes of evidence that was withdrawn.
+    /// Records of withdrawn evidence.
     pub withdrawn: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
-    /// There is more to do: call again.
+    /// Whether there is more to remove, so that it must be called again.
     pub more: bool,
 }
 
-/// Rows hold addresses; `Debug` ends up in logs.
+/// Rows have addresses, and `Debug` output may be logged.
 impl fmt::Debug for NewBatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "NewBatch({}, {} rows)", self.id, self.rows.len())

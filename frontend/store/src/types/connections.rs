@@ -1,225 +1,226 @@
-//! What the methods about assistants' clients and connections take and give.
+//! The arguments and results of the methods about assistants.
 
 use super::UnixMs;
 use crate::credits::Balance;
+use crate::error::from_store_error;
 use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError};
 use std::fmt;
 
-/// The most full checks that one connection may be allowed.
+/// The most full checks that one connection may have.
 pub const ATTEMPTS_MAX: u32 = 10;
 
-/// How long a connection may last at most: 30 days.
+/// The longest life of a connection in milliseconds: 30 days.
 pub const CONNECTION_MS_MAX: UnixMs = 30 * 24 * 60 * 60 * 1000;
 
-/// How long after the consent its authorization code can be redeemed.
+/// How long an authorization code can be redeemed after the consent, in milliseconds.
 pub const CODE_MS: UnixMs = 60 * 1000;
 
-/// How long an access token lasts, if its connection does.
+/// The longest life of an access token in milliseconds; it ends with its connection.
 pub const ACCESS_MS: UnixMs = 60 * 60 * 1000;
 
-/// How long a client that registered itself and was never connected is remembered: a day.
+/// How long a registered client without a connection is kept: a day.
 pub const CLIENT_UNUSED_MS: UnixMs = 24 * 60 * 60 * 1000;
 
-/// How long after the end of its last connection's time a client is remembered: 30 days.
+/// How long a client is kept after the end of its last connection: 30 days.
 pub const CLIENT_KEEP_MS: UnixMs = 30 * 24 * 60 * 60 * 1000;
 
-/// The most clients that are remembered. Beyond, the one that would be forgotten next goes if it was never connected.
+/// The largest number of clients. Beyond it, the next client to expire is removed, if it never had a connection.
 pub const CLIENTS_MAX: u64 = 10_000;
 
-/// The most connections of an account.
+/// The largest number of connections of an account.
 pub const CONNECTIONS_MAX: usize = 50;
 
-/// The most redirect URIs of a client.
+/// The largest number of redirect URIs of a client.
 pub const REDIRECT_URIS_MAX: usize = 10;
 
-/// The longest URI of a client: its identifier or where it is redirected to.
+/// The longest URI of a client in bytes: its identifier or a redirect URI.
 pub const URI_BYTES_MAX: usize = 512;
 
-/// The longest name of a client.
+/// The longest name of a client in characters.
 pub const CLIENT_NAME_CHARS_MAX: usize = 100;
 
-/// SHA-256 of a secret that was given out: the only form in which one is kept.
+/// The SHA-256 of a secret. A secret is stored in no other form.
 pub type SecretHash = [u8; 32];
 
 /// A client that registers itself (RFC 7591).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewClient {
-    /// Its id, made by the caller.
+    /// The id, which the caller creates.
     pub id: ClientId,
-    /// What it calls itself: at most [`CLIENT_NAME_CHARS_MAX`] characters, none of them a control character.
+    /// The name that it states: at most [`CLIENT_NAME_CHARS_MAX`] characters without control characters.
     pub name: String,
-    /// Where codes may be sent: 1 to [`REDIRECT_URIS_MAX`], each at most [`URI_BYTES_MAX`] long.
+    /// The URIs for codes: 1 to [`REDIRECT_URIS_MAX`], each with at most [`URI_BYTES_MAX`] bytes.
     pub redirect_uris: Vec<String>,
 }
 
-/// A client that registered itself.
+/// A client that has registered itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Its id.
+    /// The id of the client.
     pub id: ClientId,
-    /// What it calls itself.
+    /// The name that it states.
     pub name: String,
-    /// Where codes may be sent.
+    /// The URIs for codes.
     pub redirect_uris: Vec<String>,
-    /// When it registered.
+    /// The time of registration.
     pub created_at: UnixMs,
 }
 
-/// A connection that a user has consented to: nobody can use it before its code is redeemed.
+/// A connection after the user's consent. It cannot be used before its code is redeemed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewConnection {
-    /// Its id, made by the caller.
+    /// The id, which the caller creates.
     pub id: ConnectionId,
-    /// Whose credits it may spend.
+    /// The account that pays its checks.
     pub account: AccountId,
-    /// The client's identifier, as it gave it: a [`ClientId`], or the URL of its metadata.
+    /// The identifier that the client gave: a [`ClientId`], or the URL of its metadata.
     pub client: String,
-    /// What the client calls itself.
+    /// The name that the client states.
     pub client_name: String,
-    /// Where its code is sent: the redeemer must say the same.
+    /// The URI for the code: the redemption must have the same.
     pub redirect_uri: String,
-    /// The host of that, for people.
+    /// The host of this URI, for people.
     pub redirect_host: String,
-    /// The code.
+    /// The hash of the code.
     pub code: SecretHash,
-    /// The challenge to whoever redeems it (RFC 7636): SHA-256 of the verifier.
+    /// The challenge for the redemption (RFC 7636): the SHA-256 of the verifier.
     pub challenge: [u8; 32],
-    /// Full checks that it may make: at most [`ATTEMPTS_MAX`].
+    /// How many full checks it may make: at most [`ATTEMPTS_MAX`].
     pub allowance: u32,
-    /// When it ends: at most [`CONNECTION_MS_MAX`] from now.
+    /// The time of its end: at most [`CONNECTION_MS_MAX`] from now.
     pub expires_at: UnixMs,
 }
 
-/// A connection as lists show it.
+/// A connection as it is shown in lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// Its id.
+    /// The id of the connection.
     pub id: ConnectionId,
-    /// Whose credits it may spend.
+    /// The account that pays its checks.
     pub account: AccountId,
-    /// The client's identifier.
+    /// The identifier of the client.
     pub client: String,
-    /// What the client calls itself.
+    /// The name that the client states.
     pub client_name: String,
     /// The host to which its code was sent.
     pub redirect_host: String,
-    /// Full checks that it may make in all.
+    /// How many full checks it may make in all.
     pub allowance: u32,
-    /// Full checks that it has begun.
+    /// How many full checks it has started.
     pub used: u32,
-    /// When it was consented to.
+    /// The time of the consent.
     pub created_at: UnixMs,
-    /// When it ends.
+    /// The time of its end.
     pub expires_at: UnixMs,
-    /// When it last got tokens or began a full check.
+    /// The time at which it last got tokens or started a full check.
     pub last_used_at: UnixMs,
 }
 
 impl Connection {
-    /// Full checks that it may still begin.
+    /// How many full checks it may still start.
     pub fn left(&self) -> u32 {
         self.allowance.saturating_sub(self.used)
     }
 }
 
-/// A code with what its redeemer must know.
+/// A code with the data that its redemption must prove.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Redemption {
-    /// The code.
+    /// The hash of the code.
     pub code: SecretHash,
-    /// Who redeems it.
+    /// The client that redeems it.
     pub client: String,
-    /// Where it says that the code was sent.
+    /// The redirect URI that the client states.
     pub redirect_uri: String,
-    /// SHA-256 of the verifier that it gave.
+    /// The SHA-256 of the verifier that it sent.
     pub challenge: [u8; 32],
-    /// The first part of every refresh token of this connection.
+    /// The hash of the first part of every refresh token of this connection.
     pub family: SecretHash,
-    /// What it is to get.
+    /// The tokens that it will get.
     pub next: NextTokens,
 }
 
-/// A refresh token with what takes its place.
+/// A refresh token with the tokens that replace it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Renewal {
-    /// Its first part, which is that of all refresh tokens of the connection.
+    /// The hash of its first part, which all refresh tokens of the connection share.
     pub family: SecretHash,
-    /// Its second part.
+    /// The hash of its second part.
     pub refresh: SecretHash,
-    /// Who sends it.
+    /// The client that sends it.
     pub client: String,
-    /// What it is to get.
+    /// The tokens that it will get.
     pub next: NextTokens,
 }
 
-/// Tokens that were made and are given out if the store agrees.
+/// New tokens, which are valid after the store accepts them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NextTokens {
-    /// The access token.
+    /// The hash of the access token.
     pub access: SecretHash,
-    /// The second part of the refresh token.
+    /// The hash of the second part of the refresh token.
     pub refresh: SecretHash,
 }
 
-/// Tokens may be given out.
+/// The store's permission to send tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Granted {
-    /// Their connection.
+    /// The connection of the tokens.
     pub connection: ConnectionId,
-    /// When the access token ends.
+    /// The time at which the access token ends.
     pub access_expires_at: UnixMs,
 }
 
-/// A full check was begun by a connection.
+/// A full check that a connection has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempted {
-    /// The account's balance afterwards.
+    /// The account's balance after the hold.
     pub balance: Balance,
-    /// Full checks that the connection may still begin.
+    /// How many full checks the connection may still start.
     pub left: u32,
 }
 
-/// Why a client or a connection was not made.
+/// The reason why a client or a connection was not created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ConnectError {
-    /// There are too many: [`CLIENTS_MAX`] or [`CONNECTIONS_MAX`].
+    /// The limit [`CLIENTS_MAX`] or [`CONNECTIONS_MAX`] is reached.
     TooMany,
-    /// No such account, or no such client any longer.
+    /// There is no such account, or the client has expired.
     Unknown,
-    /// A bound is not kept, or the id or code is in use.
+    /// A value is out of its range, or the id or code is in use.
     Bad,
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Why tokens are not given out, or a connection is not ended.
+/// The reason why tokens are refused, or a connection is not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GrantError {
-    /// There is nothing of the kind, or it has ended, or it is another's.
+    /// It does not exist, has ended, or belongs to another owner.
     Unknown,
-    /// It was used before: its connection is ended by this.
+    /// It was used before, so its connection was ended.
     Reused,
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Why a connection began no full check.
+/// The reason why a connection did not start a full check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptError {
     /// The connection has ended.
     Ended,
-    /// It has begun all that it may.
+    /// It has started all full checks that it may make.
     Spent {
-        /// How many those are.
+        /// The number of allowed full checks.
         allowance: u32,
     },
-    /// The account cannot pay.
+    /// The account cannot pay the check.
     Hold(HoldError),
-    /// The store cannot do its work.
+    /// The store itself failed.
     Store(StoreError),
 }
 
-/// Hashes of secrets are nobody's business either.
+/// Hashes of secrets are private as well.
 macro_rules! quiet_debug {
     ($($name:ident),*) => {$(
         impl fmt::Debug for $name {
@@ -240,18 +241,7 @@ impl From<HoldError> for AttemptError {
     }
 }
 
-macro_rules! error {
-    ($($error:ident),*) => {$(
-        impl From<StoreError> for $error {
-            fn from(error: StoreError) -> $error {
-                $error::Store(error)
-            }
-        }
-
-        impl std::error::Error for $error {}
-    )*};
-}
-error!(ConnectError, GrantError, AttemptError);
+from_store_error!(ConnectError, GrantError, AttemptError);
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

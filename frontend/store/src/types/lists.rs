@@ -1,106 +1,106 @@
-//! Lists that were uploaded to the dashboard, and are checked batch by batch.
+//! Lists that were uploaded to the dashboard, and are checked in batches.
 
 use super::super::id::{AccountId, ListId};
 use super::{BatchCreated, UnixMs};
 use api::Reason;
 use std::fmt;
 
-/// How long a list is kept, from its making.
+/// How long a list is kept after its creation, in milliseconds.
 pub const LIST_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
-/// Lists of an account at once.
+/// The largest number of lists of an account.
 pub const LISTS_MAX: usize = 50;
 
-/// How many bytes the content of lists may have.
+/// Limits on the bytes of the contents of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListRoom {
-    /// Of one account's lists together.
+    /// The limit for the lists of one account.
     pub account: u64,
-    /// Of all accounts' lists together.
+    /// The limit for the lists of all accounts.
     pub all: u64,
 }
 
 impl ListRoom {
-    /// No bound.
+    /// No limit on the bytes.
     pub const MOST: ListRoom = ListRoom { account: u64::MAX, all: u64::MAX };
 }
 
-/// What came of the next batch of a list.
+/// The result of creating the next batch of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BatchOfList {
-    /// It is there.
+    /// The batch was created.
     Made(BatchCreated),
-    /// It was there before.
+    /// The batch already existed.
     MadeBefore,
-    /// The list does not run any longer.
+    /// The list is not running any longer.
     Gone,
 }
 
-/// What came of making a list.
+/// The result of creating a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListMade {
-    /// It is made.
+    /// The list was created.
     Made,
-    /// The account has [`LISTS_MAX`] already, or this one.
+    /// The account already has [`LISTS_MAX`] lists, or this one.
     TooMany,
-    /// The account's lists have too many bytes.
+    /// The lists of the account would exceed their limit of bytes.
     AccountFull,
-    /// All accounts' lists have too many bytes.
+    /// The lists of all accounts would exceed their limit of bytes.
     StoreFull,
 }
 
-/// Where a list stands.
+/// The state of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListState {
-    /// Its parts are coming.
+    /// Its parts are being uploaded.
     Uploading,
-    /// All parts are there; it is being looked through.
+    /// All parts are stored; the list is being read.
     Reading,
-    /// It is no list that can be checked.
+    /// The list cannot be checked.
     Unfit,
-    /// It waits for somebody to start it.
+    /// The list waits for its owner to start it.
     Ready,
-    /// It is checked.
+    /// The list is being checked.
     Running,
-    /// It waits for credits.
+    /// The list waits for credits.
     Paused,
     /// Every address has a verdict.
     Completed,
 }
 
-/// A list.
+/// A list of the dashboard with its progress.
 #[derive(Clone, PartialEq, Eq)]
 pub struct List {
-    /// Its id.
+    /// The id of the list.
     pub id: ListId,
-    /// Whose.
+    /// The account of the list.
     pub account: AccountId,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: UnixMs,
-    /// Where it stands.
+    /// The state of the list.
     pub state: ListState,
     /// The name of the file.
     pub name: String,
-    /// The column that holds the addresses, by name or number; empty: it is looked for.
+    /// The column with the addresses, by name or number; empty if the program must find it.
     pub column: String,
-    /// Why it is unfit or paused; empty otherwise.
+    /// The reason why it is unfit or paused; otherwise empty.
     pub why: String,
-    /// Bytes; as long as it is uploading, those that are kept free for it.
+    /// The size in bytes; during the upload, the reserved size.
     pub bytes: u64,
-    /// Rows, without a header.
+    /// The number of rows without the header.
     pub rows: u64,
-    /// Rows with an address; each takes a credit.
+    /// The number of rows with an address; each costs a credit.
     pub addresses: u64,
-    /// Addresses that are in batches.
+    /// The number of addresses in batches.
     pub submitted: u64,
-    /// Batches whose answers are here.
+    /// The number of batches with stored answers.
     pub done: u32,
-    /// How often each reason is among them.
+    /// How often each reason occurs in the answers.
     pub counts: Vec<(Reason, u64)>,
 }
 
 impl List {
-    /// One of which nothing has come yet but the name of its file.
+    /// A list before its upload, of which only the name of the file is known.
     pub fn new(id: ListId, account: AccountId, created_at: UnixMs, name: String) -> List {
         List {
             id,
@@ -119,12 +119,12 @@ impl List {
         }
     }
 
-    /// Addresses with a verdict.
+    /// The number of addresses with a verdict.
     pub fn answered(&self) -> u64 {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// When it is gone.
+    /// The time at which the list expires.
     pub fn expires_at(&self) -> UnixMs {
         self.created_at.saturating_add(LIST_KEEP_MS)
     }

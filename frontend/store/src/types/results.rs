@@ -1,87 +1,87 @@
-//! Results of addresses: what is kept of a check, and for how long.
+//! Results of addresses: the stored data of a check, and its retention.
 
 use super::UnixMs;
 use api::Reason;
 use std::fmt;
 
-/// How long an account's own check answers its repeats.
+/// How long an account's own check answers its repeats, in milliseconds.
 pub const REPEAT_MS: UnixMs = 24 * 60 * 60 * 1000;
 
-/// How long a verdict is kept.
+/// How long a verdict is kept, in milliseconds.
 pub const RETENTION_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
-/// How long a verdict is kept that soon may be another: `catch_all`, `unverifiable`, `inbox_full`.
+/// How long a verdict is kept that may change soon (`catch_all`, `unverifiable`, `inbox_full`), in milliseconds.
 pub const RETENTION_SHORT_MS: UnixMs = 24 * 60 * 60 * 1000;
 
 const _: () = assert!(REPEAT_MS <= RETENTION_SHORT_MS && RETENTION_SHORT_MS < RETENTION_MS);
 
-/// Keyed hash of an address, the only form in which the address of a result is kept. Of
-/// [`Store::hash_address`](super::super::Store::hash_address).
+/// The keyed hash of an address, from [`Store::hash_address`](super::super::Store::hash_address). A result has its
+/// address in no other form.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AddressHash(pub [u8; 16]);
 
-/// Even the hash is of one person's address.
+/// The hash is also data of a person.
 impl fmt::Debug for AddressHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AddressHash(..)")
     }
 }
 
-/// What is known of an address.
+/// The stored result of an address for an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// The account's own check of the last [`REPEAT_MS`]: free.
+    /// The account's own check of the last [`REPEAT_MS`], which is free.
     Own(StoredResult),
-    /// A verdict that is still retained, whoever asked for it: for a credit, see
+    /// A retained verdict from the check of another account. It costs a credit: see
     /// [`Store::charge_known`](super::super::Store::charge_known).
     Shared(StoredResult),
-    /// Nothing.
+    /// There is no stored result.
     Nothing,
 }
 
-/// A verdict, and what it rests on.
+/// A verdict with its evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// What a check came to.
+    /// The reason of the verdict.
     pub reason: Reason,
-    /// The engine's keyed hash of the domain and host on whose behaviour it rests; none where it rests on nobody's. A
-    /// verdict whose evidence is withdrawn later is not used again.
+    /// The engine's keyed hash of the domain and host whose behaviour is the evidence; `None` if there is no such
+    /// evidence. A verdict is not used again after its evidence is withdrawn.
     pub evidence: Option<u64>,
 }
 
-/// One that rests on nobody's behaviour.
+/// A verdict without evidence about a host's behaviour.
 impl From<Reason> for Verdict {
     fn from(reason: Reason) -> Verdict {
         Verdict { reason, evidence: None }
     }
 }
 
-/// A result that is kept.
+/// A stored result of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoredResult {
-    /// What the check came to.
+    /// The verdict of the check.
     pub verdict: Verdict,
-    /// When: of an own result, when the account was answered; of a shared one, when the verdict was found.
+    /// The time of the answer to the account for an own result, or the time of the verdict for a shared one.
     pub checked_at: UnixMs,
 }
 
-/// A result to keep.
+/// A result to store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultRecord {
-    /// Of which address.
+    /// The keyed hash of the address.
     pub address: AddressHash,
-    /// What the check came to.
+    /// The verdict of the check.
     pub verdict: Verdict,
 }
 
-/// What becomes durable together with a settled charge.
+/// The data that becomes durable together with a settled charge.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settlement {
-    /// The result that the charge was for, so that an answer once given is never lost.
+    /// The result that was charged, so that a charged answer is never lost.
     pub result: Option<ResultRecord>,
 }
 
-/// How long a verdict of this reason is kept.
+/// How long a verdict with this reason is kept, in milliseconds.
 pub fn retention(reason: Reason) -> UnixMs {
     match reason {
         Reason::CatchAll | Reason::Unverifiable | Reason::InboxFull => RETENTION_SHORT_MS,

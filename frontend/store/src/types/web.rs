@@ -1,4 +1,4 @@
-//! Users of the dashboard, their sessions, and what accounts did on each day.
+//! Users of the dashboard, their sessions, and the daily counts of accounts.
 
 use super::super::id::AccountId;
 use super::{NewAccount, UnixMs};
@@ -6,39 +6,39 @@ use api::Reason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How long a session may be without a request.
+/// How long a session may last without a request, in milliseconds.
 pub const SESSION_IDLE_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
-/// How long a session lasts at most.
+/// The longest life of a session in milliseconds.
 pub const SESSION_MS: UnixMs = 30 * 24 * 60 * 60 * 1000;
 
-/// How often the last request of a session is written at most.
+/// The shortest time between two writes of a session's last request, in milliseconds.
 pub const SESSION_STEP_MS: UnixMs = 5 * 60 * 1000;
 
-/// Most sessions of an account at once; a new one ends the one that is idle for the longest time.
+/// The largest number of sessions of an account. A new session ends the one that has been idle for longest.
 pub const SESSIONS_MAX: usize = 20;
 
-/// How long a sign-in link is good for.
+/// How long a sign-in link is valid, in milliseconds.
 pub const SIGN_IN_LINK_MS: UnixMs = 15 * 60 * 1000;
 
-/// How many days are counted back.
+/// For how many days counts are kept.
 pub const DAYS_KEPT: u32 = 90;
 
-/// SHA-256 of a session's or link's token, the only form in which one is kept.
+/// The SHA-256 of the token of a session or link. A token is stored in no other form.
 pub type TokenHash = [u8; 32];
 
-/// A password as it is kept: Argon2id (RFC 9106), with what it was made with.
+/// A password hash with its parameters: Argon2id (RFC 9106).
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PasswordHash {
-    /// Memory in KiB.
+    /// The memory in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// The number of passes over the memory.
     pub passes: u32,
-    /// Lanes.
+    /// The number of lanes.
     pub lanes: u32,
-    /// The salt.
+    /// The random salt of the hash.
     pub salt: [u8; 16],
-    /// The tag.
+    /// The output of the hash function.
     pub tag: [u8; 32],
 }
 
@@ -48,14 +48,14 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// The user of an account.
+/// The user of an account, with the stored password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct User {
-    /// The account.
+    /// The account of the user.
     pub account: AccountId,
-    /// The user's own address.
+    /// The email address of the user.
     pub email: String,
-    /// The password.
+    /// The hash of the password.
     pub password: PasswordHash,
 }
 
@@ -65,40 +65,40 @@ impl fmt::Debug for User {
     }
 }
 
-/// A session to begin.
+/// A new session before its start.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewSession {
-    /// SHA-256 of its token.
+    /// The SHA-256 of its token.
     pub hash: TokenHash,
-    /// With what it was begun, as its owner would know it again; at most [`super::TEXT_CHARS_MAX`] characters.
+    /// A description of the browser for the owner; at most [`super::TEXT_CHARS_MAX`] characters.
     pub agent: String,
 }
 
-/// A user to make, with the account.
+/// A new user with a new account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewUser {
-    /// The account.
+    /// The new account.
     pub account: NewAccount,
-    /// The user's own address.
+    /// The email address of the user.
     pub email: String,
-    /// The password.
+    /// The hash of the password.
     pub password: PasswordHash,
-    /// The first session.
+    /// The first session of the user.
     pub session: NewSession,
 }
 
-/// A session.
+/// A session of the dashboard.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Session {
-    /// SHA-256 of its token.
+    /// The SHA-256 of its token.
     pub hash: TokenHash,
-    /// Whose.
+    /// The account of the session.
     pub account: AccountId,
-    /// With what it was begun.
+    /// A description of the browser that started it.
     pub agent: String,
-    /// When it was begun.
+    /// The time of its start.
     pub created_at: UnixMs,
-    /// About when it was last used.
+    /// The approximate time of its last use.
     pub seen_at: UnixMs,
 }
 
@@ -109,38 +109,38 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// When it is over, if it is not used before.
+    /// The time at which it ends if it is not used before.
     pub fn ends_at(&self) -> UnixMs {
         session_end(self.created_at, self.seen_at)
     }
 }
 
-/// When a session is over that is not used again.
+/// The time at which a session ends if it is not used again.
 pub fn session_end(created_at: UnixMs, seen_at: UnixMs) -> UnixMs {
     created_at.saturating_add(SESSION_MS).min(seen_at.saturating_add(SESSION_IDLE_MS))
 }
 
-/// What an account did on a day.
+/// The counts of an account for one day.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DayCounts {
-    /// Days since 1970, UTC.
+    /// The day in UTC: days since 1970-01-01.
     pub day: u32,
     /// Full checks of single addresses that were charged.
     pub singles: u64,
-    /// Rows of batches that were completed on it, and charged.
+    /// Rows of batches that were completed on this day, and charged.
     pub rows: u64,
-    /// How often each reason was the answer to one of them.
+    /// How often each reason was the answer to these checks and rows.
     pub reasons: Vec<(Reason, u64)>,
 }
 
-/// Why a user was not made or changed.
+/// The reason why a user was not created or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UserError {
-    /// Another account has a user of this address.
+    /// Another account has a user with this email address.
     EmailTaken,
-    /// There is no user yet, and without an address there cannot be.
+    /// The account has no user, and none can be created without an email address.
     EmailMissing,
-    /// The account was not made or is not there.
+    /// The account was not created, or does not exist.
     Account(super::super::ChangeError),
 }
 
@@ -153,9 +153,9 @@ impl From<super::super::StoreError> for UserError {
 impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            UserError::EmailTaken => f.write_str("another account has a user of this address"),
+            UserError::EmailTaken => f.write_str("another account has a user with this address"),
             UserError::EmailMissing => {
-                f.write_str("the account has no user yet; name the address to sign in with, with --email")
+                f.write_str("the account has no user yet; give the user's address with --email")
             }
             UserError::Account(error) => error.fmt(f),
         }

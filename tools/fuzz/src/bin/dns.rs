@@ -1,5 +1,5 @@
-//! libFuzzer for the target `dns`. It has a binary of its own so that libFuzzer counts the edges of what this target
-//! can reach, and no others.
+//! libFuzzer for the target `dns`. The target has its own binary, so that libFuzzer counts only the edges that it can
+//! reach.
 
 #![no_main]
 fuzz::libfuzzer!(dns);

@@ -1,4 +1,4 @@
-//! Addresses: whatever is typed is either refused or has one form that is stable, short enough and safe in a command.
+//! Addresses: any text is either refused or has one form that is stable, short enough and safe in a command.
 
 use crate::input::one;
 use engine_proto::address::{Address, Domain};
@@ -49,7 +49,7 @@ const LABELS: [&str; 22] = [
     "MIXED",
 ];
 
-/// Mostly the shape of an address, at times with a part that is too long or does not belong there.
+/// A text that mostly has the form of an address, sometimes with a part that is too long or invalid.
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut text = String::new();
     match random.u8(..8) {
@@ -73,7 +73,7 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The first words of each list can stand together; the others mostly spoil it.
+/// The first words of each list can be combined; the others mostly make the text invalid.
 fn dotted(random: &mut Rng, words: &[&str], text: &mut String) {
     for number in 0..random.usize(1..5) {
         if number > 0 {
@@ -89,7 +89,7 @@ fn dotted(random: &mut Rng, words: &[&str], text: &mut String) {
 
 pub fn feed(input: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(input);
-    // What stands in a list or a query is parsed as a domain as well.
+    // A text in a list or a query is also parsed as a domain.
     if let Ok(domain) = Domain::parse(&text) {
         domain_holds(&domain)?;
     }
@@ -136,8 +136,8 @@ fn domain_holds(domain: &Domain) -> Result<(), String> {
     if !text.ends_with(domain.registrable()) {
         return Err(format!("{} is no end of {text}", domain.registrable()));
     }
-    // What is shown to people leads back to the same domain, but for labels that are A-labels twice over: UTS 46 (4.1)
-    // forbids them since revision 33, the library takes them, and no registry has one.
+    // The form for people leads back to the same domain, except for labels that are A-labels twice. UTS 46 (4.1)
+    // forbids these since revision 33, the library accepts them, and no registry has one.
     let shown = domain.to_unicode();
     let twice = shown.split('.').any(|label| label.starts_with("xn--"));
     if !twice && Domain::parse(&shown).as_ref() != Ok(domain) {

@@ -1,5 +1,5 @@
-//! The configuration: a fault has a place and one line of words, and what is printed of a configuration reads back as
-//! the same.
+//! The configuration: an error has a position and one line of text, and a printed configuration is read as the same
+//! one.
 
 use crate::input::one;
 use fastrand::Rng;
@@ -107,7 +107,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
             if why.is_empty() || why.chars().any(char::is_control) {
                 return Err(format!("the message is not one line that can be printed: {why:?}"));
             }
-            // A value that is wrong is repeated, and no more than it.
+            // The message repeats at most the wrong value.
             return if why.len() <= MESSAGE_BYTES_MAX + text.len() {
                 Ok(())
             } else {
@@ -115,13 +115,13 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
             };
         }
     };
-    // Where there is a plan table, it can be made or is refused in words.
+    // A plan table is created, or refused with a text.
     if let Err(error) = config.plan_table()
         && error.0.is_empty()
     {
         return Err("an error without words".into());
     }
-    // Secrets are not printed, so what has one does not read back.
+    // Secrets are not printed, so a configuration with one is not read as the same.
     if !config.gateways.is_empty() || config.to_toml().contains("its password is not shown") {
         return Ok(());
     }

@@ -1,9 +1,9 @@
-//! The dialog: a server may say anything at any time, in any pieces; the client keeps to the protocol, ends, and never
-//! lets one recipient's answer stand for another.
+//! The dialog: a server may send anything at any time, in any pieces. The client must follow the protocol and end, and
+//! must never use one recipient's answer for another.
 //!
-//! An input is a byte of settings and then what the server does, turn by turn, parted by [`PART`]: bytes; nothing,
-//! so that time passes; or [`END`], the end of the connection. The client acts between turns, and never within one,
-//! so that only the pieces differ.
+//! An input is a byte of settings, followed by the server's turns, separated by `PART`: bytes; nothing, so that time
+//! passes; or `END`, the end of the connection. The client acts between turns and never within one, so that only the
+//! pieces differ.
 
 use super::reply::reply;
 use crate::input::{cut, one};
@@ -29,7 +29,7 @@ static CONFIG: LazyLock<Arc<DialogConfig>> = LazyLock::new(|| {
     })
 });
 
-/// A server that mostly plays along.
+/// The turns of a server that mostly follows the protocol.
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let settings = random.u8(..);
     let mut bytes = vec![settings];
@@ -77,7 +77,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Plays a session; gives all that a driver sees of it, and what it sends.
+/// Plays a session; returns everything that a driver sees, and the sent bytes.
 fn play<'a>(
     settings: u8,
     turns: &[&'a [u8]],
@@ -87,7 +87,7 @@ fn play<'a>(
     for &turn in turns {
         match turn {
             [] => session.wait(),
-            [END] => session.dialog.closed(),
+            [END] => session.dialog.on_closed(),
             bytes => {
                 for piece in cut(bytes) {
                     session.dialog.receive(session.now, piece);
@@ -97,7 +97,7 @@ fn play<'a>(
         }
         session.act()?;
     }
-    session.dialog.closed();
+    session.dialog.on_closed();
     session.act()?;
     if !session.dialog.is_over() {
         return Err("the connection ended and the session did not".into());
@@ -111,10 +111,10 @@ struct Session {
     tls_works: bool,
     transactions: u8,
     recipients: u16,
-    /// The next recipient that may be answered for.
+    /// The next recipient that may be answered.
     next: u16,
     over: bool,
-    /// Counted by a parser of our own, for a client that may not pipeline.
+    /// Counts replies independently, for a client that may not pipeline.
     parser: ReplyParser,
     replies: usize,
     handshakes: usize,
@@ -148,15 +148,15 @@ impl Session {
         std::iter::from_fn(|| self.parser.next().ok().flatten()).count()
     }
 
-    /// Time passes until the dialog wants to be woken.
+    /// Lets time pass until the dialog's next deadline.
     fn wait(&mut self) {
         if let Some(deadline) = self.dialog.deadline() {
             self.now = deadline;
-            self.dialog.handle_timeout(deadline);
+            self.dialog.on_timeout(deadline);
         }
     }
 
-    /// What a driver does between two reads.
+    /// The work of a driver between two reads.
     fn act(&mut self) -> Result<(), String> {
         while let Some(event) = self.dialog.poll_event() {
             self.take(event)?;
@@ -195,7 +195,7 @@ impl Session {
             Event::StartTls => {
                 self.handshakes += 1;
                 self.parser.clear();
-                self.dialog.tls_done(self.now, self.tls_works);
+                self.dialog.on_tls_done(self.now, self.tls_works);
             }
             Event::Answered { index, reply } => {
                 if *index < self.next
@@ -221,7 +221,7 @@ impl Session {
         Ok(())
     }
 
-    /// Every command is one that a probe sends, about a recipient of this transaction, and in its turn.
+    /// Checks that every command is one of a probe, about a recipient of this transaction, and in the right order.
     fn send(&mut self) -> Result<(), String> {
         let bytes = self.dialog.take_outgoing(Vec::new());
         let text = String::from_utf8(bytes).map_err(|_| "a command that is no UTF-8")?;

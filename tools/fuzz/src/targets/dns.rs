@@ -1,9 +1,8 @@
-//! DNS: a lookup ends in time whatever comes, takes nothing that does not match what it sent, and what it takes is
-//! bounded.
+//! DNS: a lookup ends in time for any input, accepts only answers that match its questions, and limits their size.
 //!
-//! An input is a byte for the question, one for the number of resolvers, and then operations: a byte that says which
-//! ([`Op::of`]), two octets of length, and a message. A message of a resolver gets the id and the question that were
-//! last sent, so that its records are looked at; a forged one goes in as it is.
+//! An input is a byte for the question, one for the number of resolvers, and operations: a byte for the kind
+//! (`Op::of`), two bytes of length, and a message. A message of a resolver gets the id and the question that were
+//! sent last, so that its records are parsed; a forged one is used unchanged.
 
 use crate::input::{cut, one};
 use engine_proto::dns::lookup::{Lookup, LookupConfig, Transmit, Transport};
@@ -22,7 +21,7 @@ const RESOLVERS_MAX: usize = 3;
 const TRANSMITS_MAX: usize = 2 * 3 * 5 + 3 * 4;
 const HEADER_BYTES: usize = 12;
 
-/// What happens to a lookup.
+/// An event of a lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Op {
     Answer(Transport),
@@ -46,7 +45,7 @@ impl Op {
     }
 }
 
-/// Mostly answers that can be read.
+/// An input with mostly readable answers.
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![random.u8(..), random.u8(..)];
     for _ in 0..random.usize(1..6) {
@@ -60,7 +59,7 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// A header and records; the question is put between them later.
+/// A header and records; the question is inserted between them later.
 fn message(random: &mut Rng, wanted: u16) -> Vec<u8> {
     let counts: [u8; 3] = [random.u8(..6), random.u8(..3), random.u8(..2)];
     let flags = if random.u8(..12) == 0 { random.u8(..) } else { 0x81 };
@@ -108,7 +107,7 @@ fn record(random: &mut Rng, wanted: u16, bytes: &mut Vec<u8>) {
     bytes.extend_from_slice(&data);
 }
 
-/// Mostly a pointer to the question.
+/// A name that is mostly a pointer to the question.
 fn name(random: &mut Rng, bytes: &mut Vec<u8>) {
     match random.u8(..12) {
         0..=6 => bytes.extend_from_slice(&[0xc0, HEADER_BYTES as u8]),
@@ -130,7 +129,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     look_up(input).map(|_| ())
 }
 
-/// Plays a lookup; gives its outcome.
+/// Plays a lookup; returns its outcome.
 fn look_up(input: &[u8]) -> Result<Option<Outcome>, String> {
     let [kind, resolvers, operations @ ..] = input else { return Ok(None) };
     let Some(name) = Name::parse("mail-1.example.com") else { return Err("no name".into()) };
@@ -195,8 +194,8 @@ impl Scene {
                 }
             }
             Op::TimePasses => self.wait(),
-            Op::TcpFails => self.lookup.handle_tcp_failed(upstream),
-            Op::Unreachable => self.lookup.handle_unreachable(upstream),
+            Op::TcpFails => self.lookup.on_tcp_failed(upstream),
+            Op::Unreachable => self.lookup.on_unreachable(upstream),
         }
         if before.is_some() && self.lookup.outcome() != before.as_ref() {
             return Err("an outcome that changes".into());
@@ -207,18 +206,18 @@ impl Scene {
     fn wait(&mut self) {
         if let Some(deadline) = self.lookup.deadline() {
             self.now = deadline;
-            self.lookup.handle_timeout(deadline);
+            self.lookup.on_timeout(deadline);
         }
     }
 
     fn receive(&mut self, upstream: usize, transport: Transport, message: &[u8]) {
         let _ = match transport {
-            Transport::Udp => self.lookup.handle_datagram(upstream, message, self.now),
-            Transport::Tcp => self.lookup.handle_tcp(upstream, message, self.now),
+            Transport::Udp => self.lookup.on_datagram(upstream, message, self.now),
+            Transport::Tcp => self.lookup.on_tcp(upstream, message, self.now),
         };
     }
 
-    /// `message` as an answer to what was last sent there.
+    /// The message as an answer to the last question there.
     fn answer(&self, upstream: usize, transport: Transport, message: &[u8]) -> Vec<u8> {
         let to = |sent: &&Transmit| sent.upstream == upstream && sent.transport == transport;
         let Some(sent) = self.sent.iter().rev().find(to) else { return message.to_vec() };
@@ -230,7 +229,7 @@ impl Scene {
         [&head, counts, &asked[HEADER_BYTES..question_end], records].concat()
     }
 
-    /// Nobody says anything any more: it ends by itself, in time, with something bounded.
+    /// Checks that it ends in time without further answers, with a limited result.
     fn ends(&mut self) -> Result<(), String> {
         for _ in 0..TRANSMITS_MAX {
             self.wait();
@@ -249,7 +248,7 @@ impl Scene {
             Records::A(list) => list.len(),
             Records::Aaaa(list) => list.len(),
             Records::Ptr(list) => list.len(),
-            // An octet that is no UTF-8 becomes a character of three.
+            // A byte that is not UTF-8 becomes a character of three bytes.
             Records::Txt(list) if list.iter().any(|text| text.len() > 3 * DNS_TXT_BYTES_MAX) => usize::MAX,
             Records::Txt(list) => list.len(),
         };
@@ -257,7 +256,7 @@ impl Scene {
     }
 }
 
-/// The messages of a TCP stream are the same in whatever pieces it comes.
+/// Checks that the messages of a TCP stream do not depend on its pieces.
 fn frames(stream: &[u8]) -> Result<(), String> {
     let read = |pieces: &[&[u8]]| {
         let (mut reader, mut messages) = (FrameReader::default(), Vec::new());

@@ -1,6 +1,6 @@
-//! Bodies and queries of the API: read the same by every way in which they are read, and never beyond their limits.
+//! Bodies and queries of the API: every parser reads the same, and never beyond its limits.
 //!
-//! An input is a byte that says what it is, and the body or the query.
+//! An input is a byte for the kind, and the body or the query.
 
 use crate::input::{json, one};
 use api::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, mode_of};
@@ -30,7 +30,7 @@ pub const WORDS: [&str; 16] = [
 ];
 const KEYS: [&str; 7] = ["email", "mode", "detail", "emails", "name", "x", "e\\u006dail"];
 const TEXTS: [&str; 8] = ["a@b.example", "fast", "full", "", "é", "\\u00e9\\n", "FAST", "\\ud83d\\ude00"];
-/// Most issues of a body: one for each address of a batch, and one for each field.
+/// The most issues of a body: one for each address of a batch, and one for each field.
 const ISSUES_MAX: usize = BATCH_EMAILS_MAX + 4;
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
@@ -86,7 +86,7 @@ fn verify(body: &[u8]) -> Result<(), String> {
         }
         Err(issues) => issues_hold(&issues)?,
     }
-    // Whether it is JSON to its end, and which of a caller's limits it counts for, is told without judging the rest.
+    // Whether it is complete JSON, and which of a caller's limits applies, is known without parsing the rest.
     let object = body.trim_ascii_start().starts_with(b"{");
     if mode_of(body).is_some() && !object { Err("a mode of what is no JSON object".into()) } else { Ok(()) }
 }
@@ -113,7 +113,7 @@ fn batch(body: &[u8]) -> Result<(), String> {
     checks::idempotency::fingerprint(body).map(|_| ()).map_err(|error| format!("no fingerprint: {error}"))
 }
 
-/// There is something to say, with its place, and not more than the limit.
+/// Checks that there are issues with positions, and not more than the limit.
 fn issues_hold(issues: &[Issue]) -> Result<(), String> {
     if issues.is_empty() || issues.len() > ISSUES_MAX {
         return Err(format!("{} issues", issues.len()));
@@ -124,7 +124,7 @@ fn issues_hold(issues: &[Issue]) -> Result<(), String> {
     serde_json::to_string(issues).map(|_| ()).map_err(|error| error.to_string())
 }
 
-/// The canonical text is JSON of the same content, and its own canonical text.
+/// Checks that the canonical text is JSON with the same content, and is its own canonical text.
 fn canonical(body: &[u8]) -> Result<(), String> {
     let Ok(text) = api::json::canonical(body) else { return Ok(()) };
     let again =
@@ -138,7 +138,7 @@ fn canonical(body: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is read of a query is read again of the query that is written of it.
+/// Checks that a query that is written again is read as the same one.
 fn query(bytes: &[u8]) -> Result<(), String> {
     let Ok(text) = std::str::from_utf8(bytes) else { return Ok(()) };
     let Ok(query) = Query::parse(text) else { return Ok(()) };

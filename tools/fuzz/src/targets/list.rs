@@ -1,7 +1,7 @@
-//! Lists of addresses (CSV, JSON lines, text, packed): each row comes out once, with its address in its column, in
-//! whatever pieces the list comes.
+//! Lists of addresses (CSV, JSON lines, text, compressed): each row is written once, with its address in its column,
+//! whatever the pieces of the list.
 //!
-//! An input is a byte for the column that is asked for, and the list.
+//! An input is a byte for the requested column, and the list.
 
 use crate::input::{cut, one};
 use csv::ReaderBuilder;
@@ -55,7 +55,7 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut bytes = text.into_bytes();
     if random.u8(..8) == 0 {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        // Writing to memory cannot fail; an empty list is as good as any.
+        // Writing to memory cannot fail; otherwise an empty list is used.
         bytes = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
     }
     [&[random.u8(..)], &*bytes].concat()
@@ -89,40 +89,41 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     }
 }
 
-/// What is taken of a list here. The server takes more; smaller limits reach the same code sooner.
+/// The limits for lists here. The server has larger ones; smaller limits reach the same code sooner.
 const LIST_LIMITS: Limits =
     Limits { bytes: 256 * 1024, packed_without_output: 4096, window_log: 20, columns: 64 };
 
-/// What came of reading a list.
+/// The result of reading a list.
 #[derive(Debug, PartialEq, Eq)]
 struct List {
     /// The rows in their order.
     rows: Vec<ListRow>,
-    /// The list as `mailprobe clean` and the dashboard write it, each row with the same verdict.
+    /// The list in the output of `mailprobe clean` and the dashboard, each row with the same verdict.
     output: Vec<u8>,
-    /// Which column of the output has the address; none where the output is JSON lines.
+    /// The column of the output that has the address; `None` for JSON lines.
     column: Option<usize>,
     /// What separates the values of the output.
     delimiter: u8,
-    /// Whether the output begins with a record that names the columns.
+    /// Whether the output begins with a header.
     header: bool,
-    /// What went wrong, if reading ended before the end.
+    /// The error that ended the reading early.
     broken: Option<String>,
 }
 
 /// A row of a list.
 #[derive(Debug, PartialEq, Eq)]
 struct ListRow {
-    /// The address, as it is asked about.
+    /// The parsed address.
     address: Option<String>,
-    /// How many bytes of the input came before the next row.
+    /// The position of the next row in the input.
     end: u64,
 }
 
 /// Reads a list to its end.
 ///
 /// # Errors
-/// One line that says why it is none.
+///
+/// One line: the input is no list.
 fn list(input: impl Read + 'static, column: Option<&str>) -> Result<List, String> {
     let opened = Source::new(Box::new(input), "The list", None, None, column, Some(LIST_LIMITS));
     let mut source = opened.map_err(|error| error.to_string())?;
@@ -153,7 +154,7 @@ fn list(input: impl Read + 'static, column: Option<&str>) -> Result<List, String
     }
 }
 
-/// What does not depend on how much is read ahead: of a list that is packed, how far the rows before its end reach does.
+/// The part that does not depend on reading ahead: for a compressed list, without the positions before its end.
 fn said(list: &List) -> (Vec<&Option<String>>, &[u8], bool) {
     (list.rows.iter().map(|row| &row.address).collect(), &list.output, list.broken.is_some())
 }
@@ -163,7 +164,7 @@ fn one_line(why: &str) -> Result<(), String> {
     if printable { Ok(()) } else { Err(format!("the message is not one line that can be printed: {why:?}")) }
 }
 
-/// The output is CSV with a record for each row, and the row's address is in its column.
+/// Checks that the output is CSV with a record for each row, and has the row's address in its column.
 fn as_csv(list: &List, column: usize) -> Result<(), String> {
     let mut reader = ReaderBuilder::new();
     reader.delimiter(list.delimiter).has_headers(list.header).flexible(true);
@@ -184,7 +185,7 @@ fn as_csv(list: &List, column: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The output is a JSON object a line.
+/// Checks that the output has a JSON object per line.
 fn as_json(list: &List) -> Result<(), String> {
     let lines = list.output.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
     let mut count = 0;
@@ -192,7 +193,7 @@ fn as_json(list: &List) -> Result<(), String> {
         count += 1;
         match serde_json::from_slice::<serde_json::Value>(line) {
             Ok(value) if value.get("reason").is_some_and(serde_json::Value::is_string) => {}
-            // Its values stay as they are written: what is deeper or greater than can be parsed is passed on.
+            // Values are copied unchanged, so those that are too deep or too large for the parser are allowed.
             Err(error) if error.to_string().contains("limit") || error.to_string().contains("range") => {}
             other => return Err(format!("a line that is no object with a reason: {other:?}")),
         }
@@ -200,7 +201,7 @@ fn as_json(list: &List) -> Result<(), String> {
     if count == list.rows.len() { Ok(()) } else { Err(format!("{} rows are {count} lines", list.rows.len())) }
 }
 
-/// A reader that gives a piece at a time.
+/// A reader that returns one piece at a time.
 struct Pieces {
     pieces: std::collections::VecDeque<Vec<u8>>,
     at: usize,

@@ -1,6 +1,6 @@
-//! Messages of assistants: an answer for whatever comes, about the message that came.
+//! Messages of assistants: there is an answer for any input, and it belongs to the message.
 //!
-//! An input is a byte that says which headers there are, their values on a line each, and the body.
+//! An input is a byte for the present headers, their values on a line each, and the body.
 
 use crate::input::{json, one};
 use assistants::mcp::message::{Age, Answer, Headers, LEGACY, MODERN, Message, read};
@@ -100,7 +100,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     }
 }
 
-/// An error of JSON-RPC: a code, words, and the id where it is known.
+/// Checks an error of JSON-RPC: a code, a text, and the id if it is known.
 fn error_holds(answer: &Answer, id: Option<&Value>) -> Result<(), String> {
     let body = answer.body.as_ref().ok_or("an error without a body")?;
     let error = body.get("error").ok_or("an error that is none")?;

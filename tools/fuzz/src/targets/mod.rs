@@ -1,4 +1,4 @@
-//! Everything that is fed.
+//! All targets of the campaign, with their parameters.
 
 pub mod address;
 pub mod config;
@@ -14,26 +14,26 @@ pub mod rows;
 
 use fastrand::Rng;
 
-/// What is fed.
+/// A target of the campaign.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name; the binary with libFuzzer is `fuzz-NAME`.
+    /// The name; the binary with libFuzzer is `fuzz-NAME`.
     pub name: &'static str,
-    /// Makes an input that goes deep.
+    /// Makes an input that passes the first checks of the parser.
     pub grow: fn(&mut Rng) -> Vec<u8>,
-    /// Feeds it; what it gives back is which rule was broken. It may also panic.
+    /// Executes an input; the error names a broken rule. It may also panic.
     pub feed: fn(&[u8]) -> Result<(), String>,
-    /// Longest input that libFuzzer makes: just beyond the limits of what is read, where these are small.
+    /// The longest input that libFuzzer makes: slightly beyond the limits of the parser, if these are small.
     pub bytes_max: usize,
-    /// How many inputs the full campaign feeds: at least 10^7, and 10^9 over all targets.
+    /// How many inputs the full campaign executes: at least 10^7, and 10^9 over all targets.
     pub runs: u64,
-    /// Words that libFuzzer puts into inputs.
+    /// Words that libFuzzer inserts into inputs.
     pub words: &'static [&'static str],
 }
 
 const M: u64 = 1_000_000;
 
-/// All targets. The fastest have the most runs.
+/// All targets. The fastest ones have the most inputs.
 pub const TARGETS: [Target; 11] = [
     Target {
         name: "address",

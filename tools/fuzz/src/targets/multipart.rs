@@ -1,4 +1,4 @@
-//! Uploads: the same in whatever pieces they come, and bounded.
+//! Uploads: the result does not depend on the pieces, and is limited.
 //!
 //! An input is a byte for the form of the Content-Type and the body, whose boundary is `XyZ`.
 
@@ -26,7 +26,7 @@ const KINDS: [&str; 4] = [
     "multipart/form-data; boundary=-",
     "multipart/mixed; boundary=XyZ",
 ];
-/// Longest field beside the file, as the reader has it.
+/// The longest field apart from the file, as in the reader.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {

@@ -1,6 +1,6 @@
-//! What assistants, and those who pose as them, send to the endpoints of OAuth: forms, registrations, metadata and URIs.
+//! Requests of assistants, genuine or not, to the endpoints of OAuth: forms, registrations, metadata and URIs.
 //!
-//! An input is a byte that says what it is, and the bytes of it.
+//! An input is a byte for the kind, and its bytes.
 
 use crate::input::{json, one};
 use assistants::oauth::client::clean_name;
@@ -149,7 +149,7 @@ fn register(body: &[u8]) -> Result<(), String> {
     }
 }
 
-/// A name can be shown, and is not cleaned to another one.
+/// Checks that a name can be shown, and is not changed by a second cleaning.
 fn name_holds(name: &str) -> Result<(), String> {
     let shown = !name.trim().is_empty() && !name.chars().any(char::is_control);
     if !shown || name.chars().count() > CLIENT_NAME_CHARS_MAX || clean_name(name) != name {
@@ -199,7 +199,7 @@ fn token(form: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// What is written into a query is read out of it.
+/// Checks that a value written to a query is read again.
 fn encoded(name: &'static str, value: &str) -> Result<(), String> {
     let written = uri::query(&[(name, value)]);
     match Query::parse(&written).ok().and_then(|query| query.get(name).ok().flatten().map(str::to_owned)) {
@@ -221,7 +221,7 @@ fn authorize(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// A URI stands for one host, and has it still with an answer in its query.
+/// Checks that a URI has one host, which does not change with an answer in its query.
 fn redirect(text: &str) -> Result<(), String> {
     let Some(uri) = Uri::parse(text) else { return Ok(()) };
     if uri.as_str() != text || !uri.is(&uri) || uri.port() == 0 {
@@ -244,7 +244,7 @@ fn redirect(text: &str) -> Result<(), String> {
     }
 }
 
-/// What is read as a secret or a challenge is written as it was.
+/// Checks that a secret or a challenge is written as it was read.
 fn secrets(text: &str) -> Result<(), String> {
     let code = Secret::parse_code(text).or_else(|| Secret::parse_access(text));
     let refresh = RefreshToken::parse(text);
@@ -268,7 +268,7 @@ fn secrets(text: &str) -> Result<(), String> {
 fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
-/// A field that must be there, of a form that is sent to the token endpoint; or the body of the answer that says what is wrong.
+/// A required field of a form for the token endpoint, or the body of the error.
 fn token_field(form: &[u8], name: &'static str) -> Result<String, Vec<u8>> {
     let fields = token::Fields::read(form).map_err(|reply| reply.body)?;
     fields.required(name).map(str::to_owned).map_err(|reply| reply.body)

@@ -1,10 +1,10 @@
-//! Replies: bounded, printable, and the same in whatever pieces they come; then what is read out of them.
+//! Replies: limited, printable, and independent of the pieces; then the values that are read from them.
 
 use crate::input::{cut, hash, one};
-use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX};
+use engine_proto::limits::{REPLY_BYTES_MAX, REPLY_LINES_MAX, STATUS_SUBJECT_MAX};
 use engine_proto::smtp::ehlo::Extensions;
 use engine_proto::smtp::reply::{Reply, ReplyError, ReplyParser};
-use engine_proto::smtp::status::{EnhancedCode, SUBJECT_MAX};
+use engine_proto::smtp::status::EnhancedCode;
 use engine_proto::verdict::{Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
 use fastrand::Rng;
 
@@ -44,7 +44,7 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// One reply, now and then with a fault. The dialog's servers speak with it too.
+/// One reply, sometimes with a fault. The dialog's servers use it too.
 pub fn reply(random: &mut Rng, bytes: &mut Vec<u8>) {
     let code = one(random, &CODES);
     let lines = match random.u8(..32) {
@@ -74,7 +74,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     whole.replies.iter().try_for_each(holds)
 }
 
-/// All that comes out of a stream.
+/// All results of a stream.
 #[derive(PartialEq, Eq)]
 struct ReadReplies {
     replies: Vec<Reply>,
@@ -98,15 +98,15 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> ReadReplies {
             }
         }
     }
-    // After an error the session is over, and what is held means nothing.
+    // After an error the session is over, and the remaining bytes mean nothing.
     read.empty = read.error.is_some() || parser.is_empty();
     read
 }
 
-/// What is true of every reply.
+/// The rules for every reply.
 fn holds(reply: &Reply) -> Result<(), String> {
     let text = reply.text();
-    // A byte that is no UTF-8 becomes a character of three.
+    // A byte that is not UTF-8 becomes a character of three bytes.
     if text.len() > 4 * REPLY_BYTES_MAX || reply.lines().count() > REPLY_LINES_MAX {
         return Err(format!("{} octets in {} lines", text.len(), reply.lines().count()));
     }
@@ -118,7 +118,7 @@ fn holds(reply: &Reply) -> Result<(), String> {
     }
     if let Some(status) = EnhancedCode::find(reply)
         && (u16::from(status.class) != reply.code() / 100
-            || status.subject > SUBJECT_MAX
+            || status.subject > STATUS_SUBJECT_MAX
             || status.detail > 999)
     {
         return Err(format!("{status} in a {}", reply.code()));
@@ -130,8 +130,8 @@ fn holds(reply: &Reply) -> Result<(), String> {
     verdict_holds(reply)
 }
 
-/// Only a permanent refusal says that there is no mailbox. One stage and one host are drawn for each reply: trying all 15 pairs made
-/// the target many times slower.
+/// Checks that only a permanent refusal proves that a mailbox does not exist. Each reply selects one stage and one
+/// host, since testing all 15 pairs made the target many times slower.
 fn verdict_holds(reply: &Reply) -> Result<(), String> {
     let mut random = Rng::with_seed(hash(reply.text().as_bytes()));
     let stage = STAGES[random.usize(..STAGES.len())];

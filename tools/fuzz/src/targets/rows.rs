@@ -1,4 +1,4 @@
-//! Rows of the store, as a damaged file may have them: refused, or the same once written and read again.
+//! Rows of the store from a damaged file: they are refused, or are the same after writing and reading.
 //!
 //! An input is a byte for the kind of row, and its bytes.
 

@@ -1,4 +1,4 @@
-//! What a session answers to RCPT: what stands behind the address, and what the host's conduct makes of it.
+//! The answer of a session to RCPT, from the mailbox and the host's conduct.
 
 use super::{Outcome, Session, Step, path, replaces};
 use crate::{
@@ -46,7 +46,7 @@ impl Session {
         }
     }
 
-    /// Says what the host's conduct makes of the truth.
+    /// Answers as the host's conduct changes the truth.
     fn answer_by(&mut self, conduct: &Conduct, truth: Mailbox, address: &str, out: &mut Vec<u8>) -> Step {
         let place = self.place();
         let personality = &place.behaviour.personality;
@@ -76,7 +76,7 @@ impl Session {
         if step == Step::Go && is_refusal && !turn.delay.is_zero() { Step::Pause(turn.delay) } else { step }
     }
 
-    /// What this host knows of an address.
+    /// The mailbox of an address, as this host knows it.
     fn look_up(&mut self, personality: &Personality, address: &str) -> Mailbox {
         let place = self.place();
         let net = &place.net;
@@ -159,7 +159,7 @@ impl Session {
         Step::Go
     }
 
-    /// Keeps in the journal what was answered to RCPT, and counts refusals.
+    /// Records the answer to RCPT in the journal, and counts refusals.
     pub(super) fn note_rcpt(&mut self, rest: &str, outcome: Outcome, said: &[u8]) {
         let Some(honest) = self.asked.take() else { return };
         let code =
@@ -179,7 +179,7 @@ impl Session {
     }
 }
 
-/// How many unknown recipients were refused, by whose count; `own` is that of the session.
+/// How many unknown recipients were refused in a scope; `own` is the count of the session.
 pub(super) fn refusals(
     net: &Net,
     (host, node): (u32, u32),

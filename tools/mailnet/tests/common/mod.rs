@@ -1,4 +1,4 @@
-//! A client for the tests, as plain as can be: it sends what it is told and reports what came.
+//! A minimal client for the tests: it sends the given bytes and returns the received ones.
 #![expect(dead_code, reason = "every test file uses another part of it")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails shall fail its test")]
 
@@ -18,7 +18,7 @@ use tokio::{
 };
 
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough to call something silent.
+/// A silence of this length counts as no answer.
 pub const SILENCE: Duration = Duration::from_millis(150);
 
 pub fn start(scenario: &str) -> Running {
@@ -41,7 +41,7 @@ pub fn query(name: &str, query_type: RecordType) -> Message {
     message
 }
 
-/// Sends a query over UDP; all datagrams that come within the time, and whence.
+/// Sends a query over UDP; returns all datagrams within the time, with their senders.
 pub async fn udp_all(net: &Running, query: &[u8], wait: Duration) -> Vec<(SocketAddr, Vec<u8>)> {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     socket.send_to(query, net.dns()).await.unwrap();
@@ -83,7 +83,7 @@ pub async fn addresses(net: &Running, host: &str) -> Vec<IpAddr> {
     found
 }
 
-/// Where the first MX host of a domain listens; its first own host where the DNS is of no help.
+/// The address of the first MX host of a domain, or of its first own host if the DNS fails.
 pub async fn place(net: &Running, domain: &str) -> SocketAddr {
     let host = match ask(net, domain, RecordType::MX).await.1.first() {
         Some(RData::MX(mx)) => mx.exchange.to_ascii().trim_end_matches('.').to_owned(),
@@ -94,7 +94,7 @@ pub async fn place(net: &Running, domain: &str) -> SocketAddr {
 
 pub struct Client {
     pub stream: TcpStream,
-    /// What has come and is not yet read.
+    /// Received bytes that are not read yet.
     pub held: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ impl Client {
         Client { stream, held: Vec::new() }
     }
 
-    /// Connects, hears the greeting and says EHLO.
+    /// Connects, reads the greeting and sends EHLO.
     pub async fn greet(net: &Running, domain: &str) -> Client {
         let mut client = Client::connect(net, domain).await;
         assert!(client.reply().await.starts_with("220"));
@@ -118,7 +118,7 @@ impl Client {
         client
     }
 
-    /// Also opens a transaction.
+    /// Also starts a transaction.
     pub async fn mail(net: &Running, domain: &str) -> Client {
         let mut client = Client::greet(net, domain).await;
         assert!(client.say("MAIL FROM:<probe@client.example>").await.starts_with("250"));
@@ -138,7 +138,7 @@ impl Client {
         self.say(&format!("RCPT TO:<{address}>")).await
     }
 
-    /// The next whole reply; what came of it when the server closes first.
+    /// The next complete reply, or the received bytes if the server closes first.
     pub async fn reply(&mut self) -> String {
         let mut whole = Vec::new();
         loop {
@@ -163,7 +163,7 @@ impl Client {
         }
     }
 
-    /// Reads once; 0 at the end, and when the connection was reset.
+    /// Reads once; 0 at the end, and after a reset.
     pub async fn more(&mut self) -> usize {
         self.held.reserve(16 * 1024);
         let read =
@@ -175,7 +175,7 @@ impl Client {
         self.held.is_empty() && timeout(SILENCE, self.stream.read_buf(&mut self.held)).await.is_err()
     }
 
-    /// How the connection ends, and what came before.
+    /// The kind of the connection's end, and the bytes before it.
     pub async fn end(&mut self) -> (Vec<u8>, End) {
         loop {
             match timeout(PATIENCE, self.stream.read_buf(&mut self.held)).await.expect("it does not end") {

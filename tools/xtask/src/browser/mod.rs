@@ -1,48 +1,50 @@
-//! `cargo xtask browser`: the pages in Chromium, and what goes through them.
+//! `cargo xtask browser`: tests of the pages in Chromium, and of everything that users do there.
 //!
-//! For each script of `tools/browser` mailnet and `mailprobe serve` run in processes of their own on an empty data
-//! folder; the script, run by node, drives Chromium through playwright-core and counts its own checks. `.ci/browser`
-//! installs what that takes (setup.rs looks whether it is there).
+//! For each script of `tools/browser`, mailnet and `mailprobe serve` run as processes on an empty data folder. node
+//! runs the script, which controls Chromium through playwright-core and counts its own checks. `.ci/browser` installs
+//! the programs and packages; setup.rs checks that they are there.
 
 mod setup;
 
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished};
 use crate::interop::report::{self, Tally};
-use crate::soak::world::World;
+use crate::soak::world::CampaignFolder;
 use clap::Args;
-use setup::Setup;
+use setup::BrowserSetup;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+/// The options of `cargo xtask browser`.
 #[derive(Args)]
-pub struct Options {
-    /// Only the scripts whose name contains this.
+pub struct BrowserOptions {
+    /// Run only scripts with this in their name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Where `.ci/browser` has installed node's and Python's packages; screenshots go there too.
+    /// Folder with the packages that `.ci/browser` has installed, and for the screenshots.
     #[arg(long, value_name = "PATH", default_value = "target/browser")]
     folder: PathBuf,
-    /// Take `mailprobe` and `mailnet` from this folder instead of building them.
+    /// Use `mailprobe` and `mailnet` from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
 }
 
 const SCENARIO: &str = include_str!("../../../mailnet/scenarios/reasons.toml");
-/// The configuration of the server, unless a script brings its own beside it, as `NAME.toml`.
+/// The configuration of the server, unless a script has its own as `NAME.toml`.
 const CONFIG: &str = "serve.toml";
-/// For a script from its start to its end.
+/// The time limit of a script.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(600);
 
-pub fn main(options: &Options) -> ExitCode {
+/// Runs the scripts; the exit code is 0 if every check passed.
+pub fn main(options: &BrowserOptions) -> ExitCode {
     report::end("browser", process::watch_signals().and_then(|()| run(options)))
 }
 
-fn run(options: &Options) -> Result<Tally, Failure> {
-    let setup = Setup::find(&options.folder)?;
+fn run(options: &BrowserOptions) -> Result<Tally, Failure> {
+    let setup = BrowserSetup::find(&options.folder)?;
     let scripts = setup.scripts(options.only.as_deref())?;
     let mut tally = Tally::default();
     for script in scripts {
@@ -52,9 +54,9 @@ fn run(options: &Options) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// A script on a server of its own.
-fn run_script(options: &Options, setup: &Setup, script: &str) -> Result<Tally, Failure> {
-    let world = World::of(options.bin_dir.as_deref(), false)?;
+/// Runs a script against a new server.
+fn run_script(options: &BrowserOptions, setup: &BrowserSetup, script: &str) -> Result<Tally, Failure> {
+    let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let own = format!("{script}.toml");
     let config = setup.path(if setup.path(&own).is_file() { &own } else { CONFIG });
@@ -80,8 +82,8 @@ fn run_script(options: &Options, setup: &Setup, script: &str) -> Result<Tally, F
     Ok(tally)
 }
 
-/// What harness.mjs looks for in the environment.
-fn give(command: &mut Command, setup: &Setup, world: &World) -> Result<(), Failure> {
+/// Sets the environment variables that harness.mjs reads.
+fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> Result<(), Failure> {
     let path = world.path("data").join("first-keys");
     let keys = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     for (variable, name) in [("BROWSER_LIVE_KEY", "live"), ("BROWSER_TEST_KEY", "test")] {
@@ -94,12 +96,12 @@ fn give(command: &mut Command, setup: &Setup, world: &World) -> Result<(), Failu
     command.env("BROWSER_SHOTS", setup.path("screenshots"));
     command.env("BROWSER_CHROMIUM", setup.chromium());
     command.env("BROWSER_PYTHON", setup.python());
-    // Chromium's profiles go with the folder of the run.
+    // Chromium's profiles are removed with the folder of the run.
     command.env("TMPDIR", world.path(""));
     Ok(())
 }
 
-/// Adds up what the script says of itself. One that ends before it has counted is a failure of its own.
+/// Adds the counts that the script printed. A script that ends without them counts as a failure.
 fn judge(tally: &mut Tally, script: &str, finished: &Finished) {
     report::line(finished.stdout.trim_end());
     if !finished.stderr.trim().is_empty() {
@@ -112,14 +114,14 @@ fn judge(tally: &mut Tally, script: &str, finished: &Finished) {
     }
 }
 
-/// The counts in `N passed, M failed`.
+/// Reads the counts in `N passed, M failed`.
 fn counts(line: &str) -> Option<Tally> {
     let (passed, rest) = line.split_once(" passed, ")?;
     let failed = rest.strip_suffix(" failed")?;
     Some(Tally { passed: passed.parse().ok()?, failed: failed.parse().ok()? })
 }
 
-/// A free port, for the server has to be told before it starts where callers will find it.
+/// A free port: the configuration of the server needs its public address before it starts.
 fn free_address() -> Result<SocketAddr, Failure> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     free.map_err(|error| Failure(format!("no free port: {error}")))

@@ -1,4 +1,4 @@
-//! What the scripts need on the machine, and what to do when it is not there.
+//! The programs and packages that the scripts need, and a hint if one is missing.
 
 use super::wrong;
 use crate::interop::{Failure, process};
@@ -7,26 +7,30 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Node's major version from which on all packages run.
+/// The oldest major version of node on which all packages run.
 const NODE_MIN: u32 = 18;
-/// Debian's; the variable `CHROMIUM` names another.
+/// The path in Debian; the variable `CHROMIUM` replaces it.
 const CHROMIUM: &str = "/usr/bin/chromium";
-/// What the scripts share; no script itself.
+/// The module that the scripts share; it is no script itself.
 const HARNESS: &str = "harness.mjs";
-/// The packages are those of these files: when one has changed, they are to be installed anew.
+/// The files that determine the packages: after a change of one, the packages must be installed again.
 const PINS: [&str; 3] = ["package.json", "package-lock.json", "requirements.txt"];
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
 
-/// Where everything is.
-pub struct Setup {
-    /// The packages, and the scripts as they are run: node looks for packages beside them.
+/// The paths of the programs and packages.
+pub struct BrowserSetup {
+    /// The folder of the packages and of the scripts' copies: node looks for packages beside the script.
     folder: PathBuf,
     chromium: PathBuf,
 }
 
-impl Setup {
-    /// Looks for programs and packages, and copies the scripts beside the packages.
-    pub fn find(folder: &Path) -> Result<Setup, Failure> {
+impl BrowserSetup {
+    /// Finds programs and packages, and copies the scripts to the folder of the packages.
+    ///
+    /// # Errors
+    ///
+    /// A program is missing or too old, or the packages are not those of the pinned versions.
+    pub fn find(folder: &Path) -> Result<BrowserSetup, Failure> {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let chromium = PathBuf::from(std::env::var_os("CHROMIUM").unwrap_or_else(|| CHROMIUM.into()));
         if !chromium.is_file() {
@@ -50,7 +54,7 @@ impl Setup {
             fs::copy(sources.join(&name), folder.join(&name))
                 .map_err(|error| wrong(&sources.join(&name), error))?;
         }
-        Ok(Setup { folder, chromium })
+        Ok(BrowserSetup { folder, chromium })
     }
 
     /// The names of the scripts to run, in order.
@@ -66,19 +70,19 @@ impl Setup {
         if scripts.is_empty() { Err(Failure("no script has such a name".into())) } else { Ok(scripts) }
     }
 
-    /// A file beside the scripts.
+    /// The path of a file beside the scripts.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    /// node, where the packages are.
+    /// A command of node in the folder of the packages.
     pub fn node(&self) -> Command {
         let mut command = Command::new("node");
         command.current_dir(&self.folder);
         command
     }
 
-    /// Chromium.
+    /// The path of the Chromium binary.
     pub fn chromium(&self) -> &Path {
         &self.chromium
     }
@@ -89,7 +93,7 @@ impl Setup {
     }
 }
 
-/// An error unless node is there and new enough.
+/// An error unless node is installed and recent enough.
 fn node_version() -> Result<(), Failure> {
     let missing = |why: String| {
         Failure(format!("node: {why}; run .ci/browser, or install node {NODE_MIN} or newer with npm"))
@@ -105,12 +109,12 @@ fn node_version() -> Result<(), Failure> {
     }
 }
 
-/// The 18 of `v18.20.4`.
+/// The major version of a text such as `v18.20.4`.
 fn major(version: &str) -> Option<u32> {
     version.strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
-/// The files of a folder.
+/// The names of the files in a folder.
 fn names(folder: &Path) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(|error| wrong(folder, error))? {
@@ -133,7 +137,7 @@ mod tests {
         assert_eq!((major("18.20.4"), major("v"), major("")), (None, None, None));
     }
 
-    /// An address of a registry that only one place can reach has no business in the lock file.
+    /// The lock file must not have an address of a private registry.
     #[test]
     fn the_lock_file_names_no_registry() {
         let lock = include_str!("../../../browser/package-lock.json");

@@ -1,14 +1,14 @@
-//! The large case: 5,000 addresses over 1,000 MX hosts, half of them existing, all behind one real Postfix.
+//! The large case: 5,000 addresses over 1,000 MX hosts, half of them existing, behind one real Postfix.
 //!
-//! Every domain has an MX host under a registrable domain of its own and with an address of its own, so to
-//! mailprobe they are 1,000 sites. To Postfix they are one client's connections: as shipped it counts them, slows
-//! down and hangs up, and every verdict has to be right all the same.
+//! Every domain has an MX host with its own registrable domain and its own address, so mailprobe sees 1,000 sites.
+//! Postfix sees the connections of one client. With its default configuration it counts them, delays replies and hangs
+//! up. Every verdict must nevertheless be right.
 
 use super::Failure;
-use super::drivers::{Mailprobe, Said, read_cleaned, write_list};
+use super::drivers::{AddressAnswer, Mailprobe, read_cleaned, write_list};
 use super::figures::Figure;
-use super::net::{Net, Space};
-use super::process::Server;
+use super::net::{Net, NetNamespace};
+use super::process::ServerProcess;
 use super::report::Tally;
 use super::servers::{start, start_postfix, write};
 use std::collections::HashMap;
@@ -17,59 +17,64 @@ use std::path::Path;
 use std::time::Duration;
 
 const DOMAINS: usize = 1000;
-/// Local parts that are nobody's role.
+/// Local parts that are not role addresses.
 const PEOPLE: [&str; 5] = ["anna", "bruno", "clara", "dmitri", "emil"];
 const LIST_LIMIT: Duration = Duration::from_secs(900);
-/// Complaints that are printed; the rest is counted.
+/// How many complaints are printed; the rest is counted.
 const SHOWN: usize = 10;
 
-/// What stands behind the thousand MX hosts.
+/// The server behind the thousand MX hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setup {
-    /// Postfix with room for everything.
+pub enum BulkSetup {
+    /// Postfix with limits that are never reached.
     Tuned,
-    /// Postfix as shipped.
+    /// Postfix with its default configuration.
     Stock,
-    /// The same, and half as many sessions as it has processes.
+    /// The default configuration, and half as many sessions as it has processes.
     Stock50,
-    /// The same, and twice as many.
+    /// The default configuration, and twice as many sessions as it has processes.
     Stock200,
     /// smtp-sink, which accepts everything and does nothing.
     Sink,
 }
 
-impl Setup {
-    /// For the report and the table.
+impl BulkSetup {
+    /// The name in the report and the table.
     pub fn name(self) -> &'static str {
         match self {
-            Setup::Tuned => "large-tuned",
-            Setup::Stock => "large-stock",
-            Setup::Stock50 => "large-stock-50",
-            Setup::Stock200 => "large-stock-200",
-            Setup::Sink => "smtp-sink",
+            BulkSetup::Tuned => "large-tuned",
+            BulkSetup::Stock => "large-stock",
+            BulkSetup::Stock50 => "large-stock-50",
+            BulkSetup::Stock200 => "large-stock-200",
+            BulkSetup::Sink => "smtp-sink",
         }
     }
 
     fn reason(self, exists: bool) -> &'static str {
         match (self, exists) {
-            (Setup::Sink, _) => "catch_all",
+            (BulkSetup::Sink, _) => "catch_all",
             (_, true) => "mailbox_exists",
             (_, false) => "mailbox_not_found",
         }
     }
 
-    /// Paces for what the server bears. Against the one as shipped, mailprobe has to find its pace itself.
+    /// Flags for the pace that the server tolerates. With the default configuration, mailprobe must find its pace
+    /// itself.
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Setup::Tuned | Setup::Sink => &["--pace", "lab"],
-            Setup::Stock => &[],
-            Setup::Stock50 => &["--sessions", "50"],
-            Setup::Stock200 => &["--sessions", "200"],
+            BulkSetup::Tuned | BulkSetup::Sink => &["--pace", "lab"],
+            BulkSetup::Stock => &[],
+            BulkSetup::Stock50 => &["--sessions", "50"],
+            BulkSetup::Stock200 => &["--sessions", "200"],
         }
     }
 }
 
-/// Adds the domains to the zone and the mailboxes to Postfix's tables; before DNS starts.
+/// Adds the domains to the zone and the mailboxes to Postfix's tables. It must run before DNS starts.
+///
+/// # Errors
+///
+/// A file cannot be written.
 pub fn configure(net: &Net) -> Result<(), Failure> {
     let mut zone = read(&net.folder.join("dns/example.zone"))?;
     zone.push_str("\n; The thousand.\n");
@@ -91,12 +96,12 @@ pub fn configure(net: &Net) -> Result<(), Failure> {
     tune(net)
 }
 
-/// Makes a configuration for each Postfix of the one template.
+/// Writes a configuration for each Postfix from one template.
 fn tune(net: &Net) -> Result<(), Failure> {
     let from = net.folder.join("bulk");
     let (main, more) = (read(&from.join("main.cf"))?, read(&from.join("tuned.cf"))?);
-    for setup in [Setup::Tuned, Setup::Stock, Setup::Stock50, Setup::Stock200] {
-        let main = if setup == Setup::Tuned { format!("{main}{more}") } else { main.clone() };
+    for setup in [BulkSetup::Tuned, BulkSetup::Stock, BulkSetup::Stock50, BulkSetup::Stock200] {
+        let main = if setup == BulkSetup::Tuned { format!("{main}{more}") } else { main.clone() };
         let to = net.folder.join(setup.name());
         fs::create_dir(&to).map_err(|error| Failure(format!("{}: {error}", to.display())))?;
         write(&to.join("main.cf"), &main.replace("@NAME@", setup.name()))?;
@@ -105,20 +110,33 @@ fn tune(net: &Net) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts what stands behind the thousand hosts.
-pub fn serve(net: &Net, setup: Setup) -> Result<Server, Failure> {
+/// Starts the server behind the thousand hosts.
+///
+/// # Errors
+///
+/// The server does not start within the limit.
+pub fn serve(net: &Net, setup: BulkSetup) -> Result<ServerProcess, Failure> {
     match setup {
-        Setup::Tuned | Setup::Stock | Setup::Stock50 | Setup::Stock200 => {
-            start_postfix(net, Space::Bulk, setup.name(), &["0.0.0.0:25"])
+        BulkSetup::Tuned | BulkSetup::Stock | BulkSetup::Stock50 | BulkSetup::Stock200 => {
+            start_postfix(net, NetNamespace::Bulk, setup.name(), &["0.0.0.0:25"])
         }
-        Setup::Sink => {
-            start(net, Space::Bulk, setup.name(), "exec smtp-sink -u nobody 0.0.0.0:25 2000", &["0.0.0.0:25"])
-        }
+        BulkSetup::Sink => start(
+            net,
+            NetNamespace::Bulk,
+            setup.name(),
+            "exec smtp-sink -u nobody 0.0.0.0:25 2000",
+            &["0.0.0.0:25"],
+        ),
     }
 }
 
-/// Cleans the list against `setup`, counts the right verdicts and measures.
-pub fn clean(net: &Net, mailprobe: &Mailprobe, setup: Setup, tally: &mut Tally) -> Result<Figure, Failure> {
+/// Cleans the list against `setup`, counts the right verdicts and measures the cost.
+pub fn clean(
+    net: &Net,
+    mailprobe: &Mailprobe,
+    setup: BulkSetup,
+    tally: &mut Tally,
+) -> Result<Figure, Failure> {
     let expected: HashMap<String, &str> =
         addresses().map(|(address, exists)| (address, setup.reason(exists))).collect();
     let mut list: Vec<&str> = expected.keys().map(String::as_str).collect();
@@ -158,7 +176,7 @@ pub fn clean(net: &Net, mailprobe: &Mailprobe, setup: Setup, tally: &mut Tally) 
     Ok(figure.with_right(right))
 }
 
-fn complaint(address: &str, expected: &str, said: Option<&Said>) -> Option<String> {
+fn complaint(address: &str, expected: &str, said: Option<&AddressAnswer>) -> Option<String> {
     match said {
         Some(said) if said.reason == expected => None,
         Some(said) => Some(format!("{address}: {}, not {expected}", said.reason)),
@@ -166,7 +184,7 @@ fn complaint(address: &str, expected: &str, said: Option<&Said>) -> Option<Strin
     }
 }
 
-/// All addresses, and whether each exists: exactly every other one.
+/// All addresses with their existence: exactly every other address exists.
 fn addresses() -> impl Iterator<Item = (String, bool)> {
     (0..DOMAINS).flat_map(|domain| {
         let people = PEOPLE.iter().enumerate();

@@ -1,41 +1,46 @@
-//! The cases: an address each, what its server says at RCPT, and what mailprobe has to make of it.
+//! The cases: for each an address, the reply of its server to RCPT, and the expected reason.
 
-/// One address and everything we know about it.
-pub struct Case {
-    /// For `--only` and the report.
+/// One address with the expectations about it.
+pub struct KnownAddress {
+    /// The name for `--only` and the report.
     pub name: &'static str,
-    /// Who is asked about.
+    /// The address that is asked about.
     pub address: &'static str,
-    /// The reason that mailprobe has to give at once.
+    /// The reason that mailprobe must give at the first attempt.
     pub reason: &'static str,
-    /// What tells that the world is as this case means it, before mailprobe is asked.
-    pub witness: Witness,
+    /// The condition which proves, before mailprobe runs, that the servers are as the case expects.
+    pub witness: ExpectedWitness,
 }
 
-/// What swaks or dig has to see.
-pub enum Witness {
-    /// The server at this address answers RCPT with a reply that begins so.
+/// An observation by swaks or dig.
+pub enum ExpectedWitness {
+    /// The server at this address answers RCPT with a reply that begins with this text.
     Rcpt(&'static str, &'static str),
-    /// The same without STARTTLS, which the server does not offer or offers in vain.
+    /// The same without STARTTLS, which the server does not offer or offers without success.
     ClearRcpt(&'static str, &'static str),
-    /// The server at this address answers the connection with a reply that begins so.
+    /// The server at this address answers the connection with a reply that begins with this text.
     Banner(&'static str, &'static str),
     /// The resolver answers an MX question for the domain with this status and these words.
     Dns(&'static str, &'static str),
 }
 
-use Witness::{Banner, ClearRcpt, Dns, Rcpt};
+use ExpectedWitness::{Banner, ClearRcpt, Dns, Rcpt};
 
 const POSTFIX: &str = "10.77.0.10";
 const EXIM: &str = "10.77.0.20";
 const OPENSMTPD: &str = "10.77.0.30";
 
-const fn case(name: &'static str, address: &'static str, reason: &'static str, witness: Witness) -> Case {
-    Case { name, address, reason, witness }
+const fn case(
+    name: &'static str,
+    address: &'static str,
+    reason: &'static str,
+    witness: ExpectedWitness,
+) -> KnownAddress {
+    KnownAddress { name, address, reason, witness }
 }
 
-/// All cases.
-pub const CASES: &[Case] = &[
+/// All cases of the suite, in the order of the report.
+pub const CASES: &[KnownAddress] = &[
     case("postfix-existing", "existing@postfix.example", "mailbox_exists", Rcpt(POSTFIX, "250 2.1.5 Ok")),
     case(
         "postfix-missing",
@@ -173,7 +178,7 @@ pub const CASES: &[Case] = &[
         "mailbox_exists",
         ClearRcpt(OPENSMTPD, "250 2.1.5 "),
     ),
-    // What a virtual table without the user leads to, whatever the words say.
+    // A virtual table without the user has this result, whatever the words.
     case(
         "opensmtpd-missing",
         "missing@opensmtpd.example",

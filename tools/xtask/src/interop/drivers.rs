@@ -1,8 +1,8 @@
-//! The three ways to ask mailprobe: `check`, `clean` and the HTTP API, all from the probe's namespace.
+//! The three interfaces of mailprobe: `check`, `clean` and the HTTP API, all from the probe's namespace.
 
 use super::Failure;
-use super::net::{Net, RESOLVER, Space};
-use super::process::{Server, interrupted, sleep, wait_until};
+use super::net::{Net, NetNamespace, RESOLVER};
+use super::process::{ServerProcess, interrupted, sleep, wait_until};
 use super::servers::write;
 use std::collections::HashMap;
 use std::fs;
@@ -12,49 +12,49 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// A `check` or `clean` of all cases that takes longer hangs: a line of a list may wait ten minutes for its server.
+/// The time limit of a `check` or `clean` of all cases: a row of a list may wait ten minutes for its server.
 const RUN_LIMIT: Duration = Duration::from_secs(780);
 const SERVE_LIMIT: Duration = Duration::from_secs(30);
-/// A release build from nothing on two cores.
+/// The time limit of a release build from an empty target folder on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 const LISTEN: &str = "127.0.0.1:8025";
-/// Servers that work on batches listen from here on.
+/// The first port of servers that take batches.
 const FIRST_PORT_OF_BATCHES: usize = 8026;
-/// How often a batch is looked at.
+/// The pause between two requests for the state of a batch.
 const POLL: Duration = Duration::from_secs(3);
-/// What lists and batches may take beyond what they were told to wait.
+/// How much longer than their wait lists and batches may take.
 const WAIT_OVERTIME: Duration = Duration::from_secs(90);
-/// Calls under way at once; the order of their ends is nobody's business.
+/// How many requests are under way at once; their order does not matter.
 const API_CALLS: usize = 8;
 
-/// What was said about one address.
+/// The verdict about one address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Said {
-    /// `deliverable`.
+pub struct AddressAnswer {
+    /// The field `deliverable` of the answer.
     pub deliverable: bool,
-    /// `reason`.
+    /// The field `reason` of the answer.
     pub reason: String,
 }
 
-/// What was said, by address as asked.
-pub type Answers = HashMap<String, Said>;
+/// The verdicts by the address of the request.
+pub type AnswersByAddress = HashMap<String, AddressAnswer>;
 
-/// What one way of asking brought.
+/// The results of one interface for all cases.
 #[derive(Default)]
 pub struct Round {
-    /// The answers.
-    pub answers: Answers,
-    /// What went wrong beside them: calls that failed, panics.
+    /// The verdicts that were given.
+    pub answers: AnswersByAddress,
+    /// Faults other than verdicts: failed requests, panics.
     pub complaints: Vec<String>,
 }
 
 impl Round {
-    fn new(answers: Answers, log: &str) -> Round {
+    fn new(answers: AnswersByAddress, log: &str) -> Round {
         Round { answers, complaints: panics(log) }
     }
 }
 
-/// The lines of a log that tell of a panic: caught or not, a peer must never cause one.
+/// The lines of a log that report a panic. A peer must never cause one, even if it is caught.
 pub fn panics(log: &str) -> Vec<String> {
     let mut lines = log.lines();
     let mut found = Vec::new();
@@ -66,17 +66,17 @@ pub fn panics(log: &str) -> Vec<String> {
     found
 }
 
-/// The binary under test with the flags that point its engine at our world.
+/// The binary under test, with flags that point its engine at the servers of the run.
 pub struct Mailprobe<'a> {
     net: &'a Net,
-    /// Its path.
+    /// The path of the binary.
     pub binary: PathBuf,
-    /// The engine's flags.
+    /// The flags of the engine.
     pub engine: Vec<String>,
 }
 
 impl<'a> Mailprobe<'a> {
-    /// Drives `binary` with our resolver and leave to contact our private addresses.
+    /// Uses `binary` with our resolver and permission to contact our private addresses.
     pub fn new(net: &'a Net, binary: PathBuf, more: &[String]) -> Mailprobe<'a> {
         let resolver = format!("{RESOLVER}:53");
         let ours = ["--resolver", &resolver, "--allow-net", "10.76.0.0/14", "--allow-net", "fd77::/64"];
@@ -85,7 +85,11 @@ impl<'a> Mailprobe<'a> {
         Mailprobe { net, binary, engine }
     }
 
-    /// `mailprobe check ADDRESS... --json`.
+    /// Runs `mailprobe check ADDRESS... --json`.
+    ///
+    /// # Errors
+    ///
+    /// The command fails, takes too long, or its output cannot be read. This applies to all functions here.
     pub fn check(&self, addresses: &[&str]) -> Result<Round, Failure> {
         let mut command = self.command("check");
         command.arg("check").args(addresses).arg("--json").args(&self.engine);
@@ -93,15 +97,15 @@ impl<'a> Mailprobe<'a> {
         let log = finished.stderr.clone();
         let output = finished.success("mailprobe check")?;
         let answers = output.lines().filter(|line| !line.is_empty()).map(answer_of_json);
-        Ok(Round::new(answers.collect::<Result<Answers, Failure>>()?, &log))
+        Ok(Round::new(answers.collect::<Result<AnswersByAddress, Failure>>()?, &log))
     }
 
-    /// `mailprobe clean` on a CSV with the addresses in its second column.
+    /// Runs `mailprobe clean` on a CSV with the addresses in its second column.
     pub fn clean(&self, addresses: &[&str]) -> Result<Round, Failure> {
         self.clean_list("list", addresses, &[], RUN_LIMIT)
     }
 
-    /// The same for a list whose rows may wait for so long.
+    /// Does the same for a list whose rows may wait for `wait_s` seconds.
     pub fn clean_patiently(&self, number: usize, addresses: &[&str], wait_s: u32) -> Result<Round, Failure> {
         let limit = Duration::from_secs(u64::from(wait_s)) + WAIT_OVERTIME;
         let wait = wait_s.to_string();
@@ -127,21 +131,21 @@ impl<'a> Mailprobe<'a> {
         Ok(Round::new(read_cleaned(&output)?, &log))
     }
 
-    /// A command of `mailprobe` in the probe's namespace. What it keeps between runs lies in the folder of the run, and
-    /// no two commands that go on at once have it in common.
+    /// A command of `mailprobe` in the probe's namespace. Its state is in the folder of the run; commands that run at
+    /// once must have different values of `state`.
     pub fn command(&self, state: &str) -> Command {
-        let mut command = self.net.command(Space::Probe, &self.binary);
+        let mut command = self.net.command(NetNamespace::Probe, &self.binary);
         command.env_remove("MAILPROBE_STATE");
         command.env("XDG_STATE_HOME", self.net.folder.join(format!("state-{state}")));
         command
     }
 
-    /// `mailprobe serve` on an empty data folder, asked with its first live key.
+    /// Runs `mailprobe serve` on an empty data folder, and sends requests with its first live key.
     pub fn api(&self, addresses: &[&str]) -> Result<Round, Failure> {
         self.serve("serve", LISTEN, &[], |key| self.call_all(key, addresses))
     }
 
-    /// Starts `mailprobe serve`, lets somebody ask it with its first live key, and ends it.
+    /// Starts `mailprobe serve`, calls a closure with its first live key, and ends it.
     fn serve(
         &self,
         name: &str,
@@ -153,10 +157,10 @@ impl<'a> Mailprobe<'a> {
         let mut command = self.command(name);
         command.args(["serve", "--listen", listen, "--data"]).arg(&data).args(more).args(&self.engine);
         let log = self.net.folder.join(format!("{name}.log"));
-        let mut server = Server::start("mailprobe serve", command, &log)?;
+        let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
         let waited = wait_until("mailprobe serve", SERVE_LIMIT, || {
             server.running()?;
-            Ok(self.net.listens(Space::Probe, listen)? && data.join("first-keys").exists())
+            Ok(self.net.listens(NetNamespace::Probe, listen)? && data.join("first-keys").exists())
         });
         if let Err(failure) = waited {
             return Err(server.complain(&failure.0));
@@ -171,7 +175,8 @@ impl<'a> Mailprobe<'a> {
         Ok(round)
     }
 
-    /// `POST /v1/verify/batch` of a `mailprobe serve` that lets batches wait for so long, polled to its end.
+    /// Sends `POST /v1/verify/batch` to a `mailprobe serve` whose batches may wait for `wait_s` seconds, and polls to
+    /// the end.
     pub fn batch(&self, number: usize, addresses: &[&str], wait_s: u32) -> Result<Round, Failure> {
         let listen = format!("127.0.0.1:{}", FIRST_PORT_OF_BATCHES + number);
         let (name, wait) = (format!("serve-batch-{number}"), wait_s.to_string());
@@ -193,7 +198,7 @@ impl<'a> Mailprobe<'a> {
         })
     }
 
-    /// One request by curl; the answer's body. See [`Mailprobe::call`].
+    /// Sends one request by curl and returns the body of the answer. See [`Mailprobe::call`].
     fn http(&self, listen: &str, key: &str, path: &str, body: Option<&str>) -> Result<String, Failure> {
         let data = body.map_or(String::new(), |body| {
             let quoted = body.replace('\\', "\\\\").replace('"', "\\\"");
@@ -203,7 +208,7 @@ impl<'a> Mailprobe<'a> {
             "url = \"http://{listen}{path}\"\nheader = \"Authorization: Bearer {key}\"\n{data}\
              silent\nshow-error\nfail-with-body\nmax-time = 180\n"
         );
-        let mut command = self.net.command(Space::Probe, "curl");
+        let mut command = self.net.command(NetNamespace::Probe, "curl");
         command.args(["--disable", "--config", "-"]);
         self.net.run(command, &orders, RUN_LIMIT)?.success("curl")
     }
@@ -217,7 +222,7 @@ impl<'a> Mailprobe<'a> {
                 let mut round = round.lock().unwrap_or_else(PoisonError::into_inner);
                 match called {
                     Ok((address, said)) => drop(round.answers.insert(address, said)),
-                    // The case fails for want of an answer; the others go on.
+                    // This case fails because it has no verdict; the others continue.
                     Err(Failure(message)) => round.complaints.push(format!("{address}: {message}")),
                 }
             }
@@ -232,14 +237,15 @@ impl<'a> Mailprobe<'a> {
         Ok(round.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// `POST /v1/verify` by curl, which takes its orders from standard input: no key stands in a process list.
-    fn call(&self, key: &str, address: &str) -> Result<(String, Said), Failure> {
+    /// Sends `POST /v1/verify` by curl. curl reads its options from standard input, so that no key is in a process
+    /// list.
+    fn call(&self, key: &str, address: &str) -> Result<(String, AddressAnswer), Failure> {
         let body = serde_json::json!({ "email": address }).to_string();
         answer_of_json(&self.http(LISTEN, key, "/v1/verify", Some(&body))?)
     }
 }
 
-/// The binary next to this one: built for release, since figures of another build say nothing.
+/// Builds the binary in the target folder of this one, in release mode, since figures of another build mean nothing.
 pub fn build(net: &Net) -> Result<PathBuf, Failure> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["build", "--release", "--package", "frontend", "--bin", "mailprobe"]);
@@ -250,7 +256,7 @@ pub fn build(net: &Net) -> Result<PathBuf, Failure> {
     Ok(target.join("release/mailprobe"))
 }
 
-/// Writes a CSV of the addresses beside a number each.
+/// Writes a CSV of the addresses with a number for each.
 pub fn write_list(path: &Path, addresses: &[&str]) -> Result<(), Failure> {
     let mut list = String::from("number,email\n");
     for (number, address) in addresses.iter().enumerate() {
@@ -259,8 +265,8 @@ pub fn write_list(path: &Path, addresses: &[&str]) -> Result<(), Failure> {
     write(path, &list)
 }
 
-/// Reads what `clean` made of a list of [`write_list`].
-pub fn read_cleaned(path: &Path) -> Result<Answers, Failure> {
+/// Reads the output of `clean` for a list of [`write_list`].
+pub fn read_cleaned(path: &Path) -> Result<AnswersByAddress, Failure> {
     let wrong = |problem: &dyn std::fmt::Display| Failure(format!("{}: {problem}", path.display()));
     let mut reader = csv::Reader::from_path(path).map_err(|error| wrong(&error))?;
     let headers = reader.headers().map_err(|error| wrong(&error))?.clone();
@@ -269,12 +275,12 @@ pub fn read_cleaned(path: &Path) -> Result<Answers, Failure> {
     };
     let (email, deliverable, reason) = (column("email")?, column("deliverable")?, column("reason")?);
     column("number")?;
-    let mut answers = Answers::new();
+    let mut answers = AnswersByAddress::new();
     for row in reader.records() {
         let row = row.map_err(|error| wrong(&error))?;
         let field = |index: usize| row.get(index).unwrap_or_default().to_owned();
         let deliverable = field(deliverable).parse().map_err(|error| wrong(&error))?;
-        let said = Said { deliverable, reason: field(reason) };
+        let said = AddressAnswer { deliverable, reason: field(reason) };
         if answers.insert(field(email), said).is_some() {
             return Err(wrong(&format!("{} stands there twice", field(email))));
         }
@@ -290,7 +296,7 @@ fn text_of(json: &str, field: &str) -> Result<String, Failure> {
 }
 
 /// The rows of a completed batch.
-fn answers_of_batch(json: &str) -> Result<Answers, Failure> {
+fn answers_of_batch(json: &str) -> Result<AnswersByAddress, Failure> {
     let value: serde_json::Value =
         serde_json::from_str(json).map_err(|error| Failure(format!("the batch: {error}")))?;
     let rows = value.get("results").and_then(|rows| rows.as_array());
@@ -298,18 +304,18 @@ fn answers_of_batch(json: &str) -> Result<Answers, Failure> {
     rows.iter().map(|row| answer_of_value(row, json)).collect()
 }
 
-fn answer_of_json(line: &str) -> Result<(String, Said), Failure> {
+fn answer_of_json(line: &str) -> Result<(String, AddressAnswer), Failure> {
     let value = serde_json::from_str(line).map_err(|_| Failure(format!("no answer: {line}")))?;
     answer_of_value(&value, line)
 }
 
-fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, Said), Failure> {
+fn answer_of_value(value: &serde_json::Value, line: &str) -> Result<(String, AddressAnswer), Failure> {
     let wrong = || Failure(format!("no answer: {line}"));
     let email = value.get("email").and_then(|email| email.as_str()).ok_or_else(wrong)?;
     let deliverable =
         value.get("deliverable").and_then(|deliverable| deliverable.as_bool()).ok_or_else(wrong)?;
     let reason = value.get("reason").and_then(|reason| reason.as_str()).ok_or_else(wrong)?;
-    Ok((email.to_owned(), Said { deliverable, reason: reason.to_owned() }))
+    Ok((email.to_owned(), AddressAnswer { deliverable, reason: reason.to_owned() }))
 }
 
 /// The live key among the first keys of a data folder.

@@ -1,15 +1,15 @@
-//! What a run costs: wall time, CPU and memory by GNU time, beside Postfix's own load tool in the same run.
+//! The cost of a run: wall time, CPU time and memory by GNU time, beside Postfix's own load generator in the same run.
 
 use super::Failure;
 use super::drivers::panics;
-use super::net::{Net, Space};
+use super::net::{Net, NetNamespace};
 use super::report;
 use std::fs;
 use std::time::Duration;
 
 const SOURCE_LIMIT: Duration = Duration::from_secs(300);
 
-/// One measured run.
+/// The cost of one measured run.
 #[derive(Debug, Clone)]
 pub struct Figure {
     tool: String,
@@ -22,7 +22,11 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Runs `program` in the probe's namespace and measures it. It has to succeed.
+    /// Runs `program` in the probe's namespace and measures it.
+    ///
+    /// # Errors
+    ///
+    /// The program fails or takes longer than its limit.
     pub fn measure(
         net: &Net,
         tool: &str,
@@ -33,7 +37,7 @@ impl Figure {
         limit: Duration,
     ) -> Result<Figure, Failure> {
         let times = net.folder.join("times");
-        let mut command = net.command(Space::Probe, "time");
+        let mut command = net.command(NetNamespace::Probe, "time");
         command.arg("--format=%e %U %S %M").arg("--output").arg(&times).arg(program).args(arguments);
         let finished = net.run(command, "", limit)?;
         let panics = panics(&finished.stderr);
@@ -62,13 +66,13 @@ impl Figure {
         })
     }
 
-    /// The same with the count of right verdicts.
+    /// Adds the number of right verdicts.
     pub fn with_right(mut self, right: usize) -> Figure {
         self.right = Some(right);
         self
     }
 
-    /// In a few words.
+    /// A line of the figures for the report.
     pub fn line(&self) -> String {
         format!("{:.1} s, {:.2} s of CPU, {} MiB", self.wall_s, self.cpu_s, self.memory_kib / 1024)
     }
@@ -94,17 +98,17 @@ impl Figure {
     }
 }
 
-/// Sends `count` messages to one recipient each with Postfix's smtp-source, over sessions that it reuses: what a
-/// load tool without a verdict costs.
+/// Sends `count` messages to one recipient each with Postfix's smtp-source, over sessions that it reuses. This is the
+/// cost of a load generator without verdicts.
 pub fn smtp_source(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
     let sessions = format!("-s 50 -d -m {count}");
     source(net, "smtp-source, reused sessions", server, count, &sessions)
 }
 
-/// Asks about 100 recipients a transaction with smtp-source; only for servers that accept every recipient.
+/// Sends 100 recipients per transaction with smtp-source; only for servers that accept every recipient.
 pub fn smtp_source_grouped(net: &Net, server: &str, count: usize) -> Result<Figure, Failure> {
     let sessions = format!("-s 50 -d -m {} -r 100", count.div_ceil(100));
-    source(net, "smtp-source, 100 RCPT a MAIL", server, count, &sessions)
+    source(net, "smtp-source, 100 RCPT per MAIL", server, count, &sessions)
 }
 
 fn source(net: &Net, tool: &str, server: &str, count: usize, sessions: &str) -> Result<Figure, Failure> {
@@ -113,7 +117,7 @@ fn source(net: &Net, tool: &str, server: &str, count: usize, sessions: &str) -> 
     Figure::measure(net, tool, server, count, "smtp-source", &arguments, SOURCE_LIMIT)
 }
 
-/// Prints the table for people to paste.
+/// Prints a table in Markdown.
 pub fn print(figures: &[Figure]) {
     report::line("| tool | server | addresses | right | s | addresses/s | CPU s | CPU s per 1,000 | MiB |");
     report::line("|---|---|---:|---:|---:|---:|---:|---:|---:|");

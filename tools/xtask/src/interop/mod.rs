@@ -1,8 +1,8 @@
-//! `cargo xtask interop`: mailprobe against servers that nobody here wrote.
+//! `cargo xtask interop`: mailprobe against DNS and mail servers of other projects.
 //!
-//! It makes network namespaces (net.rs), starts real DNS and mail servers in them (servers.rs), proves that they
-//! answer as the cases (cases.rs) say (selftest.rs), and then asks mailprobe about every case.
-//! docs/testing.md tells how to run it and how to add a case.
+//! The task creates network namespaces (net.rs), starts the servers in them (servers.rs), proves that they answer as
+//! the cases (cases.rs) expect (selftest.rs), and then asks mailprobe about every case. docs/testing.md describes how
+//! to run it and how to add a case.
 
 mod bulk;
 mod cases;
@@ -15,46 +15,47 @@ pub mod report;
 mod selftest;
 mod servers;
 
-use bulk::Setup;
-use cases::{CASES, Case};
+use bulk::BulkSetup;
+use cases::{CASES, KnownAddress};
 use clap::Args;
 pub use drivers::live_key;
-use drivers::{Mailprobe, Round, Said};
-use net::{Net, Space};
+use drivers::{AddressAnswer, Mailprobe, Round};
+use net::{Net, NetNamespace};
 use report::Tally;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What went wrong, in words for the person at the terminal.
+/// The description of a failure for the terminal.
 #[derive(Debug)]
 pub struct Failure(pub String);
 
+/// The options of `cargo xtask interop`.
 #[derive(Args)]
-pub struct Options {
-    /// Only the cases whose name contains this.
+pub struct InteropOptions {
+    /// Run only cases with this in their name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// At the end, keep everything running until Ctrl-C, and the folder of the run after it.
+    /// Keep everything running at the end, until Ctrl-C, and keep the folder of the run.
     #[arg(long)]
     keep: bool,
-    /// Only print what each server says at RCPT, and whether that is what the cases count on.
+    /// Only print the reply of each server to RCPT, and whether it is the expected one.
     #[arg(long)]
     selftest: bool,
     /// Also measure smtp-source and smtp-sink, and print a markdown table.
     #[arg(long)]
     figures: bool,
-    /// Only these ways of asking.
+    /// Run the cases only in these ways.
     #[arg(
         long,
         value_enum,
         value_delimiter = ',',
         default_values = ["check", "api", "large", "resolvers", "clean", "patient"]
     )]
-    ways: Vec<Way>,
-    /// Only remove what killed runs left behind.
+    ways: Vec<AskedThrough>,
+    /// Only remove the remains of killed runs.
     #[arg(long)]
     sweep: bool,
-    /// Test this binary instead of building one.
+    /// Test this program and do not build one.
     #[arg(long, value_name = "PATH")]
     mailprobe: Option<PathBuf>,
     /// More flags for mailprobe's engine, such as `-- --runtime glommio`.
@@ -62,25 +63,25 @@ pub struct Options {
     engine: Vec<String>,
 }
 
-/// What mailprobe is asked.
+/// The interfaces and modes of mailprobe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Way {
+enum AskedThrough {
     /// `mailprobe check` of all cases.
     Check,
     /// `POST /v1/verify` of each case.
     Api,
     /// `mailprobe clean` of the thousand hosts.
     Large,
-    /// `mailprobe clean` beside Unbound, BIND, Knot Resolver and dnsmasq, each with the kernel's default buffers.
+    /// `mailprobe clean` with Unbound, BIND, Knot Resolver and dnsmasq, each with the kernel's default buffers.
     Resolvers,
-    /// `mailprobe clean` of all cases.
+    /// `mailprobe clean` of all cases in one list.
     Clean,
-    /// Lists and batches that come back to servers that say "later": eleven minutes.
+    /// Lists and batches at servers that answer "later": eleven minutes.
     Patient,
 }
 
-/// Runs the suite.
-pub fn main(options: &Options) -> ExitCode {
+/// Runs the suite and prints its counts; the exit code is 0 if nothing failed.
+pub fn main(options: &InteropOptions) -> ExitCode {
     let outcome = if options.sweep { net::sweep().map(|()| Tally::default()) } else { interop(options) };
     match outcome {
         Ok(Tally { failed: 0, .. }) => ExitCode::SUCCESS,
@@ -92,25 +93,30 @@ pub fn main(options: &Options) -> ExitCode {
     }
 }
 
-fn interop(options: &Options) -> Result<Tally, Failure> {
+fn interop(options: &InteropOptions) -> Result<Tally, Failure> {
     process::watch_signals()?;
     servers::require_programs()?;
     let wanted = |name: &str| options.only.as_deref().is_none_or(|only| name.contains(only));
-    let mut chosen: Vec<&Case> = CASES.iter().filter(|case| wanted(case.name)).collect();
-    if options.ways.iter().all(|way| matches!(way, Way::Large | Way::Resolvers)) {
+    let mut chosen: Vec<&KnownAddress> = CASES.iter().filter(|case| wanted(case.name)).collect();
+    if options.ways.iter().all(|way| matches!(way, AskedThrough::Large | AskedThrough::Resolvers)) {
         chosen.clear();
     }
-    // Each of the further ones takes minutes, most of them Postfix's: they run when they are asked for by name.
-    let by_name: &[Setup] = if options.only.is_some() { &[Setup::Stock50, Setup::Stock200] } else { &[] };
-    let mut setups: Vec<Setup> =
-        [Setup::Tuned, Setup::Stock].iter().chain(by_name).copied().filter(|s| wanted(s.name())).collect();
+    // Each of the further setups takes minutes, most of them in Postfix, so they run only if they are selected by name.
+    let by_name: &[BulkSetup] =
+        if options.only.is_some() { &[BulkSetup::Stock50, BulkSetup::Stock200] } else { &[] };
+    let mut setups: Vec<BulkSetup> = [BulkSetup::Tuned, BulkSetup::Stock]
+        .iter()
+        .chain(by_name)
+        .copied()
+        .filter(|s| wanted(s.name()))
+        .collect();
     if chosen.is_empty() && setups.is_empty() && !wanted("patient") {
         return Err(Failure("no case has such a name".into()));
     }
-    if !options.ways.contains(&Way::Large) {
+    if !options.ways.contains(&AskedThrough::Large) {
         setups.clear();
     }
-    let is_patient = options.ways.contains(&Way::Patient) && wanted("patient");
+    let is_patient = options.ways.contains(&AskedThrough::Patient) && wanted("patient");
     let net = Net::make(options.keep)?;
     servers::configure(&net)?;
     bulk::configure(&net)?;
@@ -140,24 +146,24 @@ fn interop(options: &Options) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Asks in every way. The three ways of asking about the cases go on at once, before a greylisting server, to whom
-/// they are one client, lets it in after five minutes.
+/// Uses every interface. The three that ask about the cases run at once: a greylisting server sees one client and
+/// accepts it after five minutes.
 fn ask_all(
     net: &Net,
     mailprobe: &Mailprobe,
-    options: &Options,
-    chosen: &[&Case],
-    setups: &[Setup],
+    options: &InteropOptions,
+    chosen: &[&KnownAddress],
+    setups: &[BulkSetup],
     tally: &mut Tally,
 ) -> Result<(), Failure> {
     let addresses: Vec<&str> = chosen.iter().map(|case| case.address).collect();
     let wanted = |way| options.ways.contains(&way) && !chosen.is_empty();
     std::thread::scope(|scope| {
-        let cleaning = wanted(Way::Clean).then(|| scope.spawn(|| mailprobe.clean(&addresses)));
-        if wanted(Way::Check) {
+        let cleaning = wanted(AskedThrough::Clean).then(|| scope.spawn(|| mailprobe.clean(&addresses)));
+        if wanted(AskedThrough::Check) {
             judge_round("check", chosen, mailprobe.check(&addresses), tally)?;
         }
-        if wanted(Way::Api) {
+        if wanted(AskedThrough::Api) {
             judge_round("api", chosen, mailprobe.api(&addresses), tally)?;
         }
         let Some(cleaning) = cleaning else { return Ok(()) };
@@ -165,26 +171,25 @@ fn ask_all(
         judge_round("clean", chosen, round, tally)
     })?;
     large(net, mailprobe, setups, options.figures, tally)?;
-    if options.ways.contains(&Way::Resolvers) && options.only.is_none() {
+    if options.ways.contains(&AskedThrough::Resolvers) && options.only.is_none() {
         let folder = mailprobe.binary.parent().unwrap_or(Path::new("."));
         crate::measure::beside_resolvers(folder, &options.engine, tally)?;
     }
     Ok(())
 }
 
-fn binary(options: &Options, net: &Net) -> Result<PathBuf, Failure> {
+fn binary(options: &InteropOptions, net: &Net) -> Result<PathBuf, Failure> {
     match &options.mailprobe {
-        // Commands run in the folder they are started from, whatever the path is relative to.
+        // Commands run in the current folder, so a relative path is resolved here.
         Some(path) => path.canonicalize().map_err(|error| Failure(format!("{}: {error}", path.display()))),
         None => drivers::build(net),
     }
 }
 
-/// Compares what one way of asking brought with the cases. A way that fails fails its cases; the others still
-/// tell something.
+/// Compares the results of one interface with the cases. If the interface fails, all its cases fail.
 fn judge_round(
     way: &str,
-    chosen: &[&Case],
+    chosen: &[&KnownAddress],
     round: Result<Round, Failure>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
@@ -192,7 +197,7 @@ fn judge_round(
     judge_rows(way, rows, round, tally)
 }
 
-/// The same for rows of name, address and reason.
+/// Does the same for rows of name, address and reason.
 fn judge_rows<'a>(
     way: &str,
     rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>,
@@ -210,20 +215,20 @@ fn judge_rows<'a>(
     Ok(())
 }
 
-/// Whether what was said is what is expected.
-fn judge(expected: &str, said: Option<&Said>) -> Result<String, String> {
-    let Some(Said { deliverable, reason }) = said else { return Err("no answer".into()) };
+/// Compares a verdict with the expected reason.
+fn judge(expected: &str, said: Option<&AddressAnswer>) -> Result<String, String> {
+    let Some(AddressAnswer { deliverable, reason }) = said else { return Err("no answer".into()) };
     if reason == expected && *deliverable == matches!(expected, "mailbox_exists" | "role_account") {
         return Ok(reason.clone());
     }
     Err(format!("{reason} (deliverable {deliverable}), not {expected}"))
 }
 
-/// The thousand hosts, and with `figures` what else is measured beside them.
+/// Runs the thousand hosts, and with `figures` the measurements beside them.
 fn large(
     net: &Net,
     mailprobe: &Mailprobe,
-    setups: &[Setup],
+    setups: &[BulkSetup],
     figures: bool,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
@@ -231,12 +236,12 @@ fn large(
     for &setup in setups {
         let _server = bulk::serve(net, setup)?;
         table.extend(clean_bulk(net, mailprobe, setup, tally)?);
-        if figures && setup == Setup::Tuned {
+        if figures && setup == BulkSetup::Tuned {
             table.push(figures::smtp_source(net, setup.name(), 5000)?);
         }
     }
     if figures {
-        let sink = Setup::Sink;
+        let sink = BulkSetup::Sink;
         let _server = bulk::serve(net, sink)?;
         table.extend(clean_bulk(net, mailprobe, sink, tally)?);
         table.push(figures::smtp_source(net, sink.name(), 5000)?);
@@ -246,11 +251,11 @@ fn large(
     Ok(())
 }
 
-/// A run that fails is a failed check, and the next one is made all the same.
+/// A run that fails counts as a failed check, and the next one is made nevertheless.
 fn clean_bulk(
     net: &Net,
     mailprobe: &Mailprobe,
-    setup: Setup,
+    setup: BulkSetup,
     tally: &mut Tally,
 ) -> Result<Option<figures::Figure>, Failure> {
     let figure = bulk::clean(net, mailprobe, setup, tally);
@@ -258,10 +263,14 @@ fn clean_bulk(
     Ok(figure.map_err(|Failure(message)| tally.check(setup.name(), Err(message))).ok())
 }
 
-/// Leaves everything as it is until somebody has seen enough.
+/// Leaves everything running until Ctrl-C.
 fn keep(net: &Net) -> Result<(), Failure> {
     servers::write(&net.folder.join("keep"), "kept by --keep; remove the folder when you are done\n")?;
-    report::line(&format!("kept: {}; ip netns exec {} bash", net.folder.display(), net.space(Space::Probe)));
+    report::line(&format!(
+        "kept: {}; ip netns exec {} bash",
+        net.folder.display(),
+        net.space(NetNamespace::Probe)
+    ));
     report::line("Ctrl-C ends it");
     while process::interrupted().is_ok() {
         std::thread::sleep(std::time::Duration::from_millis(100));

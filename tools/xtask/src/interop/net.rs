@@ -1,12 +1,12 @@
-//! Three network namespaces that belong to one run: who asks, who answers, and the thousand hosts.
+//! Three network namespaces of one run: the probe, the mail servers, and the thousand hosts.
 //!
 //! ```text
 //!   probe 10.76.0.2 ---- 10.76.0.1 mail 10.76.1.1 ---- 10.76.1.2 bulk
 //!         fd76::2        fd76::1   10.77.0.0/16                  10.78.0.0/16
 //!                                  fd77::10        10.79.0.0/16 swallows every packet
 //! ```
-//! Nothing leads from there to the machine's own network. The names hold the pid of the run that made them, so
-//! runs do not meet, and what a killed run left behind is found and removed by the next.
+//! They have no connection to the machine's own network. The names contain the pid of the run, so simultaneous runs use
+//! different names. The next run finds and removes what a killed run left.
 
 use super::Failure;
 use super::process::{Finished, interrupted, run};
@@ -16,68 +16,72 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// What namespaces and run folders begin with; the pid of the run follows.
+/// The start of the names of namespaces and run folders, before the pid.
 const PREFIX: &str = "mailprobe-interop-";
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
-/// The recursive resolver.
+/// The address of the recursive resolver.
 pub const RESOLVER: &str = "10.77.0.53";
 
-/// The namespaces and the folder of this run; gone when dropped.
+/// The namespaces and the folder of this run, which are removed on drop.
 pub struct Net {
     name: String,
-    /// Where everything of this run is written.
+    /// The folder of all files of this run.
     pub folder: PathBuf,
     keep_folder: bool,
 }
 
-/// One of the namespaces.
+/// The namespaces of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Space {
+pub enum NetNamespace {
     Probe,
     Mail,
     Bulk,
 }
 
 impl Net {
-    /// Makes the folder, the namespaces and the links, after removing what killed runs left behind.
+    /// Creates the folder, the namespaces and the links, after removing what killed runs left.
+    ///
+    /// # Errors
+    ///
+    /// A command of `ip` fails, which needs root.
     pub fn make(keep_folder: bool) -> Result<Net, Failure> {
         sweep()?;
         let name = format!("{PREFIX}{}", std::process::id());
         let folder = std::env::temp_dir().join(&name);
         fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
         let net = Net { name, folder, keep_folder };
-        // Servers run as users of their own and read their tables below it.
+        // Servers run as their own users and read their tables below it.
         fs::set_permissions(&net.folder, fs::Permissions::from_mode(0o755))
             .map_err(|error| Failure(format!("{}: {error}", net.folder.display())))?;
         net.link()?;
         Ok(net)
     }
 
-    /// The name by which `ip netns` knows a namespace.
-    pub fn space(&self, space: Space) -> String {
+    /// The name of the namespace for `ip netns`.
+    pub fn space(&self, space: NetNamespace) -> String {
         let suffix = match space {
-            Space::Probe => "probe",
-            Space::Mail => "mail",
-            Space::Bulk => "bulk",
+            NetNamespace::Probe => "probe",
+            NetNamespace::Mail => "mail",
+            NetNamespace::Bulk => "bulk",
         };
         format!("{}-{suffix}", self.name)
     }
 
     /// A command that runs `program` in a namespace.
-    pub fn command(&self, space: Space, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn command(&self, space: NetNamespace, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(space)]).arg(program);
-        // Runs at the same time have no state file in common.
+        // Simultaneous runs must not share a state file.
         command.env("MAILPROBE_STATE", "none");
         command
     }
 
-    /// A command that runs a shell script in a namespace, with mounts and process ids of its own. The script's last
-    /// command is the server. What the script mounted is gone and what it started is dead as soon as it is killed:
-    /// the shell stays the first process of its namespace, because a server that changes its user would lose the
-    /// signal that comes with its parent's death.
-    pub fn script(&self, space: Space, script: &str) -> Command {
+    /// A command that runs a shell script in a namespace, with its own mounts and process ids. The last command of the
+    /// script is the server. When the script is killed, its mounts disappear and its processes die. The shell remains
+    /// the first process of its namespace, because a server that changes its user would not get the signal of its
+    /// parent's death.
+    pub fn script(&self, space: NetNamespace, script: &str) -> Command {
         let mut command = self.command(space, "unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]);
         command.args(["sh", "-euc", &format!("{script} & wait $!")]);
@@ -85,12 +89,16 @@ impl Net {
     }
 
     /// Runs a command of [`Net::command`] to its end.
+    ///
+    /// # Errors
+    ///
+    /// It cannot start, or takes longer than `limit`.
     pub fn run(&self, command: Command, input: &str, limit: Duration) -> Result<Finished, Failure> {
         run(command, input, &self.folder, limit)
     }
 
-    /// Whether somebody listens at `address` (`10.77.0.10:25`) in a namespace.
-    pub fn listens(&self, space: Space, address: &str) -> Result<bool, Failure> {
+    /// Whether a server listens at `address` (`10.77.0.10:25`) in a namespace.
+    pub fn listens(&self, space: NetNamespace, address: &str) -> Result<bool, Failure> {
         let mut command = self.command(space, "ss");
         command.args(["-Hltn"]);
         let list = self.run(command, "", COMMAND_LIMIT)?.success("ss")?;
@@ -98,7 +106,8 @@ impl Net {
     }
 
     fn link(&self) -> Result<(), Failure> {
-        let [probe, mail, bulk] = [Space::Probe, Space::Mail, Space::Bulk].map(|space| self.space(space));
+        let [probe, mail, bulk] =
+            [NetNamespace::Probe, NetNamespace::Mail, NetNamespace::Bulk].map(|space| self.space(space));
         for space in [&probe, &mail, &bulk] {
             self.ip(&format!("netns add {space}"))?;
             self.ip(&format!("-n {space} link set lo up"))?;
@@ -122,16 +131,16 @@ impl Net {
 
     fn address(&self, space: &str, device: &str, addresses: &[&str]) -> Result<(), Failure> {
         for address in addresses {
-            // Without duplicate address detection an IPv6 address is usable at once.
+            // An IPv6 address without duplicate address detection can be used at once.
             let nodad = if address.contains(':') { " nodad" } else { "" };
             self.ip(&format!("-n {space} address add {address} dev {device}{nodad}"))?;
         }
         self.ip(&format!("-n {space} link set {device} up"))
     }
 
-    /// Lets `mail` forward between the two links.
+    /// Enables forwarding in `mail` between the two links.
     fn forward(&self) -> Result<(), Failure> {
-        let mut command = self.command(Space::Mail, "sh");
+        let mut command = self.command(NetNamespace::Mail, "sh");
         command.args(["-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"]);
         self.run(command, "", COMMAND_LIMIT)?.success("ip_forward").map(drop)
     }
@@ -144,17 +153,21 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        for space in [Space::Probe, Space::Mail, Space::Bulk] {
+        for space in [NetNamespace::Probe, NetNamespace::Mail, NetNamespace::Bulk] {
             remove_space(&self.space(space));
         }
         if !self.keep_folder {
-            // What cannot be removed now is found by the next run.
+            // The next run finds what cannot be removed now.
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
 }
 
-/// Removes namespaces and folders of runs whose process is gone.
+/// Removes namespaces and folders of runs whose process has ended.
+///
+/// # Errors
+///
+/// The list of namespaces cannot be read.
 pub fn sweep() -> Result<(), Failure> {
     let listing = Command::new("ip")
         .args(["netns", "list"])
@@ -169,7 +182,7 @@ pub fn sweep() -> Result<(), Failure> {
     let folder = std::env::temp_dir();
     let entries = fs::read_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
     for entry in entries.flatten() {
-        // Kept on purpose: a folder with this file stays until somebody removes it.
+        // A folder with this file is kept until a user removes it.
         let kept = entry.path().join("keep").exists();
         if is_orphan(&entry.file_name().to_string_lossy()) && !kept {
             fs::remove_dir_all(entry.path())
@@ -179,23 +192,23 @@ pub fn sweep() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether `name` is of a run whose process is gone.
+/// Whether `name` belongs to a run whose process has ended.
 fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let pid = rest.split('-').next().unwrap_or_default();
-    // Empty for a process that is dead and not yet buried, and unreadable for none.
+    // The file is empty for a zombie process, and unreadable if there is no process.
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let program = command.split(|&byte| byte == 0).next().unwrap_or_default();
     pid.parse::<u32>().is_ok_and(|pid| pid != 0) && !program.ends_with(b"xtask")
 }
 
-/// Kills what still runs in a namespace of ours, then removes it.
+/// Kills the processes in a namespace of ours, then removes it.
 fn remove_space(name: &str) {
     let pids = Command::new("ip").args(["netns", "pids", name]).output();
     for pid in
         pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default().lines()
     {
-        // A process that ended by itself in between is what we want.
+        // A process may have ended by itself.
         let _ = Command::new("kill").args(["-KILL", pid]).output();
     }
     let _ = Command::new("ip").args(["netns", "del", name]).output();
@@ -214,7 +227,7 @@ mod tests {
     #[test]
     fn only_runs_that_are_gone_are_orphans() {
         let ours = format!("{PREFIX}{}-mail", std::process::id());
-        // A test's process is not called xtask, so it counts as gone; the names of others never do.
+        // A test's process is not called xtask, so it counts as ended. Names of other programs never match.
         let rows = [("mailprobe-interop-4294967295-mail", true), ("mailprobe-interop-", false)];
         for (name, orphan) in rows {
             assert_eq!(is_orphan(name), orphan, "{name}");

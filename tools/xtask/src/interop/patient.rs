@@ -1,80 +1,79 @@
-//! Servers that ask for patience: Postgrey, and Postfix that verifies recipients at the store behind it. A list and a
-//! batch come back for as long as they were told to.
+//! Servers that defer recipients: Postgrey, and a Postfix that verifies recipients at the server behind it. A list and
+//! a batch repeat their questions for as long as they may wait.
 //!
-//! Each way of asking has addresses of its own, because these servers remember whom they were asked about. The witness
-//! is another address again.
+//! Each interface has its own addresses, because these servers remember recipients. The witness uses another address.
 
 use super::Failure;
-use super::cases::Witness;
+use super::cases::ExpectedWitness;
 use super::drivers::{Mailprobe, Round};
 use super::net::Net;
 use super::report::Tally;
 use super::{judge_rows, selftest};
 
-/// How long lists and batches wait at servers that tell in the end.
+/// The wait of lists and batches at servers that answer in the end, in seconds.
 pub const WAIT_S: u32 = 900;
-/// And at one that never tells: longer than a server is left alone that says "later".
+/// The wait at a server that never answers, in seconds: longer than the pause after a deferral.
 pub const WAIT_IN_VAIN_S: u32 = 330;
 
-/// A domain whose server says "later" at first.
-pub struct Domain {
+/// A domain whose server defers recipients at first.
+pub struct GreylistingDomain {
     name: &'static str,
-    /// What is said about existing and about other mailboxes in the end.
+    /// The final reasons for existing and for other mailboxes.
     reasons: [&'static str; 2],
-    /// How long both ways wait.
+    /// The wait of both interfaces, in seconds.
     pub wait_s: u32,
-    witness: (&'static str, Witness),
+    witness: (&'static str, ExpectedWitness),
 }
 
-/// Who asks.
+/// The interfaces and the witness, each with its own addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asker {
     List,
     Batch,
 }
 
-/// One address of a domain.
-pub struct Row {
-    /// The address.
+/// One address of a domain with its final reason.
+pub struct AddressRow {
+    /// The address that is asked about.
     pub address: String,
-    /// What must be said about it in the end.
+    /// The reason that must be given in the end.
     pub reason: &'static str,
 }
 
-/// All domains.
-pub const DOMAINS: [Domain; 3] = [
-    Domain {
+/// All domains with deferring servers.
+pub const DOMAINS: [GreylistingDomain; 3] = [
+    GreylistingDomain {
         name: "postgrey.example",
         reasons: ["mailbox_exists", "mailbox_not_found"],
         wait_s: WAIT_S,
         witness: (
             "witness@postgrey.example",
-            Witness::Rcpt(
+            ExpectedWitness::Rcpt(
                 "10.77.0.10",
                 "450 4.2.0 <witness@postgrey.example>: Recipient address rejected: Greylisted",
             ),
         ),
     },
-    Domain {
+    GreylistingDomain {
         name: "verified.example",
         reasons: ["mailbox_exists", "mailbox_not_found"],
         wait_s: WAIT_S,
         witness: (
             "witness@verified.example",
-            Witness::Rcpt(
+            ExpectedWitness::Rcpt(
                 "10.77.0.17",
                 "450 4.1.1 <witness@verified.example>: Recipient address rejected: unverified address: Address verification in progress",
             ),
         ),
     },
-    // Postfix's default: whether a mailbox is unknown or not known yet, the code is the same.
-    Domain {
+    // Postfix's default: the code is the same for an unknown mailbox and for one that is not verified yet.
+    GreylistingDomain {
         name: "unverified.example",
         reasons: ["unverifiable", "unverifiable"],
         wait_s: WAIT_IN_VAIN_S,
         witness: (
             "witness@unverified.example",
-            Witness::Rcpt(
+            ExpectedWitness::Rcpt(
                 "10.77.0.10",
                 "450 4.1.1 <witness@unverified.example>: Recipient address rejected: unverified",
             ),
@@ -82,14 +81,14 @@ pub const DOMAINS: [Domain; 3] = [
     },
 ];
 
-impl Domain {
-    /// What an asker asks about: two that exist and two that do not.
-    pub fn rows(&self, asker: Asker) -> Vec<Row> {
+impl GreylistingDomain {
+    /// The addresses of an interface: two that exist and two that do not.
+    pub fn rows(&self, asker: Asker) -> Vec<AddressRow> {
         let names = match asker {
             Asker::List => ["anna", "bruno", "nobody", "noone"],
             Asker::Batch => ["clara", "david", "nemo", "niemand"],
         };
-        let row = |(at, name): (usize, &str)| Row {
+        let row = |(at, name): (usize, &str)| AddressRow {
             address: format!("{name}@{}", self.name),
             reason: self.reasons[at / 2],
         };
@@ -97,7 +96,7 @@ impl Domain {
     }
 }
 
-/// Whether the servers say what the domains count on.
+/// Checks that the servers answer as the domains expect.
 pub fn selftest(net: &Net) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     for domain in &DOMAINS {
@@ -107,7 +106,7 @@ pub fn selftest(net: &Net) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Asks in both ways, at all domains, all at once.
+/// Asks over both interfaces about all domains at once.
 pub fn ask(mailprobe: &Mailprobe<'_>) -> Result<Tally, Failure> {
     let asked = std::thread::scope(|scope| {
         let mut under_way = Vec::new();
@@ -135,11 +134,16 @@ pub fn ask(mailprobe: &Mailprobe<'_>) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-fn rows(asker: Asker, wait_s: u32) -> Vec<Row> {
+fn rows(asker: Asker, wait_s: u32) -> Vec<AddressRow> {
     DOMAINS.iter().filter(|domain| domain.wait_s == wait_s).flat_map(|domain| domain.rows(asker)).collect()
 }
 
-fn judge(way: &str, rows: &[Row], round: Result<Round, Failure>, tally: &mut Tally) -> Result<(), Failure> {
+fn judge(
+    way: &str,
+    rows: &[AddressRow],
+    round: Result<Round, Failure>,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
     let rows = rows.iter().map(|row| (row.address.as_str(), row.address.as_str(), row.reason));
     judge_rows(way, rows, round, tally)
 }

@@ -1,7 +1,7 @@
-//! Child processes with an end: each has a time limit, an owner that stops it, and none outlives the run.
+//! Child processes with an owner and a time limit: none outlives the run.
 //!
-//! Ctrl-C and SIGTERM set a flag that every wait looks at; the error unwinds through the owners, whose `Drop`
-//! stops what they started. A panic unwinds the same way.
+//! Ctrl-C and SIGTERM set a flag that every wait checks. The error unwinds through the owners, whose `Drop` stops their
+//! children. A panic unwinds in the same way.
 
 use super::Failure;
 use std::fs::{self, File};
@@ -13,13 +13,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-/// How often a wait looks again.
+/// The pause between two checks of a wait.
 const LOOK: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 static OUTPUTS: AtomicU32 = AtomicU32::new(0);
 
-/// From now on SIGINT and SIGTERM end the run in order.
+/// Makes SIGINT and SIGTERM set the flag that ends the run.
+///
+/// # Errors
+///
+/// The handlers cannot be installed.
 pub fn watch_signals() -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED))
@@ -28,12 +32,12 @@ pub fn watch_signals() -> Result<(), Failure> {
     Ok(())
 }
 
-/// An error once somebody wants the run to end.
+/// An error after SIGINT or SIGTERM.
 pub fn interrupted() -> Result<(), Failure> {
     if INTERRUPTED.load(Ordering::Relaxed) { Err(Failure("interrupted".into())) } else { Ok(()) }
 }
 
-/// Sleeps for `pause`, or until somebody wants the run to end.
+/// Sleeps for `pause`; SIGINT or SIGTERM ends it with an error.
 pub fn sleep(pause: Duration) -> Result<(), Failure> {
     let end = Instant::now() + pause;
     while Instant::now() < end {
@@ -43,7 +47,11 @@ pub fn sleep(pause: Duration) -> Result<(), Failure> {
     interrupted()
 }
 
-/// Asks `ready` again and again until it says yes.
+/// Calls `ready` repeatedly until it returns true.
+///
+/// # Errors
+///
+/// The limit is reached, or `ready` fails.
 pub fn wait_until(
     what: &str,
     patience: Duration,
@@ -59,18 +67,22 @@ pub fn wait_until(
     Ok(())
 }
 
-/// What a finished command left behind.
+/// The outputs and the status of a finished command.
 pub struct Finished {
-    /// How it ended.
+    /// The exit status of the command.
     pub status: ExitStatus,
-    /// What it wrote to standard output.
+    /// The bytes of standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// The bytes of standard error.
     pub stderr: String,
 }
 
 impl Finished {
-    /// Standard output, if the command succeeded.
+    /// The standard output, if the command succeeded.
+    ///
+    /// # Errors
+    ///
+    /// Any other exit status; the text has the standard error.
     pub fn success(self, what: &str) -> Result<String, Failure> {
         if self.status.success() {
             return Ok(self.stdout);
@@ -79,8 +91,8 @@ impl Finished {
     }
 }
 
-/// Runs `command` to its end, giving it `input`; kills it after `limit`. What it writes passes through files in
-/// `folder`, so no pipe can fill up.
+/// Runs `command` to its end with `input`, and kills it after `limit`. Its output goes to files in `folder`, so no pipe
+/// can fill up.
 pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) -> Result<Finished, Failure> {
     let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
     let file = |kind: &str| folder.join(format!("{number}.{kind}"));
@@ -88,7 +100,7 @@ pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) ->
     write_private(&stdin, input)?;
     command.stdin(open(&stdin)?).stdout(create(&stdout)?).stderr(create(&stderr)?);
     let name = command.get_program().to_string_lossy().into_owned();
-    let mut child = Running(spawn(&mut command)?);
+    let mut child = ChildProcess(spawn(&mut command)?);
     let mut status = None;
     wait_until(&name, limit, || {
         status = child.0.try_wait().map_err(|error| Failure(format!("{name}: {error}")))?;
@@ -102,23 +114,23 @@ pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) ->
     Ok(finished)
 }
 
-/// A server of ours; stopped when dropped.
-pub struct Server {
+/// A server process, which is stopped on drop.
+pub struct ServerProcess {
     name: String,
     log: PathBuf,
-    child: Running,
+    child: ChildProcess,
 }
 
-impl Server {
-    /// Starts `command`; both its outputs go to `log`.
-    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Server, Failure> {
+impl ServerProcess {
+    /// Starts `command`; both its outputs are written to `log`.
+    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<ServerProcess, Failure> {
         let output = create(log)?;
         let errors = output.try_clone().map_err(|error| Failure(format!("{}: {error}", log.display())))?;
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
-        Ok(Server { name: name.into(), log: log.into(), child: Running(spawn(&mut command)?) })
+        Ok(ServerProcess { name: name.into(), log: log.into(), child: ChildProcess(spawn(&mut command)?) })
     }
 
-    /// Its process id.
+    /// The process id of the server.
     pub fn id(&self) -> u32 {
         self.child.0.id()
     }
@@ -132,23 +144,23 @@ impl Server {
         }
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the server has ended.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
         self.child.0.try_wait().map_err(|error| Failure(format!("{}: {error}", self.name)))
     }
 
-    /// `kill -9`, and waits until it is gone.
+    /// Sends SIGKILL and waits for the end.
     pub fn kill(&mut self) -> Result<(), Failure> {
         let killed = self.child.0.kill().and_then(|()| self.child.0.wait());
         killed.map(|_| ()).map_err(|error| Failure(format!("{}: {error}", self.name)))
     }
 
-    /// What it wrote so far.
+    /// The output of the server so far.
     pub fn log(&self) -> Result<String, Failure> {
         read(&self.log)
     }
 
-    /// `complaint` with the end of the log.
+    /// A failure with the text `complaint` and the end of the log.
     pub fn complain(&self, complaint: &str) -> Failure {
         let log = self.log().unwrap_or_else(|error| error.0);
         let lines: Vec<&str> = log.lines().collect();
@@ -156,7 +168,7 @@ impl Server {
         Failure(format!("{}: {complaint}\n{tail}", self.name))
     }
 
-    /// Asks the server by SIGTERM to end.
+    /// Sends SIGTERM to the server without waiting.
     pub fn ask_to_end(&self) -> Result<(), Failure> {
         let kill = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
         if kill.is_ok_and(|status| status.success()) {
@@ -165,7 +177,7 @@ impl Server {
         Err(self.complain("could not be signalled"))
     }
 
-    /// Asks the server by SIGTERM to end and waits for it.
+    /// Sends SIGTERM to the server and waits at most `patience`.
     pub fn terminate(mut self, patience: Duration) -> Result<ExitStatus, Failure> {
         self.ask_to_end()?;
         let mut ended = None;
@@ -178,18 +190,18 @@ impl Server {
     }
 }
 
-/// A child that dies with its owner.
-struct Running(Child);
+/// A child that is killed with its owner.
+struct ChildProcess(Child);
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // SIGKILL to a child that may have ended by itself: both errors mean that nothing runs any more.
+        // The child may have ended by itself: an error means that it no longer runs.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Starts a child in a process group of its own: Ctrl-C is for us, and we stop the children in order.
+/// Starts a child in its own process group: Ctrl-C reaches only this process, which stops the children in order.
 fn spawn(command: &mut Command) -> Result<Child, Failure> {
     command
         .process_group(0)
@@ -205,13 +217,13 @@ fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))
 }
 
-/// Replies of peers need not be UTF-8.
+/// Replies of peers may be invalid UTF-8.
 fn read(path: &Path) -> Result<String, Failure> {
     let bytes = fs::read(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The input may hold a key.
+/// The file is private because the input may have a key.
 fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut options = fs::OpenOptions::new();

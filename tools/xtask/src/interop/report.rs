@@ -1,19 +1,19 @@
-//! What the person at the terminal sees, and the count of it.
+//! The output for the terminal, and the counts of checks.
 
 use super::Failure;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// How many checks held.
+/// Counts of checks by their result.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// Those that held.
+    /// The number of checks that passed.
     pub passed: u32,
-    /// Those that did not.
+    /// The number of checks that failed.
     pub failed: u32,
 }
 
-/// Closes a run of the task `name`: with its counts, or with why there are none, as `.ci/run` reads them.
+/// Prints the last line of the task `name`: its counts, or the failure, in the form that `.ci/run` reads.
 pub fn end(name: &str, outcome: Result<Tally, Failure>) -> ExitCode {
     let Tally { passed, failed } = outcome.unwrap_or_else(|Failure(message)| {
         line(&format!("{name}: {message}"));
@@ -24,7 +24,7 @@ pub fn end(name: &str, outcome: Result<Tally, Failure>) -> ExitCode {
 }
 
 impl Tally {
-    /// Counts a check and prints it.
+    /// Counts a check and prints its line.
     pub fn check(&mut self, name: &str, outcome: Result<String, String>) {
         match outcome {
             Ok(note) => {
@@ -38,14 +38,14 @@ impl Tally {
         }
     }
 
-    /// Adds another count.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: Tally) {
         self.passed += other.passed;
         self.failed += other.failed;
     }
 }
 
-/// Prints a line. A closed standard output is no reason to leave servers behind, so its error is not ours.
+/// Prints a line. Errors are ignored: a closed standard output must not leave servers running.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }

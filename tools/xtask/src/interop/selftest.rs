@@ -1,8 +1,8 @@
-//! Whether the servers say what the cases count on, seen from the probe's namespace with tools of others.
+//! The check that the servers answer as the cases expect, made from the probe's namespace with independent tools.
 
 use super::Failure;
-use super::cases::{Case, Witness};
-use super::net::{Net, Space};
+use super::cases::{ExpectedWitness, KnownAddress};
+use super::net::{Net, NetNamespace};
 use super::report::Tally;
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use std::time::Duration;
 const TLS: &[&str] = &["--tls"];
 const TOOL_LIMIT: Duration = Duration::from_secs(60);
 
-/// Asks swaks or dig about every case.
-pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
+/// Checks the witness of every case with swaks or dig.
+pub fn run(net: &Net, cases: &[&KnownAddress]) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
     for case in cases {
         tally.check(case.name, look(net, case.address, &case.witness)?);
@@ -19,13 +19,13 @@ pub fn run(net: &Net, cases: &[&Case]) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// What a witness sees, or what it sees instead.
-pub fn look(net: &Net, address: &str, witness: &Witness) -> Result<Result<String, String>, Failure> {
+/// The observation of a witness; the error is a different observation.
+pub fn look(net: &Net, address: &str, witness: &ExpectedWitness) -> Result<Result<String, String>, Failure> {
     let (seen, expected) = match *witness {
-        Witness::Rcpt(server, expected) => (rcpt_reply(net, server, address, TLS)?, expected),
-        Witness::ClearRcpt(server, expected) => (rcpt_reply(net, server, address, &[])?, expected),
-        Witness::Banner(server, expected) => (banner(net, server)?, expected),
-        Witness::Dns(status, words) => {
+        ExpectedWitness::Rcpt(server, expected) => (rcpt_reply(net, server, address, TLS)?, expected),
+        ExpectedWitness::ClearRcpt(server, expected) => (rcpt_reply(net, server, address, &[])?, expected),
+        ExpectedWitness::Banner(server, expected) => (banner(net, server)?, expected),
+        ExpectedWitness::Dns(status, words) => {
             let (seen_status, records) = mx(net, address)?;
             let fits = seen_status == status && records.contains(words);
             let seen = format!("{seen_status} {records}");
@@ -49,10 +49,10 @@ fn banner(net: &Net, server: &str) -> Result<String, Failure> {
 }
 
 fn swaks(net: &Net, server: &str, address: &str, tls: &[&str]) -> Result<String, Failure> {
-    let mut command = net.command(Space::Probe, "swaks");
+    let mut command = net.command(NetNamespace::Probe, "swaks");
     command.args(["--server", server, "--port", "25", "--to", address, "--quit-after", "RCPT"]);
     command.args(["--ehlo", "probe.example", "--from", "postmaster@probe.example"]).args(tls);
-    // swaks ends with a status of its own for every refusal; the transcript says more.
+    // swaks has a separate exit status for every refusal, but the transcript has more details.
     net.run(command, "", TOOL_LIMIT).map(|finished| finished.stdout)
 }
 
@@ -66,11 +66,11 @@ fn reply_after(transcript: &str, command: &str) -> Option<String> {
     })
 }
 
-/// Status and answer of an MX question.
+/// The status and the answer of an MX question.
 fn mx(net: &Net, address: &str) -> Result<(String, String), Failure> {
     let domain = address.rsplit('@').next().unwrap_or_default();
     let domain = if domain.is_ascii() { domain } else { "xn--bcher-kva.example" };
-    let mut command = net.command(Space::Probe, "dig");
+    let mut command = net.command(NetNamespace::Probe, "dig");
     command.args([&format!("@{}", super::net::RESOLVER), "+noall", "+comments", "+answer", domain, "MX"]);
     let answer = net.run(command, "", TOOL_LIMIT)?.success("dig")?;
     let status = answer.split("status: ").nth(1).and_then(|rest| rest.split(',').next()).unwrap_or_default();

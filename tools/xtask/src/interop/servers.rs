@@ -1,33 +1,32 @@
-//! The servers, as their packages ship them: NSD, Unbound, Postgrey, Postfix, Exim and OpenSMTPD.
+//! The servers from their packages: NSD, Unbound, Postgrey, Postfix, Exim and OpenSMTPD.
 //!
-//! Their configurations stand in tools/xtask/interop/, a folder a server, with `@RUN@` for the folder of the run.
-//! Each server runs with mounts of its own (net.rs), so it sees our resolver and its users without a change to
-//! the machine.
+//! Their configurations are in tools/xtask/interop/, one folder per server, with `@RUN@` for the folder of the run.
+//! Each server has its own mounts (net.rs), so it sees our resolver and its users without a change to the machine.
 
 use super::Failure;
-use super::net::{Net, RESOLVER, Space};
-use super::process::{Server, wait_until};
+use super::net::{Net, NetNamespace, RESOLVER};
+use super::process::{ServerProcess, wait_until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The configurations.
+/// The folder of the configurations.
 const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/interop");
-/// Where .ci/mail-servers unpacks Exim and OpenSMTPD, whose packages conflict with Postfix's.
+/// The folder in which .ci/mail-servers unpacks Exim and OpenSMTPD, whose packages conflict with Postfix's.
 const UNPACKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/mail-servers");
-/// A server that does not listen after this long is broken.
+/// How long a server may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// What the second Postgrey waits for, in place of its five minutes. A client that keeps to its retry rules comes back
+/// The delay of the second Postgrey in seconds, instead of five minutes. A client that follows its retry rules returns
 /// later than this.
 const SHORT_DELAY_S: u32 = 30;
 
-/// Users that the packages of the unpacked servers would have made; ids that no Debian package takes.
+/// Users that the packages of the unpacked servers would create, with ids that no Debian package uses.
 const USERS: [(&str, u32); 3] = [("opensmtpd", 64_901), ("opensmtpq", 64_902), ("Debian-exim", 64_903)];
 
-/// What must be there before anything starts: program, package.
+/// The required programs with their packages.
 const PROGRAMS: [(&str, &str); 18] = [
     ("ip", "iproute2"),
     ("ss", "iproute2"),
@@ -49,7 +48,11 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("curl", "curl"),
 ];
 
-/// Fails with the names of all programs that are missing.
+/// Checks that all required programs are installed.
+///
+/// # Errors
+///
+/// The text names all missing programs.
 pub fn require_programs() -> Result<(), Failure> {
     let mut missing = Vec::new();
     for (program, package) in PROGRAMS {
@@ -67,7 +70,7 @@ pub fn require_programs() -> Result<(), Failure> {
     if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }
 }
 
-/// Writes every configuration into the folder of the run.
+/// Writes every configuration to the folder of the run.
 pub fn configure(net: &Net) -> Result<(), Failure> {
     render(Path::new(TEMPLATES), &net.folder, &net.folder)?;
     let etc = net.folder.join("etc");
@@ -88,20 +91,25 @@ pub fn configure(net: &Net) -> Result<(), Failure> {
 }
 
 /// Starts DNS: the authoritative server, then the resolver.
-pub fn start_dns(net: &Net) -> Result<Vec<Server>, Failure> {
+pub fn start_dns(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
     let run = net.folder.display();
-    let nsd =
-        start(net, Space::Mail, "nsd", &format!("exec nsd -d -c {run}/dns/nsd.conf"), &["10.77.0.54:53"])?;
+    let nsd = start(
+        net,
+        NetNamespace::Mail,
+        "nsd",
+        &format!("exec nsd -d -c {run}/dns/nsd.conf"),
+        &["10.77.0.54:53"],
+    )?;
     let reverse = start(
         net,
-        Space::Mail,
+        NetNamespace::Mail,
         "nsd-reverse",
         &format!("exec nsd -d -c {run}/dns/nsd-reverse.conf"),
         &["10.77.0.55:53"],
     )?;
     let unbound = start(
         net,
-        Space::Mail,
+        NetNamespace::Mail,
         "unbound",
         &format!("exec unbound -d -p -c {run}/dns/unbound.conf"),
         &["10.77.0.53:53"],
@@ -110,14 +118,14 @@ pub fn start_dns(net: &Net) -> Result<Vec<Server>, Failure> {
 }
 
 /// Starts the mail servers of the cases.
-pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
+pub fn start_mail(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
     let run = net.folder.display();
     let postgrey = start_postgrey(net, "postgrey", "127.0.0.1:10023", "")?;
     let short =
         start_postgrey(net, "postgrey-short", "127.0.0.1:10024", &format!("--delay={SHORT_DELAY_S}"))?;
     let postfix = start_postfix(
         net,
-        Space::Mail,
+        NetNamespace::Mail,
         "postfix",
         &[
             "10.77.0.10:25",
@@ -131,7 +139,7 @@ pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
     )?;
     let exim = start(
         net,
-        Space::Mail,
+        NetNamespace::Mail,
         "exim",
         &format!(
             "chown Debian-exim {run}/exim; chgrp Debian-exim {run}/tls.key; chmod 640 {run}/tls.key; exec {} -C {run}/exim/exim.conf -bdf",
@@ -139,10 +147,10 @@ pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
         ),
         &["10.77.0.20:25", "10.77.0.21:25"],
     )?;
-    // Spool and chroot are compiled in: they lie on a file system of the process's own.
+    // The paths of spool and chroot are compiled in, so the process gets its own file system there.
     let opensmtpd = start(
         net,
-        Space::Mail,
+        NetNamespace::Mail,
         "opensmtpd",
         &format!(
             "for place in /var/spool /var/lib /run; do mount -t tmpfs -o mode=755 tmpfs $place; done; \
@@ -155,18 +163,23 @@ pub fn start_mail(net: &Net) -> Result<Vec<Server>, Failure> {
     Ok(vec![postfix, postgrey, short, exim, opensmtpd])
 }
 
-/// Starts a Postgrey with a database of its own.
-fn start_postgrey(net: &Net, name: &str, at: &str, more: &str) -> Result<Server, Failure> {
+/// Starts a Postgrey with its own database.
+fn start_postgrey(net: &Net, name: &str, at: &str, more: &str) -> Result<ServerProcess, Failure> {
     let run = net.folder.display();
     let script = format!(
         "mkdir {run}/{name}; chown postgrey {run}/{name}; exec postgrey --inet={at} --dbdir={run}/{name} \
          --user=postgrey --group=nogroup --hostname=mx.postfix.example {more}"
     );
-    start(net, Space::Mail, name, &script, &[at])
+    start(net, NetNamespace::Mail, name, &script, &[at])
 }
 
 /// Starts a Postfix whose configuration is the folder `name` of the run.
-pub fn start_postfix(net: &Net, space: Space, name: &str, listens: &[&str]) -> Result<Server, Failure> {
+pub fn start_postfix(
+    net: &Net,
+    space: NetNamespace,
+    name: &str,
+    listens: &[&str],
+) -> Result<ServerProcess, Failure> {
     let run = net.folder.display();
     let script = format!(
         "mkdir -p {run}/spool/{name} {run}/data; mkdir {run}/data/{name}; chown postfix {run}/data/{name}; \
@@ -176,7 +189,13 @@ pub fn start_postfix(net: &Net, space: Space, name: &str, listens: &[&str]) -> R
 }
 
 /// Starts a server by a shell script and waits until it listens.
-pub fn start(net: &Net, space: Space, name: &str, script: &str, listens: &[&str]) -> Result<Server, Failure> {
+pub fn start(
+    net: &Net,
+    space: NetNamespace,
+    name: &str,
+    script: &str,
+    listens: &[&str],
+) -> Result<ServerProcess, Failure> {
     let etc = net.folder.join("etc");
     let mut mounts = String::new();
     for file in ["passwd", "group", "resolv.conf"] {
@@ -184,10 +203,10 @@ pub fn start(net: &Net, space: Space, name: &str, script: &str, listens: &[&str]
     }
     let listening =
         || listens.iter().map(|address| net.listens(space, address)).collect::<Result<Vec<bool>, _>>();
-    // The one before may take a moment to die.
+    // The previous server may take a moment to end.
     wait_until(&format!("room for {name}"), START_LIMIT, || Ok(!listening()?.contains(&true)))?;
     let command = net.script(space, &format!("{mounts}{script}"));
-    let mut server = Server::start(name, command, &net.folder.join(format!("{name}.log")))?;
+    let mut server = ServerProcess::start(name, command, &net.folder.join(format!("{name}.log")))?;
     let waited = wait_until(name, START_LIMIT, || {
         server.running()?;
         Ok(!listening()?.contains(&false))
@@ -204,7 +223,7 @@ fn unpacked(program: &str) -> PathBuf {
     root.join("usr/sbin").join(program)
 }
 
-/// A self-signed certificate, as most mail servers have one.
+/// Makes a self-signed certificate, as most mail servers have.
 fn certificate(net: &Net) -> Result<(), Failure> {
     let mut command = Command::new("openssl");
     command.args("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=mx.postfix.example".split(' '));
@@ -212,7 +231,7 @@ fn certificate(net: &Net) -> Result<(), Failure> {
     net.run(command, "", START_LIMIT)?.success("openssl").map(drop)
 }
 
-/// Copies a folder of templates, writing the run's folder for `@RUN@`.
+/// Copies a folder of templates, with the run's folder for `@RUN@`.
 fn render(from: &Path, to: &Path, run: &Path) -> Result<(), Failure> {
     for entry in fs::read_dir(from).map_err(|error| failure(from, &error))? {
         let entry = entry.map_err(|error| failure(from, &error))?;

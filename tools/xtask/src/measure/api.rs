@@ -1,35 +1,41 @@
-//! Checks over HTTP beside a bare hyper server (bench/examples/hello.rs) with the same client, connections and requests.
+//! Checks over HTTP compared with a bare hyper server (bench/examples/hello.rs), with the same client, connections and
+//! requests.
 //!
-//! The client is `mailprobe-loadtest`, in turn against the one and the other. Both have one thread for HTTP; the server
-//! one shard besides. What counts is the processor time of the server for a request: of all its threads, system time
-//! included. It hangs on how many requests are found at a time, so rows with the same load compare. The client spins: one
-//! that sleeps is woken for each answer of the slower server, and for few of the faster one's, which keeps it awake; with
-//! callers on other machines neither pays for that.
+//! The client is `mailprobe-loadtest`, which loads the two in turn. Both have one thread for HTTP; the server also has
+//! one shard. The measured value is the processor time of the server per request: all its threads, with system time. It
+//! depends on the number of requests that arrive at once, so only rows with the same load are comparable. The client
+//! spins instead of sleeping. A sleeping client is woken for each answer of the slower server, and rarely for those of
+//! the faster one, which would distort the comparison. With clients on other machines neither server has that cost.
 
-use super::loadtest::{Figures, middle, verdict};
+use super::loadtest::{LoadtestFigures, middle, verdict};
 use super::{Bench, Failure};
-use crate::interop::process::{Server, wait_until};
+use crate::interop::process::{ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::soak::transport;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-/// What fast checks have to reach of the bare server's requests a CPU second.
+/// The fewest fast checks per CPU second, as a share of the bare server's requests.
 const SHARE_MIN: f64 = 0.5;
-/// What a thousand full checks may cost.
+/// The most CPU time of a thousand full checks, in seconds.
 const FULL_CPU_S_MAX: f64 = 0.12;
 const START_LIMIT: Duration = Duration::from_secs(10);
-/// Nobody knows it, but it is as long as a key.
+/// An unknown key with the length of a real one.
 const KEY: &str = "mp_live_0000000000000000000000000000000000000000000000000";
 const HOW_LONG: [&str; 5] = ["--spin", "--warm-up", "2s", "--duration", "8s"];
-/// So that the reference and the server have the same threads for HTTP.
+/// Options that give the reference and the server the same number of threads for HTTP.
 const ONE_OF_EACH: [&str; 5] = ["--", "--frontends", "1", "--shards", "1"];
 
+/// Measures, and counts whether the limits are kept.
+///
+/// # Errors
+///
+/// A run fails or takes too long. This applies to all measurements.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     bench.build_tools()?;
     report::line(
-        "| server | load | requests/s | p99 ms | CPU us a request | requests a CPU s | of hello's |",
+        "| server | load | requests/s | p99 ms | CPU us per request | requests per CPU s | relative to hyper |",
     );
     report::line("|---|---|---:|---:|---:|---:|---:|");
     let hello = Hello::start(bench, None)?;
@@ -40,7 +46,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             bare.push(hello.load(bench, load)?);
             ours.push(spawned(bench, "fast=1", load)?);
         }
-        let cost = |figures: &Figures| figures.cpu_s_per_1000;
+        let cost = |figures: &LoadtestFigures| figures.cpu_s_per_1000;
         let (bare, ours) = (middle(bare, cost)?, middle(ours, cost)?);
         let share = bare.cpu_s_per_1000 / ours.cpu_s_per_1000;
         row("hyper hello on monoio", load, &bare, 1.0);
@@ -56,7 +62,10 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     tally.passed += 1;
     report::line("");
     let least = shares.into_iter().fold(f64::INFINITY, f64::min);
-    verdict(&format!("fast checks at {least:.2} of hello's, at least {SHARE_MIN}"), least >= SHARE_MIN);
+    verdict(
+        &format!("fast checks per CPU s: {least:.2} of hyper's, at least {SHARE_MIN}"),
+        least >= SHARE_MIN,
+    );
     let cost = full.cpu_s_per_1000;
     verdict(
         &format!("{cost:.3} CPU s for 1,000 full checks, at most {FULL_CPU_S_MAX}"),
@@ -65,14 +74,14 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-fn spawned(bench: &Bench, mix: &str, load: &[&str]) -> Result<Figures, Failure> {
+fn spawned(bench: &Bench, mix: &str, load: &[&str]) -> Result<LoadtestFigures, Failure> {
     let mut flags = vec!["--spawn", "--mix", mix];
     flags.extend(load.iter().chain(&HOW_LONG).chain(&ONE_OF_EACH));
     bench.loadtest(&flags)
 }
 
-fn row(server: &str, load: &[&str], figures: &Figures, share: f64) {
-    let Figures { rate, p99_ms, cpu_s_per_1000, .. } = figures;
+fn row(server: &str, load: &[&str], figures: &LoadtestFigures, share: f64) {
+    let LoadtestFigures { rate, p99_ms, cpu_s_per_1000, .. } = figures;
     let load = match load {
         ["--clients", clients, ..] => format!("{clients} clients"),
         [_, rate, ..] => format!("{rate}/s"),
@@ -86,21 +95,25 @@ fn row(server: &str, load: &[&str], figures: &Figures, share: f64) {
     ));
 }
 
-/// The bare server, running.
+/// A running process of the bare server.
 pub struct Hello {
-    server: Server,
+    server: ServerProcess,
     address: String,
     keys: String,
 }
 
 impl Hello {
-    /// Starts it on a driver, or on the best one.
+    /// Starts the bare server on a driver, or on the best one.
+    ///
+    /// # Errors
+    ///
+    /// It does not print its address within the limit.
     pub fn start(bench: &Bench, driver: Option<&str>) -> Result<Hello, Failure> {
         let (log, keys) = (bench.world.path("hello.log"), bench.world.path("hello.keys"));
         std::fs::write(&keys, KEY).map_err(|error| Failure(format!("{}: {error}", keys.display())))?;
         let mut command = Command::new(bench.example("hello"));
         command.args(driver);
-        let mut server = Server::start("hello", command, &log)?;
+        let mut server = ServerProcess::start("hello", command, &log)?;
         let mut address = None;
         let waited = wait_until("the bare server", START_LIMIT, || {
             server.running()?;
@@ -114,21 +127,21 @@ impl Hello {
         Ok(Hello { server, address, keys: keys.to_string_lossy().into_owned() })
     }
 
-    fn load(&self, bench: &Bench, load: &[&str]) -> Result<Figures, Failure> {
+    fn load(&self, bench: &Bench, load: &[&str]) -> Result<LoadtestFigures, Failure> {
         let pid = self.server.id().to_string();
         let mut flags = vec!["--server", &self.address, "--pid", &pid, "--key-file", &self.keys];
         flags.extend(["--mix", "fast=1"].iter().chain(load).chain(&HOW_LONG));
         bench.loadtest(&flags)
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> Result<transport::Server, Failure> {
+    /// The address at which it listens.
+    pub fn address(&self) -> Result<transport::ServerEndpoint, Failure> {
         let address: SocketAddr =
             self.address.parse().map_err(|_| self.server.complain("listens nowhere"))?;
         Ok(address.into())
     }
 
-    /// Ends it.
+    /// Ends the process and checks its status.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.server.kill()
     }

@@ -1,49 +1,49 @@
-//! 20,000 addresses over 1,000 domains beside real resolvers with the receive buffers that the kernel gives: how many of the
-//! questions that leave at once are lost, and what they cost.
+//! 20,000 addresses over 1,000 domains beside real resolvers with the kernel's default receive buffers: how many of the
+//! simultaneous questions are lost, and their cost.
 //!
-//! Unbound, BIND, Knot Resolver and dnsmasq run as they are shipped, one after another and each with an empty cache, before one
-//! authoritative NSD, in a network namespace of their own (resolvers.rs). smtp-sink accepts every recipient: in the same namespace, and
-//! 20 ms away. A list of domains that do not exist is cleaned twice, so that the second time the resolver's cache denies
-//! them.
+//! Unbound, BIND, Knot Resolver and dnsmasq run with their default configurations, one after another and each with an
+//! empty cache, in front of one authoritative NSD, in their own network namespace (resolvers.rs). smtp-sink accepts
+//! every recipient, in the same namespace and 20 ms away. A list of domains that do not exist is cleaned twice: the
+//! second time the resolver denies them from its cache.
 
-use super::cost::{Cost, Running};
+use super::cost::{MeasuredChild, RunCost};
 use super::link::DelayedLink;
 use super::loadtest::verdict;
-use super::resolvers::{ADDRESS, Resolver, Running as Serving, Space};
-use super::setting::{List, Peers};
+use super::resolvers::{ADDRESS, DnsNamespace, ResolverProgram, RunningResolver};
+use super::setting::{PeerAddresses, SampleList};
 use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use std::process::Command;
 use std::time::Duration;
 
-const LIST: List = List { domains: 1000, each: 20, rounds: 1 };
-/// Domains that do not exist.
+const LIST: SampleList = SampleList { domains: 1000, each: 20, rounds: 1 };
+/// The number of domains that do not exist.
 const DEAD: u64 = 300;
 const LIMIT: Duration = Duration::from_secs(120);
 const ROUND_TRIP: Duration = Duration::from_millis(20);
-/// The most that may be dropped at the resolver's socket, of the questions.
+/// The largest share of questions that may be dropped at the resolver's socket.
 const DROPS_MAX: f64 = 0.01;
-/// The most seconds that a run beside Unbound may take.
+/// The longest run beside Unbound, in seconds.
 const SECONDS_MAX: f64 = 1.0;
-/// The least addresses a second where the mail servers are far away.
+/// The fewest addresses per second with distant mail servers.
 const RATE_MIN: f64 = 20_000.0;
 
-/// What is asked, and what has to be said about each address.
+/// A list and the expected reason of each address.
 struct Work {
     addresses: Vec<String>,
     reason: &'static str,
-    /// Questions that it takes at least.
+    /// The fewest questions that it needs.
     questions: u64,
 }
 
-/// One run.
-struct Run {
-    cost: Cost,
+/// The figures of one run.
+struct BurstRun {
+    cost: RunCost,
     right: usize,
     drops: u64,
 }
 
-/// Measures; wall times are figures for people.
+/// Measures all combinations. Wall times are printed and not judged.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let unbound = near(bench, tally)?;
     let far = far(bench)?;
@@ -57,46 +57,44 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs beside each resolver.
+/// Cleans the list beside each resolver, and judges the drops.
 pub fn beside_each(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     near(bench, tally).map(drop)
 }
 
-/// The same; gives those beside Unbound.
-fn near(bench: &Bench, tally: &mut Tally) -> Result<Vec<Run>, Failure> {
-    let space = Space::make(bench.world.path("resolvers"), LIST.domains)?;
+/// Does the same, and returns the runs beside Unbound.
+fn near(bench: &Bench, tally: &mut Tally) -> Result<Vec<BurstRun>, Failure> {
+    let space = DnsNamespace::make(bench.world.path("resolvers"), LIST.domains)?;
     let _sink = space.sink(&space.prefix(), 25)?;
-    report::line(
-        "| resolver | runs | addresses | right | s, median | s, most | drops of 100 questions, most |",
-    );
+    report::line("| resolver | runs | addresses | right | s, median | s, max | dropped questions, %, max |");
     report::line("|---|---:|---:|---:|---:|---:|---:|");
     let mut beside_unbound = Vec::new();
-    for resolver in Resolver::ALL {
+    for resolver in ResolverProgram::ALL {
         let runs = runs(bench, &space, resolver)?;
         row(resolver.name(), &accepted(), &runs, tally);
-        // The second time the resolver's cache denies them.
+        // The second run uses the resolver's cache of denials.
         let server = space.start(resolver)?;
         for when in ["first", "again"] {
             let run = clean(bench, &space, &server, &dead())?;
             row(&format!("{}, no such domains, {when}", resolver.name()), &dead(), &[run], tally);
         }
-        if resolver == Resolver::Unbound {
+        if resolver == ResolverProgram::Unbound {
             beside_unbound = runs;
         }
     }
     Ok(beside_unbound)
 }
 
-/// Mail servers that are 20 ms away, beside Unbound.
-fn far(bench: &Bench) -> Result<Vec<Run>, Failure> {
+/// Measures mail servers that are 20 ms away, beside Unbound.
+fn far(bench: &Bench) -> Result<Vec<BurstRun>, Failure> {
     let line = DelayedLink::make(ROUND_TRIP / 2)?;
-    let space = Space::within(line.near(), bench.world.path("resolvers-far"), LIST.domains)?;
+    let space = DnsNamespace::within(line.near(), bench.world.path("resolvers-far"), LIST.domains)?;
     let _sink = space.sink(&line.far().map(str::to_owned), 25)?;
-    runs(bench, &space, Resolver::Unbound)
+    runs(bench, &space, ResolverProgram::Unbound)
 }
 
-/// Each with an empty cache.
-fn runs(bench: &Bench, space: &Space, resolver: Resolver) -> Result<Vec<Run>, Failure> {
+/// Makes the runs, each with an empty cache.
+fn runs(bench: &Bench, space: &DnsNamespace, resolver: ResolverProgram) -> Result<Vec<BurstRun>, Failure> {
     let one = |_| clean(bench, space, &space.start(resolver)?, &accepted());
     (0..bench.runs).map(one).collect()
 }
@@ -111,13 +109,18 @@ fn dead() -> Work {
     Work { addresses, reason: "mailbox_not_found", questions: DEAD }
 }
 
-fn clean(bench: &Bench, space: &Space, server: &Serving, work: &Work) -> Result<Run, Failure> {
+fn clean(
+    bench: &Bench,
+    space: &DnsNamespace,
+    server: &RunningResolver,
+    work: &Work,
+) -> Result<BurstRun, Failure> {
     let (input, output, log) = bench.files();
     let wrong = |path: &std::path::Path, error| Failure(format!("{}: {error}", path.display()));
     let list = format!("email\n{}\n", work.addresses.join("\n"));
     std::fs::write(&input, list).map_err(|error| wrong(&input, error))?;
     let networks = ["127.0.0.0/8", "10.78.0.0/16"].iter().flat_map(|net| ["--allow-net", net]);
-    let peers = Peers {
+    let peers = PeerAddresses {
         resolver: format!("{ADDRESS}:53"),
         smtp_port: "25".into(),
         networks: networks.map(str::to_owned).collect(),
@@ -127,7 +130,7 @@ fn clean(bench: &Bench, space: &Space, server: &Serving, work: &Work) -> Result<
     let mut command = Command::new(&prefix[0]);
     command.args(&prefix[1..]).arg(clean.get_program()).args(clean.get_args());
     let before = space.drops()?;
-    let cost = Running::start(command, &log)?.wait(&log, LIMIT)?;
+    let cost = MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?;
     let drops = space.drops()?.saturating_sub(before);
     server.is_well()?;
     let said = std::fs::read_to_string(&output).map_err(|error| wrong(&output, error))?;
@@ -136,11 +139,11 @@ fn clean(bench: &Bench, space: &Space, server: &Serving, work: &Work) -> Result<
         format!("{address},{deliverable},{}", work.reason)
     });
     let right = said.lines().skip(1).zip(expected).filter(|(line, expected)| line == expected).count();
-    Ok(Run { cost, right, drops })
+    Ok(BurstRun { cost, right, drops })
 }
 
-/// Prints a row and counts it: every address has to be right, and next to nothing dropped.
-fn row(what: &str, work: &Work, runs: &[Run], tally: &mut Tally) {
+/// Prints a row and judges it: every address must be right, and at most [`DROPS_MAX`] of the questions dropped.
+fn row(what: &str, work: &Work, runs: &[BurstRun], tally: &mut Tally) {
     let right = runs.iter().map(|run| run.right).min().unwrap_or_default();
     let mut seconds: Vec<f64> = runs.iter().map(|run| run.cost.wall.as_secs_f64()).collect();
     seconds.sort_by(f64::total_cmp);

@@ -1,7 +1,7 @@
-//! What a process costs: wall time, CPU time and resident memory.
+//! The cost of a process: wall time, CPU time and resident memory.
 //!
-//! While it runs both are read from `/proc`, in whose ticks a short run has no digits; what it took in all comes from
-//! getrusage(2), to the microsecond.
+//! During a run `/proc` gives the figures, in ticks that are too coarse for a short run. The total comes from
+//! getrusage(2), in microseconds.
 
 #![expect(unsafe_code, reason = "getrusage has no safe wrapper here")]
 
@@ -12,36 +12,36 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How often a process is looked at. Wall times are this much too long at most.
+/// The pause between two readings of a process. Wall times are at most this much too long.
 const LOOK: Duration = Duration::from_millis(2);
-/// How often its memory is.
+/// The pause between two readings of its memory.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// Clock ticks a second in `/proc/PID/stat`: the kernel's ABI has 100.
 const TICKS: f64 = 100.0;
 
-/// What a run cost.
+/// The cost of a run of a process.
 #[derive(Debug, Clone, Default)]
-pub struct Cost {
+pub struct RunCost {
     pub wall: Duration,
-    /// User and system time.
+    /// User and system time in seconds.
     pub cpu_s: f64,
-    /// The most that was resident.
+    /// The peak of resident memory.
     pub peak_kib: u64,
-    /// What was resident, and when.
+    /// Samples of resident memory in KiB, with their times.
     pub samples: Vec<(Duration, u64)>,
 }
 
-/// A child that is looked at, and killed when dropped.
-pub struct Running {
+/// A running child, which is killed on drop.
+pub struct MeasuredChild {
     child: Child,
     started: Instant,
     sampled: Instant,
-    cost: Cost,
+    cost: RunCost,
 }
 
-impl Running {
-    /// Starts `command`; what it writes goes to `log`, its standard output as well unless it is piped.
-    pub fn start(mut command: Command, log: &Path) -> Result<Running, Failure> {
+impl MeasuredChild {
+    /// Starts `command`. Its output is written to `log`, standard output only unless it is piped.
+    pub fn start(mut command: Command, log: &Path) -> Result<MeasuredChild, Failure> {
         let errors = File::create(log).map_err(|error| Failure(format!("{}: {error}", log.display())))?;
         let name = command.get_program().to_string_lossy().into_owned();
         let started = Instant::now();
@@ -50,23 +50,25 @@ impl Running {
             .stderr(errors)
             .spawn()
             .map_err(|error| Failure(format!("{name} does not start: {error}")))?;
-        Ok(Running { child, started, sampled: started, cost: Cost::default() })
+        Ok(MeasuredChild { child, started, sampled: started, cost: RunCost::default() })
     }
 
+    /// The process id of the child.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
+    /// The child, for access to its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Looks at it once; true when it has ended.
+    /// Reads the figures once; true if the child has ended.
     pub fn look(&mut self) -> Result<bool, Failure> {
         interrupted()?;
         let now = Instant::now();
         let stat = read(self.id(), "stat")?;
-        // The second field, the name, may hold spaces; it ends at the last parenthesis.
+        // The second field, the name, may contain spaces; it ends at the last parenthesis.
         let fields: Vec<&str> =
             stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
         let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
@@ -84,13 +86,17 @@ impl Running {
         Ok(false)
     }
 
-    /// What is resident now.
+    /// The resident memory now, in KiB.
     pub fn resident_kib(&self) -> Result<u64, Failure> {
         Ok(field(&read(self.id(), "status")?, "VmRSS:"))
     }
 
-    /// Waits for its end; it has to be a success, within `limit`.
-    pub fn wait(mut self, log: &Path, limit: Duration) -> Result<Cost, Failure> {
+    /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// The child fails, or runs for longer than `limit`.
+    pub fn wait(mut self, log: &Path, limit: Duration) -> Result<RunCost, Failure> {
         while !self.look()? {
             if self.started.elapsed() > limit {
                 return Err(Failure(format!("not done within {} s", limit.as_secs())));
@@ -99,7 +105,7 @@ impl Running {
         }
         let before = reaped_cpu_s()?;
         let status = self.child.wait().map_err(|error| Failure(error.to_string()))?;
-        // Nothing else is waited for meanwhile: it is this child's.
+        // No other child is reaped meanwhile, so the difference belongs to this child.
         self.cost.cpu_s = reaped_cpu_s()? - before;
         if status.success() {
             return Ok(std::mem::take(&mut self.cost));
@@ -109,11 +115,11 @@ impl Running {
     }
 }
 
-/// User and system time of all children that were waited for.
+/// User and system time of all reaped children, in seconds.
 fn reaped_cpu_s() -> Result<f64, Failure> {
-    // SAFETY: a structure of numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: it is written to, and lives until the call is back.
+    // SAFETY: the structure is writable and outlives the call.
     if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) } != 0 {
         return Err(Failure(format!("getrusage: {}", std::io::Error::last_os_error())));
     }
@@ -121,9 +127,9 @@ fn reaped_cpu_s() -> Result<f64, Failure> {
     Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
 }
 
-impl Drop for Running {
+impl Drop for MeasuredChild {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is what they are for.
+        // Both calls fail if the child has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

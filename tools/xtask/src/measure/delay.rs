@@ -1,15 +1,15 @@
 //! 20,000 addresses over 1,000 hosts that are 20 ms away.
 
-use super::cost::Running;
+use super::cost::MeasuredChild;
 use super::link::{DelayedLink, FAR, NEAR};
-use super::setting::{List, Peers, SERVER, right};
-use super::{Bench, Failure, Row, median};
+use super::setting::{PeerAddresses, SERVER, SampleList, half_known, right};
+use super::{Bench, Failure, TableRow, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const LIST: List = List { domains: 1000, each: 20, rounds: 1 };
+const LIST: SampleList = SampleList { domains: 1000, each: 20, rounds: 1 };
 const ROUND_TRIP: Duration = Duration::from_millis(20);
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -22,16 +22,11 @@ addresses = "wildcard"
 after = "10.78.0.0"
 dns = "{FAR}:53"
 smtp_port = 25
-[[group]]
-name = "d{{n}}.example"
-count = {}
-server = "bench"
-mailboxes.ok = ["50% user-#"]
-"#,
-        LIST.domains
-    )
+"#
+    ) + &half_known(LIST.domains)
 }
 
+/// Measures the list over a link with this delay, and counts whether its verdicts are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let text = scenario() + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
@@ -39,31 +34,31 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let line = DelayedLink::make(ROUND_TRIP / 2)?;
     let mailnet = bench.world.mailnet_by(&line.far(), &text, "mailnet", &[])?;
     report::line(&format!("a connection takes {:.1} ms", connect(&line)?.as_secs_f64() * 1000.0));
-    let peers = Peers {
+    let peers = PeerAddresses {
         resolver: format!("{FAR}:53"),
         smtp_port: "25".into(),
         networks: vec!["--allow-net".into(), "10.78.0.0/16".into()],
     };
     let (input, output, log) = bench.files();
     LIST.write(&input)?;
-    Row::head();
+    TableRow::head();
     let (mut costs, mut worst) = (Vec::new(), LIST.len());
     for _ in 0..bench.runs {
         let clean = bench.clean(&input, &output, &peers, &["--pace", "lab", "--sessions", "1000"]);
         let mut command = Command::new("ip");
         command.args(&line.near()[1..]).arg(clean.get_program()).args(clean.get_args());
-        costs.push(Running::start(command, &log)?.wait(&log, LIMIT)?);
+        costs.push(MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?);
         worst = worst.min(right(LIST, &output, &expected)?);
     }
     let cost = median(costs).ok_or_else(|| Failure("no runs".into()))?;
     let client = "mailprobe clean --pace lab --sessions 1000".into();
-    Row { client, peer: "mailnet, 20 ms away".into(), addresses: LIST.len(), right: Some(worst), cost }
+    TableRow { client, peer: "mailnet, 20 ms away".into(), addresses: LIST.len(), right: Some(worst), cost }
         .check(tally);
     mailnet.stop()?;
     Ok(())
 }
 
-/// How long a TCP connection over the line takes: one round trip.
+/// The time to open a TCP connection over the link: one round trip.
 fn connect(line: &DelayedLink) -> Result<Duration, Failure> {
     let script = format!("exec 3<>/dev/tcp/{FAR}/53");
     let began = Instant::now();

@@ -1,52 +1,53 @@
-//! What others wait while downloads of bombs run and downloads that nobody reads are held open.
+//! The latency of other requests while downloads of bombs run and downloads that nobody reads are open.
 //!
-//! A bomb is a list of blank lines that is small when it is uploaded: its download is nearly all work. `/livez` is asked over
-//! connections that stay open, and so is a bare hyper server (bench/examples/hello.rs) in the same seconds, which tells what
-//! of a wait is the machine's. Clients, servers and load share the machine.
+//! A bomb is a list of blank lines with a small upload: its download is almost pure work. `/livez` is requested over
+//! open connections, and so is a bare hyper server (bench/examples/hello.rs) in the same seconds, which shows the
+//! latency of the machine itself. Clients, servers and load share the machine.
 
 use super::api::Hello;
 use super::loadtest::{middle, verdict};
 use super::{Bench, Failure};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
-use crate::soak::client::{Client, Request};
-use crate::soak::downloads::{Counts, Load, Owners, Size};
-use crate::soak::transport::Server;
+use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::downloads::{DownloadCounts, DownloadLoad, DownloadSize, Owners};
+use crate::soak::transport::ServerEndpoint;
 use crate::soak::visitor::expect;
 use crate::soak::world::{Mailnet, Serve};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const DRIVERS: [&str; 2] = ["io_uring", "epoll"];
-const LOADS: [Load; 2] = [Load { bombs: 24, unread: 0 }, Load { bombs: 24, unread: 60 }];
-/// Each account may have two downloads open and four waiting.
+const LOADS: [DownloadLoad; 2] =
+    [DownloadLoad { bombs: 24, unread: 0 }, DownloadLoad { bombs: 24, unread: 60 }];
+/// The number of accounts. Each may have two downloads open and four waiting.
 const OWNERS: usize = 12;
-const SIZE: Size = Size { bomb_mib: 256, rows: 400_000 };
-/// Connections over which a server is asked, each again 2 ms after its answer.
+const SIZE: DownloadSize = DownloadSize { bomb_mib: 256, rows: 400_000 };
+/// The number of connections to a server; each sends its next request 2 ms after an answer.
 const CONNECTIONS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(2);
 const IDLE_TIME: Duration = Duration::from_secs(4);
 const LOADED_TIME: Duration = Duration::from_secs(12);
-/// For the load to be there before it is measured.
+/// The time between the start of the load and the first measurement.
 const GATHER: Duration = Duration::from_secs(1);
 const P99_MAX: Duration = Duration::from_millis(20);
-/// Or so many times the bare server's.
+/// The latency may also be so many times that of the bare server.
 const TIMES_MAX: u32 = 3;
 const MORE_MIB_MAX: u64 = 100;
 
-/// What was found about one server in some seconds.
+/// The latencies of one server.
 #[derive(Debug, Clone)]
-struct Waits {
+struct WaitTimes {
     requests: usize,
     p50: Duration,
     p99: Duration,
     max: Duration,
 }
 
-/// One run of one load.
-struct Run {
-    idle: [Waits; 2],
-    loaded: [Waits; 2],
+/// The figures of one run with one load.
+struct DownloadRun {
+    idle: [WaitTimes; 2],
+    loaded: [WaitTimes; 2],
     before_mib: u64,
     most_mib: u64,
     whole: u64,
@@ -54,6 +55,7 @@ struct Run {
     refused: u64,
 }
 
+/// Measures each load, and counts whether the latencies are within the limit.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     bench.build_tools()?;
     let mailnet = bench
@@ -87,9 +89,9 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     }
     report::line("");
     for (driver, name, run) in verdicts {
-        let Run { whole, begun, refused, before_mib, most_mib, loaded: [ours, bare], .. } = run;
+        let DownloadRun { whole, begun, refused, before_mib, most_mib, loaded: [ours, bare], .. } = run;
         report::line(&format!(
-            "{driver}, {name}: {whole} bombs read to their end, {begun} others begun, {refused} answers 503"
+            "{driver}, {name}: {whole} complete downloads, {begun} unread downloads, {refused} answers with 503"
         ));
         let most = P99_MAX.max(bare.p99 * TIMES_MAX);
         let (p99, limit) = (millis(ours.p99), millis(most));
@@ -103,7 +105,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 
 fn start(bench: &Bench, mailnet: &Mailnet, driver: &str) -> Result<Serve, Failure> {
     let one_of_each = ["--frontends", "1", "--shards", "1"];
-    // Sign-ups of one network are bounded where peers are told apart.
+    // All clients have one address, so limits per network are off.
     let flags = [&one_of_each[..], &["--connections-per-peer", "0", "--driver", driver]].concat();
     bench.world.serve(mailnet, &flags)
 }
@@ -113,16 +115,16 @@ fn one(
     mailnet: &Mailnet,
     driver: &str,
     owners: &mut Owners,
-    load: Load,
-) -> Result<Run, Failure> {
+    load: DownloadLoad,
+) -> Result<DownloadRun, Failure> {
     let mut serve = start(bench, mailnet, driver)?;
     let hello = Hello::start(bench, Some(driver))?;
-    let ours = Server::from(serve.address);
+    let ours = ServerEndpoint::from(serve.address);
     let bare = hello.address()?;
     owners.move_to(&ours);
     let (idle, _) = beside(&ours, &bare, &serve, IDLE_TIME)?;
     let before_mib = serve.resident_kib()? / 1024;
-    let (ended, counts) = (AtomicBool::new(false), Counts::default());
+    let (ended, counts) = (AtomicBool::new(false), DownloadCounts::default());
     let (loaded, most_kib) = std::thread::scope(|scope| {
         let downloads = scope.spawn(|| owners.download(&ours, load, &ended, &counts));
         let found = sleep(GATHER).and_then(|()| beside(&ours, &bare, &serve, LOADED_TIME));
@@ -137,15 +139,20 @@ fn one(
     hello.stop()?;
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let (whole, begun, refused) = (count(&counts.whole), count(&counts.begun), count(&counts.refused));
-    Ok(Run { idle, loaded, before_mib, most_mib: most_kib / 1024, whole, begun, refused })
+    Ok(DownloadRun { idle, loaded, before_mib, most_mib: most_kib / 1024, whole, begun, refused })
 }
 
-/// Both servers in the same seconds, and the most memory of ours meanwhile, in KiB.
-fn beside(ours: &Server, bare: &Server, serve: &Serve, time: Duration) -> Result<([Waits; 2], u64), Failure> {
+/// Measures both servers in the same seconds, and the peak of our memory meanwhile in KiB.
+fn beside(
+    ours: &ServerEndpoint,
+    bare: &ServerEndpoint,
+    serve: &Serve,
+    time: Duration,
+) -> Result<([WaitTimes; 2], u64), Failure> {
     let until = Instant::now() + time;
     std::thread::scope(|scope| {
-        let ask = |server: &Server| -> Vec<_> {
-            let clients = (0..CONNECTIONS).map(|_| Client::program(server.clone()));
+        let ask = |server: &ServerEndpoint| -> Vec<_> {
+            let clients = (0..CONNECTIONS).map(|_| HttpClient::program(server.clone()));
             clients.map(|client| scope.spawn(move || ask(client, until))).collect()
         };
         let asking = [ask(ours), ask(bare)];
@@ -163,15 +170,15 @@ fn beside(ours: &Server, bare: &Server, serve: &Serve, time: Duration) -> Result
                     Err(payload) => std::panic::resume_unwind(payload),
                 }
             }
-            found.push(Waits::of(waits)?);
+            found.push(WaitTimes::of(waits)?);
         }
-        let found = <[Waits; 2]>::try_from(found).map_err(|_| Failure("not two servers".into()))?;
+        let found = <[WaitTimes; 2]>::try_from(found).map_err(|_| Failure("not two servers".into()))?;
         Ok((found, most_kib))
     })
 }
 
-fn ask(mut client: Client, until: Instant) -> Result<Vec<Duration>, Failure> {
-    let (request, mut waits) = (Request::get("/livez"), Vec::new());
+fn ask(mut client: HttpClient, until: Instant) -> Result<Vec<Duration>, Failure> {
+    let (request, mut waits) = (HttpRequest::get("/livez"), Vec::new());
     while Instant::now() < until {
         interrupted()?;
         let began = Instant::now();
@@ -182,25 +189,25 @@ fn ask(mut client: Client, until: Instant) -> Result<Vec<Duration>, Failure> {
     Ok(waits)
 }
 
-impl Waits {
-    fn of(mut waits: Vec<Duration>) -> Result<Waits, Failure> {
+impl WaitTimes {
+    fn of(mut waits: Vec<Duration>) -> Result<WaitTimes, Failure> {
         waits.sort();
         let at = |percent: usize| waits.get((waits.len() * percent).div_ceil(100).saturating_sub(1)).copied();
         match (at(50), at(99), waits.last()) {
-            (Some(p50), Some(p99), Some(&max)) => Ok(Waits { requests: waits.len(), p50, p99, max }),
+            (Some(p50), Some(p99), Some(&max)) => Ok(WaitTimes { requests: waits.len(), p50, p99, max }),
             _ => Err(Failure("no request was answered".into())),
         }
     }
 }
 
-fn name(load: Load) -> String {
+fn name(load: DownloadLoad) -> String {
     match load.unread {
         0 => format!("{} bombs", load.bombs),
         unread => format!("{} bombs, {unread} unread", load.bombs),
     }
 }
 
-fn row(server: &str, driver: &str, load: &str, waits: &Waits, memory: (Option<u64>, Option<u64>)) {
+fn row(server: &str, driver: &str, load: &str, waits: &WaitTimes, memory: (Option<u64>, Option<u64>)) {
     let mib = |mib: Option<u64>| mib.map_or_else(|| "-".to_owned(), |mib| mib.to_string());
     report::line(&format!(
         "| {server} | {driver} | {load} | {} | {:.2} | {:.2} | {:.1} | {} | {} |",

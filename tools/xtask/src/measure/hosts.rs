@@ -1,15 +1,15 @@
-//! 20,000 addresses over 1,000 MX hosts, each a site of its own.
+//! 20,000 addresses over 1,000 MX hosts, each of which is a site.
 
-use super::setting::{Expected, List, Peers};
-use super::{Bench, Failure, Row};
+use super::setting::{ExpectedVerdict, PeerAddresses, SampleList};
+use super::{Bench, Failure, TableRow};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::time::Duration;
 
-const LIST: List = List { domains: 1000, each: 20, rounds: 1 };
+const LIST: SampleList = SampleList { domains: 1000, each: 20, rounds: 1 };
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// 1,000 domains with these mailboxes, and hosts that offer `ehlo`.
+/// A scenario of 1,000 domains with these mailboxes, whose hosts offer STARTTLS if `tls` is true.
 fn scenario(mailboxes: &str, unknown: &str, tls: bool) -> String {
     let starttls = if tls { r#""STARTTLS", "# } else { "" };
     format!(
@@ -34,22 +34,23 @@ mailboxes.{mailboxes}
 
 const HALF: (&str, &str) = (r#"ok = ["50% user-#"]"#, "not_found");
 
-/// Accept all, refuse all, know half of them: in the clear, then with STARTTLS on every host.
+/// Measures hosts that accept all, refuse all, and know half of the recipients: without TLS, then with STARTTLS on
+/// every host.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    Row::head();
+    TableRow::head();
     let dns = bench.world.mailnet(&scenario(HALF.0, HALF.1, false))?;
     for (flags, peer, expected) in [
-        (&[][..], "smtp-sink, accepts all", &(|_: &str| "catch_all") as Expected<'_>),
+        (&[][..], "smtp-sink, accepts all", &(|_: &str| "catch_all") as ExpectedVerdict<'_>),
         (&["-f", "rcpt"], "smtp-sink, refuses all", &|_: &str| "unverifiable"),
     ] {
         let sink = bench.sink(flags)?;
-        // What a load tool pays for as many recipients; it asks no DNS and has one host.
+        // The cost of a load generator for as many recipients; it asks no DNS and has one host.
         if flags.is_empty() {
             let cost = bench.source(50, LIST.len(), LIST.each)?;
-            let client = format!("smtp-source, 50 sessions, {} RCPT a MAIL", LIST.each);
-            Row { client, peer: peer.into(), addresses: LIST.len(), right: None, cost }.print();
+            let client = format!("smtp-source, 50 sessions, {} RCPT per MAIL", LIST.each);
+            TableRow { client, peer: peer.into(), addresses: LIST.len(), right: None, cost }.print();
         }
-        row(bench, &Peers::sink(&dns), peer, &["--pace", "lab"], expected)?.check(tally);
+        row(bench, &PeerAddresses::sink(&dns), peer, &["--pace", "lab"], expected)?.check(tally);
         drop(sink);
     }
     dns.stop()?;
@@ -65,16 +66,16 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             let mailnet = bench.world.mailnet(&text)?;
             let peer = format!("mailnet{}, {what}", if tls { " with STARTTLS" } else { "" });
             let expected = |address: &str| known.expected(address).reason.as_str();
-            row(bench, &Peers::of(&mailnet), &peer, &["--pace", "lab"], &expected)?.check(tally);
+            row(bench, &PeerAddresses::of(&mailnet), &peer, &["--pace", "lab"], &expected)?.check(tally);
             mailnet.stop()?;
         }
     }
     Ok(())
 }
 
-/// The list of which half exist, on every runtime and driver, on one shard and on two.
+/// Measures the list of which half exist, on every runtime and driver, on one shard and on two.
 pub fn drivers(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    Row::head();
+    TableRow::head();
     let text = scenario(HALF.0, HALF.1, false);
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
@@ -84,7 +85,7 @@ pub fn drivers(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     {
         for shards in ["1", "2"] {
             let flags = ["--pace", "lab", "--runtime", runtime, "--driver", driver, "--shards", shards];
-            let mut row = row(bench, &Peers::of(&mailnet), "mailnet, knows half", &flags, &expected)?;
+            let mut row = row(bench, &PeerAddresses::of(&mailnet), "mailnet, knows half", &flags, &expected)?;
             row.client =
                 format!("{runtime} on {driver}, {shards} shard{}", if shards == "1" { "" } else { "s" });
             row.check(tally);
@@ -97,13 +98,13 @@ pub fn drivers(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
 
 fn row(
     bench: &Bench,
-    peers: &Peers,
+    peers: &PeerAddresses,
     peer: &str,
     flags: &[&str],
-    expected: Expected<'_>,
-) -> Result<Row, Failure> {
+    expected: ExpectedVerdict<'_>,
+) -> Result<TableRow, Failure> {
     let (cost, right) = bench.measure(LIST, peers, flags, expected, LIMIT)?;
-    Ok(Row {
+    Ok(TableRow {
         client: "mailprobe clean --pace lab".into(),
         peer: peer.into(),
         addresses: LIST.len(),

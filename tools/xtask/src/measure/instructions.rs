@@ -1,17 +1,19 @@
-//! Instructions of what mailprobe does most often, counted by valgrind's callgrind: neither other programs nor the processor's speed
-//! changes them. Each figure is the difference between a long run and a short one, so that the start does not count.
+//! Counts of instructions of the most frequent operations, by valgrind's callgrind: other programs and the processor's
+//! speed do not change them. Each figure is the difference between a long run and a short one, so the start does not
+//! count.
 //!
-//! One frontend and one shard on epoll, which valgrind knows. Everything that the process does is counted, the log and timers too.
+//! The process has one frontend and one shard on epoll, which valgrind supports. All its instructions count, including
+//! those of the log and of timers.
 
 #![expect(unsafe_code, reason = "a seccomp filter for the child has no safe wrapper")]
 
 use super::setting::{ONE_SITE, SERVER};
 use super::{Bench, Failure};
 use crate::interop::live_key;
-use crate::interop::process::{self, Server, sleep};
+use crate::interop::process::{self, ServerProcess, sleep};
 use crate::interop::report::{self, Tally};
 use crate::seccomp;
-use crate::soak::client::{Client, Request};
+use crate::soak::client::{HttpClient, HttpRequest};
 use crate::soak::visitor::expect;
 use crate::soak::world::{Mailnet, engine_flags, listening};
 use serde_json::json;
@@ -21,38 +23,39 @@ use std::process::Command;
 use std::time::Duration;
 
 const FLAGS: [&str; 4] = ["--driver", "epoll", "--shards", "1"];
-/// Rows of a batch.
+/// The rows of a batch.
 const ROWS: u64 = 200;
-/// Between two looks at a batch.
+/// The pause between two requests for the state of a batch.
 const LOOK: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(600);
 const CREDITS: u64 = 1_000_000;
-/// What callgrind says of a run.
+/// The text before callgrind's count.
 const COLLECTED: &str = "Collected : ";
 
-/// What is counted, and how often it is done in the short run and in the long one.
+/// The counted operations, with their numbers in the short and the long run.
 #[derive(Debug, Clone, Copy)]
-enum Kind {
+enum CountedWork {
     Fast,
     Full,
     Batch,
     List,
 }
 
-const KINDS: [(Kind, &str, u64, u64); 4] = [
-    (Kind::Fast, "a fast check", 200, 2200),
-    (Kind::Full, "a full check", 50, 250),
-    (Kind::Batch, "a row of a batch", 5 * ROWS, 15 * ROWS),
-    (Kind::List, "an address of a list, one site", 20_000, 120_000),
+const KINDS: [(CountedWork, &str, u64, u64); 4] = [
+    (CountedWork::Fast, "a fast check", 200, 2200),
+    (CountedWork::Full, "a full check", 50, 250),
+    (CountedWork::Batch, "a row of a batch", 5 * ROWS, 15 * ROWS),
+    (CountedWork::List, "an address of a list, one site", 20_000, 120_000),
 ];
 
+/// Counts the instructions of each operation, and prints a table.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let mailnet = bench.world.mailnet(&format!("{ONE_SITE}{SERVER}"))?;
     let found = KINDS.map(|(kind, name, few, many)| {
         let counted = each(bench, &mailnet, kind, few, many).map_err(|Failure(why)| why);
         (name, many - few, counted)
     });
-    report::line("| what | times | instructions |\n|---|---:|---:|");
+    report::line("| work | number | instructions per item |\n|---|---:|---:|");
     for (name, times, counted) in &found {
         if let Ok(each) = counted {
             report::line(&format!("| {name} | {times} | {each} |"));
@@ -65,19 +68,19 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Instructions of one, as the difference of two runs.
-fn each(bench: &Bench, mailnet: &Mailnet, kind: Kind, few: u64, many: u64) -> Result<u64, Failure> {
+/// The instructions of one operation, as the difference of two runs.
+fn each(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, few: u64, many: u64) -> Result<u64, Failure> {
     let [short, long] = [few, many].map(|times| count(bench, mailnet, kind, times));
     let more = long?.checked_sub(short?);
     more.map(|more| more / (many - few))
         .ok_or_else(|| Failure("the long run takes fewer than the short one".into()))
 }
 
-/// Instructions of a process that does this so many times.
-fn count(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result<u64, Failure> {
+/// The instructions of a process that executes this many operations.
+fn count(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) -> Result<u64, Failure> {
     match kind {
-        Kind::List => of_list(bench, mailnet, times),
-        Kind::Fast | Kind::Full | Kind::Batch => of_server(bench, mailnet, kind, times),
+        CountedWork::List => of_list(bench, mailnet, times),
+        CountedWork::Fast | CountedWork::Full | CountedWork::Batch => of_server(bench, mailnet, kind, times),
     }
 }
 
@@ -105,7 +108,7 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
     if right == times { collected(&said) } else { Err(Failure(format!("{right} of {times} rows are right"))) }
 }
 
-fn of_server(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result<u64, Failure> {
+fn of_server(bench: &Bench, mailnet: &Mailnet, kind: CountedWork, times: u64) -> Result<u64, Failure> {
     let world = &bench.world;
     let name = format!("{kind:?}-{times}");
     let data = world.path(&name);
@@ -115,19 +118,19 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result
     flags.extend(["--frontends", "1"]);
     flags.extend(FLAGS);
     let start = |command: Command| {
-        let mut server = Server::start("mailprobe serve", command, &log)?;
+        let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
         match listening(&mut server)? {
             Some(address) => Ok((server, address)),
             None => Err(server.complain("does not start")),
         }
     };
-    // The first start makes the key.
+    // The first start creates the key.
     start(world.serve_on(&data, mailnet, &flags))?.0.terminate(LIMIT)?;
     let key = &live_key(&data)?;
     let (server, address) = start(under_callgrind(&world.serve_on(&data, mailnet, &flags)))?;
-    let mut client = Client::program(address);
+    let mut client = HttpClient::program(address);
     match kind {
-        Kind::Batch => (0..times / ROWS).try_for_each(|batch| send_batch(&mut client, key, batch))?,
+        CountedWork::Batch => (0..times / ROWS).try_for_each(|batch| send_batch(&mut client, key, batch))?,
         _ => (0..times).try_for_each(|number| check(&mut client, key, kind, number))?,
     }
     server.terminate(LIMIT)?;
@@ -135,27 +138,27 @@ fn of_server(bench: &Bench, mailnet: &Mailnet, kind: Kind, times: u64) -> Result
     collected(&std::fs::read_to_string(&log).map_err(wrong)?)
 }
 
-fn check(client: &mut Client, key: &str, kind: Kind, number: u64) -> Result<(), Failure> {
+fn check(client: &mut HttpClient, key: &str, kind: CountedWork, number: u64) -> Result<(), Failure> {
     let email = format!("user-{number}@d1.example");
     let (body, reason) = match kind {
-        Kind::Fast => (json!({ "email": email, "mode": "fast" }), "fast_check_passed"),
+        CountedWork::Fast => (json!({ "email": email, "mode": "fast" }), "fast_check_passed"),
         _ => (json!({ "email": email }), "mailbox_exists"),
     };
-    let answer = expect(client, &Request::json("/v1/verify", &body).bearer(key), 200)?.json();
+    let answer = expect(client, &HttpRequest::json("/v1/verify", &body).bearer(key), 200)?.json();
     if answer["reason"] == reason { Ok(()) } else { Err(Failure(format!("a wrong answer: {answer}"))) }
 }
 
-/// A batch, until all of it is answered.
-fn send_batch(client: &mut Client, key: &str, batch: u64) -> Result<(), Failure> {
+/// Sends a batch and waits until it is complete.
+fn send_batch(client: &mut HttpClient, key: &str, batch: u64) -> Result<(), Failure> {
     let emails: Vec<String> =
         (0..ROWS).map(|row| format!("user-{}@d1.example", batch * ROWS + row)).collect();
-    let request = Request::json("/v1/verify/batch", &json!({ "emails": emails })).bearer(key);
+    let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": emails })).bearer(key);
     let made = expect(client, &request, 202)?.json();
     let path = made["batch_id"].as_str().map(|id| format!("/v1/verify/batch/{id}"));
     let path = path.ok_or_else(|| Failure(format!("a batch without id: {made}")))?;
     loop {
         sleep(LOOK)?;
-        let found = expect(client, &Request::get(path.as_str()).bearer(key), 200)?.json();
+        let found = expect(client, &HttpRequest::get(path.as_str()).bearer(key), 200)?.json();
         if found["status"] == "completed" {
             let right = found["results"].as_array().map_or(&[][..], Vec::as_slice).iter();
             let right = right.filter(|row| row["reason"] == "mailbox_exists").count() as u64;
@@ -179,7 +182,8 @@ fn under_callgrind(command: &Command) -> Command {
     counted
 }
 
-/// Lets prctl(PR_GET_AUXV) fail. Valgrind 3.19 passes it on, and the process would find the kernel's vDSO, which valgrind hides.
+/// Makes prctl(PR_GET_AUXV) fail. Valgrind 3.19 passes it to the kernel, so the process would find the kernel's vDSO,
+/// which valgrind hides.
 fn hide_auxiliary_vector() -> io::Result<()> {
     const PR_GET_AUXV: u32 = 0x4155_5856;
     let mut program = [
@@ -193,7 +197,7 @@ fn hide_auxiliary_vector() -> io::Result<()> {
     seccomp::install(&mut program, 0).map(drop)
 }
 
-/// What callgrind counted.
+/// The count in callgrind's output.
 fn collected(said: &str) -> Result<u64, Failure> {
     let found = said.lines().find_map(|line| line.split_once(COLLECTED)?.1.trim().parse().ok());
     found.ok_or_else(|| {

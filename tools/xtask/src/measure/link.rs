@@ -1,5 +1,5 @@
-//! A delay line: two network namespaces whose only way to each other is a TUN device each, and this process between
-//! them, which holds every packet back for half a round trip. For kernels without netem.
+//! A link with a delay: two network namespaces, each with one TUN device. This process forwards packets between them
+//! and delays each by half a round trip. It is for kernels without netem.
 
 #![expect(unsafe_code, reason = "a TUN device is attached by an ioctl that no safe wrapper here knows")]
 
@@ -13,28 +13,32 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// What the namespaces are called; the pid of the run follows.
+/// The start of the namespaces' names, before the pid of the run.
 const PREFIX: &str = "mailprobe-line-";
-/// The device in each of them.
+/// The name of the device in each namespace.
 const DEVICE: &str = "line0";
-/// Largest packet.
+/// The largest packet in bytes.
 const MTU: usize = 1500;
 
-/// The two ends; gone when dropped.
+/// The two namespaces, which are deleted on drop.
 pub struct DelayedLink {
     near: String,
     far: String,
 }
 
-/// The near end's address.
+/// The address of the client's namespace.
 pub const NEAR: &str = "10.76.0.2";
-/// The far end's.
+/// The address of the servers' namespace.
 pub const FAR: &str = "10.76.0.1";
-/// A network behind the far end.
+/// A network in the servers' namespace.
 pub const BEHIND: &str = "10.78.0.0/16";
 
 impl DelayedLink {
-    /// Makes the namespaces and begins to carry packets, each `delay` after it came.
+    /// Creates the namespaces and starts to forward packets, each with this delay.
+    ///
+    /// # Errors
+    ///
+    /// A command of `ip` or the TUN device fails, which needs root.
     pub fn make(delay: Duration) -> Result<DelayedLink, Failure> {
         let pid = std::process::id();
         let line = DelayedLink { near: format!("{PREFIX}{pid}-near"), far: format!("{PREFIX}{pid}-far") };
@@ -54,12 +58,12 @@ impl DelayedLink {
         Ok(line)
     }
 
-    /// A command in the namespace of the client.
+    /// The start of a command in the namespace of the client.
     pub fn near(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.near]
     }
 
-    /// A command in that of the servers.
+    /// The start of a command in the namespace of the servers.
     pub fn far(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.far]
     }
@@ -68,7 +72,7 @@ impl DelayedLink {
 impl Drop for DelayedLink {
     fn drop(&mut self) {
         for space in [&self.near, &self.far] {
-            // Where making it failed there is nothing to delete.
+            // If the creation failed, there is nothing to delete.
             let _ = ip(&format!("netns delete {space}"));
         }
     }
@@ -83,7 +87,7 @@ fn ip(words: &str) -> Result<(), Failure> {
     Err(Failure(format!("ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
 
-/// The device's other end. A thread of its own visits the namespace, so that this process stays where it is.
+/// The file descriptor of the device. A separate thread enters the namespace, so that this process remains in its own.
 fn attach(space: &str) -> Result<File, Failure> {
     let path = PathBuf::from("/run/netns").join(space);
     let visit = move || -> Result<File, Failure> {
@@ -101,24 +105,27 @@ fn attach(space: &str) -> Result<File, Failure> {
         .unwrap_or_else(|_| Err(Failure("the thread in the namespace panicked".into())))
 }
 
-/// `struct ifreq` as TUNSETIFF reads it.
+/// The kernel's `struct ifreq` for TUNSETIFF.
 #[repr(C)]
-struct Request {
+struct InterfaceRequest {
     name: [u8; 16],
     flags: libc::c_short,
     rest: [u8; 22],
 }
 
 fn tun(file: &File, name: &str) -> std::io::Result<()> {
-    let mut request =
-        Request { name: [0; 16], flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short, rest: [0; 22] };
+    let mut request = InterfaceRequest {
+        name: [0; 16],
+        flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short,
+        rest: [0; 22],
+    };
     request.name[..name.len()].copy_from_slice(name.as_bytes());
     // SAFETY: the descriptor is open, and the kernel reads and writes one `struct ifreq`, which `request` is.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Carries packets one way, until the devices are gone.
+/// Forwards packets in one direction until the devices are deleted.
 fn carry(mut from: File, to: File, delay: Duration) {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

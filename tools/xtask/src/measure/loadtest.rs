@@ -1,4 +1,4 @@
-//! Runs `mailprobe-loadtest`, which asks over HTTP, and reads its figures; and the programs of `bench/examples`.
+//! Runs of `mailprobe-loadtest`, a client over HTTP, and of the programs of `bench/examples`, with their figures.
 
 use super::{Bench, Failure};
 use crate::interop::process;
@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// A release build from nothing on two cores.
+/// The time limit of a release build from an empty target folder on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 const RUN_LIMIT: Duration = Duration::from_secs(300);
 
-/// What a run of it found.
+/// The figures of a run of `mailprobe-loadtest`.
 #[derive(Debug, Clone)]
-pub struct Figures {
-    /// Good answers a second.
+pub struct LoadtestFigures {
+    /// Good answers per second.
     pub rate: f64,
-    /// Processor seconds of the server for a thousand requests.
+    /// Processor seconds of the server per thousand requests.
     pub cpu_s_per_1000: f64,
-    /// Milliseconds, of the one endpoint that was asked.
+    /// The median latency of the requested endpoint, in milliseconds.
     pub p50_ms: f64,
     pub p99_ms: f64,
     /// Requests without a good answer.
@@ -41,12 +41,12 @@ impl Bench {
         process::run(command, "", &self.world.path(""), BUILD_LIMIT)?.success("cargo build").map(drop)
     }
 
-    /// The path of a program of `bench/examples`.
+    /// The path of a program in `bench/examples`.
     pub fn example(&self, name: &str) -> PathBuf {
         self.world.binary("examples").join(name)
     }
 
-    /// Runs a program of `bench/examples`; what it prints, split at white space, line by line.
+    /// Runs a program of `bench/examples`. Returns its output by line, divided at white space.
     pub fn run_example(&self, name: &str, arguments: &[&str]) -> Result<Vec<Vec<String>>, Failure> {
         let mut command = Command::new(self.example(name));
         command.args(arguments);
@@ -54,8 +54,12 @@ impl Bench {
         Ok(said.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect())
     }
 
-    /// `mailprobe-loadtest run` with these flags, those behind `--` last. More than a thousandth of errors is a failure.
-    pub fn loadtest(&self, flags: &[&str]) -> Result<Figures, Failure> {
+    /// Runs `mailprobe-loadtest run` with these flags; those after `--` come last.
+    ///
+    /// # Errors
+    ///
+    /// The program fails, or more than a thousandth of the requests have no good answer.
+    pub fn loadtest(&self, flags: &[&str]) -> Result<LoadtestFigures, Failure> {
         let json = self.world.path("loadtest.json");
         let mut command = Command::new(self.world.binary("mailprobe-loadtest"));
         command.arg("run").arg("--json").arg(&json).args(flags);
@@ -67,7 +71,7 @@ impl Bench {
             let found = value.pointer(path).and_then(Value::as_f64);
             found.ok_or_else(|| wrong(&format!("no number at {path}")))
         };
-        let figures = Figures {
+        let figures = LoadtestFigures {
             rate: number("/rate")?,
             cpu_s_per_1000: number("/server/cpu_s_per_1000")?,
             p50_ms: number("/endpoints/0/latency_ms/p50")?,
@@ -82,14 +86,14 @@ impl Bench {
     }
 }
 
-/// The middle one by `key`.
+/// The median element by `key`.
 pub fn middle<T>(mut all: Vec<T>, key: impl Fn(&T) -> f64) -> Result<T, Failure> {
     all.sort_by(|a, b| key(a).total_cmp(&key(b)));
     let middle = all.len() / 2;
     if middle < all.len() { Ok(all.swap_remove(middle)) } else { Err(Failure("no runs".into())) }
 }
 
-/// Says whether a figure keeps its limit; nothing fails for it.
+/// Prints whether a figure is within its limit. A figure beyond its limit is no failure.
 pub fn verdict(what: &str, holds: bool) {
-    crate::interop::report::line(&format!("{what}: {}", if holds { "holds" } else { "missed" }));
+    crate::interop::report::line(&format!("{what}: {}", if holds { "met" } else { "missed" }));
 }

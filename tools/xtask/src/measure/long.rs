@@ -1,50 +1,39 @@
-//! Lists from ten thousand to ten million lines, with as many addresses of each domain: the cost of an address is the
-//! same, and memory does not grow from the first million on.
+//! Lists from ten thousand to ten million lines, with the same number of addresses per domain: the cost of an address
+//! must be the same, and memory must not grow after the first million.
 
-use super::cost::{Cost, Running};
-use super::setting::{List, Peers, SERVER, right};
-use super::{Bench, Failure, Row, median};
+use super::cost::{MeasuredChild, RunCost};
+use super::setting::{PeerAddresses, SERVER, SampleList, half_known, right};
+use super::{Bench, Failure, TableRow, median};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use std::time::Duration;
 
 const EACH: u64 = 100;
-/// Of lists so long it is told how memory goes.
+/// For lists of at least this length the samples of memory are printed.
 const TOLD_FROM: u64 = 10_000_000;
-/// A list of that length comes in another form too: a tenth of the domains, so many times over. All that is kept of domains is
-/// there after the first time, and what grows from then on grows with the lines.
+/// A list of that length is also cleaned in another form: a tenth of the domains, repeated this often. Everything that
+/// is kept per domain exists after the first repetition, so any later growth belongs to the lines.
 const ROUNDS: u64 = 10;
 const LIMIT: Duration = Duration::from_secs(3600);
 
+/// Measures each length, and counts whether the verdicts are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    let text = format!(
-        r#"
-seed = 4
-[listen]
-addresses = "wildcard"
-[[group]]
-name = "d{{n}}.example"
-count = {}
-server = "bench"
-mailboxes.ok = ["50% user-#"]
-"#,
-        bench.lines.div_ceil(EACH)
-    );
-    let text = text + SERVER;
+    let listen = "seed = 4\n[listen]\naddresses = \"wildcard\"\n";
+    let text = [listen, &half_known(bench.lines.div_ceil(EACH)), SERVER].concat();
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let expected = |address: &str| known.expected(address).reason.as_str();
     let mailnet = bench.world.mailnet(&text)?;
-    let peers = Peers::of(&mailnet);
+    let peers = PeerAddresses::of(&mailnet);
     let empty = empty(bench, &peers)?;
     report::line(&format!("an empty list: {:.2} CPU s, {:.2} s", empty.cpu_s, empty.wall.as_secs_f64()));
-    Row::head();
+    TableRow::head();
     let sizes = (4..=18).map(|power| 10_u64.pow(power)).take_while(|&lines| lines <= bench.lines);
     let mut sizes: Vec<u64> = sizes.collect();
     if sizes.last() != Some(&bench.lines) {
         sizes.push(bench.lines);
     }
-    let list = |lines: u64, rounds: u64| List { domains: lines / EACH / rounds, each: EACH, rounds };
-    let mut lists: Vec<List> = sizes.iter().map(|&lines| list(lines, 1)).collect();
+    let list = |lines: u64, rounds: u64| SampleList { domains: lines / EACH / rounds, each: EACH, rounds };
+    let mut lists: Vec<SampleList> = sizes.iter().map(|&lines| list(lines, 1)).collect();
     if bench.lines >= TOLD_FROM {
         lists.push(list(bench.lines, ROUNDS));
     }
@@ -56,8 +45,14 @@ mailboxes.ok = ["50% user-#"]
             rounds => format!("the same, {} domains {rounds} times over", list.domains),
         };
         let tenths = (list.len() >= TOLD_FROM).then(|| tenths(&cost));
-        Row { client, peer: "mailnet, knows half".into(), addresses: list.len(), right: Some(right), cost }
-            .check(tally);
+        TableRow {
+            client,
+            peer: "mailnet, knows half".into(),
+            addresses: list.len(),
+            right: Some(right),
+            cost,
+        }
+        .check(tally);
         if let Some(tenths) = tenths {
             report::line(&format!("resident at the end of each tenth, in MiB: {tenths:?}"));
         }
@@ -66,8 +61,8 @@ mailboxes.ok = ["50% user-#"]
     Ok(())
 }
 
-/// What was resident at the end of each tenth of the time, in MiB: the lines are done at an even rate.
-fn tenths(cost: &Cost) -> Vec<u64> {
+/// The resident memory at the end of each tenth of the time, in MiB. Lines are processed at an even rate.
+fn tenths(cost: &RunCost) -> Vec<u64> {
     let at = |tenth: u32| {
         let until = cost.wall.mul_f64(f64::from(tenth) / 10.0);
         let before = cost.samples.iter().take_while(|(at, _)| *at <= until);
@@ -76,16 +71,16 @@ fn tenths(cost: &Cost) -> Vec<u64> {
     (1..=10).map(at).collect()
 }
 
-/// A list without an address: what a run costs before it does anything.
-fn empty(bench: &Bench, peers: &Peers) -> Result<Cost, Failure> {
+/// Cleans a list without an address: the constant cost of a run.
+fn empty(bench: &Bench, peers: &PeerAddresses) -> Result<RunCost, Failure> {
     let (input, output, log) = bench.files();
     let wrong = |error: std::io::Error| Failure(format!("{}: {error}", input.display()));
     std::fs::write(&input, "email\n").map_err(wrong)?;
     let mut costs = Vec::new();
     for _ in 0..bench.runs {
         let command = bench.clean(&input, &output, peers, &["--pace", "lab"]);
-        costs.push(Running::start(command, &log)?.wait(&log, LIMIT)?);
-        right(List { domains: 0, each: 1, rounds: 1 }, &output, &|_| "")?;
+        costs.push(MeasuredChild::start(command, &log)?.wait(&log, LIMIT)?);
+        right(SampleList { domains: 0, each: 1, rounds: 1 }, &output, &|_| "")?;
     }
     median(costs).ok_or_else(|| Failure("no runs".into()))
 }

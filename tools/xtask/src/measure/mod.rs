@@ -1,21 +1,23 @@
-//! `cargo xtask measure [NAME...]`: what mailprobe costs, for docs/performance.md.
+//! `cargo xtask measure [NAME...]`: the cost of mailprobe, for docs/performance.md.
 //!
 //! - `hosts` (hosts.rs): 20,000 addresses over 1,000 MX hosts that accept all, refuse all, or know their users;
 //! - `drivers` (hosts.rs): the same list on each runtime and driver, on one shard and on two;
-//! - `site` (site.rs): a million addresses of one site, beside smtp-source;
-//! - `delay` (delay.rs): 20 ms between the client and the servers (root: it makes two network namespaces);
+//! - `site` (site.rs): a million addresses of one site, compared with smtp-source;
+//! - `delay` (delay.rs): 20 ms between the client and the servers (root: it creates two network namespaces);
 //! - `long` (long.rs): lists from ten thousand to ten million lines;
 //! - `sessions` (sessions.rs): the memory of an open session;
-//! - `sick` (sick.rs): three sick sites among a thousand;
-//! - `api` (api.rs): checks over HTTP beside a bare hyper server;
-//! - `intake` (intake.rs): batches accepted, beside redb alone;
+//! - `sick` (sick.rs): three defective sites among a thousand;
+//! - `api` (api.rs): checks over HTTP compared with a bare hyper server;
+//! - `intake` (intake.rs): accepted batches, compared with redb alone;
 //! - `instructions` (instructions.rs): instructions of checks, rows of a batch and addresses of a list, by valgrind;
-//! - `downloads` (downloads.rs): what others wait while downloads of bombs run, beside a bare hyper server;
-//! - `dns` (dns.rs): look-ups beside dnsperf;
+//! - `downloads` (downloads.rs): the latency of other requests during downloads of bombs, compared with a bare hyper
+//!   server;
+//! - `dns` (dns.rs): look-ups compared with dnsperf;
 //! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
-//! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it makes network namespaces).
+//! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it creates network
+//!   namespaces).
 //!
-//! Nothing here fails for being slow: figures are for people to compare. A wrong verdict does fail.
+//! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
 
 mod api;
 mod bursts;
@@ -38,127 +40,135 @@ mod site;
 
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
-use crate::soak::world::World;
+use crate::soak::world::CampaignFolder;
 use clap::{Args, ValueEnum};
-use cost::Cost;
+use cost::RunCost;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub use crate::interop::Failure;
 
+/// The options of `cargo xtask measure`.
 #[derive(Args)]
-pub struct Options {
-    /// Which measurements [default: all but `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts` and `instructions`]
+pub struct MeasureOptions {
+    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts` and `instructions`]
     #[arg(value_enum)]
-    names: Vec<Name>,
-    /// Runs of each row; the one with the median CPU time is shown.
+    names: Vec<MeasurementName>,
+    /// Number of runs of each row; the table shows the run with the median CPU time.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// long: the longest list, in lines.
+    /// long: length of the longest list, in lines.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     lines: u64,
-    /// Take `mailprobe` and `mailnet` from this folder instead of building them for release.
+    /// Use `mailprobe` and `mailnet` from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// Further flags for `mailprobe clean`.
+    /// More flags for `mailprobe clean`.
     #[arg(last = true)]
     flags: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
-    /// CPU where 1,000 hosts accept all, refuse all, or know their users.
+enum MeasurementName {
+    /// CPU time for 1,000 hosts that accept all, refuse all, or know half of the recipients.
     Hosts,
-    /// CPU on each runtime and driver.
+    /// CPU time on each runtime and driver.
     Drivers,
-    /// CPU where all are at one site.
+    /// CPU time for one site.
     Site,
-    /// Time where every answer takes 20 ms.
+    /// Time with a round trip of 20 ms.
     Delay,
-    /// CPU and memory where the list is long.
+    /// CPU time and memory for long lists.
     Long,
     /// Memory of an open session.
     Sessions,
-    /// Time that well sites take beside sick ones.
+    /// Time for healthy sites beside faulty ones.
     Sick,
-    /// CPU of checks over HTTP.
+    /// CPU time of checks over HTTP.
     Api,
-    /// What others wait while costly downloads run.
+    /// Latency of other requests during downloads.
     Downloads,
-    /// How fast batches are accepted.
+    /// Rate and latency of accepting batches.
     Intake,
-    /// CPU of look-ups.
+    /// CPU time of DNS look-ups.
     Dns,
-    /// Memory where domains have many MX records.
+    /// Memory for domains with many MX records.
     Records,
-    /// Time and losses of a list's questions beside real resolvers.
+    /// Time and lost questions of a list with real resolvers.
     Bursts,
     /// Instructions of checks, rows of a batch and addresses of a list (valgrind).
     Instructions,
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
-pub fn main(options: &Options) -> ExitCode {
+pub fn main(options: &MeasureOptions) -> ExitCode {
     report::end("measure", process::watch_signals().and_then(|()| run(options)))
 }
 
-fn run(options: &Options) -> Result<Tally, Failure> {
-    let all = [Name::Hosts, Name::Drivers, Name::Site, Name::Delay, Name::Sessions, Name::Sick];
+fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
+    let all = [
+        MeasurementName::Hosts,
+        MeasurementName::Drivers,
+        MeasurementName::Site,
+        MeasurementName::Delay,
+        MeasurementName::Sessions,
+        MeasurementName::Sick,
+    ];
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
-    let world = World::of(options.bin_dir.as_deref(), true)?;
+    let world = CampaignFolder::of(options.bin_dir.as_deref(), true)?;
     let given = options.bin_dir.is_some();
     let bench =
         Bench { world, given, runs: options.runs, lines: options.lines, flags: options.flags.clone() };
     let mut tally = Tally::default();
     for name in names {
         match name {
-            Name::Hosts => hosts::run(&bench, &mut tally)?,
-            Name::Drivers => hosts::drivers(&bench, &mut tally)?,
-            Name::Site => site::run(&bench, &mut tally)?,
-            Name::Delay => delay::run(&bench, &mut tally)?,
-            Name::Long => long::run(&bench, &mut tally)?,
-            Name::Sessions => sessions::run(&bench, &mut tally)?,
-            Name::Sick => sick::run(&bench, &mut tally)?,
-            Name::Api => api::run(&bench, &mut tally)?,
-            Name::Downloads => downloads::run(&bench, &mut tally)?,
-            Name::Intake => intake::run(&bench, &mut tally)?,
-            Name::Dns => dns::run(&bench, &mut tally)?,
-            Name::Records => records::run(&bench, &mut tally)?,
-            Name::Bursts => bursts::run(&bench, &mut tally)?,
-            Name::Instructions => instructions::run(&bench, &mut tally)?,
+            MeasurementName::Hosts => hosts::run(&bench, &mut tally)?,
+            MeasurementName::Drivers => hosts::drivers(&bench, &mut tally)?,
+            MeasurementName::Site => site::run(&bench, &mut tally)?,
+            MeasurementName::Delay => delay::run(&bench, &mut tally)?,
+            MeasurementName::Long => long::run(&bench, &mut tally)?,
+            MeasurementName::Sessions => sessions::run(&bench, &mut tally)?,
+            MeasurementName::Sick => sick::run(&bench, &mut tally)?,
+            MeasurementName::Api => api::run(&bench, &mut tally)?,
+            MeasurementName::Downloads => downloads::run(&bench, &mut tally)?,
+            MeasurementName::Intake => intake::run(&bench, &mut tally)?,
+            MeasurementName::Dns => dns::run(&bench, &mut tally)?,
+            MeasurementName::Records => records::run(&bench, &mut tally)?,
+            MeasurementName::Bursts => bursts::run(&bench, &mut tally)?,
+            MeasurementName::Instructions => instructions::run(&bench, &mut tally)?,
         }
     }
     Ok(tally)
 }
 
-/// One run of `bursts` beside each resolver with the binaries of a folder, for the interop suite.
+/// Runs `bursts` once beside each resolver with the binaries of a folder, for the interop suite.
 pub fn beside_resolvers(bin_dir: &Path, flags: &[String], tally: &mut Tally) -> Result<(), Failure> {
-    let world = World::of(Some(bin_dir), true)?;
+    let world = CampaignFolder::of(Some(bin_dir), true)?;
     let bench = Bench { world, given: true, runs: 1, lines: 0, flags: flags.to_vec() };
     bursts::beside_each(&bench, tally)
 }
 
-/// What all measurements have in common.
+/// The state that all measurements share.
 struct Bench {
-    world: World,
-    /// The binaries were given, and are not to be built.
+    world: CampaignFolder,
+    /// The user gave the folder of the binaries, so they are not built.
     given: bool,
     runs: u32,
     lines: u64,
     flags: Vec<String>,
 }
 
-/// A line of a table.
-struct Row {
+/// A row of a table.
+struct TableRow {
     client: String,
     peer: String,
     addresses: u64,
-    /// Verdicts that are what they should be; none where a client gives no verdicts.
+    /// The number of right verdicts; `None` for a client without verdicts.
     right: Option<u64>,
-    cost: Cost,
+    cost: RunCost,
 }
 
-impl Row {
+impl TableRow {
     fn head() {
         report::line("| client | peer | addresses | right | s | CPU s | CPU s per 1,000 | MiB |");
         report::line("|---|---|---:|---:|---:|---:|---:|---:|");
@@ -182,7 +192,7 @@ impl Row {
         self.cost.cpu_s * 1000.0 / self.addresses.max(1) as f64
     }
 
-    /// Prints it and counts whether all its verdicts are right.
+    /// Prints the row and counts whether all its verdicts are right.
     fn check(&self, tally: &mut Tally) {
         self.print();
         if self.right.is_some_and(|right| right != self.addresses) {
@@ -194,7 +204,7 @@ impl Row {
 }
 
 /// The run with the median CPU time.
-fn median(mut costs: Vec<Cost>) -> Option<Cost> {
+fn median(mut costs: Vec<RunCost>) -> Option<RunCost> {
     costs.sort_by(|a, b| a.cpu_s.total_cmp(&b.cpu_s));
     let middle = costs.len() / 2;
     (middle < costs.len()).then(|| costs.swap_remove(middle))

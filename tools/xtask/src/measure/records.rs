@@ -1,15 +1,15 @@
-//! The memory that large DNS answers take: 20,000 domains with one MX record each, with 1.2 KB of MX records whose hosts all
-//! domains share, and with as many records of hosts of their own, whose names are shorter.
+//! The memory of large DNS answers: 20,000 domains with one MX record each, with 1.2 KB of MX records whose hosts all
+//! domains share, and with as many records of separate hosts, whose names are shorter.
 
-use super::setting::{List, Peers, SERVER};
-use super::{Bench, Failure, Row};
+use super::setting::{PeerAddresses, SERVER, SampleList};
+use super::{Bench, Failure, TableRow};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
 
-const LIST: List = List { domains: 20_000, each: 1, rounds: 1 };
-/// 24 records of 2 bytes of preference and 50 of name are 1.2 KB as they are written out.
+const LIST: SampleList = SampleList { domains: 20_000, each: 1, rounds: 1 };
+/// 24 records with 2 bytes of preference and 50 bytes of name have 1.2 KB in uncompressed form.
 const RECORDS: usize = 24;
-/// Resident memory may grow by so much.
+/// The allowed growth of resident memory.
 const WANTED_MIB: f64 = 64.0;
 const LIMIT: Duration = Duration::from_secs(600);
 
@@ -20,8 +20,9 @@ enum Exchanges {
     Own,
 }
 
+/// Measures each form of answers, and counts whether the growth of memory is within the limit.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    Row::head();
+    TableRow::head();
     let mut peaks = Vec::new();
     for (words, exchanges) in [
         ("one MX record", Exchanges::One),
@@ -29,21 +30,24 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         ("24 MX records of hosts of its own", Exchanges::Own),
     ] {
         let mailnet = bench.world.mailnet(&scenario(&exchanges))?;
-        let peers = Peers::of(&mailnet);
+        let peers = PeerAddresses::of(&mailnet);
         for (client, flags) in [("clean --pace lab", &["--pace", "lab"][..]), ("clean --fast", &["--fast"])] {
             let fast = flags == ["--fast"];
             let expected = |_: &str| if fast { "fast_check_passed" } else { "mailbox_exists" };
             let (cost, right) = bench.measure(LIST, &peers, flags, &expected, LIMIT)?;
             peaks.push(cost.peak_kib as f64 / 1024.0);
             let client = format!("mailprobe {client}");
-            Row { client, peer: words.into(), addresses: LIST.len(), right: Some(right), cost }.check(tally);
+            TableRow { client, peer: words.into(), addresses: LIST.len(), right: Some(right), cost }
+                .check(tally);
         }
         mailnet.kill();
     }
     if let [full, fast, ..] = peaks[..] {
         let grown = |(at, peak): (usize, &f64)| peak - if at % 2 == 0 { full } else { fast };
         let most = peaks.iter().enumerate().map(grown).fold(0.0, f64::max);
-        report::line(&format!("\nIt grows by {most:.0} MiB at the most; wanted: {WANTED_MIB:.0}.\n"));
+        report::line(&format!(
+            "\nThe peak memory grows by at most {most:.0} MiB; target: {WANTED_MIB:.0} MiB.\n"
+        ));
     }
     Ok(())
 }

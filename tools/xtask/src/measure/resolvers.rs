@@ -1,94 +1,98 @@
-//! Real resolvers as they are shipped: Unbound, BIND, Knot Resolver and dnsmasq, one at a time at [`ADDRESS`] in a network namespace, and
-//! NSD behind them. The configurations stand in tools/xtask/resolvers/, with `@RUN@` for a folder.
+//! Real resolvers with their default configurations: Unbound, BIND, Knot Resolver and dnsmasq, one at a time at
+//! [`ADDRESS`] in a network namespace, with NSD behind them. The configurations are in tools/xtask/resolvers/, with
+//! `@RUN@` for a folder.
 
 use super::Failure;
-use crate::interop::process::{Server, wait_until};
+use crate::interop::process::{ServerProcess, wait_until};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Where the resolver listens.
+/// The address at which the resolver listens.
 pub const ADDRESS: &str = "127.0.0.53";
-/// The same with port 53 as /proc/net/udp shows it: the bytes of the address the other way round.
+/// The address with port 53 in the format of /proc/net/udp, with the bytes in reverse order.
 const IN_PROC: &str = "3500007F:0035";
-/// The configurations.
+/// The folder of the configurations.
 const TEMPLATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/resolvers");
 const START_LIMIT: Duration = Duration::from_secs(20);
 
-/// A resolver.
+/// The resolvers that are tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resolver {
+pub enum ResolverProgram {
     Unbound,
     Bind,
     Knot,
     Dnsmasq,
 }
 
-impl Resolver {
-    pub const ALL: [Resolver; 4] = [Resolver::Unbound, Resolver::Bind, Resolver::Knot, Resolver::Dnsmasq];
+impl ResolverProgram {
+    /// All resolvers in the order of the table.
+    pub const ALL: [ResolverProgram; 4] =
+        [ResolverProgram::Unbound, ResolverProgram::Bind, ResolverProgram::Knot, ResolverProgram::Dnsmasq];
 
+    /// The name of the resolver in the table.
     pub fn name(self) -> &'static str {
         match self {
-            Resolver::Unbound => "Unbound",
-            Resolver::Bind => "BIND",
-            Resolver::Knot => "Knot Resolver",
-            Resolver::Dnsmasq => "dnsmasq",
+            ResolverProgram::Unbound => "Unbound",
+            ResolverProgram::Bind => "BIND",
+            ResolverProgram::Knot => "Knot Resolver",
+            ResolverProgram::Dnsmasq => "dnsmasq",
         }
     }
 
-    /// Its command, in the folder of the run.
+    /// The command of the resolver, for the folder of the run.
     fn command(self) -> &'static [&'static str] {
         match self {
-            Resolver::Unbound => &["unbound", "-d", "-p", "-c", "unbound.conf"],
-            Resolver::Bind => &["named", "-g", "-c", "named.conf"],
-            // It enters the folder of its cache before it opens the configuration.
-            Resolver::Knot => &["kresd", "-n", "-q", "-c", "../kresd.conf", "knot-cache"],
-            Resolver::Dnsmasq => &["dnsmasq", "-k", "-C", "dnsmasq.conf"],
+            ResolverProgram::Unbound => &["unbound", "-d", "-p", "-c", "unbound.conf"],
+            ResolverProgram::Bind => &["named", "-g", "-c", "named.conf"],
+            // It changes to the folder of its cache before it opens the configuration.
+            ResolverProgram::Knot => &["kresd", "-n", "-q", "-c", "../kresd.conf", "knot-cache"],
+            ResolverProgram::Dnsmasq => &["dnsmasq", "-k", "-C", "dnsmasq.conf"],
         }
     }
 }
 
-/// A namespace with an authoritative server for so many domains, `d1.example` and on, each with an MX host.
-pub struct Space {
+/// A namespace with an authoritative server for the domains `d1.example` and on, each with an MX host.
+pub struct DnsNamespace {
     prefix: Vec<String>,
     folder: PathBuf,
-    /// Goes before the namespace does.
-    nsd: Option<Server>,
-    /// Made here, and deleted when this is dropped.
+    /// This server is stopped before the namespace is deleted.
+    nsd: Option<ServerProcess>,
+    /// The name of a namespace that was created here, and is deleted on drop.
     own: Option<String>,
 }
 
-/// A resolver that answers.
-pub struct Running(std::cell::RefCell<Server>);
+/// A resolver that is running and answers.
+pub struct RunningResolver(std::cell::RefCell<ServerProcess>);
 
-impl Running {
-    /// An error when it has ended.
+impl RunningResolver {
+    /// An error if the resolver has ended.
     pub fn is_well(&self) -> Result<(), Failure> {
         self.0.borrow_mut().running()
     }
 }
 
-impl Space {
-    /// A namespace of its own, in which the MX hosts are at 127.1.0.0/16.
-    pub fn make(folder: PathBuf, domains: u64) -> Result<Space, Failure> {
+impl DnsNamespace {
+    /// Creates a namespace in which the MX hosts are at 127.1.0.0/16.
+    pub fn make(folder: PathBuf, domains: u64) -> Result<DnsNamespace, Failure> {
         let name = format!("mailprobe-resolvers-{}", std::process::id());
         ip(&format!("netns add {name}"))?;
         let prefix = ["ip", "netns", "exec", &name].map(str::to_owned).to_vec();
-        let space = Space { prefix, folder, nsd: None, own: Some(name.clone()) };
+        let space = DnsNamespace { prefix, folder, nsd: None, own: Some(name.clone()) };
         ip(&format!("-n {name} link set lo up"))?;
         space.serve("127.1", domains)
     }
 
-    /// A namespace that is there, with the MX hosts at 10.78.0.0/16.
-    pub fn within(prefix: [&str; 4], folder: PathBuf, domains: u64) -> Result<Space, Failure> {
-        let space = Space { prefix: prefix.map(str::to_owned).to_vec(), folder, nsd: None, own: None };
+    /// Uses an existing namespace, with the MX hosts at 10.78.0.0/16.
+    pub fn within(prefix: [&str; 4], folder: PathBuf, domains: u64) -> Result<DnsNamespace, Failure> {
+        let space = DnsNamespace { prefix: prefix.map(str::to_owned).to_vec(), folder, nsd: None, own: None };
         space.serve("10.78", domains)
     }
 
-    fn serve(mut self, network: &str, domains: u64) -> Result<Space, Failure> {
-        // BIND listens at addresses that an interface has, and at no others.
+    fn serve(mut self, network: &str, domains: u64) -> Result<DnsNamespace, Failure> {
+        // BIND listens only at addresses that an interface has.
         ip(&format!("-n {} address add {ADDRESS}/32 dev lo", self.prefix[3]))?;
         fs::create_dir_all(&self.folder).map_err(|error| wrong(&self.folder, &error))?;
         for entry in fs::read_dir(TEMPLATES).map_err(|error| wrong(Path::new(TEMPLATES), &error))? {
@@ -105,13 +109,13 @@ impl Space {
         Ok(self)
     }
 
-    /// What runs a command in the namespace.
+    /// The start of a command that runs in the namespace.
     pub fn prefix(&self) -> [String; 4] {
         std::array::from_fn(|at| self.prefix[at].clone())
     }
 
     /// Starts a resolver with an empty cache.
-    pub fn start(&self, resolver: Resolver) -> Result<Running, Failure> {
+    pub fn start(&self, resolver: ResolverProgram) -> Result<RunningResolver, Failure> {
         let cache = self.folder.join("knot-cache");
         if cache.exists() {
             fs::remove_dir_all(&cache).map_err(|error| wrong(&cache, &error))?;
@@ -126,21 +130,21 @@ impl Space {
             Ok(String::from_utf8_lossy(&output.stdout).starts_with("192.0.2.1"))
         });
         waited.map_err(|failure| server.complain(&failure.0))?;
-        Ok(Running(server.into()))
+        Ok(RunningResolver(server.into()))
     }
 
-    /// smtp-sink, which accepts every recipient, on all addresses.
-    pub fn sink(&self, prefix: &[String; 4], port: u16) -> Result<Server, Failure> {
+    /// Starts smtp-sink, which accepts every recipient, on all addresses.
+    pub fn sink(&self, prefix: &[String; 4], port: u16) -> Result<ServerProcess, Failure> {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).args(["smtp-sink", "-u", "nobody", "-m", "20000"]);
         command.args([&format!("0.0.0.0:{port}"), "4000"]);
-        let mut server = Server::start("smtp-sink", command, &self.folder.join("sink.log"))?;
+        let mut server = ServerProcess::start("smtp-sink", command, &self.folder.join("sink.log"))?;
         std::thread::sleep(Duration::from_millis(300));
         server.running().map_err(|failure| server.complain(&failure.0))?;
         Ok(server)
     }
 
-    /// Datagrams that the resolver's sockets had no room for so far.
+    /// How many datagrams the resolver's sockets have dropped so far for lack of buffer space.
     pub fn drops(&self) -> Result<u64, Failure> {
         let mut command = self.command("cat");
         let output = command.arg("/proc/net/udp").output().map_err(|error| Failure(error.to_string()))?;
@@ -155,24 +159,24 @@ impl Space {
         command
     }
 
-    fn run(&self, name: &str, words: &[&str]) -> Result<Server, Failure> {
+    fn run(&self, name: &str, words: &[&str]) -> Result<ServerProcess, Failure> {
         let mut command = self.command(words[0]);
         command.args(&words[1..]);
-        Server::start(name, command, &self.folder.join(format!("{}.log", words[0])))
+        ServerProcess::start(name, command, &self.folder.join(format!("{}.log", words[0])))
     }
 }
 
-impl Drop for Space {
+impl Drop for DnsNamespace {
     fn drop(&mut self) {
         self.nsd.take();
         if let Some(name) = &self.own {
-            // What cannot be deleted now is empty.
+            // A namespace that cannot be deleted now is empty.
             let _ = ip(&format!("netns delete {name}"));
         }
     }
 }
 
-/// The zone: `probe`, and the domains with their hosts.
+/// The zone with `probe` and the domains with their hosts.
 fn zone_of(network: &str, domains: u64) -> String {
     let mut zone =
         "$ORIGIN example.\n$TTL 3600\n@ SOA ns hostmaster 1 3600 600 86400 300\n@ NS ns\nns A 127.0.0.54\n\

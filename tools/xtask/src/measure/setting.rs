@@ -1,9 +1,8 @@
-//! What the measurements ask: lists that are made by counting, the peers that know the answers, and the check of what
-//! came out.
+//! The inputs of the measurements: generated lists, the peers that know the answers, and the check of the output.
 
-use super::cost::{Cost, Running};
+use super::cost::{MeasuredChild, RunCost};
 use super::{Bench, Failure, median};
-use crate::interop::process::Server;
+use crate::interop::process::ServerProcess;
 use crate::soak::world::Mailnet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
@@ -11,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// A server without STARTTLS and without limits; scenarios of mailnet begin with it.
+/// A server without STARTTLS and without limits, for the start of a scenario of mailnet.
 pub const SERVER: &str = r#"
 [[personality]]
 name = "bench"
@@ -19,7 +18,7 @@ like = "generic"
 ehlo = ["PIPELINING", "SIZE 10485760", "8BITMIME", "ENHANCEDSTATUSCODES"]
 "#;
 
-/// One site, all of whose addresses exist; [`SERVER`] goes with it.
+/// One site where all addresses exist; it needs [`SERVER`] before it.
 pub const ONE_SITE: &str = r##"
 [listen]
 addresses = "wildcard"
@@ -29,27 +28,41 @@ server = "bench"
 mailboxes.ok = ["user-#"]
 "##;
 
-/// The port of smtp-sink, which cannot be asked for a free one.
+/// So many domains, half of whose addresses exist; [`SERVER`] goes with it.
+pub fn half_known(domains: u64) -> String {
+    format!(
+        r#"
+[[group]]
+name = "d{{n}}.example"
+count = {domains}
+server = "bench"
+mailboxes.ok = ["50% user-#"]
+"#
+    )
+}
+
+/// The port of smtp-sink, which cannot choose a free one.
 const SINK_PORT: u16 = 20_025;
 
-/// A list: so many domains, so many addresses of each, domain after domain in blocks, so that a list of any length
-/// looks the same through the window of what is under way; and that so many times, with other addresses.
+/// A list of this many domains with this many addresses each, repeated `times` with other addresses. The domains are in
+/// blocks, so the window of addresses under way looks the same in a list of any length.
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub struct SampleList {
     pub domains: u64,
     pub each: u64,
     pub rounds: u64,
 }
 
-/// Domains whose addresses alternate: all of a block are asked at the same time.
+/// How many domains alternate: all of a block are asked at the same time.
 const BLOCK: u64 = 50;
 
-impl List {
+impl SampleList {
+    /// The number of rows in the list.
     pub fn len(&self) -> u64 {
         self.domains * self.each * self.rounds
     }
 
-    /// Domain and number of the row with this index.
+    /// The number of the domain and of the user in the row with this index.
     pub fn row(&self, index: u64) -> (u64, u64) {
         let a_round = self.domains * self.each;
         let (round, index) = (index / a_round, index % a_round);
@@ -59,12 +72,13 @@ impl List {
         (block * BLOCK + within % width, round * self.each + within / width)
     }
 
-    /// Row by row.
+    /// The address in the row with this index.
     pub fn address(&self, index: u64) -> String {
         let (domain, number) = self.row(index);
         format!("user-{number}@d{}.example", domain + 1)
     }
 
+    /// Writes the list to a CSV file.
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
         let wrong = |error: std::io::Error| Failure(format!("{}: {error}", path.display()));
         let mut file = BufWriter::new(File::create(path).map_err(wrong)?);
@@ -76,11 +90,15 @@ impl List {
     }
 }
 
-/// What has to be said about an address.
-pub type Expected<'a> = &'a dyn Fn(&str) -> &'static str;
+/// The expected reason of an address.
+pub type ExpectedVerdict<'a> = &'a dyn Fn(&str) -> &'static str;
 
-/// Counts the rows of a cleaned list that are in their place and right.
-pub fn right(list: List, output: &Path, expected: Expected<'_>) -> Result<u64, Failure> {
+/// Counts the rows of a cleaned list that are at their position and right.
+///
+/// # Errors
+///
+/// The file cannot be read, or has another number of rows.
+pub fn right(list: SampleList, output: &Path, expected: ExpectedVerdict<'_>) -> Result<u64, Failure> {
     let wrong = |error: std::io::Error| Failure(format!("{}: {error}", output.display()));
     let mut lines = BufReader::new(File::open(output).map_err(wrong)?).lines();
     let head = lines.next().transpose().map_err(wrong)?;
@@ -93,7 +111,7 @@ pub fn right(list: List, output: &Path, expected: Expected<'_>) -> Result<u64, F
         let address = list.address(rows);
         let reason = expected(&address);
         let deliverable = match reason {
-            // The mailbox was not checked.
+            // A fast check does not check the mailbox.
             "fast_check_passed" => "",
             "mailbox_exists" => "true",
             _ => "false",
@@ -107,23 +125,28 @@ pub fn right(list: List, output: &Path, expected: Expected<'_>) -> Result<u64, F
     Ok(right)
 }
 
-/// Where the peers are.
+/// The addresses of the resolver and the mail servers.
 #[derive(Debug, Clone)]
-pub struct Peers {
+pub struct PeerAddresses {
     pub resolver: String,
     pub smtp_port: String,
-    /// Flags that let mailprobe contact them.
+    /// Flags that permit mailprobe to contact them.
     pub networks: Vec<String>,
 }
 
-impl Peers {
-    pub fn of(mailnet: &Mailnet) -> Peers {
-        Peers { resolver: mailnet.dns().into(), smtp_port: mailnet.smtp_port().into(), networks: loopback() }
+impl PeerAddresses {
+    /// Uses the DNS server and the hosts of mailnet.
+    pub fn of(mailnet: &Mailnet) -> PeerAddresses {
+        PeerAddresses {
+            resolver: mailnet.dns().into(),
+            smtp_port: mailnet.smtp_port().into(),
+            networks: loopback(),
+        }
     }
 
-    /// smtp-sink in place of mailnet's hosts.
-    pub fn sink(mailnet: &Mailnet) -> Peers {
-        Peers { smtp_port: SINK_PORT.to_string(), ..Peers::of(mailnet) }
+    /// Uses smtp-sink instead of mailnet's hosts.
+    pub fn sink(mailnet: &Mailnet) -> PeerAddresses {
+        PeerAddresses { smtp_port: SINK_PORT.to_string(), ..PeerAddresses::of(mailnet) }
     }
 }
 
@@ -132,19 +155,19 @@ fn loopback() -> Vec<String> {
 }
 
 impl Bench {
-    /// smtp-sink on all addresses.
-    pub fn sink(&self, flags: &[&str]) -> Result<Server, Failure> {
+    /// Starts smtp-sink on all addresses with these flags.
+    pub fn sink(&self, flags: &[&str]) -> Result<ServerProcess, Failure> {
         let log = self.world.path("sink.log");
         let mut command = Command::new("/usr/sbin/smtp-sink");
         command.args(flags).args(["-m", "2000", "-u", "nobody", &format!("0.0.0.0:{SINK_PORT}"), "2000"]);
-        let mut server = Server::start("smtp-sink", command, &log)?;
+        let mut server = ServerProcess::start("smtp-sink", command, &log)?;
         std::thread::sleep(Duration::from_millis(300));
         server.running().map_err(|failure| server.complain(&failure.0))?;
         Ok(server)
     }
 
-    /// smtp-source against smtp-sink: so many recipients, so many to a MAIL, over so many sessions that are reused.
-    pub fn source(&self, sessions: u64, recipients: u64, each: u64) -> Result<Cost, Failure> {
+    /// Runs smtp-source against smtp-sink: this many recipients, `each` per MAIL, over this many reused sessions.
+    pub fn source(&self, sessions: u64, recipients: u64, each: u64) -> Result<RunCost, Failure> {
         let log = self.world.path("source.log");
         let mut costs = Vec::new();
         for _ in 0..self.runs {
@@ -152,13 +175,13 @@ impl Bench {
             command.args(["-d", "-s", &sessions.to_string(), "-m", &(recipients / each).to_string()]);
             command.args(["-r", &each.to_string(), "-M", "probe.example", "-f", "postmaster@probe.example"]);
             command.args(["-t", "user@d1.example", &format!("127.1.0.1:{SINK_PORT}")]).stdout(Stdio::null());
-            costs.push(Running::start(command, &log)?.wait(&log, Duration::from_secs(600))?);
+            costs.push(MeasuredChild::start(command, &log)?.wait(&log, Duration::from_secs(600))?);
         }
         median(costs).ok_or_else(|| Failure("no runs".into()))
     }
 
-    /// `mailprobe clean` with the flags that every measurement has.
-    pub fn clean(&self, input: &Path, output: &Path, peers: &Peers, flags: &[&str]) -> Command {
+    /// A command of `mailprobe clean` with the flags of every measurement.
+    pub fn clean(&self, input: &Path, output: &Path, peers: &PeerAddresses, flags: &[&str]) -> Command {
         let mut command = Command::new(self.world.binary("mailprobe"));
         command.arg("clean").arg(input).arg("-o").arg(output).args(["--no-progress", "--format", "csv"]);
         command.args(["--column", "email", "--resolver", &peers.resolver, "--smtp-port", &peers.smtp_port]);
@@ -168,27 +191,27 @@ impl Bench {
         command
     }
 
-    /// Cleans a list `runs` times; the median run, and how many verdicts of the worst were right.
+    /// Cleans a list `runs` times. Returns the median run, and the number of right verdicts in the worst run.
     pub fn measure(
         &self,
-        list: List,
-        peers: &Peers,
+        list: SampleList,
+        peers: &PeerAddresses,
         flags: &[&str],
-        expected: Expected<'_>,
+        expected: ExpectedVerdict<'_>,
         limit: Duration,
-    ) -> Result<(Cost, u64), Failure> {
+    ) -> Result<(RunCost, u64), Failure> {
         let (input, output, log) = self.files();
         list.write(&input)?;
         let (mut costs, mut worst) = (Vec::new(), list.len());
         for _ in 0..self.runs {
             let command = self.clean(&input, &output, peers, flags);
-            costs.push(Running::start(command, &log)?.wait(&log, limit)?);
+            costs.push(MeasuredChild::start(command, &log)?.wait(&log, limit)?);
             worst = worst.min(right(list, &output, expected)?);
         }
         Ok((median(costs).ok_or_else(|| Failure("no runs".into()))?, worst))
     }
 
-    /// Input, output and log.
+    /// The paths of input, output and log.
     pub fn files(&self) -> (PathBuf, PathBuf, PathBuf) {
         (self.world.path("list.csv"), self.world.path("out.csv"), self.world.path("clean.log"))
     }
@@ -196,13 +219,13 @@ impl Bench {
 
 #[cfg(test)]
 mod tests {
-    use super::List;
+    use super::SampleList;
     use std::collections::HashSet;
 
     #[test]
     fn a_list_has_every_address_once() {
         for (domains, each, rounds) in [(1, 7, 1), (49, 3, 1), (50, 2, 3), (120, 5, 2)] {
-            let list = List { domains, each, rounds };
+            let list = SampleList { domains, each, rounds };
             let rows: HashSet<(u64, u64)> = (0..list.len()).map(|index| list.row(index)).collect();
             assert_eq!(rows.len() as u64, domains * each * rounds);
             assert!(rows.iter().all(|&(domain, number)| domain < domains && number < each * rounds));

@@ -1,8 +1,8 @@
-//! Three sick sites among a thousand: one never greets, one drips a byte every five seconds, one greylists. The others
-//! should hardly notice.
+//! Three defective sites among a thousand: one never greets, one sends a byte every five seconds, one greylists. The
+//! other sites should hardly be delayed.
 
-use super::cost::Running;
-use super::setting::{List, Peers, SERVER};
+use super::cost::MeasuredChild;
+use super::setting::{PeerAddresses, SERVER, SampleList};
 use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -10,8 +10,8 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-const LIST: List = List { domains: 1000, each: 500, rounds: 1 };
-/// The domains that are sick; elsewhere they are well.
+const LIST: SampleList = SampleList { domains: 1000, each: 500, rounds: 1 };
+/// The domains with defects; in the other run they have none.
 const SICK: [&str; 3] = ["d100.example", "d500.example", "d900.example"];
 
 fn scenario(sick: bool) -> String {
@@ -47,8 +47,11 @@ addresses = "wildcard"
     text + &group(first, LIST.domains + 1 - first)
 }
 
+/// Measures the healthy domains with and without the defective ones, and prints both.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    report::line("| sick sites | well verdicts | right | s until the last of them | s in all |");
+    report::line(
+        "| faulty sites | verdicts of other sites | right | s until the last of these verdicts | s in all |",
+    );
     report::line("|---:|---:|---:|---:|---:|");
     let mut times = Vec::new();
     for sick in [false, true] {
@@ -75,7 +78,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     }
     if let [alone, beside] = times[..] {
         report::line(&format!(
-            "{:.2} times as long beside the sick\n",
+            "{:.2} times as long beside the faulty sites\n",
             beside.as_secs_f64() / alone.as_secs_f64()
         ));
     }
@@ -89,17 +92,17 @@ struct Once {
     all: Duration,
 }
 
-/// Cleans the list without keeping its order, and looks when the last row of a well domain comes.
+/// Cleans the list out of order, and records the time of the last row of a healthy domain.
 fn once(bench: &Bench, sick: bool) -> Result<Once, Failure> {
     let text = scenario(sick) + SERVER;
     let known = Scenario::parse(&text).map_err(|error| Failure(error.to_string()))?;
     let mailnet = bench.world.mailnet(&text)?;
     let (input, _, log) = bench.files();
     LIST.write(&input)?;
-    let mut command = bench.clean(&input, "-".as_ref(), &Peers::of(&mailnet), &["--unordered"]);
+    let mut command = bench.clean(&input, "-".as_ref(), &PeerAddresses::of(&mailnet), &["--unordered"]);
     command.stdout(Stdio::piped());
     let started = Instant::now();
-    let mut running = Running::start(command, &log)?;
+    let mut running = MeasuredChild::start(command, &log)?;
     let pipe = running.child().stdout.take().ok_or_else(|| Failure("no pipe".into()))?;
     let mut once = Once { rows: 0, right: 0, last: Duration::ZERO, all: Duration::ZERO };
     for line in BufReader::new(pipe).lines().skip(1) {

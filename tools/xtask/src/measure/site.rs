@@ -1,20 +1,22 @@
-//! A million existing addresses of one site, whose control recipient is refused, beside what smtp-source pays for as
-//! many recipients with as many to a MAIL.
+//! A million existing addresses of one site that refuses the control recipient, compared with smtp-source for as many
+//! recipients and as many per MAIL.
 
-use super::setting::{List, ONE_SITE, Peers, SERVER};
-use super::{Bench, Failure, Row};
+use super::setting::{ONE_SITE, PeerAddresses, SERVER, SampleList};
+use super::{Bench, Failure, TableRow};
 use crate::interop::report::{self, Tally};
 use std::time::Duration;
 
-const LIST: List = List { domains: 1, each: 1_000_000, rounds: 1 };
+const LIST: SampleList = SampleList { domains: 1, each: 1_000_000, rounds: 1 };
 const LIMIT: Duration = Duration::from_secs(600);
 
+/// Measures both, and counts whether all verdicts are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
-    Row::head();
+    TableRow::head();
     let mailnet = bench.world.mailnet(&format!("{ONE_SITE}{SERVER}"))?;
     let flags = ["--pace", "lab"];
-    let (cost, right) = bench.measure(LIST, &Peers::of(&mailnet), &flags, &|_| "mailbox_exists", LIMIT)?;
-    let ours = Row {
+    let (cost, right) =
+        bench.measure(LIST, &PeerAddresses::of(&mailnet), &flags, &|_| "mailbox_exists", LIMIT)?;
+    let ours = TableRow {
         client: "mailprobe clean --pace lab".into(),
         peer: "mailnet, one site".into(),
         addresses: LIST.len(),
@@ -25,13 +27,13 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     let counted = mailnet.stop()?;
     let count = |name: &str| counted.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
     let (mail, rcpt, sessions) = (count("mail"), count("rcpt"), count("sessions"));
-    // As many recipients to a MAIL as mailprobe had on average: the same work is compared.
+    // As many recipients per MAIL as mailprobe had on average, so that the same work is compared.
     let each = (rcpt / mail.max(1)).max(1);
     let sink = bench.sink(&[])?;
     for sessions in [1, 20] {
         let cost = bench.source(sessions, LIST.len(), each)?;
-        let client = format!("smtp-source, {sessions} sessions, {each} RCPT a MAIL");
-        let theirs = Row { client, peer: "smtp-sink".into(), addresses: LIST.len(), right: None, cost };
+        let client = format!("smtp-source, {sessions} sessions, {each} RCPT per MAIL");
+        let theirs = TableRow { client, peer: "smtp-sink".into(), addresses: LIST.len(), right: None, cost };
         theirs.print();
         report::line(&format!(
             "mailprobe's CPU time per RCPT is {:.2} of smtp-source's",
@@ -39,6 +41,6 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         ));
     }
     drop(sink);
-    report::line(&format!("mailnet heard {rcpt} RCPT in {mail} MAIL over {sessions} sessions\n"));
+    report::line(&format!("mailnet counted {rcpt} RCPT in {mail} MAIL over {sessions} sessions\n"));
     Ok(())
 }

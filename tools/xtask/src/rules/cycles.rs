@@ -1,7 +1,7 @@
-//! Cycles of modules: no crate of the frontend is one knot.
+//! Cycles of modules: a crate of the frontend has no large cycle.
 //!
-//! A module is a file. It imports another where a path that begins with `crate`, `super` or `self` leads into that file; tests
-//! may import what they like.
+//! A module is a file. It imports another file if a path that begins with `crate`, `super` or `self` leads into that
+//! file. Tests may import any module.
 
 use super::{Source, code, root, shipped, sources};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ fn cycles_are_found() {
     assert!(modules.imports["c"].is_empty());
 }
 
-/// The modules of a crate by their paths below `src`; the root is `lib`.
+/// The modules of a crate by their paths below `src`; the root has the name `lib`.
 struct Modules {
     lines: BTreeMap<String, usize>,
     imports: BTreeMap<String, BTreeSet<String>>,
@@ -85,7 +85,7 @@ impl Modules {
         Modules { lines, imports }
     }
 
-    /// Modules that lead to each other: sets of more than one.
+    /// Sets of at least two modules that import each other, directly or not.
     fn cycles(&self) -> Vec<BTreeSet<String>> {
         let reach: BTreeMap<&String, BTreeSet<&String>> =
             self.lines.keys().map(|module| (module, self.reach(module))).collect();
@@ -115,7 +115,7 @@ impl Modules {
     }
 }
 
-/// The file that a path leads into, as seen from a module.
+/// The file that a path leads into, from the position of a module.
 fn target(modules: &BTreeMap<String, usize>, from: &str, path: &[String]) -> String {
     let mut at: Vec<&str> = if from == "lib" { Vec::new() } else { from.split('/').collect() };
     for part in path {
@@ -133,7 +133,7 @@ fn target(modules: &BTreeMap<String, usize>, from: &str, path: &[String]) -> Str
         .unwrap_or_else(|| "lib".to_owned())
 }
 
-/// Every path that begins with `crate`, `super` or `self`, with the groups of `use` written out.
+/// Every path that begins with `crate`, `super` or `self`; the groups of a `use` are expanded.
 fn paths(text: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = text;
@@ -150,14 +150,14 @@ fn paths(text: &str) -> Vec<Vec<String>> {
         }
         let mut characters = after.chars();
         expand(&mut characters, &mut Vec::new(), &mut found);
-        // A path that was read is not read again from its middle.
+        // The rest of a path that was read is not read again.
         let read = after.len() - characters.as_str().len();
         rest = &after[read.max(word.len())..];
     }
     found
 }
 
-/// Reads one path or group behind `prefix`.
+/// Reads one path or group after `prefix`.
 fn expand(text: &mut std::str::Chars<'_>, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let depth = prefix.len();
     loop {
@@ -177,7 +177,7 @@ fn expand(text: &mut std::str::Chars<'_>, prefix: &mut Vec<String>, found: &mut 
             *text = group.chars();
             loop {
                 expand(text, prefix, found);
-                // Up to the next entry, over `as name`.
+                // Skips to the next entry, over `as name`.
                 let next = text.as_str().find([',', '}']).unwrap_or(text.as_str().len());
                 let ended = !text.as_str()[next..].starts_with(',');
                 *text = text.as_str().get(next + 1..).unwrap_or_default().chars();

@@ -1,27 +1,28 @@
-//! How many recipients a site has refused in the last hour, and how many it may be asked about. The world counts on the
-//! servers' side, and knows of each answer when the client can have heard it.
+//! Budgets of refused recipients: how many recipients a site has refused in the last hour, and how many more it may be
+//! asked about. The world counts at the servers. It counts an answer as known from the moment at which the client can
+//! have it.
 
-use super::plan::Plan;
+use super::plan::WorldPlan;
 use engine::config::Pace;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The window that rolls.
+/// The length of the rolling window.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Answers may count a little longer: a client need not keep the time of each.
+/// The window of [`Refusals::is_cause`] is longer by this: a client need not keep the time of each answer.
 const LONGER: Duration = Duration::from_secs(310);
-/// Refusals of an hour while they outweigh the accepts.
+/// Refusals of an hour that are allowed while they outnumber the accepts.
 const UNKNOWN: u32 = 100;
-/// The same where they do not.
+/// Refusals of an hour that are allowed while the accepts outnumber them.
 const KNOWN: u32 = 600;
-/// The part of the hour's accepts that may be refusals, where that is more.
+/// If the hour's accepts divided by this are more, so many refusals are allowed.
 const PART: u32 = 4;
-/// Cisco's default.
+/// The default limit of Cisco gateways.
 const CISCO: u32 = 25;
-/// How much more the pace `fast` allows.
+/// The factor of these limits under the pace `fast`.
 const FAST: u32 = 5;
 
-/// What may be refused at a site in an hour.
+/// The limits on refusals of an hour at one site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowance {
     times: u32,
@@ -29,8 +30,8 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Of a site; `None` under the pace `lab`, which has no budget.
-    pub fn of(plan: &Plan, site: u32) -> Option<Allowance> {
+    /// The allowance of a site; `None` under the pace `lab`, which has no budget.
+    pub fn of(plan: &WorldPlan, site: u32) -> Option<Allowance> {
         let times = match plan.pace {
             Pace::Polite => 1,
             Pace::Fast => FAST,
@@ -40,7 +41,8 @@ impl Allowance {
         Some(Allowance { times, cisco })
     }
 
-    /// Refusals of an hour, if so many recipients are or may be refused and so many are accepted.
+    /// The most refusals that an hour allows, if `refused` recipients are or may be refused and `accepted` are
+    /// accepted.
     fn most(self, refused: u32, accepted: u32) -> u32 {
         let most = match (self.cisco, refused > accepted) {
             (true, _) => CISCO,
@@ -50,40 +52,44 @@ impl Allowance {
         most * self.times
     }
 
-    /// The least that any hour allows. A client may take Cisco's default for the same at any pace.
+    /// The fewest refusals that any hour allows. A client may assume Cisco's default at any pace.
     fn least(self) -> u32 {
         if self.cisco { CISCO } else { UNKNOWN * self.times }
     }
 }
 
-/// The answers of a site's hosts.
+/// The answers of a site's hosts within the window, in the order of sending.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    answers: VecDeque<Reply>,
+    answers: VecDeque<BudgetReply>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Reply {
+struct BudgetReply {
     sent: Duration,
-    /// When the client has it.
+    /// The time at which the client has the answer.
     heard: Duration,
     refused: bool,
-    /// The connection broke before it was answered, and nobody can tell what the answer would have been.
+    /// The connection broke before the answer arrived, so the answer is unknown.
     lost: bool,
 }
 
-/// The answers of an hour.
+/// Counts of the answers of an hour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
+struct HourCounts {
     refused: u32,
     accepted: u32,
-    /// On their way to the client, whatever they say.
+    /// Answers on their way to the client.
     under_way: u32,
 }
 
 impl Refusals {
-    /// A host answers for a recipient; `Err` where the client should not have asked: all that was refused, and all whose
-    /// answers it did not have when it asked, may be more refusals than an hour allows.
+    /// Counts the answer of a host for a recipient.
+    ///
+    /// # Errors
+    ///
+    /// The client asked too much: more refusals than an hour allows are possible. The refused recipients count, and
+    /// those without an answer at the time of asking. The text has the figures.
     pub fn answered(
         &mut self,
         allowance: Allowance,
@@ -92,7 +98,7 @@ impl Refusals {
         refused: bool,
     ) -> Result<(), String> {
         let before = self.counts(now, HOUR);
-        self.answers.push_back(Reply { sent: now, heard, refused, lost: false });
+        self.answers.push_back(BudgetReply { sent: now, heard, refused, lost: false });
         let asked = before.refused + before.under_way + 1;
         let most = allowance.most(asked, before.accepted);
         if asked <= most {
@@ -104,31 +110,32 @@ impl Refusals {
         ))
     }
 
-    /// A recipient was asked about that no answer came for.
+    /// Counts a recipient whose answer never arrives.
     pub fn lost(&mut self, now: Duration) {
-        self.answers.push_back(Reply { sent: now, heard: now, refused: true, lost: true });
+        self.answers.push_back(BudgetReply { sent: now, heard: now, refused: true, lost: true });
     }
 
-    /// Whether the client may say that its budget is used up: half of the least that it has is refused, on its way, or lost.
+    /// Whether the client may answer that its budget is used up. At least half of the fewest allowed refusals must be
+    /// refused, on their way, or lost.
     pub fn is_cause(&mut self, allowance: Option<Allowance>, now: Duration) -> bool {
-        // It may count a refusal a little longer.
+        // The client may count a refusal for longer than an hour.
         let counts = self.counts(now, HOUR + LONGER);
         let lost = self.answers.iter().filter(|reply| reply.lost).count() as u32;
         allowance.is_some_and(|allowance| counts.refused + counts.under_way + lost >= allowance.least() / 2)
     }
 
-    /// `refused`: how long refusals count.
-    fn counts(&mut self, now: Duration, refused: Duration) -> Counts {
+    /// Counts the answers of the window; refusals count for the time `refused`.
+    fn counts(&mut self, now: Duration, refused: Duration) -> HourCounts {
         while self.answers.front().is_some_and(|reply| reply.sent + HOUR + LONGER <= now) {
             self.answers.pop_front();
         }
-        let mut counts = Counts::default();
+        let mut counts = HourCounts::default();
         for reply in &self.answers {
             let count = match reply {
-                Reply { lost: true, .. } => continue,
-                Reply { heard, .. } if *heard > now => &mut counts.under_way,
-                Reply { refused: true, sent, .. } if *sent + refused <= now => continue,
-                Reply { refused: true, .. } => &mut counts.refused,
+                BudgetReply { lost: true, .. } => continue,
+                BudgetReply { heard, .. } if *heard > now => &mut counts.under_way,
+                BudgetReply { refused: true, sent, .. } if *sent + refused <= now => continue,
+                BudgetReply { refused: true, .. } => &mut counts.refused,
                 _ => &mut counts.accepted,
             };
             *count += 1;
@@ -143,7 +150,7 @@ mod tests {
 
     const POLITE: Allowance = Allowance { times: 1, cisco: false };
 
-    /// Answers in turn, so many each, a second apart and heard at once: how many were within the budget.
+    /// Gives answers to a fresh site, one second apart and received at once. Returns how many were within the budget.
     fn within(allowance: Allowance, answers: &[(u32, bool)]) -> u32 {
         let (mut refusals, mut now) = (Refusals::default(), Duration::ZERO);
         let mut within = 0;

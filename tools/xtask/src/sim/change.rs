@@ -1,46 +1,48 @@
-//! Servers that tell mailboxes apart for a while, or on some nodes: when they cease to, and what they do then.
+//! Servers that distinguish mailboxes only for a while, or only on some nodes: the trigger of the change, and the
+//! behaviour after it.
 
 use super::texts::Text;
 use std::time::Duration;
 
-/// What a host does instead of telling mailboxes apart.
+/// The behaviour of a host that no longer distinguishes mailboxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
     /// It accepts every recipient of its domains.
     AcceptsAll,
-    /// It refuses every recipient of its domains, in words that deny the mailbox.
+    /// It refuses every recipient of its domains, in words that deny that the mailbox exists.
     RefusesAll(Text),
 }
 
-/// What a host counts before it changes.
+/// The count or the time at which a host changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trigger {
-    /// Unknown recipients of the session: the next session is told the truth at first.
+    /// Unknown recipients of the session. The next session gets true answers again until it reaches this count.
     Session(u32),
     /// Unknown recipients of the client at all hosts of the site.
     Client(u32),
-    /// Unknown recipients of all clients at the host. Others than the client bring so many a minute.
+    /// Unknown recipients of all clients at the host: the count, and how many of them per minute come from other
+    /// clients.
     Host(u32, u32),
-    /// Time: its directory is down from then on.
+    /// A time: the host's directory is down from then on.
     Time(Duration),
 }
 
-/// A host that changes once.
+/// A change of a host, which happens once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub struct HostChange {
     pub trigger: Trigger,
     pub turn: Turn,
 }
 
-/// Nodes behind one address that all behave alike, and not like the others.
+/// Nodes behind one address that all behave alike, and differently from the other nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes {
-    /// How many connections of 256 they get.
+    /// How many of 256 connections reach these nodes.
     pub share: u8,
     pub turn: Turn,
 }
 
-/// Unknown recipients that were refused so far.
+/// Unknown recipients that were refused so far: in the session, and at the site and host in all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Refused {
     pub session: u32,
@@ -48,8 +50,8 @@ pub struct Refused {
     pub host: u32,
 }
 
-impl Change {
-    /// What the host does now, if it has changed.
+impl HostChange {
+    /// The behaviour of the host at the time `now`, if it has changed.
     pub fn now(&self, refused: Refused, now: Duration) -> Option<Turn> {
         let due = match self.trigger {
             Trigger::Session(most) => refused.session >= most,
@@ -62,7 +64,7 @@ impl Change {
         due.then_some(self.turn)
     }
 
-    /// Whether every later session meets the change as well.
+    /// Whether the change also applies to every later session.
     pub fn lasts(&self) -> bool {
         !matches!(self.trigger, Trigger::Session(_))
     }
@@ -88,7 +90,7 @@ mod tests {
             (Trigger::Time(minute), counted(90, 90, 90), minute - Duration::from_nanos(1), false),
             (Trigger::Time(minute), counted(0, 0, 0), minute, true),
         ] {
-            let change = Change { trigger, turn: Turn::AcceptsAll };
+            let change = HostChange { trigger, turn: Turn::AcceptsAll };
             let turn = changed.then_some(Turn::AcceptsAll);
             assert_eq!(change.now(refused, now), turn, "{trigger:?} after {refused:?}");
         }

@@ -1,6 +1,6 @@
 //! A resolver of the simulation: reads a question and writes an answer (RFC 1035 4), byte by byte.
 
-use super::plan::{Host, Named, Plan, Zone};
+use super::plan::{DnsTarget, PlannedHost, PlannedZone, WorldPlan};
 
 pub(super) const A: u16 = 1;
 const AAAA: u16 = 28;
@@ -9,17 +9,17 @@ pub(super) const NO_ERROR: u8 = 0;
 const SERVFAIL: u8 = 2;
 pub(super) const NX_DOMAIN: u8 = 3;
 
-/// A question, as far as it matters here.
+/// A question of the client (RFC 1035 4.1.2), reduced to the parts that the simulation needs.
 pub struct Query<'q> {
     message: &'q [u8],
-    /// Where the question ends.
+    /// The offset of the byte after the question.
     end: usize,
-    /// In lower case.
+    /// The name in lower case, without the final dot.
     pub name: String,
     pub(super) kind: u16,
 }
 
-/// Reads the question of a message.
+/// Reads the question of a message; `None` if it is malformed.
 pub fn read(message: &[u8]) -> Option<Query<'_>> {
     let (mut name, mut at) = (String::new(), 12);
     loop {
@@ -38,20 +38,20 @@ pub fn read(message: &[u8]) -> Option<Query<'_>> {
     Some(Query { message, end: at + 4, name, kind })
 }
 
-/// The answer; `None`: none is ever given.
-pub fn answer(query: &Query<'_>, plan: &Plan, tcp: bool) -> Option<Vec<u8>> {
+/// The answer to a question; `None` if no answer is sent at all. `tcp` states the transport.
+pub fn answer(query: &Query<'_>, plan: &WorldPlan, tcp: bool) -> Option<Vec<u8>> {
     match plan.by_name.get(&query.name) {
-        Some(Named::Domain(index)) => {
+        Some(DnsTarget::Domain(index)) => {
             let domain = &plan.domains[*index as usize];
             match domain.zone {
-                Zone::Silent => None,
-                Zone::ServFail => Some(query.without(SERVFAIL)),
-                Zone::NoSuchName => Some(query.without(NX_DOMAIN)),
-                Zone::Truncated if !tcp => Some(query.truncated()),
-                Zone::Empty => Some(query.without(NO_ERROR)),
-                Zone::NullMx if query.kind == MX => Some(query.with(&[exchange(0, "")])),
-                Zone::NoHost if query.kind == MX => Some(query.with(&[exchange(10, "gone.example")])),
-                Zone::Good | Zone::Truncated if query.kind == MX => {
+                PlannedZone::Silent => None,
+                PlannedZone::ServFail => Some(query.without(SERVFAIL)),
+                PlannedZone::NoSuchName => Some(query.without(NX_DOMAIN)),
+                PlannedZone::Truncated if !tcp => Some(query.truncated()),
+                PlannedZone::Empty => Some(query.without(NO_ERROR)),
+                PlannedZone::NullMx if query.kind == MX => Some(query.with(&[exchange(0, "")])),
+                PlannedZone::NoHost if query.kind == MX => Some(query.with(&[exchange(10, "gone.example")])),
+                PlannedZone::Good | PlannedZone::Truncated if query.kind == MX => {
                     let hosts = domain.hosts.iter();
                     let records: Vec<_> = hosts
                         .map(|(preference, host)| exchange(*preference, &plan.hosts[*host as usize].name))
@@ -61,13 +61,13 @@ pub fn answer(query: &Query<'_>, plan: &Plan, tcp: bool) -> Option<Vec<u8>> {
                 _ => Some(query.without(NO_ERROR)),
             }
         }
-        Some(Named::Host(index)) if query.kind == A => {
+        Some(DnsTarget::Host(index)) if query.kind == A => {
             Some(query.with(&[plan.hosts[*index as usize].address.octets().to_vec()]))
         }
-        Some(Named::Host(index)) if query.kind == AAAA && plan.hosts[*index as usize].ipv6.is_some() => {
-            Some(query.with(&[Host::ipv6_of(*index).octets().to_vec()]))
+        Some(DnsTarget::Host(index)) if query.kind == AAAA && plan.hosts[*index as usize].ipv6.is_some() => {
+            Some(query.with(&[PlannedHost::ipv6_of(*index).octets().to_vec()]))
         }
-        Some(Named::Host(_)) => Some(query.without(NO_ERROR)),
+        Some(DnsTarget::Host(_)) => Some(query.without(NO_ERROR)),
         None => Some(query.without(NX_DOMAIN)),
     }
 }
@@ -97,7 +97,7 @@ impl Query<'_> {
         message
     }
 
-    /// No records; where that is a denial, with the SOA record of the root, as proof (RFC 2308 3).
+    /// An answer without records. A denial has the SOA record of the root as its proof (RFC 2308 3).
     pub(super) fn without(&self, code: u8) -> Vec<u8> {
         let mut message = self.head(code, false, 0);
         if matches!(code, NO_ERROR | NX_DOMAIN) {

@@ -1,7 +1,9 @@
-//! Whether a verdict may rest on what was said, and whether it came in time.
+//! The check of a verdict: whether the answers of the servers allow it, and whether it came in time.
 
-use super::ledger::{ACCEPTED, DISABLED, FULL, Ledger, MARGIN, NOT_FOUND, Said, UNCLEAR, Wrong, word};
-use super::plan::{FIRST_ADDRESS, Fate, Host, Named, Plan, Zone};
+use super::ledger::{
+    ACCEPTED, DISABLED, FULL, MARGIN, NOT_FOUND, RcptAnswer, ReplyLedger, UNCLEAR, Wrong, word,
+};
+use super::plan::{DnsTarget, FIRST_ADDRESS, Fate, PlannedHost, PlannedZone, WorldPlan};
 use engine::Priority;
 use engine::config::Pace;
 use engine_proto::limits::SINGLE_PATIENCE;
@@ -9,24 +11,31 @@ use engine_proto::verdict::Reason;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// What `ledger` and the truth say about a verdict.
+/// A verdict with its request, as the world compares it with the ledger and the truth.
 pub struct Verdict {
     pub mailbox: u32,
     pub priority: Priority,
     pub reason: Reason,
 }
 
-/// Wrong verdicts of single checks at a host before they are too many.
+/// How many wrong verdicts of single checks at a host are allowed.
 const WRONG_MAX: u32 = 20;
-/// How long a refused control recipient speaks for single checks.
+/// How long a refused control recipient is evidence for single checks.
 const BELIEVED: Duration = Duration::from_secs(600);
 
 impl Verdict {
-    /// Whether it has the evidence that it needs, and does not contradict the truth.
-    pub fn judge(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+    /// Whether the verdict has the evidence that it needs, and does not contradict the truth.
+    ///
+    /// # Errors
+    ///
+    /// The text says which evidence is missing, or how the verdict differs from the truth.
+    pub fn judge(&self, plan: &WorldPlan, ledger: &mut ReplyLedger) -> Result<(), String> {
         let entry = &plan.mailboxes[self.mailbox as usize];
         let domain = &plan.domains[entry.domain as usize];
-        let dead = matches!(domain.zone, Zone::NoSuchName | Zone::NullMx | Zone::NoHost | Zone::Empty);
+        let dead = matches!(
+            domain.zone,
+            PlannedZone::NoSuchName | PlannedZone::NullMx | PlannedZone::NoHost | PlannedZone::Empty
+        );
         if dead {
             return match self.reason {
                 Reason::MailboxNotFound => Ok(()),
@@ -46,12 +55,12 @@ impl Verdict {
         Ok(())
     }
 
-    fn has_evidence(&self, plan: &Plan, ledger: &Ledger) -> bool {
+    fn has_evidence(&self, plan: &WorldPlan, ledger: &ReplyLedger) -> bool {
         let entry = &plan.mailboxes[self.mailbox as usize];
         let said = ledger.of_mailbox(self.mailbox);
         let was_said = |word: u8| said.iter().any(|said| said.word == word);
         let strangers = ledger.of_strangers(entry.domain);
-        // The same host accepted this one and dealt so with a stranger.
+        // The same host accepted this recipient and gave a control recipient the same answer.
         let beside = |word: u8| {
             let accepts = said.iter().filter(|said| said.word == ACCEPTED);
             accepts.clone().any(|accept| {
@@ -68,7 +77,7 @@ impl Verdict {
             Reason::MailboxExists | Reason::RoleAccount => {
                 said.iter().any(|accept| self.is_backed(entry.domain, ledger, accept))
             }
-            // Rows of a domain that accepted strangers are not asked about one by one.
+            // A domain that accepted control recipients is not asked about each address.
             Reason::CatchAll if patient && !was_said(ACCEPTED) => accept_strangers(strangers, 2),
             Reason::CatchAll if patient => accept_strangers(strangers, 1),
             Reason::CatchAll => beside(ACCEPTED),
@@ -80,8 +89,8 @@ impl Verdict {
         }
     }
 
-    /// Whether the host of this accept told mailboxes apart: in the same session, where somebody can wait for it.
-    fn is_backed(&self, domain: u32, ledger: &Ledger, accept: &Said) -> bool {
+    /// Whether the host of this accept distinguished mailboxes. Patient work needs that evidence in the same session.
+    fn is_backed(&self, domain: u32, ledger: &ReplyLedger, accept: &RcptAnswer) -> bool {
         if accept.word != ACCEPTED {
             return false;
         }
@@ -91,13 +100,13 @@ impl Verdict {
                 && ledger.is_behind_refused_control(domain, accept, BELIEVED + MARGIN)
     }
 
-    fn is_no_false_confirmation(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+    fn is_no_false_confirmation(&self, plan: &WorldPlan, ledger: &mut ReplyLedger) -> Result<(), String> {
         let entry = &plan.mailboxes[self.mailbox as usize];
         let said = ledger.of_mailbox(self.mailbox);
         let against = Err(format!("{} against the truth", self.reason.as_str()));
         let misled = said.iter().rev().find(|said| said.word == ACCEPTED && !said.honest).copied();
         if entry.exists() {
-            // A server that accepts everyone may well accept one whose mailbox is full.
+            // A server that accepts everyone may also accept a recipient whose mailbox is full.
             let open = word(&entry.fate) & (DISABLED | FULL) == 0;
             return if open || misled.is_some() { Ok(()) } else { against };
         }
@@ -109,7 +118,7 @@ impl Verdict {
         }
     }
 
-    fn is_no_false_denial(&self, plan: &Plan, ledger: &mut Ledger) -> Result<(), String> {
+    fn is_no_false_denial(&self, plan: &WorldPlan, ledger: &mut ReplyLedger) -> Result<(), String> {
         let entry = &plan.mailboxes[self.mailbox as usize];
         if entry.fate != Fate::Accepted {
             return Ok(());
@@ -118,14 +127,14 @@ impl Verdict {
         let Some(refusal) = refusal else {
             return Err("mailbox_not_found against the truth".into());
         };
-        // Without a pace the domains of a site are spread over the shards.
+        // Without a pace the domains of a site are distributed over the shards.
         let apart = plan.pace == Pace::Lab && plan.shards > 1;
         if !ledger.is_behind_known_accept(entry.domain, &refusal, apart) {
-            // Nothing shows that this server ever told its mailboxes apart.
+            // Nothing shows that this server ever distinguished mailboxes.
             return Ok(());
         }
         if self.priority == Priority::Single {
-            // A pool with a node that refuses everyone misleads for as long as it stands: who asks once meets one node.
+            // A pool with a node that refuses everyone misleads at any time: a single question meets only one node.
             let is_pool = plan.hosts[refusal.host as usize].manners.tricks.nodes.is_some();
             return if is_pool { Ok(()) } else { not_too_many(plan, ledger, refusal.host, Wrong::Denied) };
         }
@@ -133,8 +142,8 @@ impl Verdict {
     }
 }
 
-/// Whether strangers were accepted by one host in so many sessions.
-fn accept_strangers(strangers: &[Said], sessions: usize) -> bool {
+/// Whether one host accepted control recipients in at least `sessions` sessions.
+fn accept_strangers(strangers: &[RcptAnswer], sessions: usize) -> bool {
     let accepted = || strangers.iter().filter(|said| said.word == ACCEPTED);
     accepted().any(|first| {
         let mut links: Vec<u32> =
@@ -146,8 +155,8 @@ fn accept_strangers(strangers: &[Said], sessions: usize) -> bool {
 }
 
 /// Counts a wrong verdict of a single check.
-fn not_too_many(plan: &Plan, ledger: &mut Ledger, host: u32, wrong: Wrong) -> Result<(), String> {
-    // Under this pace each shard asks every site, and knows what it has heard itself.
+fn not_too_many(plan: &WorldPlan, ledger: &mut ReplyLedger, host: u32, wrong: Wrong) -> Result<(), String> {
+    // Under this pace each shard asks every site, and knows only its own answers.
     let shards = if plan.pace == Pace::Lab { plan.shards as u32 } else { 1 };
     let count = ledger.count_wrong(host, wrong);
     if count <= WRONG_MAX * shards {
@@ -157,10 +166,10 @@ fn not_too_many(plan: &Plan, ledger: &mut Ledger, host: u32, wrong: Wrong) -> Re
     Err(format!("{count} single checks were misled by {name} ({wrong:?})"))
 }
 
-/// Whether an address of a well site was answered truly and in a time that follows from the site's ceiling and its own
-/// work alone, whatever others do.
+/// Whether an address of a well site got a true answer in time. The time follows from the site's ceiling and its own
+/// work alone; the work of other sites does not count.
 pub fn fair(
-    plan: &Plan,
+    plan: &WorldPlan,
     mailbox: u32,
     priority: Priority,
     taken: Duration,
@@ -194,11 +203,11 @@ pub fn fair(
     }
 }
 
-/// How long all of a site's work takes with room to spare: sessions that are left after five recipients, one behind
-/// the other on half of the sessions that the ceiling allows.
-fn bound(plan: &Plan, site: u32) -> Duration {
+/// The time for all of a site's work, with a margin: sessions that end after five recipients, in sequence, on half of
+/// the sessions that the ceiling allows.
+fn bound(plan: &WorldPlan, site: u32) -> Duration {
     let hosts = plan.hosts.iter().filter(|host| host.site == site);
-    // They are tried in vain, more than once.
+    // The client tries these addresses without success, and more than once.
     let at_ipv6 = 3 * hosts.filter(|host| host.ipv6.is_some()).count() as u32;
     let site = &plan.sites[site as usize];
     let sessions = site.asked / 5 + 2 * site.domains + 2 + at_ipv6;
@@ -208,7 +217,7 @@ fn bound(plan: &Plan, site: u32) -> Duration {
     Duration::from_secs(14) + starts + each * sessions / beside
 }
 
-/// The one true verdict at a well site; `None` where time decides.
+/// The one true verdict at a well site; `None` where it depends on the time.
 fn expected(fate: &Fate, strangers: &Fate, role: bool) -> Option<Reason> {
     let refused = |fate: &Fate| word(fate) == NOT_FOUND;
     match fate {
@@ -226,21 +235,21 @@ fn expected(fate: &Fate, strangers: &Fate, role: bool) -> Option<Reason> {
     }
 }
 
-impl Plan {
-    /// The domain of this name.
+impl WorldPlan {
+    /// The index of the domain with this name.
     pub fn domain(&self, name: &str) -> Option<u32> {
         match self.by_name.get(name) {
-            Some(Named::Domain(index)) => Some(*index),
+            Some(DnsTarget::Domain(index)) => Some(*index),
             _ => None,
         }
     }
 
-    /// The host at this address.
+    /// The index of the host with this address.
     pub fn host_at(&self, address: SocketAddr) -> Option<u32> {
         let index = match address.ip() {
             IpAddr::V4(address) => address.to_bits().checked_sub(FIRST_ADDRESS)?,
             IpAddr::V6(address) => {
-                (address.to_bits().checked_sub(Host::ipv6_of(0).to_bits())?).try_into().ok()?
+                (address.to_bits().checked_sub(PlannedHost::ipv6_of(0).to_bits())?).try_into().ok()?
             }
         };
         ((index as usize) < self.hosts.len()).then_some(index)
@@ -249,27 +258,28 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::super::change::{Change, Trigger, Turn};
+    use super::super::change::{HostChange, Trigger, Turn};
     use super::super::plan::Mailbox;
-    use super::super::recipients::{Asked, Recipients};
-    use super::super::texts::{Kind, Text};
+    use super::super::recipients::{AskedRecipient, Recipients};
+    use super::super::texts::{Text, TextTopic};
     use super::*;
 
-    const UNKNOWN: Fate = Fate::Refused(Text { kind: Kind::NotFound, words: "550 5.1.1 No such user" });
-    const DENIED: Fate = Fate::Refused(Text { kind: Kind::Unclear, words: "550 Access denied" });
+    const UNKNOWN: Fate = Fate::Refused(Text { kind: TextTopic::NotFound, words: "550 5.1.1 No such user" });
+    const DENIED: Fate = Fate::Refused(Text { kind: TextTopic::Unclear, words: "550 Access denied" });
     const ACCEPTS_ALL: Option<Turn> = Some(Turn::AcceptsAll);
     const REFUSES_ALL: Option<Turn> =
-        Some(Turn::RefusesAll(Text { kind: Kind::NotFound, words: "550 5.1.1 No such user" }));
+        Some(Turn::RefusesAll(Text { kind: TextTopic::NotFound, words: "550 5.1.1 No such user" }));
 
-    /// One host, one domain: `a` and `b` exist, `x` and `y` do not, and two letters are of a control recipient. After
-    /// `changes`.0 unknown recipients of a session the host changes.
-    fn world(strangers: Fate, changes: Option<(u32, Turn)>) -> Plan {
-        let mut plan = (1..).map(Plan::draw).find(|plan| plan.hosts[0].manners.everybody.is_none()).unwrap();
+    /// A world with one host and one domain: `a` and `b` exist, `x` and `y` do not, and two letters are a control
+    /// recipient. After `changes.0` unknown recipients of a session the host changes.
+    fn world(strangers: Fate, changes: Option<(u32, Turn)>) -> WorldPlan {
+        let mut plan =
+            (1..).map(WorldPlan::draw).find(|plan| plan.hosts[0].manners.everybody.is_none()).unwrap();
         (plan.misleads, plan.pace) = (true, Pace::Polite);
         plan.domains[0].strangers = strangers.clone();
         plan.hosts[0].manners.accepts_all = false;
         plan.hosts[0].manners.tricks.change =
-            changes.map(|(most, turn)| Change { trigger: Trigger::Session(most), turn });
+            changes.map(|(most, turn)| HostChange { trigger: Trigger::Session(most), turn });
         plan.mailboxes.clear();
         plan.by_address.clear();
         for (local, fate) in
@@ -283,7 +293,7 @@ mod tests {
     }
 
     /// Asks about recipients: `1a` is `a` in session 1, and a number alone is a pause in seconds.
-    fn ask(plan: &Plan, script: &str) -> Recipients {
+    fn ask(plan: &WorldPlan, script: &str) -> Recipients {
         let mut recipients = Recipients::new(plan);
         let (mut now, mut unknown) = (Duration::ZERO, [0; 10]);
         for (place, word) in (0..).zip(script.split_whitespace()) {
@@ -295,8 +305,15 @@ mod tests {
             now += Duration::from_secs(3);
             let address = format!("{local}@{}", plan.domains[0].name);
             let unknown = &mut unknown[link as usize];
-            let asked =
-                Asked { address: &address, link, place, unknown: *unknown, node: None, now, heard: now };
+            let asked = AskedRecipient {
+                address: &address,
+                link,
+                place,
+                unknown: *unknown,
+                node: None,
+                now,
+                heard: now,
+            };
             let fate = recipients.decide(plan, 0, &plan.hosts[0].manners, &asked, &mut Vec::new());
             *unknown += u32::from(word_of(&fate) & (NOT_FOUND | UNCLEAR) != 0);
         }
@@ -307,8 +324,8 @@ mod tests {
         super::word(fate)
     }
 
-    /// Whether a verdict about the mailbox with this number holds after that.
-    fn holds(plan: &Plan, script: &str, mailbox: u32, priority: Priority, reason: Reason) -> bool {
+    /// Whether a verdict about the mailbox with this number is allowed after the script.
+    fn holds(plan: &WorldPlan, script: &str, mailbox: u32, priority: Priority, reason: Reason) -> bool {
         ask(plan, script).judge(plan, &Verdict { mailbox, priority, reason }).is_ok()
     }
 
@@ -340,14 +357,14 @@ mod tests {
             (UNKNOWN, REFUSES_ALL, "1x 1pq 1b 1a", b, List, MailboxNotFound, true),
             (UNKNOWN, REFUSES_ALL, "1a 3600 1x 1pq 1b", b, List, MailboxNotFound, true),
             (UNKNOWN, REFUSES_ALL, "1a 1x 1pq 1b", b, Single, MailboxNotFound, true),
-            // Its refusals do not say of whom they are.
+            // Its refusals name no recipient.
             (DENIED, None, "1a 1pq 1pr 1b", a, List, MailboxExists, true),
             (DENIED, None, "1a 1pq 1pr 1b", b, List, MailboxExists, true),
             (DENIED, None, "1a 1pq 1b", a, List, MailboxExists, false),
             (DENIED, None, "1a 1pq 1pr", a, List, MailboxExists, false),
             (DENIED, None, "1x", x, List, MailboxNotFound, true),
             (DENIED, ACCEPTS_ALL, "1a 1pq 1pr 1x", x, List, MailboxExists, false),
-            // It accepts strangers.
+            // It accepts control recipients.
             (Fate::Accepted, None, "1a 1pq", a, List, CatchAll, true),
             (Fate::Accepted, None, "1pq", b, List, CatchAll, false),
             (Fate::Accepted, None, "1pq 1pr", b, List, CatchAll, false),

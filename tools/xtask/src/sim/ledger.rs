@@ -1,74 +1,76 @@
-//! What was said about whom: every answer to a RCPT, with the session and the place in it, and whether it was true.
+//! The ledger of all answers to RCPT: their session, their position in it, and whether they were true.
 
-use super::plan::{Fate, Plan};
-use super::texts::Kind;
+use super::plan::{Fate, WorldPlan};
+use super::texts::TextTopic;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// What a host can have said.
+/// The kinds of answers, as bits of a set.
 pub(super) const ACCEPTED: u8 = 1;
 pub(super) const NOT_FOUND: u8 = 2;
 pub(super) const FULL: u8 = 4;
 pub(super) const DISABLED: u8 = 8;
-/// A permanent refusal in words that name no mailbox.
+/// A permanent refusal whose words name no mailbox.
 pub(super) const UNCLEAR: u8 = 16;
 pub(super) const OTHER: u8 = 32;
 
 /// A permanent refusal of the recipient itself.
 const OWN_REFUSAL: u8 = NOT_FOUND | FULL | DISABLED;
 
-/// An answer to a RCPT.
+/// An answer to a RCPT, as the ledger keeps it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Said {
+pub(super) struct RcptAnswer {
     pub host: u32,
     /// The session.
     pub link: u32,
-    /// Which recipient of the session it answers.
+    /// The position of the recipient in the session.
     pub place: u32,
     pub word: u8,
-    /// It is a refusal for good.
+    /// The answer is a permanent refusal.
     pub permanent: bool,
-    /// When the host said it, and when the client has it.
+    /// The time at which the host sent the answer, and the time at which the client has it.
     pub sent: Duration,
     pub heard: Duration,
-    /// The host dealt with the recipient as its owner wants.
+    /// The host treated the recipient as the owner of the domain intends.
     pub honest: bool,
 }
 
-/// Whom an answer is about.
+/// The recipient that an answer is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whom {
     Mailbox(u32),
-    /// Nobody owns it: a control recipient.
+    /// A control recipient: nobody owns it.
     Stranger,
     Postmaster,
 }
 
-/// Every answer to a RCPT.
-pub struct Ledger {
-    mailboxes: Vec<Vec<Said>>,
-    strangers: Vec<Vec<Said>>,
-    /// Whom a session's answers were about, of each domain.
-    sessions: HashMap<(u32, u32), Vec<(Said, Whom)>>,
-    /// The place of the last recipient that nobody owns and that a session refused for itself, and rightly; and of the last
-    /// of all recipients.
+/// Every answer to a RCPT, with indices for the rules of `judge.rs`.
+pub struct ReplyLedger {
+    mailboxes: Vec<Vec<RcptAnswer>>,
+    strangers: Vec<Vec<RcptAnswer>>,
+    /// The answers of a session for each domain, with their recipients.
+    sessions: HashMap<(u32, u32), Vec<(RcptAnswer, Whom)>>,
+    /// Positions within a session: of the last recipient that nobody owns and that was rightly refused for itself, and
+    /// of the last recipient.
     refused: HashMap<u32, [u32; 2]>,
-    /// Accepts of mailboxes that exist, of each domain and of each host.
-    known: [HashMap<u32, Vec<Said>>; 2],
-    /// Wrong verdicts of single checks at a host since it was seen to be honest.
+    /// Accepts of mailboxes that exist, for each domain and for each host.
+    known: [HashMap<u32, Vec<RcptAnswer>>; 2],
+    /// Wrong verdicts of single checks at a host since it last was honest.
     wrong: HashMap<(u32, Wrong), u32>,
 }
 
-/// A verdict that contradicts the truth, for somebody who could not wait.
+/// The kinds of verdicts that contradict the truth. A single check has too little time for a proof, so a few are
+/// allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Wrong {
     Confirmed,
     Denied,
 }
 
-impl Ledger {
-    pub fn new(plan: &Plan) -> Ledger {
-        Ledger {
+impl ReplyLedger {
+    /// An empty ledger without any answers.
+    pub fn new(plan: &WorldPlan) -> ReplyLedger {
+        ReplyLedger {
             mailboxes: vec![Vec::new(); plan.mailboxes.len()],
             strangers: vec![Vec::new(); plan.domains.len()],
             sessions: HashMap::new(),
@@ -78,13 +80,13 @@ impl Ledger {
         }
     }
 
-    /// A host answers for a recipient of a domain.
-    pub(super) fn said(&mut self, plan: &Plan, domain: u32, whom: Whom, said: Said) {
+    /// Records the answer of a host for a recipient of a domain.
+    pub(super) fn said(&mut self, plan: &WorldPlan, domain: u32, whom: Whom, said: RcptAnswer) {
         match whom {
             Whom::Mailbox(mailbox) => {
                 self.mailboxes[mailbox as usize].push(said);
-                // A host that accepts everyone shows nothing of its mailboxes. That one which did so and refuses everyone now
-                // has changed for the worse, nobody can tell: one that knows its mailboxes again looks the same.
+                // A host that accepts everyone shows nothing about its mailboxes. If it refuses everyone later, that
+                // looks the same as a host that knows its mailboxes again.
                 let tells = said.honest && plan.domains[domain as usize].strangers != Fate::Accepted;
                 if said.word == ACCEPTED && tells && plan.mailboxes[mailbox as usize].exists() {
                     let [domains, hosts] = &mut self.known;
@@ -95,7 +97,7 @@ impl Ledger {
             Whom::Stranger => {
                 self.strangers[domain as usize].push(said);
                 if !plan.hosts[said.host as usize].changes_for_good() {
-                    // Whoever believes it from now on has asked again.
+                    // A client that believes the host from now on has new evidence.
                     self.wrong.remove(&(said.host, Wrong::Confirmed));
                 }
             }
@@ -111,31 +113,36 @@ impl Ledger {
         self.sessions.entry((domain, said.link)).or_default().push((said, whom));
     }
 
-    pub(super) fn of_mailbox(&self, mailbox: u32) -> &[Said] {
+    pub(super) fn of_mailbox(&self, mailbox: u32) -> &[RcptAnswer] {
         &self.mailboxes[mailbox as usize]
     }
 
-    pub(super) fn of_strangers(&self, domain: u32) -> &[Said] {
+    pub(super) fn of_strangers(&self, domain: u32) -> &[RcptAnswer] {
         &self.strangers[domain as usize]
     }
 
     /// Whether a recipient of the domain was refused for itself after this accept, in the same session.
-    pub(super) fn is_followed_by_refusal(&self, domain: u32, accept: &Said) -> bool {
-        let refused = |said: &Said| said.permanent && said.word & OWN_REFUSAL != 0;
+    pub(super) fn is_followed_by_refusal(&self, domain: u32, accept: &RcptAnswer) -> bool {
+        let refused = |said: &RcptAnswer| said.permanent && said.word & OWN_REFUSAL != 0;
         let session = self.session(domain, accept.link);
         session.iter().any(|(said, _)| said.place > accept.place && refused(said))
     }
 
-    /// Whether this accept stands in a session where two control recipients or more were refused for good, in whatever
-    /// words, between two accepts.
-    pub(super) fn is_beside_refused_controls(&self, domain: u32, accept: &Said) -> bool {
+    /// Whether the session of this accept permanently refused at least two control recipients, in any words, between
+    /// two accepts.
+    pub(super) fn is_beside_refused_controls(&self, domain: u32, accept: &RcptAnswer) -> bool {
         self.tells_apart(domain, accept.link)
     }
 
-    /// Whether single checks may believe a host for this accept: a control recipient was refused shortly before, in words
-    /// that deny the mailbox, or as one of two.
-    pub(super) fn is_behind_refused_control(&self, domain: u32, accept: &Said, believed: Duration) -> bool {
-        let recent = |said: &&Said| {
+    /// Whether single checks may believe this accept of a host. A control recipient must have been refused shortly
+    /// before: in words that deny that the mailbox exists, or together with a second one.
+    pub(super) fn is_behind_refused_control(
+        &self,
+        domain: u32,
+        accept: &RcptAnswer,
+        believed: Duration,
+    ) -> bool {
+        let recent = |said: &&RcptAnswer| {
             said.host == accept.host && said.permanent && accept.heard <= said.heard + believed
         };
         let mut controls = self.strangers[domain as usize].iter().filter(recent);
@@ -152,16 +159,17 @@ impl Ledger {
         controls.count() >= 2
     }
 
-    /// Whether a mailbox that exists had been accepted there before this answer: of the same domain, or at the same host. It
-    /// is known for an hour where its session showed that it tells mailboxes apart, otherwise for a while. Where strangers
-    /// were accepted, too, only the refusal of another stranger shows that: who accepts everyone may refuse a mailbox that
-    /// it closed. `apart`: what is known of the host for one domain need not be known for another.
-    pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &Said, apart: bool) -> bool {
+    /// Whether a mailbox that exists was accepted before this answer, in the same domain or at the same host. The
+    /// mailbox is known for an hour if its session proved that it distinguishes mailboxes, otherwise for a shorter
+    /// time. If control recipients were accepted as well, a refusal must be that of another control recipient, since a
+    /// host that accepts everyone may refuse a mailbox that it closed. With `apart`, knowledge of the host from one
+    /// domain does not count for another domain.
+    pub(super) fn is_behind_known_accept(&self, domain: u32, answer: &RcptAnswer, apart: bool) -> bool {
         let [domains, hosts] = &self.known;
         let accepts_strangers = self.strangers[domain as usize].iter().any(|said| {
             said.word == ACCEPTED && said.sent <= answer.sent && answer.sent < said.heard + RECENT
         });
-        let before = |said: &Said| {
+        let before = |said: &RcptAnswer| {
             let [stranger, anybody] =
                 self.refused.get(&said.link).map_or([false; 2], |last| last.map(|at| at > said.place + 1));
             let known = if anybody { RECENT } else { UNPROVEN };
@@ -174,35 +182,35 @@ impl Ledger {
             .any(|known| known.iter().any(before))
     }
 
-    /// Counts a wrong verdict of a single check at a host: how many there are by now.
+    /// Counts a wrong verdict of a single check at a host, and returns the new count.
     pub(super) fn count_wrong(&mut self, host: u32, wrong: Wrong) -> u32 {
         let count = self.wrong.entry((host, wrong)).or_default();
         *count += 1;
         *count
     }
 
-    fn session(&self, domain: u32, link: u32) -> &[(Said, Whom)] {
+    fn session(&self, domain: u32, link: u32) -> &[(RcptAnswer, Whom)] {
         self.sessions.get(&(domain, link)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// How long a mailbox that was accepted is known, with room to spare.
+/// How long a mailbox that was accepted is known, with a margin.
 const RECENT: Duration = Duration::from_secs(3500);
-/// The same where no session has proven the accept.
+/// How long it is known if no session has proved the accept.
 const UNPROVEN: Duration = Duration::from_secs(550);
-/// How much later than computed a client may have an answer: servers may be slow to write.
+/// How much later than computed a client may get an answer: servers may write slowly.
 pub(super) const MARGIN: Duration = Duration::from_secs(3);
 
-/// What a host says by dealing so with a recipient.
+/// The kind of answer that a host gives by treating a recipient like this.
 pub(super) fn word(fate: &Fate) -> u8 {
     match fate {
         Fate::Accepted => ACCEPTED,
         Fate::Greylisted(_) => OTHER,
         Fate::Refused(text) => match text.kind {
-            Kind::NotFound => NOT_FOUND,
-            Kind::Full => FULL,
-            Kind::Disabled => DISABLED,
-            Kind::Unclear => UNCLEAR,
+            TextTopic::NotFound => NOT_FOUND,
+            TextTopic::Full => FULL,
+            TextTopic::Disabled => DISABLED,
+            TextTopic::Unclear => UNCLEAR,
             _ => OTHER,
         },
     }

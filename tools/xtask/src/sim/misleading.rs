@@ -1,9 +1,12 @@
-//! Sites that mislead: servers that change their behaviour, nodes that do not know their mailboxes, refusals of everybody,
-//! unclear words for control recipients, budgets of unknown recipients, tarpits, IPv6 that is refused.
+//! Sites that mislead: servers that change their behaviour, nodes that do not know their mailboxes, refusals of
+//! everyone, unclear words for control recipients, budgets of unknown recipients, tarpits, and refused IPv6.
 
-use super::change::{Change, Nodes, Trigger, Turn};
-use super::plan::{Banner, Domain, Fate, Host, Mailbox, Manners, Named, Plan, Site, State, Zone};
-use super::texts::{self, Kind, pick};
+use super::change::{HostChange, Nodes, Trigger, Turn};
+use super::plan::{
+    Banner, ConnectResult, DnsTarget, Fate, Mailbox, Manners, PlannedDomain, PlannedHost, PlannedZone, Site,
+    WorldPlan,
+};
+use super::texts::{self, TextTopic, pick};
 use engine::Priority;
 use engine::config::Pace;
 use engine_proto::pace::Ceiling;
@@ -11,27 +14,27 @@ use fastrand::Rng;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// What misleads about a host.
+/// The ways in which a host misleads.
 #[derive(Debug, Clone, Default)]
 pub struct Tricks {
-    pub change: Option<Change>,
+    pub change: Option<HostChange>,
     pub nodes: Option<Nodes>,
-    /// The 421 that names our rate, at the recipient behind [`Manners::errors_max`] refused ones.
+    /// The 421 that names our rate, at the recipient after [`Manners::errors_max`] refused ones.
     pub busy: Option<&'static str>,
     pub tarpit: Option<Tarpit>,
-    /// Its banner is that of a Cisco gateway, which counts unknown recipients.
+    /// Its banner is that of a Cisco gateway, which limits unknown recipients.
     pub cisco: bool,
 }
 
-/// A server that takes its time with each refusal beyond some.
+/// The settings of a server that delays each refusal after the first few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tarpit {
-    /// Refused recipients of a session that cost nothing.
+    /// How many refused recipients of a session are not delayed.
     pub free: u32,
     pub delay: Duration,
 }
 
-/// What a site does.
+/// The ways in which a site misleads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Trick {
     Change,
@@ -42,7 +45,7 @@ enum Trick {
     Tarpit,
     Ipv6,
     Cisco,
-    /// More unknown recipients than an hour's budget.
+    /// The site has more unknown recipients than an hour's budget.
     Mill,
 }
 
@@ -60,11 +63,11 @@ const TRICKS: [Trick; 9] = [
 
 /// How many sites of a world mislead.
 const SITES: std::ops::Range<u32> = 4..8;
-/// Unknown recipients before a server changes.
+/// Numbers of unknown recipients after which a server changes.
 const CHANGES: [u32; 4] = [3, 7, 12, 20];
 
-impl Plan {
-    /// Adds the sites that mislead, with their mailboxes.
+impl WorldPlan {
+    /// Adds the sites that mislead, with their hosts, domains and mailboxes.
     pub(super) fn draw_misleading(&mut self, random: &mut Rng) {
         for _ in 0..random.u32(SITES) {
             let trick = TRICKS[random.usize(..TRICKS.len())];
@@ -80,7 +83,7 @@ impl Plan {
         let hosts = random.choice([1, 1, 2, 3]).unwrap_or(1);
         for number in 0..hosts {
             let mut manners = Manners::well(random);
-            // A trick of one host of several is that of a backup, or of a node with a name of its own.
+            // Of several hosts, the one with a trick is a backup, or a node with a name of its own.
             let all = random.bool();
             let here = |trick: &Trick| all || number == hosts - 1 || *trick == Trick::Cisco;
             for trick in [Some(trick), also].into_iter().flatten().filter(here) {
@@ -102,9 +105,9 @@ impl Plan {
                 hosts.iter_mut().zip(1..).for_each(|((preference, _), place)| *preference = 10 * place);
             }
             let name = format!("d{}.example", self.domains.len());
-            self.by_name.insert(name.clone(), Named::Domain(self.domains.len() as u32));
-            let zone = Zone::Good;
-            self.domains.push(Domain {
+            self.by_name.insert(name.clone(), DnsTarget::Domain(self.domains.len() as u32));
+            let zone = PlannedZone::Good;
+            self.domains.push(PlannedDomain {
                 name,
                 site: index,
                 zone,
@@ -123,7 +126,7 @@ impl Plan {
         self.sites.push(Site {
             name,
             ceiling,
-            // Whatever the host says at its other address, it serves us.
+            // The host serves us at this address, however it answers at its other address.
             well: trick == Trick::Ipv6 && also.is_none(),
             asked: 0,
             domains,
@@ -142,12 +145,12 @@ impl Plan {
     ) {
         let id = self.hosts.len() as u32;
         let name = format!("mx{number}.{site}");
-        self.by_name.insert(name.clone(), Named::Host(id));
+        self.by_name.insert(name.clone(), DnsTarget::Host(id));
         let address = Ipv4Addr::from_bits(super::plan::FIRST_ADDRESS + id);
-        self.hosts.push(Host { name, site: index, address, state: State::Up, manners, ipv6 });
+        self.hosts.push(PlannedHost { name, site: index, address, state: ConnectResult::Up, manners, ipv6 });
     }
 
-    /// Mailboxes of the newest domain; `unknown` of 256: nobody owns so many of those that are asked about.
+    /// Adds mailboxes to the newest domain. `unknown` of 256 addresses that are asked about belong to nobody.
     fn draw_misleading_mailboxes(
         &mut self,
         count: u32,
@@ -163,7 +166,7 @@ impl Plan {
             let address = format!("{local}@{}", self.domains[at].name);
             let fate = match random.u8(..) {
                 known if known >= unknown || accepts_all => Fate::Accepted,
-                0..4 => Fate::Refused(pick(Kind::Full, random)),
+                0..4 => Fate::Refused(pick(TextTopic::Full, random)),
                 _ => self.domains[at].strangers.clone(),
             };
             self.by_address.insert(address.clone(), self.mailboxes.len() as u32);
@@ -172,7 +175,7 @@ impl Plan {
     }
 }
 
-/// How many addresses of a domain are asked about: of a mill more than its budget.
+/// How many addresses of a domain are asked about. A mill gets more than its budget.
 fn how_many(mill: bool, pace: Pace, random: &mut Rng) -> u32 {
     match (mill, pace) {
         (true, Pace::Fast) => random.u32(500..800),
@@ -188,9 +191,9 @@ fn how_many(mill: bool, pace: Pace, random: &mut Rng) -> u32 {
 impl Fate {
     fn of_strangers(unclear: bool, random: &mut Rng) -> Fate {
         match random.u8(..) {
-            _ if unclear => Fate::Refused(pick(Kind::Unclear, random)),
+            _ if unclear => Fate::Refused(pick(TextTopic::Unclear, random)),
             0..24 => Fate::Accepted,
-            _ => Fate::Refused(pick(Kind::NotFound, random)),
+            _ => Fate::Refused(pick(TextTopic::NotFound, random)),
         }
     }
 }
@@ -199,14 +202,20 @@ impl Manners {
     fn mislead(&mut self, trick: Trick, random: &mut Rng) {
         match trick {
             Trick::Change => {
-                let change = Change { trigger: Trigger::draw(random), turn: Turn::draw(random) };
+                let change = HostChange { trigger: Trigger::draw(random), turn: Turn::draw(random) };
                 self.tricks.change = Some(change);
             }
             Trick::Nodes => {
                 self.tricks.nodes = Some(Nodes { share: random.u8(30..160), turn: Turn::draw(random) });
             }
             Trick::Everybody => {
-                let kind = [Kind::Unclear, Kind::Policy, Kind::NotFound, Kind::Full, Kind::Relay];
+                let kind = [
+                    TextTopic::Unclear,
+                    TextTopic::Policy,
+                    TextTopic::NotFound,
+                    TextTopic::Full,
+                    TextTopic::Relay,
+                ];
                 self.everybody = Some(Fate::Refused(pick(kind[random.usize(..kind.len())], random)));
             }
             Trick::Busy => {
@@ -222,10 +231,10 @@ impl Manners {
         }
     }
 
-    /// The same host as it shows itself at its IPv6 address, where it refuses us for what we are.
+    /// The same host at its IPv6 address, where it refuses us for our own properties.
     fn refusing(&self, random: &mut Rng) -> Manners {
         let mut manners = self.clone();
-        let text = pick(Kind::Policy, random);
+        let text = pick(TextTopic::Policy, random);
         match random.u8(..) {
             0..100 => manners.banner = Banner::Refuses(text),
             100..200 => manners.mail = Some(text),
@@ -249,6 +258,10 @@ impl Trigger {
 
 impl Turn {
     fn draw(random: &mut Rng) -> Turn {
-        if random.u8(..) < 144 { Turn::AcceptsAll } else { Turn::RefusesAll(pick(Kind::NotFound, random)) }
+        if random.u8(..) < 144 {
+            Turn::AcceptsAll
+        } else {
+            Turn::RefusesAll(pick(TextTopic::NotFound, random))
+        }
     }
 }

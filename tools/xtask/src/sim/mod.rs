@@ -1,7 +1,9 @@
-//! `cargo xtask sim`: the engine's shards in made-up worlds on a virtual clock, and what must hold in every one of them.
+//! `cargo xtask sim`: the engine's shards in generated worlds on a virtual clock, and the invariants that must hold in
+//! each world.
 //!
-//! A seed draws a world (`plan.rs`), the world plays all mail servers and resolvers (`world.rs`, `smtp.rs`, `dns.rs`) and
-//! holds the engine to its invariants (`judge.rs`). A breach is printed with the seed, the invariant and the story.
+//! A seed draws a world (`plan.rs`). The world plays all mail servers and resolvers (`world.rs`, `smtp.rs`, `dns.rs`)
+//! and checks the invariants of the engine (`judge.rs`). A breach is printed with the seed, the invariant and the
+//! trace.
 
 mod budget;
 mod change;
@@ -22,7 +24,7 @@ use crate::interop::report::{self, Tally};
 use clap::Args;
 use engine::config::EngineConfig;
 use engine::sim::{Ending, FAULTS, FAULTS_OF_EVIDENCE, Fault, Setup};
-use plan::Plan;
+use plan::WorldPlan;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::process::ExitCode;
@@ -32,31 +34,32 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use world::{Invariant, RESOLVER, World};
 
+/// The options of `cargo xtask sim`.
 #[derive(Args)]
-pub struct Options {
-    /// The first seed.
+pub struct SimOptions {
+    /// First seed.
     #[arg(default_value_t = 1)]
     seed: u64,
-    /// How many seeds, from the first on.
-    #[arg(long, default_value_t = 1)]
+    /// Number of seeds, from the first seed on.
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seeds: u64,
-    /// The version of `.ci/run`: 200 seeds, and every fault.
+    /// The version of `.ci/run`: 200 seeds, nine worlds that failed once, and the 11 faults that need no misleading sites.
     #[arg(long)]
     small: bool,
-    /// Plant a fault and see whether it is noticed.
-    #[arg(long, value_parser = fault)]
+    /// Plant a fault in the engine and expect a failure.
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
     plant: Option<Fault>,
-    /// Go on after a failure, and count the kinds of breaches, with the first seeds and requests of each.
+    /// Continue after a failure, and count the kinds of failures, with the first seeds and requests of each.
     #[arg(long)]
     survey: bool,
-    /// Measure one shard against two on each runtime and driver, with peers in memory.
+    /// Measure one and two shards on each runtime and driver, with peers in memory.
     #[arg(long)]
     scaling: bool,
-    /// Threads.
-    #[arg(long, default_value_t = 2)]
+    /// Number of threads.
+    #[arg(long, value_name = "N", default_value_t = 2)]
     threads: usize,
-    /// Tell the story of this request.
-    #[arg(long)]
+    /// Print the trace of the request with this number.
+    #[arg(long, value_name = "N")]
     ticket: Option<u64>,
 }
 
@@ -72,22 +75,24 @@ fn faults() -> impl Iterator<Item = (Fault, &'static str)> {
     FAULTS.into_iter().chain(FAULTS_OF_EVIDENCE)
 }
 
-/// Seeds of the small version.
+/// The number of seeds of the small version.
 const SMALL_SEEDS: u64 = 200;
-/// Worlds that broke an invariant once; the small version runs them as well.
+/// Seeds of worlds that broke an invariant in the past; the small version also runs them.
 const BROKEN_ONCE: [u64; 9] = [
     40_070_674, 40_098_697, 50_035_454, 50_072_922, 50_079_099, 60_066_737, 60_070_245, 60_084_467,
     61_000_103,
 ];
-/// Seeds within which a planted fault must show; and one that only sites show that mislead.
+/// The number of seeds within which a planted fault must show. The second number is for a fault that only misleading
+/// sites show.
 const FAULT_SEEDS: u64 = 8;
 const FAULT_OF_EVIDENCE_SEEDS: u64 = 256;
-/// A world that is not done by then is not going to be.
+/// The longest virtual time of a world. A world that lasts longer does not end.
 const LIMIT: Duration = Duration::from_secs(5 * 3600);
 
-pub fn main(options: &Options) -> ExitCode {
+/// Runs the simulation as the options state; the exit code is 0 if every invariant held.
+pub fn main(options: &SimOptions) -> ExitCode {
     let mut tally = Tally::default();
-    // A campaign that is interrupted says how far it came.
+    // An interrupted campaign reports how far it came.
     if let Err(Failure(message)) = watch_signals() {
         tally.check("signals", Err(message));
     }
@@ -113,15 +118,15 @@ pub fn main(options: &Options) -> ExitCode {
     if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a seed came to.
-struct Outcome {
+/// The result of one seed.
+struct SeedOutcome {
     world: World,
     ending: Ending,
 }
 
-/// Runs one world.
-fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<Outcome, String> {
-    let plan = Rc::new(Plan::draw(seed));
+/// Runs the world of one seed.
+fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<SeedOutcome, String> {
+    let plan = Rc::new(WorldPlan::draw(seed));
     let config = EngineConfig {
         resolvers: vec![RESOLVER],
         ehlo: Some("probe.example".into()),
@@ -129,7 +134,7 @@ fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<Outcome,
         shards: plan.shards,
         pace: plan.pace,
         sessions: plan.sessions,
-        // Whoever asks holds no more than the engine takes.
+        // The client never holds more tickets than the engine takes.
         tickets_max: plan.asked.len().max(4096),
         installation: std::array::from_fn(|at| seed.to_le_bytes()[at % 8]),
         ..EngineConfig::default()
@@ -141,10 +146,10 @@ fn run(seed: u64, fault: Option<Fault>, telling: Option<u64>) -> Result<Outcome,
     let (ending, mut world) = engine::sim::run(setup, world, arrivals).map_err(|error| error.to_string())?;
     world.close();
     hold_to_the_end(&ending, &mut world);
-    Ok(Outcome { world, ending })
+    Ok(SeedOutcome { world, ending })
 }
 
-/// What must hold when all is over.
+/// Checks the invariants that hold at the end of a world.
 fn hold_to_the_end(ending: &Ending, world: &mut World) {
     let kept: usize =
         ending.kept.iter().map(|shard| shard.sessions + shard.groups + shard.sites + shard.waiting).sum();
@@ -168,8 +173,8 @@ fn hold_to_the_end(ending: &Ending, world: &mut World) {
     }
 }
 
-/// Many seeds, on several threads; the first that fails is told in full, or all of them are counted.
-fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
+/// Runs many seeds on several threads. The first failure is printed in full; a survey counts all failures.
+fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (next, broken) = (AtomicU64::new(0), AtomicBool::new(false));
     let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Failures::default()));
     let begun = Instant::now();
@@ -203,20 +208,20 @@ fn campaign(first: u64, seeds: u64, options: &Options, tally: &mut Tally) {
     tally.check("worlds", failures.report(options.survey, note));
 }
 
-/// How many worlds of a kind a survey names.
+/// How many worlds of one kind of breach a survey names.
 const SURVEYED_MAX: usize = 12;
 
-/// What went wrong in a campaign.
+/// The failures of a campaign.
 #[derive(Default)]
 struct Failures {
     told: Vec<String>,
-    /// By kind: in which worlds, and at which request of each.
+    /// For each kind of breach: the seeds of the worlds, and the request in each of them.
     kinds: BTreeMap<String, Vec<(u64, Option<u64>)>>,
 }
 
 impl Failures {
-    /// Takes what a seed came to; true when that is a failure.
-    fn take(&mut self, seed: u64, outcome: Result<Outcome, String>) -> bool {
+    /// Takes the result of a seed; returns true if it is a failure that ends the campaign.
+    fn take(&mut self, seed: u64, outcome: Result<SeedOutcome, String>) -> bool {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -259,15 +264,15 @@ impl Failures {
     }
 }
 
-fn print_outcome(outcome: &Outcome) {
+fn print_outcome(outcome: &SeedOutcome) {
     outcome.world.told.iter().for_each(|line| report::line(line));
     let Ending { trace, answered, .. } = &outcome.ending;
     let trace = trace ^ outcome.world.trace;
     report::line(&format!("all answered after {:.1} s; trace {trace:016x}", answered.as_secs_f64()));
 }
 
-/// Which invariants a world broke, with the story of the first address that it concerns.
-fn complaint(seed: u64, outcome: &Outcome) -> Option<String> {
+/// The invariants that a world broke, with the trace of the first address that is concerned.
+fn complaint(seed: u64, outcome: &SeedOutcome) -> Option<String> {
     let breaches = &outcome.world.breaches;
     let first = breaches.first()?;
     let mut text = format!("seed {seed}: {}", first.text);
@@ -281,7 +286,7 @@ fn complaint(seed: u64, outcome: &Outcome) -> Option<String> {
     Some(text)
 }
 
-/// Sees that a planted fault is noticed, and as what it is, in a world where all is well without it.
+/// Checks that a planted fault is noticed as the right breach, in a world that has no failure without it.
 fn plant(fault: Fault, first: u64, tally: &mut Tally) {
     let name = faults().find(|(known, _)| *known == fault).map_or("", |(_, name)| name);
     let of_evidence = FAULTS_OF_EVIDENCE.iter().any(|(known, _)| *known == fault);

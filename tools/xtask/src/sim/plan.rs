@@ -1,10 +1,9 @@
-//! What a seed draws: sites, hosts with their manners, domains, mailboxes, and who asks about them when.
+//! The draw of a seed: sites, hosts with their manners, domains, mailboxes, and the requests with their times.
 //!
-//! Everything that is later held against the engine is written down here or in the ledger of `world.rs`; nothing of it is
-//! asked of the engine.
+//! The check of the engine uses only this plan and the ledger of `world.rs`; it asks the engine nothing.
 
 use super::misleading::Tricks;
-use super::texts::{Kind, Text, pick};
+use super::texts::{Text, TextTopic, pick};
 use engine::Priority;
 use engine::config::Pace;
 use engine_proto::pace::{Ceiling, Profile};
@@ -13,35 +12,35 @@ use std::collections::HashMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// A world that has not begun.
-pub struct Plan {
+/// A world before its start, with all truth about it.
+pub struct WorldPlan {
     pub pace: Pace,
     pub shards: usize,
-    /// Most sessions of the engine in all.
+    /// The total of sessions that the engine may have.
     pub sessions: usize,
-    /// So few sessions that one site can keep another one waiting.
+    /// The sessions are so few that one site can delay another.
     pub tight: bool,
-    /// One query in so many is lost; 0: none.
+    /// One query of so many is lost; 0: none.
     pub dns_loss: u32,
-    /// Some sites mislead, and verdicts need the evidence of a session.
+    /// Some sites mislead, so verdicts need the evidence of a session.
     pub misleads: bool,
-    /// Hosts can be reached at IPv6 addresses.
+    /// Hosts have IPv6 addresses.
     pub ipv6: bool,
-    /// Whoever is told that a budget is used up asks again.
+    /// A request that is refused for a used-up budget is repeated.
     pub asks_again: bool,
     pub sites: Vec<Site>,
-    pub hosts: Vec<Host>,
-    pub domains: Vec<Domain>,
+    pub hosts: Vec<PlannedHost>,
+    pub domains: Vec<PlannedDomain>,
     pub mailboxes: Vec<Mailbox>,
-    /// Who asks: mailbox, when, how urgently.
+    /// The requests: index of the mailbox, time, and priority.
     pub asked: Vec<(u32, Duration, Priority)>,
     pub by_address: HashMap<String, u32>,
-    pub by_name: HashMap<String, Named>,
+    pub by_name: HashMap<String, DnsTarget>,
 }
 
-/// What a name of the DNS stands for.
+/// The object that a name of the DNS belongs to.
 #[derive(Debug, Clone, Copy)]
-pub enum Named {
+pub enum DnsTarget {
     Domain(u32),
     Host(u32),
 }
@@ -50,42 +49,43 @@ pub enum Named {
 pub struct Site {
     pub name: String,
     pub ceiling: Ceiling,
-    /// Nothing about it keeps anybody from a true answer.
+    /// None of its properties prevents a true answer.
     pub well: bool,
-    /// How often its addresses are asked about.
+    /// How many requests concern its addresses.
     pub asked: u32,
     pub domains: u32,
     /// The slowest round trip to it.
     pub round_trip: Duration,
-    /// How urgently its addresses are asked about, where that is the same for all.
+    /// The priority of all requests about its addresses, if it is the same.
     pub priority: Option<Priority>,
 }
 
-pub struct Host {
+/// A mail server with one IPv4 address.
+pub struct PlannedHost {
     pub name: String,
     pub site: u32,
     pub address: Ipv4Addr,
-    pub state: State,
+    pub state: ConnectResult,
     pub manners: Manners,
-    /// It has an IPv6 address as well, and behaves like this there.
+    /// Its manners at its IPv6 address; `None`: it has no such address.
     pub ipv6: Option<Manners>,
 }
 
-/// What comes of connecting to a host.
+/// What happens when a client connects to a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum ConnectResult {
     Up,
     Refused,
     Silent,
-    /// It takes the connection and resets it.
+    /// It accepts the connection and resets it.
     Reset,
 }
 
-/// What a host does beside answering.
+/// The behaviour of a host in a session, apart from its answers.
 #[derive(Debug, Clone)]
 pub struct Manners {
     pub round_trip: Duration,
-    /// Before each answer.
+    /// The delay before each answer.
     pub thinks: Duration,
     pub pipelining: bool,
     pub helo_only: bool,
@@ -95,24 +95,25 @@ pub struct Manners {
     pub delivery: Delivery,
     /// Answers have several lines.
     pub lines: bool,
-    /// Accepted recipients of a transaction.
+    /// How many recipients of a transaction are accepted.
     pub recipients_max: u32,
-    /// Recipients of a session, and then 421.
+    /// How many recipients of a session are answered before the 421.
     pub session_recipients_max: u32,
-    /// Refused recipients of a session, and then 421; or without a word.
+    /// How many recipients of a session are refused before the 421, or before the host hangs up without a reply.
     pub errors_max: u32,
     pub hangs_up: bool,
-    /// At this recipient of a session, what happens instead of an answer.
+    /// A recipient's position in the session, and what happens instead of an answer to it.
     pub misdeed: Option<(u32, Misdeed)>,
-    /// Connections at once, and then 421.
+    /// How many connections are served at once; a further one gets 421.
     pub connections_max: u32,
-    /// It takes every recipient, as backups do.
+    /// It accepts every recipient, as backups do.
     pub accepts_all: bool,
-    /// It says this about everybody.
+    /// Its answer about every recipient.
     pub everybody: Option<Fate>,
     pub tricks: Tricks,
 }
 
+/// The host's support for STARTTLS (RFC 3207).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StartTls {
     Absent,
@@ -120,6 +121,7 @@ pub enum StartTls {
     Broken,
 }
 
+/// The first reply of a session (RFC 5321 3.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Banner {
     Good,
@@ -129,16 +131,17 @@ pub enum Banner {
     Garbage,
 }
 
-/// How bytes travel.
+/// The grouping of an answer's bytes into writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// All answers of a group at once.
+    /// All answers of a group go out at once.
     Burst,
     Lines,
     Split,
     Drip,
 }
 
+/// What a host does at a recipient instead of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Misdeed {
     Hang,
@@ -147,42 +150,44 @@ pub enum Misdeed {
     Busy,
 }
 
-/// How the DNS answers for a domain.
+/// The answers of the DNS for a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Zone {
+pub enum PlannedZone {
     Good,
-    /// Over TCP alone.
+    /// Only TCP has the whole answer.
     Truncated,
     NoSuchName,
     NullMx,
     /// An MX record whose host does not exist.
     NoHost,
-    /// Neither MX nor address.
+    /// It has neither an MX record nor an address.
     Empty,
     ServFail,
     Silent,
 }
 
-pub struct Domain {
+/// A recipient domain with its zone, its hosts and its treatment of unknown recipients.
+pub struct PlannedDomain {
     pub name: String,
     pub site: u32,
-    pub zone: Zone,
+    pub zone: PlannedZone,
     pub hosts: Vec<(u16, u32)>,
-    /// What becomes of recipients that nobody owns.
+    /// The answer about recipients that nobody owns.
     pub strangers: Fate,
-    /// What becomes of `postmaster`; `None`: the same.
+    /// The answer about `postmaster`; `None`: that of a control recipient.
     pub postmaster: Option<Fate>,
 }
 
-/// What a host says about a recipient.
+/// The treatment of a recipient by a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fate {
     Accepted,
     Refused(Text),
-    /// 450 for a while after the first try.
+    /// A 450 for a while after the first try.
     Greylisted(Text),
 }
 
+/// An address that requests ask about, and the treatment of it.
 pub struct Mailbox {
     pub address: String,
     pub domain: u32,
@@ -190,25 +195,26 @@ pub struct Mailbox {
     pub role: bool,
 }
 
-/// Domains of a hoster: more than any site may have sessions by default.
+/// Domains of a hoster: more than the default limit on sessions of a site.
 const HOSTED: u32 = 16;
-/// The address of the first host: public ones, one a host.
+/// The address of the first host. Host n has the n-th address after it; all are public.
 pub(super) const FIRST_ADDRESS: u32 = 0x2d00_0000;
-/// The same of IPv6, to which the host's number is added.
+/// The IPv6 address of the first host; the host's number is added to it.
 const FIRST_IPV6: u128 = 0x2a0d_0000_0000_0000_0000_0000_0000_0000;
-/// The part of the worlds that has sites that mislead.
+/// The share of worlds that have misleading sites.
 const MISLEADING_WORLDS: f32 = 0.5;
-/// Addresses of a world, and of one that has misleading sites beside the others.
+/// Numbers of addresses of a world: without misleading sites, and of the other sites in a world with them.
 const ADDRESSES: [std::ops::Range<u32>; 2] = [950..1050, 250..350];
 
-impl Plan {
-    pub fn draw(seed: u64) -> Plan {
+impl WorldPlan {
+    /// Draws the world of a seed. The same seed always gives the same plan.
+    pub fn draw(seed: u64) -> WorldPlan {
         let mut random = Rng::with_seed(seed);
         let pace = random.choice([Pace::Polite, Pace::Polite, Pace::Fast, Pace::Lab]).unwrap_or(Pace::Polite);
         let sessions = random.choice([1000, 1000, 1000, 40]).unwrap_or(1000);
-        // Of its own, so that the other worlds of a seed stay as they are.
+        // A generator of its own, so that the other worlds of a seed stay unchanged.
         let mut misleading = Rng::with_seed(seed ^ 0x6d69_736c);
-        let mut plan = Plan {
+        let mut plan = WorldPlan {
             pace,
             shards: random.choice([1, 1, 2, 3]).unwrap_or(1),
             sessions,
@@ -238,11 +244,12 @@ impl Plan {
         plan
     }
 
+    /// The pace profile and limits that the engine runs with in this world.
     pub fn profile(&self) -> Profile {
         self.pace.into()
     }
 
-    /// How a host behaves at its address of this family.
+    /// The behaviour of a host at its address of this family.
     pub fn manners(&self, host: u32, ipv6: bool) -> &Manners {
         let host = &self.hosts[host as usize];
         host.ipv6.as_ref().filter(|_| ipv6).unwrap_or(&host.manners)
@@ -250,7 +257,7 @@ impl Plan {
 
     fn draw_site(&mut self, index: u32, random: &mut Rng) {
         let name = format!("s{index}.example");
-        // The first is a hoster's: each of its domains has a host of its own.
+        // The first site is a hoster's: each of its domains has a host of its own.
         let hoster = index == 0;
         let well = hoster || random.u8(..) < 120;
         let ceiling = Ceiling::of(self.profile(), &name);
@@ -273,14 +280,14 @@ impl Plan {
     fn draw_host(&mut self, site: &str, index: u32, number: u32, well: bool, random: &mut Rng) {
         let id = self.hosts.len() as u32;
         let state = match (well, random.u8(..)) {
-            (true, _) | (_, 56..) => State::Up,
-            (_, 0..20) => State::Refused,
-            (_, 20..40) => State::Silent,
-            _ => State::Reset,
+            (true, _) | (_, 56..) => ConnectResult::Up,
+            (_, 0..20) => ConnectResult::Refused,
+            (_, 20..40) => ConnectResult::Silent,
+            _ => ConnectResult::Reset,
         };
         let name = format!("mx{number}.{site}");
-        self.by_name.insert(name.clone(), Named::Host(id));
-        self.hosts.push(Host {
+        self.by_name.insert(name.clone(), DnsTarget::Host(id));
+        self.hosts.push(PlannedHost {
             name,
             site: index,
             address: Ipv4Addr::from_bits(FIRST_ADDRESS + id),
@@ -292,14 +299,14 @@ impl Plan {
 
     fn draw_domain(&mut self, site: u32, first: u32, count: u32, well: bool, random: &mut Rng) {
         let zone = match (well, random.u8(..)) {
-            (true, 0..24) => Zone::Truncated,
-            (true, _) | (_, 80..) => Zone::Good,
-            (_, 0..15) => Zone::NoSuchName,
-            (_, 15..25) => Zone::NullMx,
-            (_, 25..35) => Zone::NoHost,
-            (_, 35..45) => Zone::Empty,
-            (_, 45..65) => Zone::ServFail,
-            _ => Zone::Silent,
+            (true, 0..24) => PlannedZone::Truncated,
+            (true, _) | (_, 80..) => PlannedZone::Good,
+            (_, 0..15) => PlannedZone::NoSuchName,
+            (_, 15..25) => PlannedZone::NullMx,
+            (_, 25..35) => PlannedZone::NoHost,
+            (_, 35..45) => PlannedZone::Empty,
+            (_, 45..65) => PlannedZone::ServFail,
+            _ => PlannedZone::Silent,
         };
         let mut hosts: Vec<(u16, u32)> = (first..first + count).map(|host| (10, host)).collect();
         if random.bool() {
@@ -307,14 +314,14 @@ impl Plan {
         }
         let strangers = match (well, random.u8(..)) {
             (_, 0..40) => Fate::Accepted,
-            (true, _) | (_, 90..) => Fate::Refused(pick(Kind::NotFound, random)),
-            (_, 40..55) => Fate::Greylisted(pick(Kind::Greylisted, random)),
-            (_, 55..70) => Fate::Refused(pick(Kind::Policy, random)),
-            _ => Fate::Refused(pick(Kind::Temporary, random)),
+            (true, _) | (_, 90..) => Fate::Refused(pick(TextTopic::NotFound, random)),
+            (_, 40..55) => Fate::Greylisted(pick(TextTopic::Greylisted, random)),
+            (_, 55..70) => Fate::Refused(pick(TextTopic::Policy, random)),
+            _ => Fate::Refused(pick(TextTopic::Temporary, random)),
         };
         let name = format!("d{}.example", self.domains.len());
-        self.by_name.insert(name.clone(), Named::Domain(self.domains.len() as u32));
-        self.domains.push(Domain { name, site, zone, hosts, strangers, postmaster: None });
+        self.by_name.insert(name.clone(), DnsTarget::Domain(self.domains.len() as u32));
+        self.domains.push(PlannedDomain { name, site, zone, hosts, strangers, postmaster: None });
     }
 
     fn draw_mailboxes(&mut self, random: &mut Rng) {
@@ -339,7 +346,7 @@ impl Plan {
 
     fn draw_asked(&mut self, random: &mut Rng) {
         let span = random.choice([1, 5_000, 60_000]).unwrap_or(1);
-        // Long enough for what single checks believe to grow old.
+        // The span is long enough for evidence of single checks to expire.
         let span = if self.misleads && random.u8(..) < 64 { 1_500_000 } else { span };
         let priorities = [Priority::Single, Priority::Batch, Priority::List];
         let (most, share) = (priorities[random.usize(..3)], random.u8(..));
@@ -357,13 +364,13 @@ impl Plan {
     }
 }
 
-impl Host {
+impl PlannedHost {
     /// The IPv6 address of the host with this number.
     pub fn ipv6_of(number: u32) -> Ipv6Addr {
         Ipv6Addr::from_bits(FIRST_IPV6 + u128::from(number))
     }
 
-    /// Whether it changes its behaviour, and every session after that meets the change.
+    /// Whether it changes its behaviour, and every later session meets the change.
     pub fn changes_for_good(&self) -> bool {
         let tricks = &self.manners.tricks;
         tricks.nodes.is_none() && tricks.change.is_some_and(|change| change.lasts())
@@ -371,14 +378,14 @@ impl Host {
 }
 
 impl Mailbox {
-    /// Whether somebody owns it.
+    /// Whether somebody owns the recipient.
     pub fn exists(&self) -> bool {
-        !matches!(&self.fate, Fate::Refused(text) if matches!(text.kind, Kind::NotFound | Kind::Unclear))
+        !matches!(&self.fate, Fate::Refused(text) if matches!(text.kind, TextTopic::NotFound | TextTopic::Unclear))
     }
 }
 
 impl Fate {
-    /// What the host says, in short.
+    /// The reply text that stands for this treatment.
     pub fn words(&self) -> &'static str {
         match self {
             Fate::Accepted => "250",
@@ -386,22 +393,22 @@ impl Fate {
         }
     }
 
-    /// Somebody's, at a domain that deals so with strangers.
+    /// Draws the treatment of a mailbox that exists, at a domain that treats control recipients like this.
     fn draw(strangers: &Fate, well: bool, random: &mut Rng) -> Fate {
         let number = random.u8(..);
         match number {
             0..128 => Fate::Accepted,
             128..208 if *strangers == Fate::Accepted => Fate::Accepted,
-            128..208 => Fate::Refused(pick(Kind::NotFound, random)),
-            208..218 => Fate::Refused(pick(Kind::Full, random)),
-            218..228 => Fate::Refused(pick(Kind::Disabled, random)),
-            228..236 => Fate::Greylisted(pick(Kind::Greylisted, random)),
+            128..208 => Fate::Refused(pick(TextTopic::NotFound, random)),
+            208..218 => Fate::Refused(pick(TextTopic::Full, random)),
+            218..228 => Fate::Refused(pick(TextTopic::Disabled, random)),
+            228..236 => Fate::Greylisted(pick(TextTopic::Greylisted, random)),
             _ if well => Fate::Accepted,
-            236..242 => Fate::Refused(pick(Kind::Policy, random)),
-            242..246 => Fate::Refused(pick(Kind::Temporary, random)),
-            246..250 => Fate::Refused(pick(Kind::Throttled, random)),
-            250..253 => Fate::Refused(pick(Kind::Relay, random)),
-            _ => Fate::Refused(pick(Kind::Auth, random)),
+            236..242 => Fate::Refused(pick(TextTopic::Policy, random)),
+            242..246 => Fate::Refused(pick(TextTopic::Temporary, random)),
+            246..250 => Fate::Refused(pick(TextTopic::Throttled, random)),
+            250..253 => Fate::Refused(pick(TextTopic::Relay, random)),
+            _ => Fate::Refused(pick(TextTopic::Auth, random)),
         }
     }
 }
@@ -434,17 +441,17 @@ impl Manners {
         }
     }
 
-    /// As a good host, but for one or two things.
+    /// Draws a good host with one or two defects.
     fn odd(number: u32, random: &mut Rng) -> Manners {
         let mut manners = Manners::well(random);
         for _ in 0..random.u8(1..3) {
             match random.u8(..16) {
-                0 => manners.banner = Banner::Refuses(pick(Kind::Policy, random)),
+                0 => manners.banner = Banner::Refuses(pick(TextTopic::Policy, random)),
                 1 => manners.banner = Banner::Busy,
                 2 => manners.banner = Banner::Silent,
                 3 => manners.banner = Banner::Garbage,
-                4 => manners.mail = Some(pick(Kind::Policy, random)),
-                5 => manners.mail = Some(pick(Kind::Temporary, random)),
+                4 => manners.mail = Some(pick(TextTopic::Policy, random)),
+                5 => manners.mail = Some(pick(TextTopic::Temporary, random)),
                 6 => manners.delivery = Delivery::Drip,
                 7 => manners.recipients_max = random.u32(1..4),
                 8 => manners.session_recipients_max = random.u32(1..20),
@@ -459,7 +466,13 @@ impl Manners {
         }
         manners.accepts_all = number > 0 && random.bool();
         if random.u8(..) < 24 {
-            let kind = [Kind::Policy, Kind::Temporary, Kind::Relay, Kind::Throttled, Kind::Greylisted];
+            let kind = [
+                TextTopic::Policy,
+                TextTopic::Temporary,
+                TextTopic::Relay,
+                TextTopic::Throttled,
+                TextTopic::Greylisted,
+            ];
             manners.everybody = Some(Fate::Refused(pick(kind[random.usize(..kind.len())], random)));
         }
         manners

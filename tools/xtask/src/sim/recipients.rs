@@ -1,74 +1,76 @@
-//! What every host says about every recipient, and the counts that follow from it.
+//! The answers of every host about every recipient, and the counts that follow from them.
 
 use super::budget::{Allowance, Refusals};
 use super::change::{Refused, Turn};
 use super::judge::Verdict;
-use super::ledger::{Ledger, MARGIN, NOT_FOUND, Said, UNCLEAR, Whom, word};
-use super::plan::{Delivery, Fate, Manners, Plan};
-use super::texts::{Kind, Text};
+use super::ledger::{MARGIN, NOT_FOUND, RcptAnswer, ReplyLedger, UNCLEAR, Whom, word};
+use super::plan::{Delivery, Fate, Manners, WorldPlan};
+use super::texts::{Text, TextTopic};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// How long a greylisted recipient is put off.
+/// How long a greylisted recipient is deferred.
 const GREYLISTED: Duration = Duration::from_secs(60);
-/// So many recipients who are refused alike show that a host refuses everybody.
+/// So many recipients that are refused alike show that a host refuses everyone.
 const ALIKE: usize = 20;
-/// How long such a host is left alone at least.
+/// The shortest pause that a client must leave such a host.
 const REST: Duration = Duration::from_secs(5);
-/// How much later than computed a client may have an answer of a server that writes a few bytes at a time, or takes its time with
+/// How much later than computed a client may get an answer of a server that writes a few bytes at a time, or delays
 /// each refusal.
 const SLOW_MARGIN: Duration = Duration::from_secs(30);
-/// After so long a silence the client may have forgotten them.
+/// After a silence of this length the client may have forgotten the refusals.
 const FORGOTTEN: Duration = Duration::from_secs(100);
-/// Questions that are allowed meanwhile: those of sessions that were open, and one to see whether it still does.
+/// How many further recipients may be asked about: those of open sessions, and one that tests whether the host still
+/// refuses everyone.
 const LOOKS: u32 = 4;
 
-/// A recipient that a client asks about.
-pub struct Asked<'a> {
+/// A recipient that a client asks about, with the state of its session.
+pub struct AskedRecipient<'a> {
     pub address: &'a str,
-    /// The connection, and which of its recipients this is.
+    /// The number of the connection, and the position of this recipient in it.
     pub link: u32,
     pub place: u32,
-    /// Unknown recipients of the session so far.
+    /// How many unknown recipients the session had so far.
     pub unknown: u32,
-    /// The node of the host deals so with everybody.
+    /// The behaviour that the node of the host has for everyone, if it has one.
     pub node: Option<Turn>,
     pub now: Duration,
-    /// When the answer is with the client.
+    /// The time at which the client has the answer.
     pub heard: Duration,
 }
 
-/// What was said about recipients, and what was counted.
+/// The answers about recipients, and the counts of them.
 pub struct Recipients {
-    pub ledger: Ledger,
+    pub ledger: ReplyLedger,
     greylist: HashMap<String, Duration>,
-    /// Unknown recipients that were refused, at each host and each site.
+    /// How many unknown recipients were refused, at each host and each site.
     unknown_at_hosts: Vec<u32>,
     unknown_at_sites: Vec<u32>,
     allowances: Vec<Option<Allowance>>,
     refusals: Vec<Refusals>,
-    /// By host and domain, for a host may say so of one of the domains that it serves; and by words, for it may say something
-    /// else at its other address.
+    /// By host, domain and words. A host may refuse all recipients of only one of its domains, and may use other words
+    /// at its other address.
     alike: HashMap<(u32, u32, &'static str), Alike>,
-    /// Control recipients, of each domain.
+    /// The names of the control recipients of each domain.
     controls: HashMap<u32, HashSet<String>>,
 }
 
-/// Those whom a host that refuses everybody has refused.
+/// The recipients that a host refused alike.
 #[derive(Default)]
 struct Alike {
     addresses: HashSet<String>,
-    /// When the last one was.
+    /// The time of the last refusal.
     last: Duration,
-    /// When the client knew enough.
+    /// The time from which the client knew that the host refuses everyone.
     known: Option<Duration>,
     looks: u32,
 }
 
 impl Recipients {
-    pub fn new(plan: &Plan) -> Recipients {
+    /// The counts of a world before its start.
+    pub fn new(plan: &WorldPlan) -> Recipients {
         Recipients {
-            ledger: Ledger::new(plan),
+            ledger: ReplyLedger::new(plan),
             greylist: HashMap::new(),
             unknown_at_hosts: vec![0; plan.hosts.len()],
             unknown_at_sites: vec![0; plan.sites.len()],
@@ -79,18 +81,19 @@ impl Recipients {
         }
     }
 
-    /// What a host with these manners says about a recipient; what the client must not have done is added to `breaches`.
+    /// The answer of a host with these manners about a recipient. Adds to `breaches` what the client did wrong by
+    /// asking.
     pub fn decide(
         &mut self,
-        plan: &Plan,
+        plan: &WorldPlan,
         host: u32,
         manners: &Manners,
-        asked: &Asked<'_>,
+        asked: &AskedRecipient<'_>,
         breaches: &mut Vec<String>,
     ) -> Fate {
         let domain = asked.address.rsplit_once('@').and_then(|(_, domain)| plan.domain(domain));
         let Some(domain) = domain else {
-            return Fate::Refused(Text { kind: Kind::Relay, words: "550 5.7.1 Relaying denied" });
+            return Fate::Refused(Text { kind: TextTopic::Relay, words: "550 5.7.1 Relaying denied" });
         };
         let whom = whom(plan, asked.address);
         let (site, fate) = (plan.hosts[host as usize].site as usize, true_fate(plan, domain, whom));
@@ -115,7 +118,7 @@ impl Recipients {
         let unknown = u32::from(word & (NOT_FOUND | UNCLEAR) != 0);
         self.unknown_at_sites[site] += unknown;
         self.unknown_at_hosts[host as usize] += unknown;
-        let said = Said {
+        let said = RcptAnswer {
             host,
             link: asked.link,
             place: asked.place,
@@ -129,22 +132,26 @@ impl Recipients {
         fate
     }
 
-    /// So many recipients were asked about at the site that no answer came for.
+    /// Counts recipients of a site whose answers never arrive.
     pub fn lost(&mut self, site: u32, count: usize, now: Duration) {
         (0..count).for_each(|_| self.refusals[site as usize].lost(now));
     }
 
-    /// Judges a verdict.
-    pub fn judge(&mut self, plan: &Plan, verdict: &Verdict) -> Result<(), String> {
+    /// Checks a verdict against the ledger and the truth.
+    ///
+    /// # Errors
+    ///
+    /// As [`Verdict::judge`].
+    pub fn judge(&mut self, plan: &WorldPlan, verdict: &Verdict) -> Result<(), String> {
         verdict.judge(plan, &mut self.ledger)
     }
 
-    /// Whether the client may say that it has used up the budget of a site.
+    /// Whether the client may answer that it has used up the budget of a site.
     pub fn is_budget_cause(&mut self, site: u32, now: Duration) -> bool {
         self.refusals[site as usize].is_cause(self.allowances[site as usize], now)
     }
 
-    fn put_off(&mut self, fate: Fate, asked: &Asked<'_>) -> Fate {
+    fn put_off(&mut self, fate: Fate, asked: &AskedRecipient<'_>) -> Fate {
         if !matches!(fate, Fate::Greylisted(_)) {
             return fate;
         }
@@ -153,19 +160,19 @@ impl Recipients {
     }
 
     /// Counts an answer against the budget of the site.
-    fn count(&mut self, site: usize, asked: &Asked<'_>, fate: &Fate, breaches: &mut Vec<String>) {
+    fn count(&mut self, site: usize, asked: &AskedRecipient<'_>, fate: &Fate, breaches: &mut Vec<String>) {
         let Some(allowance) = self.allowances[site] else { return };
         let answered = self.refusals[site].answered(allowance, asked.now, asked.heard, is_permanent(fate));
         breaches.extend(answered.err());
     }
 
-    /// The control recipients of a domain have the same names all day.
+    /// Whether the control recipients of a domain have the same names for a whole day.
     fn is_named_alike(
         &mut self,
-        plan: &Plan,
+        plan: &WorldPlan,
         domain: u32,
         whom: Whom,
-        asked: &Asked<'_>,
+        asked: &AskedRecipient<'_>,
         breaches: &mut Vec<String>,
     ) {
         if whom != Whom::Stranger {
@@ -178,18 +185,20 @@ impl Recipients {
         }
     }
 
-    /// A host that has refused so many of a domain alike, and nobody otherwise, is left alone.
+    /// Checks that the client leaves a host alone after it has refused many recipients of a domain alike, and none
+    /// otherwise.
     fn is_left_alone(
         &mut self,
         (host, domain): (u32, u32),
         manners: &Manners,
-        asked: &Asked<'_>,
+        asked: &AskedRecipient<'_>,
         breaches: &mut Vec<String>,
     ) {
-        // Words that deny a mailbox may be true of everybody who is asked about: what a session proves decides there.
+        // Words that deny that a mailbox exists may be true of every recipient. The evidence of a session decides
+        // there.
         let Some(Fate::Refused(Text { kind, words })) = &manners.everybody else { return };
-        // What is put off may be granted later: greylisting puts off everybody.
-        if *kind == Kind::NotFound || !words.starts_with('5') {
+        // A deferred recipient may be accepted later: greylisting defers everyone.
+        if *kind == TextTopic::NotFound || !words.starts_with('5') {
             return;
         }
         let alike = self.alike.entry((host, domain, words)).or_default();
@@ -215,11 +224,11 @@ impl Recipients {
     }
 }
 
-/// Control recipients of a domain: of two shapes, and others on the next day.
+/// How many control recipients a domain may have: two shapes, and two more on the next day.
 const CONTROLS_MAX: usize = 4;
 
-/// Whom an address of a domain is of.
-fn whom(plan: &Plan, address: &str) -> Whom {
+/// The kind of recipient that an address of a domain is.
+fn whom(plan: &WorldPlan, address: &str) -> Whom {
     match plan.by_address.get(address) {
         Some(&mailbox) => Whom::Mailbox(mailbox),
         None if address.starts_with("postmaster@") => Whom::Postmaster,
@@ -227,8 +236,8 @@ fn whom(plan: &Plan, address: &str) -> Whom {
     }
 }
 
-/// What an honest host of the domain says.
-fn true_fate(plan: &Plan, domain: u32, whom: Whom) -> &Fate {
+/// The answer of an honest host of the domain.
+fn true_fate(plan: &WorldPlan, domain: u32, whom: Whom) -> &Fate {
     let domain = &plan.domains[domain as usize];
     match whom {
         Whom::Mailbox(mailbox) => &plan.mailboxes[mailbox as usize].fate,

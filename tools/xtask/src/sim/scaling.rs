@@ -1,7 +1,8 @@
-//! One shard against two, with peers in memory: what the engine itself costs, and whether shards are in each other's way.
+//! One shard compared with two, with peers in memory: the cost of the engine itself, and whether shards slow each other
+//! down.
 //!
-//! Two virtual processors may be two threads of one core, or share it with others. So in the same run one thread and two
-//! threads compute what shares nothing, which shows what the machine itself gives.
+//! Two virtual processors may be two threads of one core, or share it with others. So the same run also measures one
+//! and two threads that compute without sharing anything, which shows the limit of the machine.
 
 use super::dns::{self, A, MX, NO_ERROR, NX_DOMAIN};
 use super::{Tally, report};
@@ -20,16 +21,16 @@ use std::time::{Duration, Instant};
 const DOMAINS: usize = 2_000;
 const EACH: usize = 200;
 const ADDRESSES: usize = DOMAINS * EACH;
-/// Domains whose addresses alternate.
+/// The number of domains between which a block of addresses alternates.
 const BLOCK: usize = 50;
-/// Runs of each row, one shard and two in turn; the fastest is shown.
+/// How often each row is run, one shard and two in turn; the fastest run is shown.
 const RUNS: usize = 5;
-/// Steps of a thread that computes.
+/// How many steps a thread computes.
 const STEPS: u64 = 20_000_000;
-/// Numbers that it goes through in no order, so that it waits for memory as the engine does.
+/// How many numbers it visits in random order, so that it waits for memory as the engine does.
 const NUMBERS: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Clock ticks a second in `/proc/self/stat`.
+/// Clock ticks per second in `/proc/self/stat`.
 const TICKS: f64 = 100.0;
 
 const FLAVORS: [(&str, RuntimeChoice, DriverChoice); 3] = [
@@ -38,7 +39,11 @@ const FLAVORS: [(&str, RuntimeChoice, DriverChoice); 3] = [
     ("glommio on io_uring", RuntimeChoice::Glommio, DriverChoice::IoUring),
 ];
 
-/// Prints the table.
+/// Measures each runtime and driver and prints the table.
+///
+/// # Errors
+///
+/// A run gave a wrong verdict, or a shard did not start.
 pub fn run(tally: &mut Tally) -> Result<(), Failure> {
     report::line(
         "| runtime | shards | addresses | right | addresses/s | CPU s per 1,000 | times one shard |",
@@ -79,7 +84,7 @@ pub fn run(tally: &mut Tally) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How long so many threads take, each for the same work.
+/// The time of this many threads, each with the same work, in seconds.
 fn computing(threads: usize) -> Result<f64, Failure> {
     let began = Instant::now();
     let started: Vec<_> = (0..threads).map(|seed| thread::spawn(move || compute(seed as u32 + 1))).collect();
@@ -89,7 +94,7 @@ fn computing(threads: usize) -> Result<f64, Failure> {
     Ok(began.elapsed().as_secs_f64())
 }
 
-/// Xorshift, and a walk through memory that depends on it.
+/// Xorshift, with a walk through memory that depends on it.
 fn compute(seed: u32) -> u32 {
     let numbers: Vec<u32> = (0..NUMBERS as u32).map(|at| at.wrapping_mul(2_654_435_761)).collect();
     let (mut state, mut at) = (seed, 0);
@@ -121,12 +126,12 @@ fn measure(runtime: RuntimeChoice, driver: DriverChoice, shards: usize) -> Resul
         tickets_max: ADDRESSES + 1,
         ..EngineConfig::default()
     };
-    // A few bytes a run, for as long as threads may look at it.
+    // Leaks a few bytes in each run: a thread may read them at any time.
     let gate: &'static OnceLock<()> = Box::leak(Box::new(OnceLock::new()));
-    let engine = start_in_memory(config, move || Box::new(Peers { gate }))
+    let engine = start_in_memory(config, move || Box::new(ScalingPeers { gate }))
         .map_err(|error| Failure(error.to_string()))?;
     let client = engine.client(ADDRESSES + 1);
-    // All of it is handed over before the clock starts: the shards are measured, and not who asks.
+    // All requests are submitted before the clock starts, so that the shards are measured and not the client.
     for request in requests()? {
         client.submit(request).map_err(|refusal| Failure(format!("{refusal:?}")))?;
     }
@@ -138,7 +143,7 @@ fn measure(runtime: RuntimeChoice, driver: DriverChoice, shards: usize) -> Resul
     Ok(measured)
 }
 
-/// Domain after domain in blocks, as a list has them.
+/// The requests, domain after domain in blocks, as in a list.
 fn requests() -> Result<Vec<Request>, Failure> {
     let text = |at: usize| {
         let domain = at / (BLOCK * EACH) * BLOCK + at % BLOCK;
@@ -151,12 +156,12 @@ fn requests() -> Result<Vec<Request>, Failure> {
     (0..ADDRESSES).map(request).collect()
 }
 
-/// The number of the user at this place of the list.
+/// The number of the user at this position of the list.
 fn number(at: usize) -> usize {
     at % (BLOCK * EACH) / BLOCK
 }
 
-/// How many verdicts are right: every other address exists.
+/// The number of right verdicts: every other address exists.
 fn collect(client: &Client) -> Result<usize, Failure> {
     let (mut left, mut right, mut answers) = (ADDRESSES, 0, Vec::new());
     while left > 0 {
@@ -176,7 +181,7 @@ fn collect(client: &Client) -> Result<usize, Failure> {
     Ok(right)
 }
 
-/// Whether a local part is somebody's: `user-N` with an even N.
+/// Whether a local part exists: `user-N` with an even N.
 fn exists(local: &str) -> bool {
     let number = local.strip_prefix("user-").and_then(|number| number.parse::<u64>().ok());
     number.is_some_and(|number| number % 2 == 0)
@@ -190,16 +195,16 @@ fn cpu_s() -> Result<f64, Failure> {
     Ok((ticks(11) + ticks(12)) / TICKS)
 }
 
-/// Every domain has an MX host of its own, which knows its users.
-struct Peers {
-    /// Nothing is answered before it is open: the shard's thread waits.
+/// Peers in which every domain has an MX host of its own, which knows its users.
+struct ScalingPeers {
+    /// No peer answers before this is set: the shard's thread waits.
     gate: &'static OnceLock<()>,
 }
 
-impl MemoryPeers for Peers {
+impl MemoryPeers for ScalingPeers {
     fn connect(&mut self, _to: SocketAddr, greeting: &mut Vec<u8>) -> Box<dyn MemoryHost> {
         greeting.extend_from_slice(b"220 mx.example ESMTP\r\n");
-        Box::new(Host { line: Vec::new() })
+        Box::new(MinimalHost { line: Vec::new() })
     }
 
     fn datagram(&mut self, payload: &[u8]) -> Option<Vec<u8>> {
@@ -218,12 +223,12 @@ impl MemoryPeers for Peers {
     }
 }
 
-/// A server as small as can be: EHLO, MAIL, RCPT, RSET, QUIT.
-struct Host {
+/// The smallest possible server: EHLO, MAIL, RCPT, RSET, QUIT.
+struct MinimalHost {
     line: Vec<u8>,
 }
 
-impl MemoryHost for Host {
+impl MemoryHost for MinimalHost {
     fn hear(&mut self, bytes: &[u8], replies: &mut Vec<u8>) {
         for &byte in bytes {
             self.line.push(byte);

@@ -1,41 +1,41 @@
-//! The server's side of an SMTP session (RFC 5321), written for the simulation: it answers, misbehaves as its manners
-//! say, and notices what a client must not do.
+//! The server's side of an SMTP session (RFC 5321) in the simulation. It answers, misbehaves as its manners state, and
+//! records protocol errors of the client.
 
 use super::change::Turn;
 use super::plan::{Banner, Delivery, Fate, Manners, Misdeed, StartTls};
-use super::recipients::Asked;
-use super::texts::Kind;
+use super::recipients::AskedRecipient;
+use super::texts::TextTopic;
 use engine::sim::Wire;
 use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
 use fastrand::Rng;
 use std::time::Duration;
 
-/// A session.
+/// The server's side of one session, with its counts.
 #[derive(Debug, Default)]
 pub struct Peer {
-    /// When the last byte of what was said arrives at the client.
+    /// The time at which the last byte of the answers so far arrives at the client.
     said_until: Duration,
     heard: Vec<u8>,
     greeted: bool,
     pipelining: bool,
     in_transaction: bool,
-    /// Recipients of the transaction, and those of them that were accepted.
+    /// Recipients of the transaction, and the number of accepted ones.
     asked: u32,
     accepted: u32,
-    /// Of the session.
+    /// Recipients of the session so far.
     pub recipients: u32,
     pub refused: u32,
     unknown: u32,
-    /// The node that it is with deals so with everybody.
+    /// The behaviour that the session's node has for everyone, if it has one.
     node: Option<Turn>,
-    /// When the client has heard that it is too fast.
+    /// The time at which the client has the reply that it is too fast.
     pub pushed: Option<Duration>,
-    /// Nothing is said any more.
+    /// The server no longer answers.
     mute: bool,
     tls: bool,
 }
 
-/// What is done behind an answer.
+/// The step after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NextStep {
     Listen,
@@ -44,17 +44,17 @@ enum NextStep {
     Mute,
 }
 
-/// A session's surroundings while something is heard.
+/// The objects around a session while it takes an event.
 pub struct Surroundings<'a> {
     pub now: Duration,
-    /// The connection's number.
+    /// The number of the connection.
     pub link: u32,
     pub manners: &'a Manners,
     pub random: &'a mut Rng,
     pub wire: &'a mut Wire,
-    /// What becomes of a recipient; notes that it was said.
-    pub decide: &'a mut dyn FnMut(&Asked<'_>, &mut Vec<String>) -> Fate,
-    /// What the client must not have done.
+    /// Decides the answer about a recipient, and records it.
+    pub decide: &'a mut dyn FnMut(&AskedRecipient<'_>, &mut Vec<String>) -> Fate,
+    /// The protocol errors of the client.
     pub breaches: &'a mut Vec<String>,
 }
 
@@ -63,7 +63,7 @@ const BYTES_MAX: usize = 1 << 20;
 const CISCO: &str = "220 mx.example ESMTP IronPort";
 
 impl Peer {
-    /// The connection is open at the client `after` now.
+    /// Greets the client, whose side of the connection is open `after` now.
     pub fn greet(&mut self, after: Duration, busy: bool, surroundings: &mut Surroundings<'_>) {
         let nodes = surroundings.manners.tricks.nodes;
         self.node = nodes.filter(|nodes| surroundings.random.u8(..) < nodes.share).map(|nodes| nodes.turn);
@@ -81,10 +81,10 @@ impl Peer {
         self.say(after, out, surroundings);
     }
 
-    /// Bytes from the client.
+    /// Takes bytes from the client.
     pub fn hear(&mut self, bytes: &[u8], surroundings: &mut Surroundings<'_>) {
         if self.tls {
-            // A ClientHello: this server has no TLS to speak of.
+            // A ClientHello: this server does not implement TLS.
             self.mute = true;
             return surroundings.wire.reset(surroundings.manners.round_trip);
         }
@@ -106,7 +106,7 @@ impl Peer {
                 surroundings.breaches.push(format!("spoke before its turn: {}", verb(&line)));
             }
             if group_over {
-                // RFC 2920 3.1: these end a group.
+                // RFC 2920 3.1: these commands end a group.
                 surroundings.breaches.push(format!("sent {} behind the end of a group", verb(&line)));
             }
             group_over = matches!(verb(&line).as_str(), "EHLO" | "HELO" | "STARTTLS" | "QUIT");
@@ -184,7 +184,7 @@ impl Peer {
             line.split_once('<').and_then(|(_, rest)| rest.rsplit_once('>')).map(|(address, _)| address);
         let Some(address) = address else { return surroundings.breaches.push("RCPT without a path".into()) };
         if !self.in_transaction {
-            // Pipelined behind a MAIL that was refused.
+            // The command was pipelined after a MAIL that was refused.
             return out.add("503 5.5.1 Need MAIL first".into(), NextStep::Listen);
         }
         let manners = surroundings.manners;
@@ -215,7 +215,7 @@ impl Peer {
         if let Some(tarpit) = manners.tricks.tarpit.filter(|tarpit| self.refused >= tarpit.free) {
             out.wait(tarpit.delay);
         }
-        let asked = Asked {
+        let asked = AskedRecipient {
             address,
             link: surroundings.link,
             place: self.recipients,
@@ -232,7 +232,7 @@ impl Peer {
             Fate::Refused(text) | Fate::Greylisted(text) => text,
         };
         self.refused += 1;
-        self.unknown += u32::from(matches!(text.kind, Kind::NotFound | Kind::Unclear));
+        self.unknown += u32::from(matches!(text.kind, TextTopic::NotFound | TextTopic::Unclear));
         let text = text.words;
         out.add(
             if manners.lines { in_lines(text, surroundings.random) } else { text.to_owned() },
@@ -246,12 +246,12 @@ impl Peer {
         }
     }
 
-    /// When the client has what is added to `out` now, as far as its own pace allows.
+    /// The time at which the client has an answer that is added to `out` now, apart from delays of the client itself.
     fn heard_at(&self, surroundings: &Surroundings<'_>, out: &Out) -> Duration {
         surroundings.now + surroundings.manners.round_trip + surroundings.manners.thinks + out.waited
     }
 
-    /// Puts answers on the way as the host's manners have it.
+    /// Sends answers with the timing that the host's manners define.
     fn say(&mut self, after: Duration, out: Out, surroundings: &mut Surroundings<'_>) {
         let mut last = after;
         for (waited, replies) in out.groups() {
@@ -268,7 +268,7 @@ impl Peer {
     }
 }
 
-/// Sends bytes in pieces from `after` on: when the last one arrives.
+/// Sends bytes in pieces from `after` on, and returns when the last one arrives.
 fn deliver(after: Duration, bytes: &[u8], surroundings: &mut Surroundings<'_>) -> Duration {
     let (most, pause) = match surroundings.manners.delivery {
         _ if bytes.is_empty() => (usize::MAX, 0),
@@ -294,7 +294,7 @@ fn deliver(after: Duration, bytes: &[u8], surroundings: &mut Surroundings<'_>) -
 /// The answers to one read.
 #[derive(Default)]
 struct Out {
-    /// With how long each was held back.
+    /// The delay of each reply, and its text.
     replies: Vec<(Duration, String)>,
     waited: Duration,
     then: Option<NextStep>,
@@ -307,7 +307,7 @@ impl Out {
         self.then = Some(then);
     }
 
-    /// What follows is held back for longer.
+    /// Delays the following replies for longer.
     fn wait(&mut self, delay: Duration) {
         self.waited += delay;
     }
@@ -333,7 +333,7 @@ fn verb(line: &str) -> String {
     line.split([' ', ':']).next().unwrap_or_default().to_ascii_uppercase()
 }
 
-/// The same words on two lines, with the codes on both where there are such.
+/// The same words on two lines, with the codes on both lines if the text has codes.
 fn in_lines(text: &str, random: &mut Rng) -> String {
     let Some((code, words)) = text.split_once(' ') else { return text.to_owned() };
     let spaces: Vec<usize> = words.match_indices(' ').map(|(at, _)| at).collect();

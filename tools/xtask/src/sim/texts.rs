@@ -1,11 +1,11 @@
-//! What servers say, in the words of real ones: the rows that the classification is held to.
+//! Replies of servers, in the words of real ones: the rows that the classification is tested against.
 
 use fastrand::Rng;
 use std::sync::OnceLock;
 
-/// What a text is about.
+/// The subject of a reply text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TextTopic {
     NotFound,
     Full,
     Disabled,
@@ -15,13 +15,13 @@ pub enum Kind {
     Temporary,
     Relay,
     Auth,
-    /// A permanent refusal that does not say of whom or what.
+    /// A permanent refusal that names neither recipient nor cause.
     Unclear,
 }
 
 const KINDS: usize = 10;
 
-/// Refusals that name neither the mailbox nor us.
+/// Refusals that name neither the mailbox nor the client.
 const UNCLEAR: [&str; 4] = ["550 Access denied", "554 5.7.1 Access denied", "550", "550 Declined"];
 
 /// A 421 that names our rate, for a client that asked about too many unknown recipients.
@@ -31,16 +31,16 @@ pub const RATE: [&str; 3] = [
     "421 4.7.28 Unusual rate of mail from your address, try again later",
 ];
 
-/// A text with what it says.
+/// A reply text with its meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Text {
-    pub kind: Kind,
-    /// Code and words, on one line.
+    pub kind: TextTopic,
+    /// Code and words in one line.
     pub words: &'static str,
 }
 
-/// One of the texts of a kind.
-pub fn pick(kind: Kind, random: &mut Rng) -> Text {
+/// Draws one of the texts of a kind.
+pub fn pick(kind: TextTopic, random: &mut Rng) -> Text {
     static TEXTS: OnceLock<[Vec<&'static str>; KINDS]> = OnceLock::new();
     let texts = &TEXTS.get_or_init(read)[kind as usize];
     Text { kind, words: texts[random.usize(..texts.len())] }
@@ -52,22 +52,22 @@ fn read() -> [Vec<&'static str>; KINDS] {
     for (class, words) in rows.filter(|row| !row.starts_with('#')).filter_map(|row| row.split_once(' ')) {
         let permanent = words.starts_with('5');
         let kind = match class {
-            "NF" if permanent => Kind::NotFound,
-            "FULL" => Kind::Full,
-            "DIS" if permanent => Kind::Disabled,
-            "GREY" => Kind::Greylisted,
-            "POL" => Kind::Policy,
-            "THR" => Kind::Throttled,
-            "TMP" => Kind::Temporary,
-            "RELAY" => Kind::Relay,
-            "AUTH" => Kind::Auth,
+            "NF" if permanent => TextTopic::NotFound,
+            "FULL" => TextTopic::Full,
+            "DIS" if permanent => TextTopic::Disabled,
+            "GREY" => TextTopic::Greylisted,
+            "POL" => TextTopic::Policy,
+            "THR" => TextTopic::Throttled,
+            "TMP" => TextTopic::Temporary,
+            "RELAY" => TextTopic::Relay,
+            "AUTH" => TextTopic::Auth,
             _ => continue,
         };
-        // One line each; a session goes on behind it.
+        // A text of one line, after which the session continues.
         if words.as_bytes().get(3) == Some(&b' ') && !words.starts_with("421") {
             texts[kind as usize].push(words);
         }
     }
-    texts[Kind::Unclear as usize].extend(UNCLEAR);
+    texts[TextTopic::Unclear as usize].extend(UNCLEAR);
     texts
 }

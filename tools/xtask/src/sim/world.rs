@@ -1,10 +1,10 @@
-//! The world of a seed while it runs: it answers for all hosts and resolvers, keeps a ledger of what was said about
-//! whom, and holds the engine to what it owes.
+//! The world of a seed while it runs. It answers for all hosts and resolvers, keeps a ledger of all answers, and checks
+//! the invariants of the engine.
 
 use super::dns;
 use super::judge::Verdict;
-use super::plan::{Manners, Plan, State};
-use super::recipients::{Asked, Recipients};
+use super::plan::{ConnectResult, Manners, WorldPlan};
+use super::recipients::{AskedRecipient, Recipients};
 use super::smtp::{Peer, Surroundings};
 use engine::config::Pace;
 use engine::sim::{Connect, Link, Wire};
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What the engine owes, in the words of docs/testing.md.
+/// The invariants of the engine, with the names of docs/testing.md.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     Answered,
@@ -29,6 +29,7 @@ pub enum Invariant {
 }
 
 impl Invariant {
+    /// The name of the invariant in docs/testing.md.
     pub fn name(self) -> &'static str {
         match self {
             Invariant::Answered => "answered",
@@ -41,7 +42,7 @@ impl Invariant {
     }
 }
 
-/// An invariant that did not hold, and whom it concerns.
+/// An invariant that did not hold, and the request that it concerns.
 #[derive(Debug)]
 pub struct Breach {
     pub invariant: Invariant,
@@ -50,7 +51,7 @@ pub struct Breach {
 }
 
 impl Breach {
-    /// What kind of breach it is: the text without its figures and lists.
+    /// The kind of breach: the text without its figures and lists.
     pub fn kind(&self) -> String {
         let (mut kind, mut depth) = (String::new(), 0_usize);
         for letter in self.text.chars() {
@@ -70,32 +71,33 @@ impl Breach {
     }
 }
 
-/// Breaches after which no more are written down, and how many of one kind are.
+/// How many breaches are recorded in all, and how many of one kind.
 const BREACHES_MAX: usize = 8;
 const ALIKE_MAX: usize = 2;
-/// The resolver.
+/// The address of the only resolver.
 pub const RESOLVER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(45, 255, 0, 53)), 53);
-/// How much later than its patience an answer may come: the engine looks for those whose time is over now and then.
+/// How much later than its patience an answer may come: the engine looks for expired works at intervals.
 const SLACK: Duration = Duration::from_secs(2);
-/// How long an outage may be said to last after a word from anybody.
+/// How long an outage may be reported after a reply from any host.
 const OUTAGE_GRACE: Duration = Duration::from_secs(4);
-/// The resolver takes less.
+/// The longest latency of the resolver.
 const DNS_LATENCY_MAX: Duration = Duration::from_millis(50);
-/// A question that nobody answers is open for longer: its three tries take 1, 2 and 4 s.
+/// A question without an answer is open for longer than this: its three tries take 1, 2 and 4 s.
 const DNS_SILENCE: Duration = Duration::from_secs(6);
-/// Nobody asks again for longer whose site's budget is used up.
+/// For how long a request is repeated after its site's budget is used up.
 const PATIENCE: Duration = Duration::from_secs(4 * 3600);
-/// How much later than computed a client may have heard that.
+/// How much later than computed the client may have a reply that it is too fast.
 const PUSHED_MARGIN: Duration = Duration::from_millis(500);
-/// So many sessions may bring nobody an answer, and so many more for each request about the site.
+/// How many sessions of a site may end without an answer to any request, in all and for each request about the site.
 const IN_VAIN_MAX: u32 = 500;
 const IN_VAIN_A_REQUEST_MAX: u32 = 20;
-/// How long a site is left alone at least that says we are too fast.
+/// The shortest pause after a site has replied that we are too fast.
 const PUSHED: Duration = Duration::from_secs(5);
 
+/// A running world, with its peers and counts.
 pub struct World {
-    pub plan: Rc<Plan>,
+    pub plan: Rc<WorldPlan>,
     random: Rng,
     links: Vec<Connection>,
     sites: Vec<Traffic>,
@@ -104,7 +106,7 @@ pub struct World {
     recipients: Recipients,
     lost: HashMap<String, u8>,
     last_mail: Duration,
-    /// When the resolver last answered, and when it did before that.
+    /// The times of the last two answers of the resolver, newest first.
     last_dns: [Duration; 2],
     pub breaches: Vec<Breach>,
     pub told: Vec<String>,
@@ -113,38 +115,39 @@ pub struct World {
     pub crowded: u32,
 }
 
-/// A connection.
+/// The peer of a connection.
 enum Connection {
     Mail { host: u32, peer: Peer, open: bool, ipv6: bool },
     Dns(Vec<u8>),
     Nobody,
 }
 
-/// The sessions of a site, as it counts them.
+/// The sessions of a site, as the site counts them.
 struct Traffic {
     open: u32,
-    /// Starts that are allowed now.
+    /// How many sessions may start now.
     starts: f64,
     filled: Duration,
-    /// When the client heard that it is too fast, and on which connection.
+    /// The connection and the time of each reply that the client is too fast.
     pushed: Vec<(u32, Duration)>,
-    /// Sessions since a request about the site was last answered.
+    /// Sessions since the last answered request about the site.
     in_vain: u32,
 }
 
-/// A request and what came of it.
+/// A request and its result.
 pub struct Ticket {
     pub mailbox: u32,
     pub priority: Priority,
     pub first: Duration,
     submitted: Duration,
-    /// It was put off because the budget of its site was used up.
+    /// It was deferred because the budget of its site was used up.
     put_off: bool,
     owed: i32,
 }
 
 impl World {
-    pub fn new(plan: Rc<Plan>, seed: u64, telling: Option<u64>) -> World {
+    /// A world at its start; `telling` is the request that is traced.
+    pub fn new(plan: Rc<WorldPlan>, seed: u64, telling: Option<u64>) -> World {
         let starts = |site: &super::plan::Site| site.ceiling.starts_a_minute.min(site.ceiling.sessions);
         let traffic = |site| Traffic {
             open: 0,
@@ -180,7 +183,7 @@ impl World {
         }
     }
 
-    /// All requests with their times.
+    /// All requests with their times of arrival.
     pub fn arrivals(&self) -> Vec<(Duration, Request)> {
         let all = (0..self.tickets.len() as u64)
             .filter_map(|ticket| Some((self.tickets[ticket as usize].first, self.request(ticket)?)));
@@ -194,10 +197,11 @@ impl World {
         Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace })
     }
 
+    /// Records a breach, unless enough breaches of its kind are recorded.
     pub fn breach(&mut self, invariant: Invariant, ticket: Option<u64>, text: String) {
         let breach = Breach { invariant, text, ticket };
         if invariant == Invariant::Health {
-            // What is ill breaks everything else as well.
+            // An unhealthy shard breaks other invariants as well, so this breach is listed first.
             return self.breaches.insert(0, breach);
         }
         let kind = breach.kind();
@@ -207,7 +211,7 @@ impl World {
         }
     }
 
-    /// At the end: whatever is still owed.
+    /// Checks at the end that every request was answered.
     pub fn close(&mut self) {
         let owed = |ticket: &Ticket| ticket.owed > 0;
         if let Some(at) = self.tickets.iter().position(owed) {
@@ -228,7 +232,7 @@ impl World {
         traffic.open += 1;
         traffic.in_vain += 1;
         let (open, starts, in_vain) = (traffic.open, traffic.starts, traffic.in_vain);
-        // What it was told while it connected it could not know; and servers may be slow to write.
+        // The client cannot have known of replies that it got while it connected. Servers may also write slowly.
         traffic.pushed.retain(|&(_, pushed)| now < pushed + PUSHED);
         let mut pushed = traffic.pushed.iter().map(|&(_, pushed)| pushed);
         let pushed = pushed.find(|&pushed| pushed + PUSHED_MARGIN < now);
@@ -256,7 +260,7 @@ impl World {
         }
     }
 
-    /// A request whose story tells of the site.
+    /// A request with a trace that mentions the site.
     fn ticket_of(&self, site: u32) -> Option<u64> {
         let its = |ticket: &Ticket| {
             let domain = self.plan.mailboxes[ticket.mailbox as usize].domain;
@@ -265,7 +269,7 @@ impl World {
         self.tickets.iter().position(its).map(|at| at as u64)
     }
 
-    /// `asked`: about so many recipients.
+    /// Calls `act` with a connection's peer, and records how many recipients it `asked` about.
     fn with_peer(
         &mut self,
         link: Link,
@@ -280,7 +284,7 @@ impl World {
         let manners = plan.manners(host, *ipv6);
         let (mut breaches, mut said, recipients) = (Vec::new(), Vec::new(), &mut self.recipients);
         let (telling, mut decided) = (self.telling.is_some(), 0);
-        let mut decide = |asked: &Asked<'_>, breaches: &mut Vec<String>| {
+        let mut decide = |asked: &AskedRecipient<'_>, breaches: &mut Vec<String>| {
             decided += 1;
             let fate = recipients.decide(&plan, host, manners, asked, breaches);
             if telling {
@@ -321,7 +325,7 @@ impl World {
         }
     }
 
-    /// A request that got no verdict comes again after this long.
+    /// Repeats a request without a verdict after this time.
     fn ask_again(&mut self, now: Duration, ticket: u64, after: Duration) -> Option<(Duration, Request)> {
         let entry = &mut self.tickets[ticket as usize];
         (entry.owed, entry.submitted) = (1, now + after);
@@ -344,7 +348,7 @@ impl World {
         self.trace = hash;
     }
 
-    /// Adds to the story, where the connection is with a host of the site that the story is about.
+    /// Adds a line to the trace, if the connection is with a host of the traced site.
     fn add_line(&mut self, link: Link, what: &str) {
         let Some(ticket) = self.telling.and_then(|ticket| self.tickets.get(ticket as usize)) else { return };
         let site = self.plan.domains[self.plan.mailboxes[ticket.mailbox as usize].domain as usize].site;
@@ -361,7 +365,7 @@ impl World {
             Priority::Batch | Priority::List => BULK_PATIENCE,
         };
         let taken = now - entry.submitted;
-        // Patient work that a server hangs at is answered when the session's own time is over.
+        // Patient work at a server that hangs is answered at the end of the session's own time.
         let slack = if entry.priority == Priority::Single { SLACK } else { SLACK + RCPT_TIMEOUT };
         if taken > patience + slack {
             let text = format!("answered after {:.1} s", taken.as_secs_f64());
@@ -370,7 +374,7 @@ impl World {
     }
 
     fn judge_outage(&mut self, now: Duration, ticket: u64, outage: Outage) {
-        // An answer that arrived while a question was open shows that the question alone is to blame.
+        // If an answer arrived while a question was open, only that question failed.
         let arrived = self.last_dns.into_iter().find(|&at| at + DNS_LATENCY_MAX < now);
         let resolved = arrived.is_some_and(|at| at > Duration::ZERO && now < at + DNS_SILENCE);
         let heard = now < self.last_mail + OUTAGE_GRACE && resolved;
@@ -392,18 +396,18 @@ impl engine::sim::World for World {
             return Connect::Silent;
         };
         self.start(host, link.now);
-        let open = self.plan.hosts[host as usize].state == State::Up;
+        let open = self.plan.hosts[host as usize].state == ConnectResult::Up;
         self.links.push(Connection::Mail { host, peer: Peer::default(), open, ipv6: to.is_ipv6() });
         self.add_line(link, &format!("to {} at {to}", Rc::clone(&self.plan).hosts[host as usize].name));
         let Manners { round_trip, connections_max: most, .. } = *self.plan.manners(host, to.is_ipv6());
         match self.plan.hosts[host as usize].state {
-            State::Silent => Connect::Silent,
-            State::Refused => Connect::Refused(round_trip),
-            State::Reset => {
+            ConnectResult::Silent => Connect::Silent,
+            ConnectResult::Refused => Connect::Refused(round_trip),
+            ConnectResult::Reset => {
                 wire.reset(round_trip * 2);
                 Connect::Open(round_trip)
             }
-            State::Up => {
+            ConnectResult::Up => {
                 self.last_mail = self.last_mail.max(link.now + round_trip);
                 self.hosts_open[host as usize] += 1;
                 let busy = self.hosts_open[host as usize] > most;
@@ -427,7 +431,7 @@ impl engine::sim::World for World {
             }
             return;
         }
-        // What is under TLS is made of other random numbers than ours.
+        // Bytes under TLS depend on other random numbers than ours.
         if bytes.first() != Some(&0x16) {
             self.note(u64::from(link.id), bytes);
             self.add_line(link, &String::from_utf8_lossy(bytes).replace("\r\n", " | "));
@@ -443,7 +447,7 @@ impl engine::sim::World for World {
         if let Connection::Mail { host, open, .. } = std::mem::replace(line, Connection::Nobody) {
             let site = &mut self.sites[self.plan.hosts[host as usize].site as usize];
             site.open -= 1;
-            // What is still on its way nobody hears.
+            // Nobody reads what is still on its way.
             site.pushed.retain(|&(other, pushed)| other != link.id || pushed + PUSHED_MARGIN <= link.now);
             self.hosts_open[host as usize] -= u32::from(open);
             self.note(u64::from(link.id), b"closed");
@@ -454,7 +458,7 @@ impl engine::sim::World for World {
         self.note(now.as_nanos() as u64, payload);
         let Some(query) = dns::read(payload) else { return Vec::new() };
         if self.plan.dns_loss > 0 && self.random.u32(..self.plan.dns_loss) == 0 {
-            // Nobody loses so much that it could not be borne.
+            // No question loses more packets than the resolver's retries allow.
             let lost = self.lost.entry(query.name.clone()).or_default();
             *lost += 1;
             if *lost <= 2 {

@@ -1,15 +1,15 @@
-//! `soak batches`: `kill -9` of a server that accepts and works on batches, and what becomes of them.
+//! `soak batches`: `kill -9` of a server that accepts and works on batches, and a check of every batch afterwards.
 //!
-//! First the same few Idempotency-Keys are sent by many clients at once, over and over with kills in between, until
-//! each has its 202: every key has one batch and one charge, whoever asked and whenever.
+//! First many clients send the same few Idempotency-Keys at once and repeatedly, with kills in between, until each key
+//! has its 202. Every key must have one batch and one charge.
 //!
-//! Then batches are submitted while the server is killed again and again. A client that got no answer repeats its
-//! request under the same key, so every batch is accepted in the end; each completes, has every row once and in order,
-//! and every row is right. Single checks go on meanwhile: their latency (outside the restarts) is compared with that of
-//! an idle server.
+//! Then clients submit batches while the server is killed again and again. A client without an answer repeats its
+//! request under the same key, so the server accepts every batch in the end. Each batch must complete, and have every
+//! row once, in order and right. Single checks continue meanwhile: their latency outside the restarts is compared with
+//! that of an idle server.
 
-use super::world::{Credits, Mailnet, Serve, World};
-use super::{Failure, Options, http};
+use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
@@ -20,54 +20,61 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-/// Addresses of a batch of the first part: what counts there are the batches.
+/// Addresses of a batch of the first part, which tests the number of batches.
 const FEW: usize = 5;
-/// Clients that send the same key at once.
+/// How many clients send the same key at once.
 const SAME_AT_ONCE: usize = 50;
-/// Keys that are sent at once.
+/// How many keys are sent at once.
 const KEYS_AT_ONCE: usize = 10;
 /// Addresses of a batch of the second part.
 const BATCH: usize = 200;
-/// Clients that submit in the second part.
+/// How many clients submit batches in the second part.
 const SUBMITTERS: usize = 8;
-/// Clients with single checks.
+/// How many clients send single checks.
 const SINGLES: usize = 4;
 const COMPLETION_LIMIT: Duration = Duration::from_secs(1200);
-/// A request that finds no server is sent again for so long.
+/// How long a request is repeated while there is no server.
 const RETRY_LIMIT: Duration = Duration::from_secs(120);
 const STACK_BYTES: usize = 256 * 1024;
 
-struct Size {
+struct BatchSize {
     keys: usize,
     batches: usize,
     kills: usize,
-    /// Single checks on the idle server.
+    /// The number of single checks on the idle server.
     idle: usize,
-    /// Between two kills.
+    /// The time between two kills.
     life: Duration,
 }
 
-const FULL: Size = Size { keys: 200, batches: 1000, kills: 20, idle: 2000, life: Duration::from_secs(4) };
-const SMALL: Size = Size { keys: 20, batches: 20, kills: 3, idle: 200, life: Duration::from_secs(2) };
+const FULL: BatchSize =
+    BatchSize { keys: 200, batches: 1000, kills: 20, idle: 2000, life: Duration::from_secs(4) };
+const SMALL: BatchSize =
+    BatchSize { keys: 20, batches: 20, kills: 3, idle: 200, life: Duration::from_secs(2) };
 
 const SCENARIO: &str = "seed = 7\n[dns]\nlatency_ms = 20\n\
     [[group]]\nname = \"bulk-{n}.example\"\ncount = 200\nserver = { latency_ms = 20 }\n\
     mailboxes = { ok = [\"user-#\"], full = [\"full-#\"], disabled = [\"gone-#\"] }\n\
     [[group]]\nname = \"single-{n}.example\"\ncount = 50\nserver = { latency_ms = 20 }\nmailboxes.ok = [\"user-#\"]\n";
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     let seed = options.seed();
     report::line(&format!(
         "batches: seed {seed}, {} keys {SAME_AT_ONCE} times at once, then {} batches of {BATCH}, {} kills",
         size.keys, size.batches, size.kills
     ));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let plans = world.plans()?;
     let scenario = Scenario::parse(SCENARIO).map_err(|error| Failure(format!("the scenario: {error}")))?;
     let random = fastrand::Rng::with_seed(seed);
-    let mut campaign = Campaign { world, mailnet, plans, scenario, random };
+    let mut campaign = BatchCampaign { world, mailnet, plans, scenario, random };
     let mut tally = Tally::default();
     let serve = campaign.start()?;
     let serve = campaign.same_keys(&size, serve, &mut tally)?;
@@ -80,35 +87,35 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-struct Campaign {
-    world: World,
+struct BatchCampaign {
+    world: CampaignFolder,
     mailnet: Mailnet,
     plans: [String; 2],
     scenario: Scenario,
     random: fastrand::Rng,
 }
 
-/// Where the server is, and since how many starts: clients find it again after a kill.
-struct Place {
+/// The address of the server and the number of its starts, from which clients find it after a kill.
+struct ServerLocation {
     address: RwLock<SocketAddr>,
-    /// Odd while there is no server.
+    /// Counts starts and ends: odd while there is no server.
     lives: AtomicU32,
 }
 
-impl Place {
-    fn new(serve: &Serve) -> Place {
-        Place { address: RwLock::new(serve.address), lives: AtomicU32::new(0) }
+impl ServerLocation {
+    fn new(serve: &Serve) -> ServerLocation {
+        ServerLocation { address: RwLock::new(serve.address), lives: AtomicU32::new(0) }
     }
 
     fn address(&self) -> SocketAddr {
         *self.address.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends until there is an answer other than one that says to come again.
+    /// Repeats a request until its answer is not one that asks to repeat it later.
     fn insist(
         &self,
-        send: impl Fn(SocketAddr) -> Result<http::Answer, String>,
-    ) -> Result<http::Answer, String> {
+        send: impl Fn(SocketAddr) -> Result<http::ApiAnswer, String>,
+    ) -> Result<http::ApiAnswer, String> {
         let end = Instant::now() + RETRY_LIMIT;
         loop {
             let answer = send(self.address());
@@ -123,13 +130,13 @@ impl Place {
     }
 }
 
-impl Campaign {
+impl BatchCampaign {
     fn start(&self) -> Result<Serve, Failure> {
         self.world.serve(&self.mailnet, &self.plans.each_ref().map(String::as_str))
     }
 
-    /// Kills the server and starts another in its place.
-    fn kill(&self, serve: Serve, place: &Place) -> Result<Serve, Failure> {
+    /// Kills the server and starts another one on the same data.
+    fn kill(&self, serve: Serve, place: &ServerLocation) -> Result<Serve, Failure> {
         let log = serve.log()?;
         super::hostile::no_panic(&log).map_err(Failure)?;
         place.lives.fetch_add(1, Ordering::SeqCst);
@@ -149,7 +156,7 @@ impl Campaign {
         Credits::of(shown.get("account").unwrap_or(&shown))
     }
 
-    /// Waits until nothing is held on the account.
+    /// Waits until the account holds no credits.
     fn settled(&self, name: &str) -> Result<Credits, Failure> {
         let end = Instant::now() + COMPLETION_LIMIT;
         loop {
@@ -161,15 +168,15 @@ impl Campaign {
         }
     }
 
-    fn same_keys(&mut self, size: &Size, mut serve: Serve, tally: &mut Tally) -> Result<Serve, Failure> {
+    fn same_keys(&mut self, size: &BatchSize, mut serve: Serve, tally: &mut Tally) -> Result<Serve, Failure> {
         let granted = (size.keys * FEW * 2) as u64;
         let key = self.world.unlimited("same", granted)?;
-        let place = Place::new(&serve);
+        let place = ServerLocation::new(&serve);
         let mut ids = BTreeSet::new();
         let (mut kills, mut wrong, mut replays) = (0, Vec::new(), 0);
         for first in (0..size.keys).step_by(KEYS_AT_ONCE) {
             let keys = first..(first + KEYS_AT_ONCE).min(size.keys);
-            // Every other wave meets a kill, somewhere in its first answers.
+            // During every other wave the server is killed, at one of the first answers.
             let kill_after = (first / KEYS_AT_ONCE).is_multiple_of(2).then(|| self.random.usize(0..60));
             let answered = AtomicUsize::new(0);
             let outcomes = Mutex::new(Vec::new());
@@ -228,11 +235,11 @@ impl Campaign {
         Ok(serve)
     }
 
-    fn many(&mut self, size: &Size, mut serve: Serve, tally: &mut Tally) -> Result<Serve, Failure> {
+    fn many(&mut self, size: &BatchSize, mut serve: Serve, tally: &mut Tally) -> Result<Serve, Failure> {
         let rows = (size.batches * BATCH) as u64;
         let key = self.world.unlimited("many", rows)?;
         let single_key = self.world.unlimited("single", 10_000_000)?;
-        let place = Place::new(&serve);
+        let place = ServerLocation::new(&serve);
         let singles = Singles::new(&place, &single_key);
         singles.run(|number| number >= size.idle)?;
         let idle = singles.take();
@@ -257,7 +264,7 @@ impl Campaign {
                                 return;
                             }
                         }
-                        // Spread over the kills.
+                        // The submissions are distributed over the kills.
                         std::thread::sleep(
                             size.life * size.kills as u32 * SUBMITTERS as u32 / size.batches as u32,
                         );
@@ -286,7 +293,12 @@ impl Campaign {
         Ok(serve)
     }
 
-    fn kill_often(&mut self, size: &Size, mut serve: Serve, place: &Place) -> Result<Serve, Failure> {
+    fn kill_often(
+        &mut self,
+        size: &BatchSize,
+        mut serve: Serve,
+        place: &ServerLocation,
+    ) -> Result<Serve, Failure> {
         for _ in 0..size.kills {
             let life = size.life.mul_f64(0.5 + self.random.f64());
             sleep(life)?;
@@ -295,7 +307,7 @@ impl Campaign {
         Ok(serve)
     }
 
-    /// The addresses of a batch, of all kinds.
+    /// The addresses of a batch; every kind of domain occurs.
     fn rows(&self, batch: usize) -> Vec<String> {
         let kind = |row: usize| ["user", "user", "user", "full", "gone", "nobody"][row % 6];
         let row = |row: usize| {
@@ -337,7 +349,7 @@ impl Campaign {
     }
 }
 
-/// The first number in a batch names it.
+/// The number of the batch, from an address of it.
 fn rows_number(address: &str) -> usize {
     let digits = address.split(['-', '@']).nth(1);
     digits.and_then(|digits| digits.parse().ok()).unwrap_or_default()
@@ -349,9 +361,9 @@ fn few(number: usize) -> Vec<String> {
         .collect()
 }
 
-/// Clients that send single checks, one after the other, and how long each took.
+/// Clients that send single checks one after the other, and the latency of each check.
 struct Singles<'a> {
-    place: &'a Place,
+    place: &'a ServerLocation,
     key: &'a str,
     next: AtomicUsize,
     taken: Mutex<Vec<Duration>>,
@@ -359,7 +371,7 @@ struct Singles<'a> {
 }
 
 impl<'a> Singles<'a> {
-    fn new(place: &'a Place, key: &'a str) -> Singles<'a> {
+    fn new(place: &'a ServerLocation, key: &'a str) -> Singles<'a> {
         Singles { place, key, next: AtomicUsize::new(0), taken: Mutex::default(), wrong: Mutex::default() }
     }
 
@@ -380,7 +392,7 @@ impl<'a> Singles<'a> {
         interrupted()
     }
 
-    /// One check; counted if the server lived from its beginning to its end.
+    /// Makes one check. It counts if the server lived from its beginning to its end.
     fn one(&self, number: usize) {
         let address = format!("user-{}@single-{}.example", number + 1, number % 50 + 1);
         let life = self.place.lives.load(Ordering::SeqCst);
@@ -403,7 +415,7 @@ impl<'a> Singles<'a> {
         }
     }
 
-    /// What was measured since the last time, in order of size, or the first wrong answer.
+    /// The latencies since the last call, in ascending order, or the first wrong answer.
     fn take(&self) -> Result<Vec<Duration>, String> {
         let wrong = std::mem::take(&mut *self.wrong.lock().unwrap_or_else(PoisonError::into_inner));
         let mut taken = std::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner));
@@ -417,12 +429,12 @@ impl<'a> Singles<'a> {
     }
 }
 
-/// A p99 of at most twice the idle one, or 10 ms more. The small version runs in debug builds beside other work: there
-/// the figures are only printed.
+/// Requires a p99 of at most twice the idle one, or 10 ms more. The small version only prints the figures, since it
+/// runs debug builds beside other work.
 fn compare(
     idle: &Result<Vec<Duration>, String>,
     busy: &Result<Vec<Duration>, String>,
-    size: &Size,
+    size: &BatchSize,
 ) -> Result<String, String> {
     let (idle, busy) = (idle.as_ref()?, busy.as_ref()?);
     let at = |taken: &[Duration], percent: usize| {

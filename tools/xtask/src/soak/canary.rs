@@ -1,12 +1,13 @@
-//! `soak canary`: addresses that are easy to find go through every flow, and then they are looked for.
+//! `soak canary`: addresses with a mark in them take every path through the product, and the campaign searches for the
+//! mark.
 //!
-//! While all is fresh: in no line of the log, no metric, no refusal, and nowhere in the files of the data folder. After
-//! the retention (the clock of the test server is moved): the API has forgotten them, and the key files that could
-//! open them are gone; that the keys that are left open nothing is a test of the store. A backup taken on the way is
-//! restored after `kill -9` and serves exactly what it held.
+//! Before the retention ends, it must be in no log line, no metric, no refusal, and no file of the data folder. After
+//! the retention (the clock of the test server is moved) the API must have forgotten the addresses, and their key files
+//! must be gone. A test of the store proves that the remaining keys decrypt none of it. A backup of the first phase is
+//! restored after `kill -9`, and must serve exactly its contents.
 
-use super::world::{Credits, Mailnet, Serve, World};
-use super::{Failure, Options, http};
+use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::sleep;
 use crate::interop::report::{self, Tally};
 use std::collections::BTreeSet;
@@ -14,11 +15,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// In every address of the campaign; nothing else has it, whatever is done to its letters' case.
+/// A part of every address of the campaign and of nothing else. The search ignores case.
 const CANARY: &str = "zqcanary7";
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const COMPLETION_LIMIT: Duration = Duration::from_secs(60);
-/// The purge runs by itself, each minute at the latest.
+/// The purge runs at least once a minute without a request.
 const PURGE_LIMIT: Duration = Duration::from_secs(90);
 
 const SCENARIO: &str = "seed = 11\n[[domain]]\nname = \"zqcanary7-home.example\"\n\
@@ -26,9 +27,14 @@ const SCENARIO: &str = "seed = 11\n[[domain]]\nname = \"zqcanary7-home.example\"
     [[domain]]\nname = \"zqcanary7-all.example\"\nunknown = \"ok\"\n\
     [[domain]]\nname = \"zqcanary7-fail.example\"\ndns = \"servfail\"\n";
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     report::line("canary: addresses that must be found nowhere");
-    let mut world = World::make(options)?;
+    let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let mut tally = Tally::default();
     let serve = start(&world, &mailnet)?;
@@ -66,22 +72,22 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-fn start(world: &World, mailnet: &Mailnet) -> Result<Serve, Failure> {
+fn start(world: &CampaignFolder, mailnet: &Mailnet) -> Result<Serve, Failure> {
     let plans = world.plans()?;
     world.serve(mailnet, &[&plans[0], &plans[1], "--test-clock"])
 }
 
-fn test_key(world: &World) -> Result<String, Failure> {
+fn test_key(world: &CampaignFolder) -> Result<String, Failure> {
     let made = world.json(&["key", "create", "canary", "--test"])?;
     made["key"].as_str().map(str::to_owned).ok_or_else(|| Failure("key create: no key".into()))
 }
 
-fn account(world: &World) -> Result<Credits, Failure> {
+fn account(world: &CampaignFolder) -> Result<Credits, Failure> {
     let shown = world.json(&["account", "show", "canary"])?;
     Credits::of(shown.get("account").unwrap_or(&shown))
 }
 
-/// Everything that takes an address.
+/// Requests of every kind that takes an address.
 struct Flows<'a> {
     serve: &'a Serve,
     live: &'a str,
@@ -133,11 +139,11 @@ impl Flows<'_> {
         Ok(format!("{} requests, {} refusals", count + 9, self.refusals.len()))
     }
 
-    fn keep(&mut self, answer: http::Answer, expected: u16) -> Result<(), String> {
+    fn keep(&mut self, answer: http::ApiAnswer, expected: u16) -> Result<(), String> {
         if answer.status != expected {
             return Err(format!("{} for {expected}: {}", answer.status, answer.body));
         }
-        // A batch's invalid addresses are named to whoever sent them, by contract; nothing else repeats one.
+        // The contract says that a batch's refusal names its invalid addresses. No other refusal repeats an address.
         if answer.status >= 400 {
             self.refusals.push(answer.body.to_string());
         }
@@ -145,7 +151,7 @@ impl Flows<'_> {
     }
 }
 
-/// A batch whose result is polled before and after.
+/// Submits a batch whose result is polled before and after the retention.
 fn flows_batch(serve: &Serve, key: &str) -> Result<(String, String), Failure> {
     let rows: Vec<String> =
         (20..40).map(|number| format!("{CANARY}-{number}@{CANARY}-home.example")).collect();
@@ -165,7 +171,7 @@ fn flows_batch(serve: &Serve, key: &str) -> Result<(String, String), Failure> {
 }
 
 fn serves_exactly(
-    world: &World,
+    world: &CampaignFolder,
     serve: &Serve,
     key: &str,
     (id, body): &(String, String),
@@ -188,7 +194,7 @@ fn serves_exactly(
 }
 
 fn forgets(
-    world: &World,
+    world: &CampaignFolder,
     serve: &Serve,
     key: &str,
     (id, _): &(String, String),
@@ -203,7 +209,7 @@ fn forgets(
     let folder = world.path("restored");
     loop {
         let left = key_files(&folder).map_err(|failure| failure.0)?;
-        // What never expires: the key of the hashes.
+        // The key of the hashes never expires.
         let expired: Vec<_> = left.intersection(keys_before).filter(|name| name.contains('-')).collect();
         if expired.is_empty() {
             return Ok(format!("{} key files before, {} after", keys_before.len(), left.len()));

@@ -1,9 +1,9 @@
-//! HTTP/1.1 as a program and a browser without script speak it: connections that stay open, cookies, forms.
+//! A client of HTTP/1.1 that acts like a program, or like a browser without script: open connections, cookies, forms.
 //!
-//! What a lost answer means decides what the ledger may hold afterwards, so the client tells a request that was never
-//! sent from one whose answer did not come.
+//! The ledger may contain a charge for a request whose answer was lost, but not for one that was never sent. So the
+//! client distinguishes the two.
 
-use super::transport::{Server, Stream};
+use super::transport::{ServerEndpoint, Stream};
 use crate::interop::process::interrupted;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -11,70 +11,70 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-/// Beyond what the server allows itself for any answer.
+/// Longer than any time that the server allows itself for an answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// How often a wait looks whether somebody wants the run to end.
+/// How often a wait checks for a signal that ends the run.
 const LOOK: Duration = Duration::from_millis(500);
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lost {
-    /// No connection: the server has not seen the request.
+    /// The connection failed: the server has not seen the request.
     NotSent,
-    /// The request may have been done or not.
+    /// The server may have executed the request.
     NoAnswer(String),
 }
 
-/// A whole answer.
+/// A complete answer of the server.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct HttpReply {
     pub status: u16,
     headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
 
-/// A request without what every request has.
+/// A request, without the headers that every request has.
 #[derive(Debug, Default, Clone)]
-pub struct Request {
+pub struct HttpRequest {
     method: &'static str,
     path: String,
-    /// Whole header lines.
+    /// Complete header lines.
     headers: String,
     body: Vec<u8>,
 }
 
-/// One client with at most one connection.
-pub struct Client {
-    server: Server,
+/// A client with at most one connection.
+pub struct HttpClient {
+    server: ServerEndpoint,
     stream: Option<Stream>,
-    /// None for a program, which keeps no cookies.
+    /// `None` for a program, which keeps no cookies.
     cookies: Option<BTreeMap<String, String>>,
 }
 
-impl Request {
-    /// `GET` of a path.
-    pub fn get(path: impl Into<String>) -> Request {
-        Request { method: "GET", path: path.into(), ..Request::default() }
+impl HttpRequest {
+    /// A `GET` request for a path.
+    pub fn get(path: impl Into<String>) -> HttpRequest {
+        HttpRequest { method: "GET", path: path.into(), ..HttpRequest::default() }
     }
 
-    /// `POST` of JSON.
-    pub fn json(path: impl Into<String>, body: &Value) -> Request {
+    /// A `POST` request with a JSON body.
+    pub fn json(path: impl Into<String>, body: &Value) -> HttpRequest {
         let headers = "Content-Type: application/json\r\n".to_owned();
-        Request { method: "POST", path: path.into(), headers, body: body.to_string().into_bytes() }
+        HttpRequest { method: "POST", path: path.into(), headers, body: body.to_string().into_bytes() }
     }
 
-    /// `POST` of a form.
-    pub fn form(path: impl Into<String>, fields: &[(&str, &str)]) -> Request {
+    /// A `POST` request with the fields of a form.
+    pub fn form(path: impl Into<String>, fields: &[(&str, &str)]) -> HttpRequest {
         let pairs: Vec<String> =
             fields.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value))).collect();
         let headers = "Content-Type: application/x-www-form-urlencoded\r\n".to_owned();
-        Request { method: "POST", path: path.into(), headers, body: pairs.join("&").into_bytes() }
+        HttpRequest { method: "POST", path: path.into(), headers, body: pairs.join("&").into_bytes() }
     }
 
-    /// `POST` of a form with a file.
-    pub fn upload(path: &str, fields: &[(&str, &str)], file: (&str, &[u8])) -> Request {
+    /// A `POST` request of a multipart form with a file (RFC 7578).
+    pub fn upload(path: &str, fields: &[(&str, &str)], file: (&str, &[u8])) -> HttpRequest {
         let mut body = String::new();
         for (name, value) in fields {
             let _ =
@@ -87,54 +87,58 @@ impl Request {
         );
         let headers = "Content-Type: multipart/form-data; boundary=soak\r\n".to_owned();
         let body = [body.as_bytes(), content, b"\r\n--soak--\r\n"].concat();
-        Request { method: "POST", path: path.into(), headers, body }
+        HttpRequest { method: "POST", path: path.into(), headers, body }
     }
 
-    /// What is asked for.
+    /// The path of the request.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// With a header more.
-    pub fn header(mut self, name: &str, value: &str) -> Request {
+    /// Adds a header to the request.
+    pub fn header(mut self, name: &str, value: &str) -> HttpRequest {
         let _ = write!(self.headers, "{name}: {value}\r\n");
         self
     }
 
-    /// With a key or a token.
-    pub fn bearer(self, secret: &str) -> Request {
+    /// Adds a key or a token as a bearer token (RFC 6750 2.1).
+    pub fn bearer(self, secret: &str) -> HttpRequest {
         self.header("Authorization", &format!("Bearer {secret}"))
     }
 }
 
-impl Client {
-    /// Of a program.
-    pub fn program(server: impl Into<Server>) -> Client {
-        Client { server: server.into(), stream: None, cookies: None }
+impl HttpClient {
+    /// A client that acts like a program, without cookies.
+    pub fn program(server: impl Into<ServerEndpoint>) -> HttpClient {
+        HttpClient { server: server.into(), stream: None, cookies: None }
     }
 
-    /// Of a person, with cookies and the headers that browsers send with forms.
-    pub fn browser(server: impl Into<Server>) -> Client {
-        Client { server: server.into(), stream: None, cookies: Some(BTreeMap::new()) }
+    /// A client that acts like a browser, with cookies and the headers that browsers send with forms.
+    pub fn browser(server: impl Into<ServerEndpoint>) -> HttpClient {
+        HttpClient { server: server.into(), stream: None, cookies: Some(BTreeMap::new()) }
     }
 
-    /// Another client with the same cookies and a connection of its own.
-    pub fn beside(&self) -> Client {
-        Client { server: self.server.clone(), stream: None, cookies: self.cookies.clone() }
+    /// Another client with the same cookies and its own connection.
+    pub fn beside(&self) -> HttpClient {
+        HttpClient { server: self.server.clone(), stream: None, cookies: self.cookies.clone() }
     }
 
-    /// From now on the server is elsewhere.
-    pub fn moves(&mut self, server: Server) {
+    /// Sends all further requests to this server.
+    pub fn moves(&mut self, server: ServerEndpoint) {
         (self.server, self.stream) = (server, None);
     }
 
-    /// Closes the connection: its server is gone.
+    /// Closes the connection, because its server has ended.
     pub fn hang_up(&mut self) {
         self.stream = None;
     }
 
-    /// Sends a request and reads the whole answer. Redirects are answers like others.
-    pub fn send(&mut self, request: &Request) -> Result<Reply, Lost> {
+    /// Sends a request and reads the complete answer. It does not follow redirects.
+    ///
+    /// # Errors
+    ///
+    /// There is no answer: [`Lost`] says whether the request was sent.
+    pub fn send(&mut self, request: &HttpRequest) -> Result<HttpReply, Lost> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect().map_err(|_| Lost::NotSent)?,
@@ -157,9 +161,9 @@ impl Client {
         Ok(stream)
     }
 
-    /// The request as it is sent, for whoever sends it on a connection of their own.
-    pub fn encode(&self, request: &Request) -> Vec<u8> {
-        let Request { method, path, headers, body } = request;
+    /// The bytes of the request, for a caller that sends it on its own connection.
+    pub fn encode(&self, request: &HttpRequest) -> Vec<u8> {
+        let HttpRequest { method, path, headers, body } = request;
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}", self.server.address);
         if let Some(cookies) = &self.cookies {
             if *method == "POST" {
@@ -181,8 +185,8 @@ impl Client {
     }
 }
 
-impl Reply {
-    /// The value of a header.
+impl HttpReply {
+    /// The value of a header; names ignore case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
@@ -191,28 +195,28 @@ impl Reply {
         self.headers.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The body as text.
+    /// The body as text; invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; null where it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// It says that nothing was charged, which the ledger is held to.
+    /// Whether the answer states that nothing was charged. The ledger must agree.
     pub fn nothing_was_charged(&self) -> bool {
         self.text().contains("nothing was charged")
     }
 
-    /// The hidden fields of the page's first form with this action.
+    /// The hidden fields of the page's first form with this action; `None` if there is no such form.
     pub fn form(&self, action: &str) -> Option<Vec<(String, String)>> {
         hidden_fields(&self.text(), action)
     }
 }
 
-/// The hidden fields of the first form with this action in a piece of a page.
+/// The hidden fields of the first form with this action in a part of a page.
 pub fn hidden_fields(page: &str, action: &str) -> Option<Vec<(String, String)>> {
     let forms = page.split("<form").skip(1).filter_map(|piece| piece.split("</form>").next());
     let form = forms.into_iter().find(|form| attribute(form, "action").as_deref() == Some(action))?;
@@ -227,14 +231,14 @@ pub fn hidden_fields(page: &str, action: &str) -> Option<Vec<(String, String)>> 
     )
 }
 
-/// The value of an attribute, unescaped.
+/// The unescaped value of an attribute of a tag.
 pub fn attribute(tag: &str, name: &str) -> Option<String> {
     let (_, rest) = tag.split_once(&format!(" {name}=\""))?;
     let value = rest.split('"').next()?;
     Some(value.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&"))
 }
 
-/// For a form or a query.
+/// Percent-encodes a text for a form or a query.
 pub fn escape(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
@@ -253,8 +257,8 @@ fn keep(cookies: &mut BTreeMap<String, String>, header: &str) {
     }
 }
 
-/// An answer, and whether the connection can be used again.
-fn read(stream: &mut Stream) -> io::Result<(Reply, bool)> {
+/// Reads an answer, and whether the connection can be used again.
+fn read(stream: &mut Stream) -> io::Result<(HttpReply, bool)> {
     let (end, mut bytes, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 8192]);
     loop {
         if let Some(parsed) = parse(&bytes) {
@@ -274,8 +278,8 @@ fn read(stream: &mut Stream) -> io::Result<(Reply, bool)> {
     }
 }
 
-/// None as long as the answer is not whole: what is cut off is no answer.
-fn parse(bytes: &[u8]) -> Option<(Reply, bool)> {
+/// `None` as long as the answer is incomplete: a truncated answer does not count.
+fn parse(bytes: &[u8]) -> Option<(HttpReply, bool)> {
     let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
     let rest = &bytes[head_end + 4..];
@@ -285,7 +289,7 @@ fn parse(bytes: &[u8]) -> Option<(Reply, bool)> {
         .filter_map(|line| line.split_once(':'))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
         .collect();
-    let mut reply = Reply { status, headers, body: Vec::new() };
+    let mut reply = HttpReply { status, headers, body: Vec::new() };
     let open = reply.header("connection") != Some("close");
     reply.body = match reply.header("content-length") {
         Some(length) => {

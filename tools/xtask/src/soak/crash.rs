@@ -1,16 +1,16 @@
-//! `soak crash`: `kill -9` of a server that has 200 charged checks under way, and what its ledger says afterwards.
+//! `soak crash`: `kill -9` of a server that has 200 charged checks under way, and a check of its ledger afterwards.
 //!
-//! Each round makes an account with granted credits, [`SHARED`] checks of which are under way at once, and [`ALONE`]
-//! accounts with one check each: the spent credits of the latter tell about every check by itself. The mail servers
-//! answer slowly, and the server is killed once a drawn number of checks has been answered, at times none. After the
-//! restart:
+//! Each round makes an account with granted credits that has [`SHARED`] checks under way at once, and [`ALONE`]
+//! accounts with one check each. The spent credits of the latter show the result of every single check. The mail
+//! servers answer slowly. The server is killed after a random number of answered checks, in one round before any. After
+//! the restart:
 //! - available + held + spent + expired = granted, and nothing is held, on every account;
-//! - a check that was answered 200 is charged, once; one that was not, at most once;
+//! - a check that was answered 200 is charged once, and another one at most once;
 //! - no account of an earlier round has changed;
 //! - the audit of the ledger finds no fault, and a check of the same accounts works.
 
-use super::world::{Credits, Mailnet, Serve, World};
-use super::{Failure, Options, http};
+use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -20,18 +20,18 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Checks on the account that they share.
+/// The number of checks on the shared account.
 const SHARED: usize = 150;
-/// Accounts with one check each.
+/// The number of accounts with one check each.
 const ALONE: usize = 50;
 const UNDER_WAY: usize = SHARED + ALONE;
 const GRANTED: u64 = 1000;
 const DOMAINS: usize = 50;
-/// When the drawn number of answers does not come, something is wrong.
+/// The longest wait for the random number of answers.
 const ANSWERS_LIMIT: Duration = Duration::from_secs(60);
 const STACK_BYTES: usize = 256 * 1024;
 
-/// Some 1 to 3 seconds a check: greeting, EHLO, STARTTLS, EHLO, the transaction, the control recipient.
+/// A check takes 1 to 3 s: greeting, EHLO, STARTTLS, EHLO, the transaction, the control recipient.
 fn scenario() -> String {
     format!(
         "seed = 3\n[dns]\nlatency_ms = [1, 30]\n[[group]]\nname = \"slow-{{n}}.example\"\ncount = {DOMAINS}\n\
@@ -39,15 +39,20 @@ fn scenario() -> String {
     )
 }
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let rounds = if options.small { 3 } else { 20 };
     let seed = options.seed();
     report::line(&format!("crash: seed {seed}, {UNDER_WAY} checks under way, {rounds} kills"));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(&scenario())?;
     let serve = world.serve(&mailnet, &[])?;
     let keys = (0..ALONE).map(|number| world.account(&alone(number), 0)).collect::<Result<_, _>>()?;
-    let campaign = Campaign { world, mailnet, alone: keys, random: fastrand::Rng::with_seed(seed) };
+    let campaign = CrashCampaign { world, mailnet, alone: keys, random: fastrand::Rng::with_seed(seed) };
     let mut tally = Tally::default();
     campaign.go(serve, rounds, &mut tally)?;
     Ok(Some(tally))
@@ -61,32 +66,32 @@ fn shared(round: usize) -> String {
     format!("shared-{round}")
 }
 
-struct Campaign {
-    world: World,
+struct CrashCampaign {
+    world: CampaignFolder,
     mailnet: Mailnet,
     /// The keys of the accounts with one check each.
     alone: Vec<String>,
     random: fastrand::Rng,
 }
 
-/// What the clients of one round saw.
-struct Seen {
-    /// By place: the shared account's checks, then those of the others.
+/// The answers that the clients of one round got.
+struct RoundRecord {
+    /// The checks of the shared account first, then those of the other accounts.
     answered: Vec<bool>,
     /// Answers other than 200, and answers that contradict the scenario.
     wrong: Vec<String>,
-    /// Answers that had come when the server was killed.
+    /// How many answers arrived before the server was killed.
     before_kill: usize,
 }
 
-type Ledger = HashMap<String, Credits>;
+type CreditLedger = HashMap<String, Credits>;
 
-impl Campaign {
+impl CrashCampaign {
     fn go(mut self, mut serve: Serve, rounds: usize, tally: &mut Tally) -> Result<(), Failure> {
         for round in 0..rounds {
             let key = self.world.account(&shared(round), GRANTED)?;
             let before = self.ledger()?;
-            // The first kill comes before any answer, later ones at any time until three quarters are answered.
+            // The first kill precedes any answer. Later ones are at any time until three quarters are answered.
             let answers = if round == 0 { 0 } else { self.random.usize(1..UNDER_WAY * 3 / 4) };
             let (seen, log) = self.check_and_kill(serve, round, &key, answers)?;
             serve = self.world.serve(&self.mailnet, &[])?;
@@ -105,16 +110,17 @@ impl Campaign {
         Ok(())
     }
 
-    /// Sets off all checks, kills the server once so many are answered; gives its log too.
+    /// Starts all checks and kills the server after this many answers. Also returns its log.
     fn check_and_kill(
         &self,
         serve: Serve,
         round: usize,
         shared_key: &str,
         answers: usize,
-    ) -> Result<(Seen, String), Failure> {
+    ) -> Result<(RoundRecord, String), Failure> {
         let (count, sent) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let seen = Mutex::new(Seen { answered: vec![false; UNDER_WAY], wrong: Vec::new(), before_kill: 0 });
+        let seen =
+            Mutex::new(RoundRecord { answered: vec![false; UNDER_WAY], wrong: Vec::new(), before_kill: 0 });
         let (server, killed) = (serve.address, AtomicUsize::new(0));
         let log = std::thread::scope(|scope| {
             for place in 0..UNDER_WAY {
@@ -131,7 +137,7 @@ impl Campaign {
                 spawned.map_err(|error| Failure(format!("no thread for a check: {error}")))?;
             }
             let waited = wait(|| sent.load(Ordering::SeqCst) == UNDER_WAY)
-                // The first mail servers speak after a tenth of a second: what was sent is under way by then.
+                // The first replies of the mail servers take a tenth of a second, so all checks are under way by then.
                 .and_then(|()| if answers == 0 { sleep(Duration::from_millis(300)) } else { Ok(()) })
                 .and_then(|()| wait(|| count.load(Ordering::SeqCst) >= answers));
             let log = serve.log();
@@ -145,8 +151,8 @@ impl Campaign {
         Ok((seen.into_inner().unwrap_or_else(PoisonError::into_inner), log))
     }
 
-    /// Every account's credits by its name.
-    fn ledger(&self) -> Result<Ledger, Failure> {
+    /// The credits of every account, by its name.
+    fn ledger(&self) -> Result<CreditLedger, Failure> {
         let accounts = self.world.json(&["account", "list"])?;
         let accounts = accounts.as_array().ok_or_else(|| Failure("account list: no list".into()))?;
         let named = |account: &Value| {
@@ -156,7 +162,7 @@ impl Campaign {
         accounts.iter().map(named).collect()
     }
 
-    /// The store's own audit of the accounts of a round.
+    /// Runs the store's own audit on the accounts of a round.
     fn audit(&self, round: usize) -> Result<(), String> {
         for name in std::iter::once(shared(round)).chain((0..ALONE).map(alone)) {
             let shown = self.world.json(&["account", "show", &name]).map_err(|failure| failure.0)?;
@@ -170,7 +176,7 @@ impl Campaign {
         Ok(())
     }
 
-    /// The server that has come back answers, and charges, as if nothing had been.
+    /// Checks that the restarted server answers and charges as before.
     fn goes_on(&self, serve: &Serve, round: usize, key: &str) -> Result<String, String> {
         let name = shared(round);
         let spent = || self.ledger().map_err(|failure| failure.0).map(|ledger| ledger[&name].spent);
@@ -184,8 +190,8 @@ impl Campaign {
     }
 }
 
-impl Seen {
-    fn take(&mut self, place: usize, answer: Result<http::Answer, String>, killed: bool) {
+impl RoundRecord {
+    fn take(&mut self, place: usize, answer: Result<http::ApiAnswer, String>, killed: bool) {
         match answer {
             Ok(answer) if answer.status == 200 => {
                 self.answered[place] = true;
@@ -194,7 +200,7 @@ impl Seen {
                 }
             }
             Ok(answer) => self.wrong.push(format!("check {place}: {} {}", answer.status, answer.body)),
-            // Cut off by the kill, as it should be.
+            // The kill cut this request off, which is allowed.
             Err(_) if killed => {}
             Err(error) => self.wrong.push(format!("check {place}, before the kill: {error}")),
         }
@@ -205,7 +211,12 @@ fn address(round: usize, place: usize) -> String {
     format!("user-{}@slow-{}.example", (round + 1) * 1000 + place, place % DOMAINS + 1)
 }
 
-fn judge(round: usize, before: &Ledger, after: &Ledger, seen: &Seen) -> Result<String, String> {
+fn judge(
+    round: usize,
+    before: &CreditLedger,
+    after: &CreditLedger,
+    seen: &RoundRecord,
+) -> Result<String, String> {
     if let Some(wrong) = seen.wrong.first() {
         return Err(format!("{} wrong answers, such as {wrong}", seen.wrong.len()));
     }

@@ -1,11 +1,12 @@
-//! `soak credits`: many clients at once spend the last credits of an account, and never one too many.
+//! `soak credits`: many clients at once spend the last credits of an account, and the account never pays more than it
+//! has.
 //!
-//! First [`CLIENTS`] clients share an account with fewer credits than there are checks: exactly as many checks as there
-//! are credits are answered and charged, every other one is refused with 402, and no balance that anybody is shown
-//! was ever above the one before the run. Then the same with batches.
+//! First [`CLIENTS`] clients share an account with fewer credits than there are checks. As many checks as there are
+//! credits must be answered and charged, and every other check refused with 402. No balance in an answer may exceed the
+//! balance before the run. Then the same is tested with batches.
 
-use super::world::{Credits, World};
-use super::{Failure, Options, http};
+use super::world::{CampaignFolder, Credits};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -18,30 +19,35 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 64;
 /// Addresses of one batch.
 const BATCH: usize = 200;
-/// For the accepted batches to complete.
+/// How long the accepted batches may take to complete.
 const COMPLETION_LIMIT: Duration = Duration::from_secs(600);
 
-struct Size {
+struct CreditSize {
     credits: usize,
     checks: usize,
-    /// Batches that the second account can pay.
+    /// How many batches the second account can pay.
     paid: usize,
     batches: usize,
 }
 
-const FULL: Size = Size { credits: 1000, checks: 5000, paid: 100, batches: 500 };
-const SMALL: Size = Size { credits: 100, checks: 500, paid: 5, batches: 25 };
+const FULL: CreditSize = CreditSize { credits: 1000, checks: 5000, paid: 100, batches: 500 };
+const SMALL: CreditSize = CreditSize { credits: 100, checks: 500, paid: 5, batches: 25 };
 
 const SCENARIO: &str =
     "seed = 5\n[[group]]\nname = \"shop-{n}.example\"\ncount = 100\nmailboxes.ok = [\"user-#\"]\n";
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!(
         "credits: {CLIENTS} clients, {} checks for {} credits, {} batches of {BATCH} for {}",
         size.checks, size.credits, size.batches, size.paid
     ));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let plans = world.plans()?;
     let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
@@ -62,11 +68,11 @@ fn address(number: usize) -> String {
     format!("user-{}@shop-{}.example", number + 1, number % 100 + 1)
 }
 
-/// Sends `count` requests from all clients and gives every answer.
+/// Sends `count` requests from all clients and returns every answer.
 fn storm(
     count: usize,
-    send: impl Fn(usize) -> Result<http::Answer, String> + Sync,
-) -> Result<Vec<http::Answer>, String> {
+    send: impl Fn(usize) -> Result<http::ApiAnswer, String> + Sync,
+) -> Result<Vec<http::ApiAnswer>, String> {
     let (next, answers) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let client = || loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
@@ -81,11 +87,11 @@ fn storm(
     answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().collect()
 }
 
-/// Splits answers into those of status `good` and those of 402, which must say what is left.
-fn split(answers: Vec<http::Answer>, good: u16, most: usize) -> Result<(Vec<Value>, usize), String> {
+/// Splits the answers into those of status `good` and those of status 402, which must state the remaining credits.
+fn split(answers: Vec<http::ApiAnswer>, good: u16, most: usize) -> Result<(Vec<Value>, usize), String> {
     let (mut paid, mut refused) = (Vec::new(), 0);
     for answer in answers {
-        // Read as unsigned: a balance below zero is none.
+        // The value is read as unsigned: a negative balance is an error.
         let left = answer.body.get("credits_remaining").and_then(Value::as_u64);
         if left.is_none_or(|left| left > most as u64) {
             return Err(format!("{} with a balance that cannot be: {}", answer.status, answer.body));
@@ -99,7 +105,7 @@ fn split(answers: Vec<http::Answer>, good: u16, most: usize) -> Result<(Vec<Valu
     Ok((paid, refused))
 }
 
-fn checks(size: &Size, server: SocketAddr, key: &str) -> Result<String, String> {
+fn checks(size: &CreditSize, server: SocketAddr, key: &str) -> Result<String, String> {
     let answers = storm(size.checks, |number| http::verify(server, key, &address(number)))?;
     let (paid, refused) = split(answers, 200, size.credits)?;
     if let Some(wrong) = paid.iter().find(|body| body["reason"] != "mailbox_exists") {
@@ -110,11 +116,12 @@ fn checks(size: &Size, server: SocketAddr, key: &str) -> Result<String, String> 
     if exact { Ok(figures) } else { Err(figures) }
 }
 
-fn batches(size: &Size, server: SocketAddr, key: &str) -> Result<String, String> {
+fn batches(size: &CreditSize, server: SocketAddr, key: &str) -> Result<String, String> {
     let rows =
         |batch: usize| (0..BATCH).map(|row| address(1_000_000 + batch * BATCH + row)).collect::<Vec<_>>();
     let answers = storm(size.batches, |batch| http::submit(server, key, "", &rows(batch)))?;
-    let unpriced = |answer: &&http::Answer| answer.status == 402 && answer.body["credits_required"] != BATCH;
+    let unpriced =
+        |answer: &&http::ApiAnswer| answer.status == 402 && answer.body["credits_required"] != BATCH;
     if let Some(answer) = answers.iter().find(unpriced) {
         return Err(format!("402 without its price: {}", answer.body));
     }
@@ -144,8 +151,8 @@ fn batches(size: &Size, server: SocketAddr, key: &str) -> Result<String, String>
     Ok(figures)
 }
 
-/// All is spent, nothing is held, and it adds up.
-fn ledger(world: &World, name: &str, granted: usize) -> Result<String, String> {
+/// Checks that everything is spent, nothing is held, and the sums agree.
+fn ledger(world: &CampaignFolder, name: &str, granted: usize) -> Result<String, String> {
     let shown = world.json(&["account", "show", name]).map_err(|failure| failure.0)?;
     let credits = Credits::of(shown.get("account").unwrap_or(&shown)).map_err(|failure| failure.0)?;
     let faults = shown["audit"]["faults"].as_array().map_or(usize::MAX, Vec::len);

@@ -1,8 +1,8 @@
-//! A data folder as a disk keeps it, and what of it is left when the power fails.
+//! A model of a disk under a data folder: which contents remain after a power failure.
 //!
-//! What POSIX promises, and nothing more: bytes of a file are kept once the file was synced, and its name once its folder was. Of all
-//! else each page of each write is there or not, and each change of names happened or not (Pillai et al., "All File Systems Are Not Created
-//! Equal", OSDI 2014, call such states what applications have to expect).
+//! The model has only the guarantees of POSIX. Bytes of a file are kept after a sync of the file, and its name after a
+//! sync of its folder. Of everything else each page of each write may be kept or lost, and each change of a name may
+//! have happened or not. (Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, describe these states.)
 
 use super::Failure;
 use std::collections::BTreeMap;
@@ -13,65 +13,66 @@ use std::path::{Path, PathBuf};
 
 const PAGE: usize = 4096;
 
-/// One change of a folder.
+/// One change of the data folder by a system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Change {
-    /// Makes a file unless there is one, and empties it if told so.
+pub enum FolderChange {
+    /// Creates a file if it is missing; the flag empties an existing one.
     Make(PathBuf, bool),
     MakeFolder(PathBuf),
     Write(PathBuf, u64, Vec<u8>),
     SetLen(PathBuf, u64),
-    /// Of a file or a folder.
+    /// Syncs a file or a folder.
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
     Remove(PathBuf),
 }
 
-/// The folder and what is in it.
+/// A data folder, with the contents that are kept and those that are not.
 #[derive(Debug, Clone, Default)]
 pub struct Disk {
     files: Vec<File>,
-    /// Files by their paths, as a reader finds them; a folder is none.
+    /// Files by their paths, as a reader finds them now; a folder has no index.
     names: BTreeMap<PathBuf, Option<usize>>,
-    /// Those that outlast a power failure.
+    /// Files by their paths, as far as they survive a power failure.
     kept: BTreeMap<PathBuf, Option<usize>>,
-    /// Changes of names since the folder in which they are was synced.
-    unsynced: Vec<Named>,
+    /// Changes of names since the last sync of their folder.
+    unsynced: Vec<NamedEntries>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct File {
     octets: Vec<u8>,
-    /// What outlasts a power failure.
+    /// The bytes that survive a power failure.
     kept: Vec<u8>,
-    /// Since the last sync, each with its offset.
+    /// Writes since the last sync, each with its offset.
     unsynced: Vec<(usize, Vec<u8>)>,
 }
 
 #[derive(Debug, Clone)]
-enum Named {
+enum NamedEntries {
     New(PathBuf, Option<usize>),
     Renamed(PathBuf, PathBuf),
     Removed(PathBuf),
 }
 
-impl Named {
+impl NamedEntries {
     fn is_in(&self, folder: &Path) -> bool {
-        let (Named::New(path, _) | Named::Renamed(path, _) | Named::Removed(path)) = self;
+        let (NamedEntries::New(path, _) | NamedEntries::Renamed(path, _) | NamedEntries::Removed(path)) =
+            self;
         path.parent() == Some(folder)
     }
 
     fn happen(&self, names: &mut BTreeMap<PathBuf, Option<usize>>) {
         match self {
-            Named::New(path, file) => {
+            NamedEntries::New(path, file) => {
                 names.insert(path.clone(), *file);
             }
-            Named::Renamed(from, to) => {
+            NamedEntries::Renamed(from, to) => {
                 if let Some(file) = names.remove(from) {
                     names.insert(to.clone(), file);
                 }
             }
-            Named::Removed(path) => {
+            NamedEntries::Removed(path) => {
                 names.remove(path);
             }
         }
@@ -79,35 +80,39 @@ impl Named {
 }
 
 impl Disk {
-    /// Does one change.
-    pub fn apply(&mut self, change: &Change) -> Result<(), Failure> {
+    /// Applies one change to the model.
+    ///
+    /// # Errors
+    ///
+    /// The change concerns a file that the model does not have.
+    pub fn apply(&mut self, change: &FolderChange) -> Result<(), Failure> {
         match change {
-            Change::Make(path, empties) => {
+            FolderChange::Make(path, empties) => {
                 match self.names.get(path) {
                     None => {
                         self.files.push(File::default());
-                        self.name(Named::New(path.clone(), Some(self.files.len() - 1)));
+                        self.name(NamedEntries::New(path.clone(), Some(self.files.len() - 1)));
                     }
                     Some(_) if *empties => self.file(path)?.set_len(0),
                     Some(_) => {}
                 }
                 Ok(())
             }
-            Change::MakeFolder(path) => {
+            FolderChange::MakeFolder(path) => {
                 if !self.names.contains_key(path) {
-                    self.name(Named::New(path.clone(), None));
+                    self.name(NamedEntries::New(path.clone(), None));
                 }
                 Ok(())
             }
-            Change::Write(path, offset, octets) => {
+            FolderChange::Write(path, offset, octets) => {
                 self.file(path)?.write(*offset as usize, octets);
                 Ok(())
             }
-            Change::SetLen(path, len) => {
+            FolderChange::SetLen(path, len) => {
                 self.file(path)?.set_len(*len as usize);
                 Ok(())
             }
-            Change::Sync(path) => {
+            FolderChange::Sync(path) => {
                 if let Some(Some(file)) = self.names.get(path) {
                     self.files[*file].sync();
                     return Ok(());
@@ -115,22 +120,22 @@ impl Disk {
                 let (synced, rest) =
                     std::mem::take(&mut self.unsynced).into_iter().partition(|named| named.is_in(path));
                 self.unsynced = rest;
-                let synced: Vec<Named> = synced;
+                let synced: Vec<NamedEntries> = synced;
                 synced.iter().for_each(|named| named.happen(&mut self.kept));
                 Ok(())
             }
-            Change::Rename(from, to) => {
-                self.name(Named::Renamed(from.clone(), to.clone()));
+            FolderChange::Rename(from, to) => {
+                self.name(NamedEntries::Renamed(from.clone(), to.clone()));
                 Ok(())
             }
-            Change::Remove(path) => {
-                self.name(Named::Removed(path.clone()));
+            FolderChange::Remove(path) => {
+                self.name(NamedEntries::Removed(path.clone()));
                 Ok(())
             }
         }
     }
 
-    fn name(&mut self, named: Named) {
+    fn name(&mut self, named: NamedEntries) {
         named.happen(&mut self.names);
         self.unsynced.push(named);
     }
@@ -142,7 +147,12 @@ impl Disk {
         }
     }
 
-    /// Writes what a power failure leaves to another folder; `root` is the one that was recorded.
+    /// Writes the contents after a power failure to another folder. `root` is the folder that was recorded, and
+    /// `random` decides which unsynced changes are kept.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written.
     pub fn write_left(&self, root: &Path, to: &Path, random: &mut fastrand::Rng) -> Result<(), Failure> {
         let wrong = |path: &Path, error: std::io::Error| Failure(format!("{}: {error}", path.display()));
         let mut names = self.kept.clone();
@@ -152,7 +162,7 @@ impl Disk {
             }
         }
         DirBuilder::new().mode(0o700).create(to).map_err(|error| wrong(to, error))?;
-        // A folder stands before what is in it.
+        // A folder precedes its contents in this order.
         for (path, file) in &names {
             let Ok(below) = path.strip_prefix(root) else { continue };
             if below.as_os_str().is_empty()
@@ -172,7 +182,7 @@ impl Disk {
         Ok(())
     }
 
-    /// A clean stop and a disk that has all the time it needs: everything is kept.
+    /// Keeps everything, as after a clean stop with enough time for the disk.
     pub fn settle(&mut self) {
         self.files.iter_mut().for_each(File::sync);
         self.kept = self.names.clone();
@@ -202,7 +212,7 @@ impl File {
         self.unsynced.clear();
     }
 
-    /// What a power failure leaves of it.
+    /// The bytes that a power failure leaves.
     fn left(&self, random: &mut fastrand::Rng) -> Vec<u8> {
         let mut left = self.kept.clone();
         if random.bool() {
@@ -222,7 +232,7 @@ impl File {
     }
 }
 
-/// Removes a folder that may not be there.
+/// Removes a folder; a missing folder is no error.
 pub fn remove_folder(path: &Path) -> Result<(), Failure> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -240,13 +250,13 @@ mod tests {
         Path::new("/data").join(name)
     }
 
-    fn after(changes: &[Change]) -> Disk {
+    fn after(changes: &[FolderChange]) -> Disk {
         let mut disk = Disk::default();
         changes.iter().for_each(|change| disk.apply(change).unwrap());
         disk
     }
 
-    /// The contents of `key` that power failures leave, one for each of many seeds.
+    /// The contents of `key` after power failures, one for each of many seeds.
     fn left(disk: &Disk) -> Vec<Option<Vec<u8>>> {
         let folder = tempfile::tempdir().unwrap();
         (0..40)
@@ -261,33 +271,36 @@ mod tests {
     #[test]
     fn what_was_synced_is_left_and_all_else_may_be() {
         let draft = || {
-            vec![Change::Make(path("key.new"), true), Change::Write(path("key.new"), 0, b"secret".to_vec())]
+            vec![
+                FolderChange::Make(path("key.new"), true),
+                FolderChange::Write(path("key.new"), 0, b"secret".to_vec()),
+            ]
         };
-        let with = |more: &[Change]| left(&after(&[draft(), more.to_vec()].concat()));
-        let renamed = Change::Rename(path("key.new"), path("key"));
-        let (file, folder) = (Change::Sync(path("key.new")), Change::Sync("/data".into()));
+        let with = |more: &[FolderChange]| left(&after(&[draft(), more.to_vec()].concat()));
+        let renamed = FolderChange::Rename(path("key.new"), path("key"));
+        let (file, folder) = (FolderChange::Sync(path("key.new")), FolderChange::Sync("/data".into()));
         let whole = Some(b"secret".to_vec());
-        // In the right order: it is whole, and then it is there.
+        // The right order: the file is complete before its name exists.
         let found = with(&[file.clone(), renamed.clone()]);
         assert!(found.contains(&whole) && found.contains(&None));
         assert!(found.iter().flatten().all(|bytes| bytes == b"secret"));
         let found = with(&[file.clone(), renamed.clone(), folder.clone()]);
         assert!(found.iter().all(|octets| *octets == whole));
-        // Without the file's sync it may be empty under its name.
+        // Without a sync of the file, it may be empty under its name.
         let found = with(&[renamed.clone(), folder.clone()]);
         assert!(found.contains(&whole) && found.contains(&Some(Vec::new())));
-        // Removed, and perhaps not.
-        let found = with(&[file, renamed, folder, Change::Remove(path("key"))]);
+        // The removal may be lost.
+        let found = with(&[file, renamed, folder, FolderChange::Remove(path("key"))]);
         assert!(found.contains(&whole) && found.contains(&None));
     }
 
     #[test]
     fn a_file_needs_its_folder() {
         let disk = after(&[
-            Change::MakeFolder(path("keys")),
-            Change::Make(path("keys/a"), true),
-            Change::Sync(path("keys/a")),
-            Change::Sync(path("keys")),
+            FolderChange::MakeFolder(path("keys")),
+            FolderChange::Make(path("keys/a"), true),
+            FolderChange::Sync(path("keys/a")),
+            FolderChange::Sync(path("keys")),
         ]);
         let to = tempfile::tempdir().unwrap();
         let is_left = |seed: u64| {

@@ -1,9 +1,9 @@
-//! Downloads that cost their server much: of lists that are small when they are uploaded and long when they are unpacked,
-//! and of long results that nobody reads.
+//! Downloads that are expensive for the server: of lists with a small upload and a long text, and of long results that
+//! nobody reads.
 
 use super::Failure;
-use super::client::{Lost, Request};
-use super::transport::Server;
+use super::client::{HttpRequest, Lost};
+use super::transport::ServerEndpoint;
 use super::visitor::Visitor;
 use crate::interop::process::interrupted;
 use flate2::Compression;
@@ -12,32 +12,33 @@ use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A download that nobody reads is begun anew after this time: the server has cut it off by then.
+/// A download without a reader is restarted after this time: the server has cut it off by then.
 const UNREAD_TIME: Duration = Duration::from_secs(22);
-/// Between a refusal and the next attempt.
+/// The pause between a refusal and the next attempt.
 const PAUSE: Duration = Duration::from_millis(200);
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The beginning of an answer with its status.
+/// The length of the beginning of an answer, up to its status.
 const STATUS_BYTES: usize = "HTTP/1.1 200".len();
 const STATUS_LIMIT: Duration = Duration::from_secs(90);
-/// Rows of a bomb. A list needs an address; the others are none, so it is checked at once and costs a credit.
+/// Rows of a bomb. A list needs at least one address. The other rows are no addresses, so they are checked at once, and
+/// the list costs one credit.
 const ROWS: [&str; 4] = [ADDRESS, "none", "no-one", "nobody"];
-/// A mailbox that the scenario has to have.
+/// A mailbox that the scenario must have.
 const ADDRESS: &str = "user-1@a-1.example";
 
-/// How long the lists are.
+/// The lengths of the lists.
 #[derive(Clone, Copy)]
-pub struct Size {
-    /// Blank lines of a bomb, in MiB.
+pub struct DownloadSize {
+    /// The length of a bomb's blank lines, in MiB.
     pub bomb_mib: usize,
-    /// Rows of a list whose result nobody reads. It has to be longer than all buffers on its way.
+    /// The rows of a list whose result nobody reads. They must fill all buffers on the way.
     pub rows: usize,
 }
 
-/// People with lists that are checked to their end.
+/// Users with lists that are checked to the end.
 pub struct Owners {
     people: Vec<Owner>,
-    /// What a bomb's download has to be.
+    /// The content that a bomb's download must have.
     expected: Vec<u8>,
 }
 
@@ -47,31 +48,31 @@ struct Owner {
     long: String,
 }
 
-/// How many download at once.
+/// Numbers of simultaneous downloads.
 #[derive(Clone, Copy)]
-pub struct Load {
-    /// Those who read bombs.
+pub struct DownloadLoad {
+    /// Downloads of bombs, which are read to the end.
     pub bombs: usize,
-    /// Those who ask for long results and read nothing.
+    /// Downloads of long results, which are not read.
     pub unread: usize,
 }
 
-/// What became of downloads.
+/// Counts of downloads by their result.
 #[derive(Default)]
-pub struct Counts {
-    /// Bombs that were read to their end and were right.
+pub struct DownloadCounts {
+    /// Bombs that were complete and right.
     pub whole: AtomicU64,
-    /// Downloads without a reader that were begun.
+    /// Downloads without a reader that were started.
     pub begun: AtomicU64,
-    /// Answers 503.
+    /// Answers with status 503.
     pub refused: AtomicU64,
-    /// Bombs that broke off because others waited.
+    /// Bombs that the server ended because other downloads waited.
     pub cut_off: AtomicU64,
 }
 
 impl Owners {
-    /// Signs people up; each uploads a bomb and a long list and lets both be checked.
-    pub fn sign_up(server: &Server, count: usize, size: Size) -> Result<Owners, Failure> {
+    /// Signs users up. Each user uploads a bomb and a long list and has both checked.
+    pub fn sign_up(server: &ServerEndpoint, count: usize, size: DownloadSize) -> Result<Owners, Failure> {
         let packed = |text: io::Result<Vec<u8>>| text.map_err(|error| Failure(format!("gzip: {error}")));
         let (bomb, long) = (packed(bomb(size.bomb_mib))?, packed(long(size.rows))?);
         let mut people = Vec::new();
@@ -94,18 +95,18 @@ impl Owners {
         Ok(Owners { people, expected })
     }
 
-    /// From now on the server is elsewhere, with the same data.
-    pub fn move_to(&mut self, server: &Server) {
+    /// Sends all further requests to this server, which has the same data.
+    pub fn move_to(&mut self, server: &ServerEndpoint) {
         self.people.iter_mut().for_each(|owner| owner.visitor.moves(server));
     }
 
-    /// Downloads until told to end. Whatever is refused or ends is asked for again.
+    /// Downloads until `ended` is set. A download that is refused or ends is started again.
     pub fn download(
         &self,
-        server: &Server,
-        load: Load,
+        server: &ServerEndpoint,
+        load: DownloadLoad,
         ended: &AtomicBool,
-        counts: &Counts,
+        counts: &DownloadCounts,
     ) -> Result<(), Failure> {
         std::thread::scope(|scope| {
             let mut clients = Vec::new();
@@ -119,14 +120,14 @@ impl Owners {
                 Ok(end) => end,
                 Err(payload) => std::panic::resume_unwind(payload),
             });
-            // All of them are waited for, and the first failure is told.
+            // All threads are joined, and the first failure is returned.
             let ends: Vec<Result<(), Failure>> = ends.collect();
             ends.into_iter().collect()
         })
     }
 
-    fn read_bombs(&self, owner: &Owner, ended: &AtomicBool, counts: &Counts) -> Result<(), Failure> {
-        let (mut client, request) = (owner.visitor.client(), Request::get(owner.bomb.as_str()));
+    fn read_bombs(&self, owner: &Owner, ended: &AtomicBool, counts: &DownloadCounts) -> Result<(), Failure> {
+        let (mut client, request) = (owner.visitor.client(), HttpRequest::get(owner.bomb.as_str()));
         while !ended.load(Ordering::Relaxed) {
             interrupted()?;
             match client.send(&request) {
@@ -154,7 +155,12 @@ impl Owners {
     }
 }
 
-fn leave_unread(server: &Server, owner: &Owner, ended: &AtomicBool, counts: &Counts) -> Result<(), Failure> {
+fn leave_unread(
+    server: &ServerEndpoint,
+    owner: &Owner,
+    ended: &AtomicBool,
+    counts: &DownloadCounts,
+) -> Result<(), Failure> {
     let request = owner.visitor.request(&owner.long);
     while !ended.load(Ordering::Relaxed) {
         interrupted()?;
@@ -184,8 +190,8 @@ fn leave_unread(server: &Server, owner: &Owner, ended: &AtomicBool, counts: &Cou
     Ok(())
 }
 
-/// Its rows, and so many MiB of blank lines behind them. It has no head: in CSV, blank lines count as a part of a row and are
-/// bounded as that.
+/// The rows, followed by this many MiB of blank lines. The list has no header line. In CSV, blank lines belong to a row,
+/// whose length is limited.
 fn bomb(mib: usize) -> io::Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     writeln!(packed, "{}", ROWS.join("\n"))?;

@@ -1,50 +1,51 @@
-//! `soak hostile`: a server that talks to thousands of misbehaving peers at once stays whole, and right.
+//! `soak hostile`: a server whose engine talks to thousands of misbehaving peers at once remains healthy and gives
+//! right verdicts.
 //!
-//! The domains of mailnet's hostile.toml stand in the DNS many times over, each copy with a host of its own, beside
-//! those of reasons.toml. A round asks `mailprobe serve` about one address at every copy of one set, all at once,
-//! and meanwhile about the well-behaved domains. A host that failed is left alone for a minute (`DOWN` in
-//! engine/src/site.rs), so the rounds take turns with the sets; a warm-up visits each set of the full version once,
-//! after which there is nothing left to be remembered for the first time.
+//! The DNS has many copies of the domains of mailnet's hostile.toml, each copy with its own host, beside the domains of
+//! reasons.toml. A round asks `mailprobe serve` about one address of every copy of one set at once, and also about the
+//! well-behaved domains. The engine does not ask a failed host for a minute (`HOST_DOWN` in engine/proto/src/limits.rs), so the
+//! rounds use the sets in turn. In the full version a warm-up visits each set once, so that no later round is a first
+//! visit.
 //!
-//! Every verdict must be the one that mailnet's library expects, the server must neither panic nor end in disorder,
-//! and no later than [`SETTLE_LIMIT`] after the last round its memory must be back within a tenth of what it was
-//! after the warm-up, its descriptors within [`DESCRIPTORS_SPARE`].
+//! Every verdict must be the one that mailnet's library expects. The server must neither panic nor end with an error.
+//! At most [`SETTLE_LIMIT`] after the last round its memory must be within a tenth of the value after the warm-up, and
+//! its descriptors within [`DESCRIPTORS_SPARE`].
 
 mod asking;
 mod scenario;
 
-use super::world::{Mailnet, Serve, World};
-use super::{Failure, Options};
+use super::world::{CampaignFolder, Mailnet, Serve};
+use super::{Failure, SoakOptions};
 use crate::interop::process;
 use crate::interop::report::{self, Tally};
 use asking::{Ask, ask_all};
-use scenario::{Copies, Expected, Hostile};
+use scenario::{Copies, ExpectedReasons, Hostile};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long memory may take to come back: mimalloc returns what is free with a delay, and sessions that found no
-/// more work say QUIT after two seconds.
+/// How long memory may take to be returned: mimalloc returns free memory with a delay, and idle sessions send QUIT
+/// after two seconds.
 const SETTLE_LIMIT: Duration = Duration::from_secs(60);
-/// What redb, epoll and the log may open late.
+/// How many descriptors redb, epoll and the log may open late.
 const DESCRIPTORS_SPARE: usize = 8;
-/// Threads that ask about well-behaved domains while a round lasts.
+/// The number of threads that ask about well-behaved domains during a round.
 const WELL_BEHAVED_THREADS: usize = 8;
 /// More than any account of the campaign can spend.
 const CREDITS: u64 = 1_000_000;
 
-struct Size {
+struct HostileSize {
     copies: Copies,
-    /// Rounds before the baseline is taken.
+    /// The number of rounds before the baseline.
     warm_up: usize,
     rounds: usize,
-    /// Checks under way at once.
+    /// The number of checks under way at once.
     at_once: usize,
     sessions_min: u64,
-    /// Sessions that must have been open at once.
+    /// How many sessions must have been open at once.
     peak_min: u64,
 }
 
-const FULL: Size = Size {
+const FULL: HostileSize = HostileSize {
     copies: Copies { sets: 3, copies: 22, waiting: true, holding: 180 },
     warm_up: 3,
     rounds: 5,
@@ -53,12 +54,12 @@ const FULL: Size = Size {
     peak_min: 2000,
 };
 
-/// What is remembered of a host after its first visit: DNS answers, routes, pace, and what mimalloc rounds up.
+/// What the engine keeps about a host after the first visit: DNS answers, routes, pace, and the rounding of mimalloc.
 const FIRST_VISIT_KIB: u64 = 12;
 
-/// Without peers that only wait: each would take half a minute. Every round has a set of its own, for no host is
-/// asked again within a minute, and the memory of those first visits is allowed for.
-const SMALL: Size = Size {
+/// Without peers that only wait, each of which would take half a minute. Every round has its own set, since no host is
+/// asked again within a minute. The limit on memory includes these first visits.
+const SMALL: HostileSize = HostileSize {
     copies: Copies { sets: 8, copies: 4, waiting: false, holding: 0 },
     warm_up: 4,
     rounds: 4,
@@ -67,18 +68,23 @@ const SMALL: Size = Size {
     peak_min: 50,
 };
 
-/// What a look at the server's process shows.
+/// Figures of the server's process.
 #[derive(Clone, Copy)]
 struct Footprint {
     resident_kib: u64,
     descriptors: usize,
 }
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     let seed = options.seed();
     report::line(&format!("hostile: seed {seed}"));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let hostile = Hostile::make(&size.copies, seed)?;
     let mailnet = world.mailnet(&hostile.text)?;
     let traps = world.path("traps");
@@ -86,7 +92,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     let traps = traps.to_string_lossy();
     let sessions = size.at_once.to_string();
     let plans = world.plans()?;
-    // No verdict of one round may answer in another.
+    // A verdict of one round must not answer a check of another round.
     let more = [
         "--sessions",
         &sessions,
@@ -106,8 +112,8 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 }
 
 struct Soak {
-    world: World,
-    size: Size,
+    world: CampaignFolder,
+    size: HostileSize,
     hostile: Hostile,
     serve: Serve,
 }
@@ -130,12 +136,12 @@ impl Soak {
         Ok(self)
     }
 
-    /// One address of every copy of a set, and of every well-behaved domain.
+    /// Asks about one address of every copy of a set, and of every well-behaved domain.
     fn round(&mut self, round: usize, key: &str, tally: &mut Tally) -> Result<(), Failure> {
-        // Of its own: an account's repeats would be answered without asking anybody.
+        // Each round has its own account: repeats of an account would be answered from the store.
         let well = self.world.unlimited(&format!("well-behaved-{round}"), CREDITS)?;
         let hostile = self.hostile.round(round, round % self.size.copies.sets);
-        let asks = |(address, expected): Expected| Ask { key: key.to_owned(), address, expected };
+        let asks = |(address, expected): ExpectedReasons| Ask { key: key.to_owned(), address, expected };
         let hostile_asks: Vec<Ask> = hostile.into_iter().map(asks).collect();
         let well_asks: Vec<Ask> = self
             .hostile
@@ -160,7 +166,7 @@ impl Soak {
         Ok(())
     }
 
-    /// The footprint once idle sessions are gone.
+    /// The footprint after idle sessions have ended.
     fn rest(&self) -> Result<Footprint, Failure> {
         process::sleep(Duration::from_secs(5))?;
         self.footprint()
@@ -170,7 +176,7 @@ impl Soak {
         Ok(Footprint { resident_kib: self.serve.resident_kib()?, descriptors: self.serve.descriptors()? })
     }
 
-    /// Hosts that were visited for the first time after the baseline.
+    /// How many hosts were visited for the first time after the baseline.
     fn first_visits(&self) -> u64 {
         let rounds = self.size.warm_up..self.size.warm_up + self.size.rounds;
         rounds
@@ -179,7 +185,7 @@ impl Soak {
             .sum()
     }
 
-    /// Waits until the footprint is that of the baseline again.
+    /// Waits until the footprint is again that of the baseline.
     fn settle(&mut self, baseline: Footprint, tally: &mut Tally) -> Result<(), Failure> {
         let allowance = baseline.resident_kib / 10 + self.first_visits() * FIRST_VISIT_KIB;
         let (start, most_kib) = (Instant::now(), baseline.resident_kib + allowance);
@@ -202,7 +208,7 @@ impl Soak {
     }
 }
 
-/// Ends both in order and looks at what they leave behind.
+/// Ends both programs and checks what they leave.
 fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failure> {
     let Soak { serve, size, world, .. } = soaked;
     let log_path = world.path("serve.log");
@@ -231,11 +237,11 @@ fn finish(soaked: Soak, mailnet: Mailnet, tally: &mut Tally) -> Result<(), Failu
     Ok(())
 }
 
-/// Any panic of the server stands in its log, by its place alone.
+/// An error if the log has a panic of the server; it names the source positions.
 pub fn no_panic(log: &str) -> Result<String, String> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
-    for line in log.lines().filter(|line| line.contains("panic") || line.contains("a defect was met")) {
-        // Without the time in front.
+    for line in log.lines().filter(|line| line.contains("panic")) {
+        // The time at the start of the line is left out.
         *places.entry(line.split_once(' ').map_or(line, |(_, rest)| rest)).or_default() += 1;
     }
     if places.is_empty() {

@@ -1,6 +1,6 @@
-//! As much HTTP/1.1 as it takes to ask for checks and batches: one request, one connection, one whole answer.
+//! A small client of HTTP/1.1 for checks and batches: one request, one connection, one complete answer.
 //!
-//! A body that is shorter than its Content-Length is no answer, for the crash campaign counts answers.
+//! A body that is shorter than its Content-Length is no answer, since the crash campaign counts answers.
 
 use crate::interop::process::interrupted;
 use serde_json::Value;
@@ -8,66 +8,70 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Longest that a check may take: beyond what the server allows itself.
+/// Longer than any time that the server allows itself for a check.
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// How often a wait looks whether somebody wants the run to end.
+/// How often a wait checks for a signal that ends the run.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// An answer of the API.
+/// A complete answer of the API.
 #[derive(Debug)]
-pub struct Answer {
+pub struct ApiAnswer {
     /// The status code.
     pub status: u16,
-    /// It is an earlier answer that was given again.
+    /// The answer is a copy of an earlier one, for the same Idempotency-Key.
     pub replayed: bool,
-    /// It says when to come again.
+    /// The answer has a `Retry-After` header.
     pub retry_after: bool,
     /// The body.
     pub body: Value,
 }
 
-impl Answer {
-    /// A text field of the body; empty when it is not there.
+impl ApiAnswer {
+    /// A text field of the body; empty if it is missing.
     pub fn text(&self, field: &str) -> &str {
         self.body.get(field).and_then(Value::as_str).unwrap_or_default()
     }
 }
 
-/// `POST /v1/verify`.
-pub fn verify(server: SocketAddr, key: &str, address: &str) -> Result<Answer, String> {
+/// Sends `POST /v1/verify` for an address.
+///
+/// # Errors
+///
+/// There is no complete answer. This is the only error of all functions here.
+pub fn verify(server: SocketAddr, key: &str, address: &str) -> Result<ApiAnswer, String> {
     raw(server, key, &serde_json::json!({ "email": address }).to_string())
 }
 
-/// `POST /v1/verify/batch`, with an Idempotency-Key unless that is empty.
-pub fn submit(server: SocketAddr, key: &str, once: &str, addresses: &[String]) -> Result<Answer, String> {
+/// Sends `POST /v1/verify/batch`, with the Idempotency-Key `once` unless that is empty.
+pub fn submit(server: SocketAddr, key: &str, once: &str, addresses: &[String]) -> Result<ApiAnswer, String> {
     let field = if once.is_empty() { String::new() } else { format!("Idempotency-Key: {once}\r\n") };
     post(server, key, "/v1/verify/batch", &field, &serde_json::json!({ "emails": addresses }).to_string())
 }
 
-/// `GET /v1/verify/batch/{id}`.
-pub fn poll(server: SocketAddr, key: &str, id: &str) -> Result<Answer, String> {
+/// Asks for the state of a batch by `GET /v1/verify/batch/{id}`.
+pub fn poll(server: SocketAddr, key: &str, id: &str) -> Result<ApiAnswer, String> {
     get(server, key, &format!("/v1/verify/batch/{id}"))
 }
 
-/// `GET` of any path.
-pub fn get(server: SocketAddr, key: &str, path: &str) -> Result<Answer, String> {
+/// Sends `GET` of any path, with a key.
+pub fn get(server: SocketAddr, key: &str, path: &str) -> Result<ApiAnswer, String> {
     let head = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n");
     send(server, &format!("{head}Connection: close\r\n\r\n"))
 }
 
-/// `POST /v1/verify` with any body.
-pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<Answer, String> {
+/// Sends `POST /v1/verify` with any body.
+pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<ApiAnswer, String> {
     post(server, key, "/v1/verify", "", body)
 }
 
-/// `GET` of a path that needs no key.
-pub fn open(server: SocketAddr, path: &str) -> Result<Answer, String> {
+/// Sends `GET` of a path that needs no key.
+pub fn open(server: SocketAddr, path: &str) -> Result<ApiAnswer, String> {
     send(server, &format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"))
 }
 
-fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<Answer, String> {
+fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<ApiAnswer, String> {
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
@@ -76,7 +80,7 @@ fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> 
     send(server, &request)
 }
 
-fn send(server: SocketAddr, request: &str) -> Result<Answer, String> {
+fn send(server: SocketAddr, request: &str) -> Result<ApiAnswer, String> {
     let answer = exchange(server, request.as_bytes()).map_err(|error| error.to_string())?;
     parse(&answer).ok_or_else(|| format!("no whole answer in {} bytes", answer.len()))
 }
@@ -89,7 +93,7 @@ fn exchange(server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
     read_to_end(&mut stream)
 }
 
-/// Reads until the server closes, the limit is reached or somebody wants the run to end.
+/// Reads until the server closes, the limit is reached or a signal ends the run.
 fn read_to_end(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (end, mut answer, mut piece) = (Instant::now() + ANSWER_LIMIT, Vec::new(), [0; 4096]);
     loop {
@@ -107,7 +111,7 @@ fn read_to_end(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Option<Answer> {
+fn parse(bytes: &[u8]) -> Option<ApiAnswer> {
     let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&bytes[..head_end]).ok()?;
     let body = &bytes[head_end + 4..];
@@ -121,7 +125,7 @@ fn parse(bytes: &[u8]) -> Option<Answer> {
         return None;
     }
     let retry_after = field("retry-after").is_some();
-    Some(Answer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
+    Some(ApiAnswer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
 }
 
 #[cfg(test)]

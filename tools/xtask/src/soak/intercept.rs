@@ -1,12 +1,13 @@
-//! System calls of a child that change its data folder: each is counted and can be recorded, and one of them can be made to fail.
+//! System calls of a child that change its data folder. Each is counted, can be recorded, and can be made to fail.
 //!
-//! The child installs a seccomp filter that asks us (seccomp_unotify(2)) before it executes; we answer with an error, or let the
-//! kernel go on. So the binary is the released one, and it meets what a bad disk or a full one says.
+//! The child installs a seccomp filter with user notification (seccomp_unotify(2)) before it executes. This process
+//! answers with an error, or lets the kernel continue. So the test runs the released binary, which gets the errors of a
+//! defective or full disk.
 
 #![expect(unsafe_code, reason = "seccomp's notifications have no safe wrapper")]
 
 use super::Failure;
-use super::disk::Change;
+use super::disk::FolderChange;
 use crate::seccomp;
 use std::fs::{self, File};
 use std::io;
@@ -20,14 +21,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What happens from the planned operation on.
+/// The failure from the planned operation on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// EIO, once.
+    /// EIO for one operation.
     Error,
-    /// ENOSPC for all that needs space, until the restart.
+    /// ENOSPC for every operation that needs space, until the restart.
     Full,
-    /// Half of the first write is done, and then there is no space.
+    /// The first write is done by half, and then there is no space.
     Short,
     /// The first sync takes [`SLOW`].
     SlowSync,
@@ -36,18 +37,18 @@ pub enum Fault {
 /// How long a slow sync takes.
 pub const SLOW: Duration = Duration::from_secs(2);
 
-/// The filter's descriptor in the child: it knows of no way to tell us another number.
+/// The number of the filter's descriptor in the child: the child cannot report another number.
 const LISTENER: i32 = 200;
-/// How often the thread looks whether a slow sync is over.
+/// How often the thread checks whether a slow sync is over, in milliseconds.
 const LOOK_MS: i32 = 20;
 const PATH_MAX: usize = 4096;
 
-// linux/seccomp.h; libc has none of them.
+// Constants of linux/seccomp.h, which libc does not have.
 const NOTIFICATION_RECEIVE: u64 = 0xc050_2100;
 const NOTIFICATION_SEND: u64 = 0xc018_2101;
 const FLAG_CONTINUE: u32 = 1;
 
-/// `struct seccomp_notif`.
+/// The kernel's `struct seccomp_notif`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Notification {
@@ -60,7 +61,7 @@ struct Notification {
     arguments: [u64; 6],
 }
 
-/// `struct seccomp_notif_resp`.
+/// The kernel's `struct seccomp_notif_resp`.
 #[repr(C)]
 struct Response {
     id: u64,
@@ -69,7 +70,7 @@ struct Response {
     flags: u32,
 }
 
-/// The calls that are asked about. Those that make a file are told from others by their flags.
+/// The calls that notify. For calls that may create a file, their flags decide.
 const CALLS: &[libc::c_long] = &[
     libc::SYS_write,
     libc::SYS_pwrite64,
@@ -81,7 +82,7 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
-    // Newer machines have only those above.
+    // Newer architectures have only the calls above.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mkdir,
     #[cfg(target_arch = "x86_64")]
@@ -90,52 +91,52 @@ const CALLS: &[libc::c_long] = &[
     libc::SYS_unlink,
 ];
 
-/// What a call does.
+/// The kinds of calls, by the errors that they can get.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// It needs space.
+enum CallKind {
+    /// It needs space for data.
     Write,
     Sync,
-    /// It makes a file or folder.
+    /// It creates a file or folder.
     Make,
-    /// It needs no space: it cuts, renames or removes.
+    /// It needs no space: it truncates, renames or removes.
     Other,
 }
 
-/// What is to be done with the calls beside counting them.
+/// The handling of the calls, which are always counted.
 #[derive(Debug, Clone, Copy)]
-pub enum Plan {
+pub enum InterceptPlan {
     Nothing,
-    /// It fails from that operation on.
+    /// The calls fail from the operation with this number on.
     Fail(u64, Fault),
-    /// Each is noted.
+    /// Each call is recorded.
     Record,
 }
 
-/// A child whose calls are answered here.
+/// A child with intercepted system calls.
 pub struct Intercepted {
-    shared: Arc<Shared>,
+    shared: Arc<InterceptState>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct InterceptState {
     folder: PathBuf,
-    plan: Plan,
-    recorded: Mutex<Vec<Change>>,
+    plan: InterceptPlan,
+    recorded: Mutex<Vec<FolderChange>>,
     done: AtomicU64,
     met: AtomicBool,
     stop: AtomicBool,
     failure: Mutex<Option<String>>,
 }
 
-/// Makes the child of this command ask us.
+/// Makes the child of this command install the filter.
 pub fn ask_us(command: &mut Command) {
     // SAFETY: the child calls only prctl, seccomp, dup2 and close before it executes.
     unsafe { command.pre_exec(install) };
 }
 
 fn install() -> io::Result<()> {
-    // The number of the call; a jump to the last step for each that is asked about.
+    // The program loads the number of the call, and jumps to the last step for each call that notifies.
     let mut program = [seccomp::load(seccomp::NUMBER); CALLS.len() + 3];
     for (place, call) in CALLS.iter().enumerate() {
         program[place + 1] = seccomp::if_equal(*call as u32, (CALLS.len() - place) as u8, 0);
@@ -143,8 +144,8 @@ fn install() -> io::Result<()> {
     program[CALLS.len() + 1] = seccomp::end(libc::SECCOMP_RET_ALLOW);
     program[CALLS.len() + 2] = seccomp::end(libc::SECCOMP_RET_USER_NOTIF);
     let listener = seccomp::install(&mut program, libc::SECCOMP_FILTER_FLAG_NEW_LISTENER)?;
-    // The copy stays open over the exec, so that we can take it from there.
-    // SAFETY: plain system calls on descriptors.
+    // The copy stays open over the exec, so that the parent can duplicate it. SAFETY: plain system calls on
+    // descriptors.
     unsafe {
         if libc::dup2(listener, LISTENER) < 0 {
             return Err(io::Error::last_os_error());
@@ -155,14 +156,19 @@ fn install() -> io::Result<()> {
 }
 
 impl Intercepted {
-    /// Answers the calls of a child that was started by a command of [`ask_us`]. Those on files below `folder` count from 1.
-    pub fn attach(pid: u32, folder: &Path, plan: Plan) -> Result<Intercepted, Failure> {
+    /// Answers the calls of a child that was started by a command of [`ask_us`]. Operations on files below `folder` are
+    /// counted from 1.
+    ///
+    /// # Errors
+    ///
+    /// The filter's descriptor cannot be taken from the child.
+    pub fn attach(pid: u32, folder: &Path, plan: InterceptPlan) -> Result<Intercepted, Failure> {
         let wrong = |error: io::Error| Failure(format!("cannot answer the system calls of {pid}: {error}"));
         let process = descriptor(libc::SYS_pidfd_open, [i64::from(pid), 0]).map_err(wrong)?;
         let listener =
             descriptor(libc::SYS_pidfd_getfd, [i64::from(process.as_raw_fd()), i64::from(LISTENER)])
                 .map_err(wrong)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(InterceptState {
             folder: folder.to_owned(),
             plan,
             recorded: Mutex::default(),
@@ -180,18 +186,22 @@ impl Intercepted {
         Ok(Intercepted { shared, thread: Some(thread) })
     }
 
-    /// Operations so far.
+    /// The number of operations so far.
     pub fn operations(&self) -> u64 {
         self.shared.done.load(Ordering::SeqCst)
     }
 
-    /// Whether the fault has happened.
+    /// Whether the planned fault has happened.
     pub fn is_met(&self) -> bool {
         self.shared.met.load(Ordering::SeqCst)
     }
 
-    /// Ends once the child has ended; an error if a call could not be answered. Gives what was recorded.
-    pub fn finish(mut self) -> Result<Vec<Change>, Failure> {
+    /// Waits for the end of the child and returns the recorded changes.
+    ///
+    /// # Errors
+    ///
+    /// A call could not be answered.
+    pub fn finish(mut self) -> Result<Vec<FolderChange>, Failure> {
         self.join();
         let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
         match failure {
@@ -205,7 +215,7 @@ impl Intercepted {
     fn join(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // Its failures are in `failure`; it has no panics of its own.
+            // The thread stores its failures in `failure`, and has no panics.
             let _ = thread.join();
         }
     }
@@ -217,22 +227,22 @@ impl Drop for Intercepted {
     }
 }
 
-/// How a call is answered.
-enum Answer {
+/// The answer to a call.
+enum CallAnswer {
     Continue,
     Value(i64),
     Error(i32),
     Later(Instant),
 }
 
-impl Shared {
+impl InterceptState {
     fn answer_all(&self, process: &OwnedFd, listener: &OwnedFd) -> io::Result<()> {
         let mut slow: Option<(Instant, u64)> = None;
         loop {
             if let Some((end, id)) = slow
                 && Instant::now() >= end
             {
-                respond(listener, id, &Answer::Continue)?;
+                respond(listener, id, &CallAnswer::Continue)?;
                 slow = None;
             }
             let mut poll = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -245,50 +255,50 @@ impl Shared {
                 return Ok(());
             }
             if poll.revents & libc::POLLIN == 0 {
-                // The last of the child's threads may end without a word.
+                // The last thread of the child may end without a notification.
                 if self.stop.load(Ordering::SeqCst) && slow.is_none() {
                     return Ok(());
                 }
                 continue;
             }
             let mut asked = Notification::default();
-            // SAFETY: the structure is the kernel's, zeroed as it has to be, and outlives the call.
+            // SAFETY: the structure is the kernel's, is zeroed as the kernel requires, and outlives the call.
             if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_RECEIVE, &raw mut asked) } != 0 {
-                // The thread that asked was killed.
+                // The calling thread was killed.
                 continue;
             }
             match self.decide(process, &asked)? {
-                Answer::Later(end) => slow = Some((end, asked.id)),
+                CallAnswer::Later(end) => slow = Some((end, asked.id)),
                 answer => respond(listener, asked.id, &answer)?,
             }
         }
     }
 
-    fn decide(&self, process: &OwnedFd, asked: &Notification) -> io::Result<Answer> {
-        let Some(kind) = self.kind(asked) else { return Ok(Answer::Continue) };
-        if matches!(self.plan, Plan::Record) {
+    fn decide(&self, process: &OwnedFd, asked: &Notification) -> io::Result<CallAnswer> {
+        let Some(kind) = self.kind(asked) else { return Ok(CallAnswer::Continue) };
+        if matches!(self.plan, InterceptPlan::Record) {
             let change = self.change(asked)?;
             self.recorded.lock().unwrap_or_else(PoisonError::into_inner).push(change);
         }
-        // Counted once it is noted: whoever reads the count finds at least as many changes.
+        // The counter changes after the record, so a reader of the counter finds at least as many changes.
         let number = self.done.fetch_add(1, Ordering::SeqCst) + 1;
-        let Plan::Fail(at, fault) = self.plan else { return Ok(Answer::Continue) };
+        let InterceptPlan::Fail(at, fault) = self.plan else { return Ok(CallAnswer::Continue) };
         if number < at {
-            return Ok(Answer::Continue);
+            return Ok(CallAnswer::Continue);
         }
         let is_first = !self.is_met();
-        let needs_space = matches!(kind, Kind::Write | Kind::Make);
+        let needs_space = matches!(kind, CallKind::Write | CallKind::Make);
         Ok(match fault {
-            Fault::Error if number == at => self.meet(Answer::Error(libc::EIO)),
-            Fault::Full if needs_space => self.meet(Answer::Error(libc::ENOSPC)),
-            Fault::Short if kind == Kind::Write && is_first => {
-                self.meet(Answer::Value(write_half(process, asked)?))
+            Fault::Error if number == at => self.meet(CallAnswer::Error(libc::EIO)),
+            Fault::Full if needs_space => self.meet(CallAnswer::Error(libc::ENOSPC)),
+            Fault::Short if kind == CallKind::Write && is_first => {
+                self.meet(CallAnswer::Value(write_half(process, asked)?))
             }
-            Fault::Short if needs_space && !is_first => Answer::Error(libc::ENOSPC),
-            Fault::SlowSync if kind == Kind::Sync && is_first => {
-                self.meet(Answer::Later(Instant::now() + SLOW))
+            Fault::Short if needs_space && !is_first => CallAnswer::Error(libc::ENOSPC),
+            Fault::SlowSync if kind == CallKind::Sync && is_first => {
+                self.meet(CallAnswer::Later(Instant::now() + SLOW))
             }
-            _ => Answer::Continue,
+            _ => CallAnswer::Continue,
         })
     }
 
@@ -296,27 +306,27 @@ impl Shared {
         self.met.load(Ordering::SeqCst)
     }
 
-    fn meet(&self, answer: Answer) -> Answer {
+    fn meet(&self, answer: CallAnswer) -> CallAnswer {
         self.met.store(true, Ordering::SeqCst);
         answer
     }
 
-    /// What the call does in our folder; `None` is nothing.
-    fn kind(&self, asked: &Notification) -> Option<Kind> {
+    /// The kind of a call on the data folder; `None` for other files.
+    fn kind(&self, asked: &Notification) -> Option<CallKind> {
         let [first, second, third, ..] = asked.arguments;
         let of_descriptor = |kind| self.is_ours(asked.pid, first).then_some(kind);
         let of_path = |at, kind| self.is_our_path(asked.pid, at).then_some(kind);
         match libc::c_long::from(asked.number) {
-            libc::SYS_write | libc::SYS_pwrite64 => of_descriptor(Kind::Write),
-            libc::SYS_fsync | libc::SYS_fdatasync => of_descriptor(Kind::Sync),
-            libc::SYS_ftruncate => of_descriptor(Kind::Other),
-            libc::SYS_mkdirat => of_path(second, Kind::Make),
-            libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_unlinkat => of_path(second, Kind::Other),
+            libc::SYS_write | libc::SYS_pwrite64 => of_descriptor(CallKind::Write),
+            libc::SYS_fsync | libc::SYS_fdatasync => of_descriptor(CallKind::Sync),
+            libc::SYS_ftruncate => of_descriptor(CallKind::Other),
+            libc::SYS_mkdirat => of_path(second, CallKind::Make),
+            libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_unlinkat => of_path(second, CallKind::Other),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => of_path(first, Kind::Make),
+            libc::SYS_mkdir => of_path(first, CallKind::Make),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename | libc::SYS_unlink => of_path(first, Kind::Other),
-            libc::SYS_openat if third & libc::O_CREAT as u64 != 0 => of_path(second, Kind::Make),
+            libc::SYS_rename | libc::SYS_unlink => of_path(first, CallKind::Other),
+            libc::SYS_openat if third & libc::O_CREAT as u64 != 0 => of_path(second, CallKind::Make),
             _ => None,
         }
     }
@@ -329,29 +339,31 @@ impl Shared {
         path_at(pid, at).is_ok_and(|path| path.starts_with(&self.folder))
     }
 
-    /// What the call is about to do to the folder.
-    fn change(&self, asked: &Notification) -> io::Result<Change> {
+    /// The change that the call is about to make in the folder.
+    fn change(&self, asked: &Notification) -> io::Result<FolderChange> {
         let [first, second, third, fourth, ..] = asked.arguments;
         let pid = asked.pid;
         Ok(match libc::c_long::from(asked.number) {
             libc::SYS_write => {
-                Change::Write(file_of(pid, first)?, position(pid, first)?, memory(pid, second, third)?)
+                FolderChange::Write(file_of(pid, first)?, position(pid, first)?, memory(pid, second, third)?)
             }
-            libc::SYS_pwrite64 => Change::Write(file_of(pid, first)?, fourth, memory(pid, second, third)?),
-            libc::SYS_fsync | libc::SYS_fdatasync => Change::Sync(file_of(pid, first)?),
-            libc::SYS_ftruncate => Change::SetLen(file_of(pid, first)?, second),
-            libc::SYS_openat => Change::Make(path_at(pid, second)?, third & libc::O_TRUNC as u64 != 0),
-            libc::SYS_mkdirat => Change::MakeFolder(path_at(pid, second)?),
+            libc::SYS_pwrite64 => {
+                FolderChange::Write(file_of(pid, first)?, fourth, memory(pid, second, third)?)
+            }
+            libc::SYS_fsync | libc::SYS_fdatasync => FolderChange::Sync(file_of(pid, first)?),
+            libc::SYS_ftruncate => FolderChange::SetLen(file_of(pid, first)?, second),
+            libc::SYS_openat => FolderChange::Make(path_at(pid, second)?, third & libc::O_TRUNC as u64 != 0),
+            libc::SYS_mkdirat => FolderChange::MakeFolder(path_at(pid, second)?),
             libc::SYS_renameat | libc::SYS_renameat2 => {
-                Change::Rename(path_at(pid, second)?, path_at(pid, fourth)?)
+                FolderChange::Rename(path_at(pid, second)?, path_at(pid, fourth)?)
             }
-            libc::SYS_unlinkat => Change::Remove(path_at(pid, second)?),
+            libc::SYS_unlinkat => FolderChange::Remove(path_at(pid, second)?),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_mkdir => Change::MakeFolder(path_at(pid, first)?),
+            libc::SYS_mkdir => FolderChange::MakeFolder(path_at(pid, first)?),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename => Change::Rename(path_at(pid, first)?, path_at(pid, second)?),
+            libc::SYS_rename => FolderChange::Rename(path_at(pid, first)?, path_at(pid, second)?),
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_unlink => Change::Remove(path_at(pid, first)?),
+            libc::SYS_unlink => FolderChange::Remove(path_at(pid, first)?),
             other => return Err(io::Error::other(format!("system call {other} is not known"))),
         })
     }
@@ -362,7 +374,7 @@ fn file_of(pid: u32, descriptor: u64) -> io::Result<PathBuf> {
     fs::read_link(format!("/proc/{pid}/fd/{descriptor}"))
 }
 
-/// Where the next write of an open file goes.
+/// The offset of the next write to an open file.
 fn position(pid: u32, descriptor: u64) -> io::Result<u64> {
     let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}"))?;
     let position = info.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok());
@@ -375,7 +387,7 @@ fn memory(pid: u32, at: u64, len: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The path that stands there in the child's memory.
+/// The path at this address of the child's memory.
 fn path_at(pid: u32, at: u64) -> io::Result<PathBuf> {
     let mut bytes = [0; PATH_MAX];
     let read = File::open(format!("/proc/{pid}/mem"))?.read_at(&mut bytes, at)?;
@@ -384,7 +396,7 @@ fn path_at(pid: u32, at: u64) -> io::Result<PathBuf> {
     path.map(PathBuf::from).ok_or_else(|| io::Error::other("no path in memory"))
 }
 
-/// Does half of a write in the child's place.
+/// Does half of a write instead of the child.
 fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
     let [descriptor_number, at, len, offset, ..] = asked.arguments;
     let bytes = memory(asked.pid, at, len / 2)?;
@@ -396,35 +408,35 @@ fn write_half(process: &OwnedFd, asked: &Notification) -> io::Result<i64> {
     if libc::c_long::from(asked.number) == libc::SYS_pwrite64 {
         file.write_all_at(&bytes, offset)?;
     } else {
-        // The copy has the position of the child's.
+        // The copy shares the file position of the child.
         io::Write::write_all(&mut &file, &bytes)?;
     }
     Ok(bytes.len() as i64)
 }
 
-fn respond(listener: &OwnedFd, id: u64, answer: &Answer) -> io::Result<()> {
+fn respond(listener: &OwnedFd, id: u64, answer: &CallAnswer) -> io::Result<()> {
     let mut response = Response { id, value: 0, error: 0, flags: 0 };
     match answer {
-        Answer::Continue | Answer::Later(_) => response.flags = FLAG_CONTINUE,
-        Answer::Value(value) => response.value = *value,
-        Answer::Error(error) => response.error = -error,
+        CallAnswer::Continue | CallAnswer::Later(_) => response.flags = FLAG_CONTINUE,
+        CallAnswer::Value(value) => response.value = *value,
+        CallAnswer::Error(error) => response.error = -error,
     }
     // SAFETY: the structure is the kernel's and outlives the call.
     if unsafe { libc::ioctl(listener.as_raw_fd(), NOTIFICATION_SEND, &raw mut response) } != 0 {
         let error = io::Error::last_os_error();
-        // The thread that asked was killed meanwhile.
+        // The calling thread was killed meanwhile.
         return if error.raw_os_error() == Some(libc::ENOENT) { Ok(()) } else { Err(error) };
     }
     Ok(())
 }
 
-/// A system call that gives a descriptor.
+/// Makes a system call that returns a descriptor.
 fn descriptor(call: libc::c_long, arguments: [i64; 2]) -> io::Result<OwnedFd> {
     // SAFETY: pidfd_open and pidfd_getfd take numbers alone; the third is a flag that has to be 0.
     let number = unsafe { libc::syscall(call, arguments[0], arguments[1], 0) };
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made it for us.
+    // SAFETY: the kernel has just made this descriptor for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }

@@ -1,16 +1,16 @@
-//! `soak list`: `mailprobe clean` of a long list, killed five times at drawn moments and gone on with.
+//! `soak list`: `mailprobe clean` of a long list, killed five times at random moments and resumed.
 //!
-//! The list has duplicates in other letters, rows without an address, values with quotes and line ends, greylisted
-//! addresses and a site whose hosts are dead. It is cleaned in its order and packed, then out of order and plain, with
-//! so little memory that rows and addresses go to OUT.state. What has to hold:
-//! - each line comes out once, whole, with the verdict that mailnet expects; in order, if order was asked for;
-//! - OUT.state never has an address in it while a run is alive, nor after a kill, and is gone at the end;
-//! - the summary in JSON counts what came out;
-//! - in the full version, memory stays below its bound.
+//! The list has duplicates in other letter case, rows without an address, values with quotes and line ends, greylisted
+//! addresses, and a site whose hosts are dead. It is cleaned once in order and compressed, and once out of order and
+//! uncompressed. The memory is so small that rows and addresses go to OUT.state. The campaign checks:
+//! - each line is written once, complete, with the verdict that mailnet expects, and in order if that was requested;
+//! - OUT.state never contains a plain address, neither during a run nor after a kill, and is gone at the end;
+//! - the summary in JSON counts the written lines;
+//! - in the full version, memory stays below its limit.
 
-use super::world::{Mailnet, World};
-use super::{Failure, Options};
-use crate::interop::process::{Server, interrupted, sleep};
+use super::world::{CampaignFolder, Mailnet};
+use super::{Failure, SoakOptions};
+use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use flate2::read::GzDecoder;
 use mailnet::Scenario;
@@ -20,20 +20,20 @@ use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-struct Size {
+struct ListSize {
     lines: u64,
     domains: u64,
-    /// How long a run may take to its end.
+    /// The time limit of a whole run.
     limit: Duration,
-    /// When a run is killed, should so little come out that the drawn moment does not come.
+    /// The time after which a run is killed if it has not written the random number of bytes.
     kill_at_last: Duration,
-    /// MiB for rows and addresses, and for the whole process.
+    /// The limits in MiB: of rows and addresses, and of the whole process.
     memory: &'static str,
     resident_kib_max: u64,
     max_wait: &'static str,
 }
 
-const FULL: Size = Size {
+const FULL: ListSize = ListSize {
     lines: 10_000_000,
     domains: 2000,
     limit: Duration::from_secs(4 * 3600),
@@ -42,7 +42,7 @@ const FULL: Size = Size {
     resident_kib_max: 300 * 1024,
     max_wait: "60",
 };
-const SMALL: Size = Size {
+const SMALL: ListSize = ListSize {
     lines: 20_000,
     domains: 30,
     limit: Duration::from_secs(120),
@@ -53,10 +53,10 @@ const SMALL: Size = Size {
 };
 
 const KILLS: u64 = 5;
-/// In every address of the list.
+/// A part of every address of the list.
 const MARK: &[u8] = b"soaked";
 const LOOK: Duration = Duration::from_millis(10);
-/// Differences that are printed.
+/// How many differences are printed.
 const SHOWN: usize = 5;
 
 fn scenario(domains: u64) -> String {
@@ -70,30 +70,31 @@ fn scenario(domains: u64) -> String {
 }
 
 /// The rows of the list, by their numbers.
-struct List {
+struct ListRows {
     seed: u64,
-    size: &'static Size,
+    size: &'static ListSize,
     scenario: Scenario,
 }
 
-impl List {
-    /// A number drawn for a row.
+impl ListRows {
+    /// A random number for a row, the same on each call.
     fn draw(&self, n: u64, salt: u64) -> u64 {
         fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
     }
 
-    /// The address that a row has of its own.
+    /// The address of a row that is no duplicate.
     fn own(&self, n: u64) -> String {
         let domain = match self.draw(n, 1) % 200 {
             0..=2 => "soaked-grey.example".to_owned(),
-            // Not at the beginning: in order, nothing would come out before the first kills.
+            // Not at the beginning: in order, nothing would be written before the first kills.
             3 if n > self.size.lines / 2 => "soaked-dead.example".to_owned(),
             other => format!("soaked-{}.example", 1 + (other + n) % self.size.domains),
         };
         format!("user-{n}@{domain}")
     }
 
-    /// What stands in the row's column of addresses: one in ten came before in other letters, one in forty is none.
+    /// The value in the row's column of addresses. One in ten is a duplicate in other letter case, and one in forty is
+    /// no address.
     fn address(&self, n: u64) -> String {
         match self.draw(n, 2) % 40 {
             0 => "soaked nonsense".to_owned(),
@@ -111,7 +112,7 @@ impl List {
         format!("{n},{},{note}", self.address(n))
     }
 
-    /// The line that has to come out.
+    /// The line that must be written for a row.
     fn cleaned(&self, n: u64) -> String {
         let address = self.address(n);
         let (deliverable, reason) = if address.contains('@') {
@@ -137,21 +138,26 @@ impl List {
     }
 }
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { &SMALL } else { &FULL };
     let seed = options.seed();
     report::line(&format!("list: seed {seed}, {} lines, {KILLS} kills in each of two runs", size.lines));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let text = scenario(size.domains);
     let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
-    let list = List { seed, size, scenario };
+    let list = ListRows { seed, size, scenario };
     let input = world.path("list.csv");
     list.write(&input)?;
     let mut tally = Tally::default();
     for (name, ordered) in [("in order, packed", true), ("out of order, plain", false)] {
         let mailnet = world.mailnet(&text)?;
         let mut random = fastrand::Rng::with_seed(seed);
-        let campaign = Campaign { world: &world, list: &list, input: &input, ordered };
+        let campaign = ListCampaign { world: &world, list: &list, input: &input, ordered };
         let began = Instant::now();
         let outcome = campaign.go(&mailnet, &mut random)?;
         let took = began.elapsed().as_secs_f64();
@@ -163,18 +169,19 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-struct Campaign<'a> {
-    world: &'a World,
-    list: &'a List,
+struct ListCampaign<'a> {
+    world: &'a CampaignFolder,
+    list: &'a ListRows,
     input: &'a Path,
     ordered: bool,
 }
 
-impl Campaign<'_> {
-    /// Kills five times and lets the last run end.
+impl ListCampaign<'_> {
+    /// Kills five runs and lets the last one finish.
     fn go(&self, mailnet: &Mailnet, random: &mut fastrand::Rng) -> Result<Result<String, String>, Failure> {
         let (mut resident, mut kills) = (0, 0);
-        // Bytes of output: five draws are most of a run, a packed line having some 15 and another one some 40.
+        // Bytes of output per line: the five random numbers cover most of a run. A compressed line has about 15 bytes,
+        // another one about 40.
         let per_line = if self.ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
             let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * per_line) };
@@ -211,7 +218,7 @@ impl Campaign<'_> {
         name.into()
     }
 
-    fn start(&self, mailnet: &Mailnet, resume: bool) -> Result<Server, Failure> {
+    fn start(&self, mailnet: &Mailnet, resume: bool) -> Result<ServerProcess, Failure> {
         let (input, output) = (self.input.to_string_lossy(), self.output());
         let (output, summary) = (output.to_string_lossy(), self.world.path("summary.json"));
         let summary = summary.to_string_lossy();
@@ -223,8 +230,15 @@ impl Campaign<'_> {
         self.world.clean(mailnet, &arguments)
     }
 
-    /// Lets a run go on until so many bytes more came out, or to its end, and looks at OUT.state meanwhile.
-    fn watch(&self, run: &mut Server, more: u64, kill: bool, resident: &mut u64) -> Result<Watched, Failure> {
+    /// Watches a run until it has written this many more bytes, or to its end, and meanwhile searches OUT.state for
+    /// addresses.
+    fn watch(
+        &self,
+        run: &mut ServerProcess,
+        more: u64,
+        kill: bool,
+        resident: &mut u64,
+    ) -> Result<Watched, Failure> {
         let length = || fs::metadata(self.beside(".partial")).map_or(0, |data| data.len());
         let (before, began) = (length(), Instant::now());
         let mut eye = Eye::new(self.beside(".state"));
@@ -260,7 +274,7 @@ impl Campaign<'_> {
         endings.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
     }
 
-    /// Each line once, with its verdict, and in its place if order was asked for.
+    /// Checks that each line is written once, with its verdict, and at its position if order was requested.
     fn judge(&self) -> Result<Result<(), String>, Failure> {
         let path = self.output();
         let file = File::open(&path).map_err(|e| wrong(&path, &e))?;
@@ -317,11 +331,11 @@ impl Campaign<'_> {
 enum Watched {
     Killed,
     Ended,
-    /// What must never be there was there.
+    /// A forbidden content was found.
     Told(String),
 }
 
-/// Looks for addresses in a file that grows and changes.
+/// Searches a file for addresses while it grows and changes.
 struct Eye {
     path: PathBuf,
     looked: u64,
@@ -332,7 +346,7 @@ impl Eye {
         Eye { path, looked: 0 }
     }
 
-    /// Looks at what is new, and each time at the beginning again, where blocks are used anew.
+    /// Searches the new part, and also the beginning each time, where blocks are reused.
     fn sees_an_address(&mut self) -> bool {
         const AGAIN: u64 = 1 << 20;
         let Ok(mut file) = File::open(&self.path) else { return false };
@@ -351,7 +365,7 @@ impl Eye {
     }
 }
 
-/// The next row without its end; a line within quotes goes on.
+/// Reads the next row without its line end; a line end within quotes belongs to the row.
 fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<bool> {
     row.clear();
     while input.read_line(row)? > 0 {
@@ -390,7 +404,7 @@ mod tests {
     #[test]
     fn the_list_has_what_makes_it_hard() {
         let scenario = Scenario::parse(&scenario(SMALL.domains)).unwrap();
-        let list = List { seed: 1, size: &SMALL, scenario };
+        let list = ListRows { seed: 1, size: &SMALL, scenario };
         let cleaned: Vec<String> = (9000..14_000).map(|n| list.cleaned(n)).collect();
         let count = |part: &str| cleaned.iter().filter(|line| line.contains(part)).count();
         assert!(count("invalid_syntax") > 50 && count("two\nlines") > 50 && count("USER-") > 250);

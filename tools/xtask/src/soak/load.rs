@@ -1,83 +1,84 @@
-//! What a client asks for, what it was told, and whether the ledger says the same afterwards.
+//! The requests of a client, their answers, and the comparison with the ledger.
 
-use super::http::{self, Answer};
+use super::http::{self, ApiAnswer};
 use super::intercept::Intercepted;
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Single checks of a run, and rows of its batches.
+/// How many single checks a run has, and how many rows its batches have.
 const CHECKS: usize = 16;
 const BATCHES: usize = 2;
 const ROWS: usize = 10;
-/// For a batch to complete, and for a store that has failed to say so.
+/// How long a batch may take to complete, and how long a store may take to report a failure.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(20);
-/// Of a request that was not sent.
+/// The times of a request that was not sent.
 const NEVER: Times = Times { sent: u64::MAX, answered: u64::MAX };
 
-/// Who asks.
-pub struct Client<'a> {
+/// A client with the address of the server and its key.
+pub struct LoadClient<'a> {
     pub address: SocketAddr,
     pub key: &'a str,
 }
 
-/// What became of a request.
+/// What the client knows about the charge of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It was not sent, or the answer said that nothing was charged.
+    /// The request was not sent, or the answer stated that nothing was charged.
     Nothing,
-    /// No answer, or one that says that it is not known.
+    /// There was no answer, or the answer stated that the charge is not known.
     Unknown,
     Done,
 }
 
-/// A request's time, counted in changes of the data folder.
+/// The time of a request, counted in changes of the data folder.
 #[derive(Debug, Clone, Copy)]
 struct Times {
     sent: u64,
     answered: u64,
 }
 
-/// The requests of a run.
+/// The requests of a run with their answers.
 #[derive(Clone)]
-pub struct Load {
-    checks: Vec<Check>,
-    batches: Vec<Batch>,
+pub struct RequestLoad {
+    checks: Vec<SingleCheck>,
+    batches: Vec<SubmittedBatch>,
     pub refused: u64,
     pub unknown: u64,
 }
 
 #[derive(Clone)]
-struct Check {
+struct SingleCheck {
     address: String,
     told: Told,
     times: Times,
 }
 
 #[derive(Clone)]
-struct Batch {
+struct SubmittedBatch {
     once: String,
     rows: Vec<String>,
     told: Told,
     times: Times,
-    /// Its id, once it is known.
+    /// The id of the batch, if it is known.
     id: String,
 }
 
-impl Load {
-    pub fn new() -> Load {
+impl RequestLoad {
+    /// The requests of a run, of which none is sent yet.
+    pub fn new() -> RequestLoad {
         let address = |number: usize| format!("user-{number}@shop-{}.example", number % 60 + 1);
-        let batch = |number: usize| Batch {
+        let batch = |number: usize| SubmittedBatch {
             once: format!("once-{number}"),
             rows: (0..ROWS).map(|row| address(1_000 + number * ROWS + row)).collect(),
             told: Told::Nothing,
             times: NEVER,
             id: String::new(),
         };
-        Load {
+        RequestLoad {
             checks: (0..CHECKS)
-                .map(|number| Check { address: address(number), told: Told::Nothing, times: NEVER })
+                .map(|number| SingleCheck { address: address(number), told: Told::Nothing, times: NEVER })
                 .collect(),
             batches: (0..BATCHES).map(batch).collect(),
             refused: 0,
@@ -85,8 +86,9 @@ impl Load {
         }
     }
 
-    /// What a client knows whose server lost its power at that change. What was answered by then is done, what was sent later is not.
-    pub fn at(&self, change: u64) -> Load {
+    /// What a client knows if the server lost power at that change. Requests answered by then count as done, and
+    /// requests sent later as not sent.
+    pub fn at(&self, change: u64) -> RequestLoad {
         let known = |told: Told, times: Times| match told {
             _ if times.sent >= change => Told::Nothing,
             Told::Done if times.answered > change => Told::Unknown,
@@ -98,13 +100,17 @@ impl Load {
         load
     }
 
-    /// What all of it costs.
+    /// The total price of the requests, in credits.
     pub fn price() -> u64 {
         (CHECKS + BATCHES * ROWS) as u64
     }
 
-    /// Asks for everything once, on a disk that may fail.
-    pub fn run(&mut self, client: &Client<'_>, calls: &Intercepted) -> Result<(), String> {
+    /// Sends every request once, on a disk that may fail.
+    ///
+    /// # Errors
+    ///
+    /// The server gave an answer that contradicts the plan of failures.
+    pub fn run(&mut self, client: &LoadClient<'_>, calls: &Intercepted) -> Result<(), String> {
         let batch_every = CHECKS / BATCHES;
         for number in 0..CHECKS {
             if number % batch_every == 0
@@ -127,7 +133,7 @@ impl Load {
             || self.checks.iter().map(|check| check.told).chain(self.batches.iter().map(|one| one.told));
         self.refused = all().filter(|told| *told == Told::Nothing).count() as u64;
         self.unknown = all().filter(|told| *told == Told::Unknown).count() as u64;
-        // Reads go on, whatever has failed.
+        // Reads must continue after any failure.
         let account = http::get(client.address, client.key, "/v1/account")?;
         if account.status != 200 {
             return Err(format!("the account: {} {}", account.status, account.body));
@@ -145,8 +151,8 @@ impl Load {
         })
     }
 
-    /// The server says that it is not ready, or takes requests again.
-    fn says_so(&mut self, client: &Client<'_>) -> Result<(), String> {
+    /// Checks that the server reports that it is not ready, or takes requests again.
+    fn says_so(&mut self, client: &LoadClient<'_>) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         let check = &mut self.checks[CHECKS - 1];
         loop {
@@ -162,14 +168,15 @@ impl Load {
         }
     }
 
-    /// Asks again for what got no answer, on a disk that works: each is then answered and paid once. `spent` gives what the account
-    /// has spent, and what is held.
+    /// Repeats requests without an answer, on a disk that works: each is then answered and paid once. `spent` returns
+    /// the spent and held credits of the account.
     pub fn settle(
         &mut self,
-        client: &Client<'_>,
+        client: &LoadClient<'_>,
         spent: impl Fn() -> Result<(u64, u64), String>,
     ) -> Result<(), String> {
-        // Batches that were taken are worked on meanwhile: what they have cost so far is not known, only what the checks have.
+        // The server works on accepted batches meanwhile, so their cost so far is unknown. Only that of the checks is
+        // known.
         for batch in &mut self.batches {
             let answer = http::submit(client.address, client.key, &batch.once, &batch.rows)?;
             let id = answer.text("batch_id");
@@ -190,23 +197,28 @@ impl Load {
                 "{of_checks:?} credits for {done} checks that were answered, {maybe} at the most"
             ));
         }
-        for Check { address, .. } in &self.checks {
-            if ask(client, address)? != Told::Done {
-                return Err(format!("{address} gets no answer on a disk that works"));
+        for SingleCheck { address, .. } in &self.checks {
+            let answer = http::verify(client.address, client.key, address);
+            if read_check(address, &answer)? != Told::Done {
+                return Err(format!("{address} gets no answer on a disk that works: {answer:?}"));
             }
         }
         match spent()? {
-            (credits, 0) if credits == Load::price() => Ok(()),
+            (credits, 0) if credits == RequestLoad::price() => Ok(()),
             (credits, held) => {
-                Err(format!("{credits} credits spent and {held} held, instead of {}", Load::price()))
+                Err(format!("{credits} credits spent and {held} held, instead of {}", RequestLoad::price()))
             }
         }
     }
 }
 
-fn ask(client: &Client<'_>, address: &str) -> Result<Told, String> {
-    let answer = http::verify(client.address, client.key, address);
-    let told = told(&answer, 200)?;
+fn ask(client: &LoadClient<'_>, address: &str) -> Result<Told, String> {
+    read_check(address, &http::verify(client.address, client.key, address))
+}
+
+/// What the client knows from the answer to a single check. Any reason other than the right one is a defect.
+fn read_check(address: &str, answer: &Result<ApiAnswer, String>) -> Result<Told, String> {
+    let told = told(answer, 200)?;
     match answer {
         Ok(answer) if told == Told::Done && answer.text("reason") != "mailbox_exists" => {
             Err(format!("{address}: {}", answer.body))
@@ -215,8 +227,8 @@ fn ask(client: &Client<'_>, address: &str) -> Result<Told, String> {
     }
 }
 
-/// What an answer means for the ledger. Any other status than `done` and 503 is a defect.
-fn told(answer: &Result<Answer, String>, done: u16) -> Result<Told, String> {
+/// What the client knows from an answer. Any status other than `done` and 503 is a defect.
+fn told(answer: &Result<ApiAnswer, String>, done: u16) -> Result<Told, String> {
     match answer {
         Err(_) => Ok(Told::Unknown),
         Ok(answer) if answer.status == done => Ok(Told::Done),
@@ -228,8 +240,8 @@ fn told(answer: &Result<Answer, String>, done: u16) -> Result<Told, String> {
     }
 }
 
-/// The batch ends with each row once, in order, and right.
-fn completes(client: &Client<'_>, batch: &Batch) -> Result<(), String> {
+/// Checks that the batch ends with each row once, in order, and right.
+fn completes(client: &LoadClient<'_>, batch: &SubmittedBatch) -> Result<(), String> {
     let end = Instant::now() + PATIENCE;
     loop {
         let answer = http::poll(client.address, client.key, &batch.id)?;

@@ -1,23 +1,24 @@
-//! `cargo xtask soak NAME`: campaigns that wear the product down instead of asking it one question.
+//! `cargo xtask soak NAME`: long campaigns that stress the product and check its invariants.
 //!
-//! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet knows;
+//! - `hostile` (hostile.rs): thousands of sessions with peers that misbehave in every way that mailnet supports;
 //! - `crash` (crash.rs): `kill -9` of the server while hundreds of charged checks are under way;
-//! - `kills` (kills/): `kill -9` and SIGTERM under a load of everything that callers do;
+//! - `kills` (kills/): `kill -9` and SIGTERM under a load of every kind of request;
 //! - `credits` (credits.rs): many clients spend the last credits of an account at once;
 //! - `batches` (batches.rs): `kill -9` of a server that accepts and works on batches;
-//! - `outage` (outage.rs): the server can ask nobody, at eight points of its work;
+//! - `outage` (outage.rs): the server reaches no resolver or mail server, at eight points of its work;
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
-//! - `slow` (slow.rs): thousands of connections that take their time, and one good client among them;
-//! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients among them;
-//! - `fuzz` (fuzz/): malformed input to everything that reads what strangers, operators and the store's file say;
-//! - `evidence` (evidence/): servers that stop telling mailboxes apart, and honest ones beside them;
-//! - `manners` (manners/): what a mail server sees of a client that must not look like a directory harvest;
+//! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
+//! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
+//!   them;
+//! - `fuzz` (fuzz/): malformed input to every parser of data from strangers, operators and the store's file;
+//! - `evidence` (evidence/): servers that stop distinguishing mailboxes, and honest ones beside them;
+//! - `manners` (manners/): a client must not look like a directory harvest to a mail server;
 //! - `power` (power/): the power fails while the ledger is written, and again while it recovers;
 //! - `iofault` (iofault/): the disk fails at each operation of a server;
 //! - `ssrf` (ssrf/): mail hosts and hosts of OAuth clients whose addresses are not public.
 //!
-//! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md tells what each of them proves.
+//! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md describes what each of them proves.
 
 mod abuse;
 mod batches;
@@ -58,82 +59,83 @@ pub use crate::interop::Failure;
 /// The seed of the small versions.
 const SMALL_SEED: u64 = 1;
 
+/// The options of `cargo xtask soak`.
 #[derive(Args)]
-pub struct Options {
-    /// Which campaign.
+pub struct SoakOptions {
+    /// Campaign.
     #[arg(value_enum)]
-    name: Name,
-    /// The version for `.ci/run`: under a minute, debug builds, a fixed seed.
+    name: CampaignName,
+    /// The version of `.ci/run`: debug builds, a fixed seed, under a minute.
     #[arg(long)]
     small: bool,
-    /// What all draws come from; without it the small version has its own and the full one takes the time.
+    /// Seed of the random draws [default: small: a fixed seed; full: the time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// fuzz: seconds for each target; in the small version of CPU time (4), in the full one the most (no limit).
+    /// fuzz: longest time for each target, in seconds [default: small: 4 of CPU time; full: no limit].
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// kills: so many of them (1,000, small: 12).
+    /// kills: number of kills [default: small: 12; full: 1,000].
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
-    /// fuzz: inputs for each target (each has a number of its own; together 10^9). Not for the small version.
+    /// fuzz: number of inputs for each target [default: a number per target, 10^9 in all]. Not with --small.
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
-    /// fuzz: write what was found to the corpora in tools/fuzz/corpus. Not for the small version.
+    /// fuzz: replace tools/fuzz/corpus by the inputs that reach new code. Not with --small.
     #[arg(long)]
     keep: bool,
-    /// Take `mailprobe` and `mailnet` (fuzz: `fuzz-TARGET`, which its small version does not need) from this folder instead
-    /// of building them.
+    /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, evidence, manners, iofault, power, fuzz: only the servers, checks, faults, parts or targets whose name contains this.
+    /// abuse, evidence, manners, iofault, power, fuzz: run only servers, checks, faults, parts or targets with this in
+    /// their name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// fuzz: only run this one input, as a failure prints it.
+    /// fuzz: run only this input, in the form that a failure prints.
     #[arg(long, value_name = "TARGET:HEX")]
     replay: Option<String>,
-    /// ssrf: this process has namespaces of its own, and this is the network namespace that it is not in.
+    /// ssrf: the outer network namespace, if this process already has namespaces of its own.
     #[arg(long, hide = true)]
     outside: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
-    /// 10,000 sessions with peers that misbehave: no panic, no leak, right verdicts meanwhile.
+enum CampaignName {
+    /// 10,000 sessions with misbehaving peers: no panic, no leak, right verdicts.
     Hostile,
-    /// The server is killed with 200 checks under way: every credit is accounted for.
+    /// Kill the server with 200 checks in progress: no credit is lost.
     Crash,
-    /// `kill -9` and SIGTERM, 1,000 times, under checks, batches, lists, sign-ups and assistants: what was answered stays.
+    /// Kill the server 1,000 times under all kinds of requests: answers stay valid.
     Kills,
-    /// Many clients spend an account's last credits at once: not one too many.
+    /// Many clients spend the last credits of an account at the same time: the server charges no more than there are.
     Credits,
-    /// The server is killed while it accepts and works on batches: each is there once, whole and paid once.
+    /// Kill the server while it accepts and processes batches: each batch is complete and charged once.
     Batches,
-    /// Nothing can be asked: no resolver, port 25 closed, a full queue, a drain. Credits come back, verdicts do not lie.
+    /// No resolver, port 25 closed, a full queue, a drain: 503, no wrong verdict, and no credit is lost.
     Outage,
-    /// Addresses that are easy to find, through every flow: in no log, metric, error or file, and gone after the retention.
+    /// Addresses that are easy to find, in every flow: no log, metric, refusal or file has them, and they expire.
     Canary,
-    /// Thousands of connections that take their time: a good client among them hardly notices.
+    /// Thousands of slow connections: a good client still gets fast answers.
     Slow,
-    /// Slow, greedy and malformed clients over HTTP and TLS: good clients hardly notice, and nothing smuggled is run.
+    /// Slow, unlimited and malformed requests over HTTP and TLS: good clients get their answers, and no hidden request runs.
     Abuse,
-    /// A long list is cleaned and the run killed again and again: each line comes out once, with its verdict.
+    /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
     List,
-    /// Malformed replies, DNS messages, addresses, bodies, uploads, lists, messages, forms, settings and rows.
+    /// Malformed input for every parser.
     Fuzz,
-    /// What a mail server sees of us: refusals in an hour, control names, sessions after a 421, tarpits.
+    /// The behaviour that a mail server sees: refusals per hour, control names, sessions after a 421, tarpits.
     Manners,
-    /// Servers that stop telling mailboxes apart: no mailbox is confirmed or denied on the word of such a server.
+    /// Servers that stop distinguishing mailboxes: no list confirms a mailbox wrongly.
     Evidence,
-    /// Hosts at addresses that are not public: no packet is sent to them (root).
+    /// Hosts at addresses that are not public: they get no packet (root).
     Ssrf,
-    /// The power fails while the ledger is written and while it recovers: nothing that was answered is lost.
+    /// The power fails during writes and during recovery: no answered write is lost.
     Power,
-    /// The disk fails at each operation of a server: nothing that was answered is lost, and reads go on.
+    /// The disk fails at each operation of a server: no answered write is lost, and reads continue.
     Iofault,
 }
 
-impl Options {
-    /// Whether something of this name is to be looked at.
+impl SoakOptions {
+    /// Whether the option `only` admits this name.
     fn wants(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| name.contains(only))
     }
@@ -147,25 +149,25 @@ impl Options {
     }
 }
 
-/// Runs one campaign.
-pub fn main(options: &Options) -> ExitCode {
+/// Runs one campaign and prints its counts; the exit code is 0 if nothing failed.
+pub fn main(options: &SoakOptions) -> ExitCode {
     let outcome = process::watch_signals().and_then(|()| match options.name {
-        Name::Hostile => hostile::run(options),
-        Name::Crash => crash::run(options),
-        Name::Kills => kills::run(options),
-        Name::Credits => credits::run(options),
-        Name::Batches => batches::run(options),
-        Name::Canary => canary::run(options),
-        Name::Outage => outage::run(options),
-        Name::List => list::run(options),
-        Name::Abuse => abuse::run(options),
-        Name::Slow => slow::run(options),
-        Name::Fuzz => fuzz::run(options),
-        Name::Manners => manners::run(options),
-        Name::Evidence => evidence::run(options),
-        Name::Ssrf => ssrf::run(options),
-        Name::Power => power::run(options),
-        Name::Iofault => iofault::run(options),
+        CampaignName::Hostile => hostile::run(options),
+        CampaignName::Crash => crash::run(options),
+        CampaignName::Kills => kills::run(options),
+        CampaignName::Credits => credits::run(options),
+        CampaignName::Batches => batches::run(options),
+        CampaignName::Canary => canary::run(options),
+        CampaignName::Outage => outage::run(options),
+        CampaignName::List => list::run(options),
+        CampaignName::Abuse => abuse::run(options),
+        CampaignName::Slow => slow::run(options),
+        CampaignName::Fuzz => fuzz::run(options),
+        CampaignName::Manners => manners::run(options),
+        CampaignName::Evidence => evidence::run(options),
+        CampaignName::Ssrf => ssrf::run(options),
+        CampaignName::Power => power::run(options),
+        CampaignName::Iofault => iofault::run(options),
     });
     match outcome {
         Ok(None) => ExitCode::SUCCESS,

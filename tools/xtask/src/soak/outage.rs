@@ -1,21 +1,22 @@
-//! `soak outage`: the server can ask nobody, and says so: 503 with the right code, and every credit is where it should be.
+//! `soak outage`: the server reaches no resolver or no mail server. It must answer 503 with the right code, and account
+//! for every credit.
 //!
-//! Points at which that happens, one after the other on one account:
+//! The points are tested one after the other on one account:
 //! 1. no resolver answers from the start: 503 within a minute, and only answered checks are paid;
-//! 2. a batch submitted meanwhile waits, and is right once there is a resolver again, as are single checks;
-//! 3. resolver and mail servers vanish under checks that are under way;
-//! 4. a batch that waits longer than it may ends unverifiable and is refunded, once;
+//! 2. a batch submitted meanwhile waits; it and single checks are right after the resolver works again;
+//! 3. resolver and mail servers disappear while checks are under way;
+//! 4. a batch that exceeds its longest wait ends unverifiable and is refunded once;
 //! 5. the resolver works and every mail server refuses connections, as where port 25 is closed: 503;
-//! 6. the mail servers are back: so are the verdicts;
-//! 7. more checks than the queue takes: 503 for some, and the others are answered;
-//! 8. the server drains under checks that are under way.
+//! 6. the mail servers work again, and the verdicts are right;
+//! 7. more checks than the queue takes: 503 for some, and answers for the others;
+//! 8. the server drains while checks are under way.
 //!
-//! And the other way round: one dead domain, however often it is asked about, is never an outage.
+//! In contrast, one dead domain is never an outage, however often it is asked about.
 //!
-//! After each point the ledger must say that exactly the answered checks were paid, with nothing held.
+//! After each point the ledger must show that exactly the answered checks were paid, and nothing is held.
 
-use super::world::{Credits, Serve, World};
-use super::{Failure, Options, http};
+use super::world::{CampaignFolder, Credits, Serve};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use serde_json::Value;
@@ -26,10 +27,10 @@ use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 16;
 const GRANTED: u64 = 1_000_000;
-/// Within this the server must have noticed that an outage began, or that it ended.
+/// How soon the server must notice that an outage began or ended.
 const NOTICE_LIMIT: Duration = Duration::from_secs(60);
 const BATCH: usize = 20;
-/// How long the fourth point lets a batch wait.
+/// The longest wait of a batch at the fourth point, in seconds.
 const BATCH_WAIT: &str = "5";
 
 const SCENARIO: &str = "seed = 9\n\
@@ -38,45 +39,50 @@ const SCENARIO: &str = "seed = 9\n\
     [[host]]\nname = \"mx.dead.example\"\nstate = \"refused\"\n\
     [[domain]]\nname = \"dead.example\"\nmx = [\"10 mx.dead.example\"]\n";
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     report::line("outage: eight points at which nobody can be asked, and one at which somebody can");
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let plans = world.plans()?;
-    let campaign = Campaign { world, plans, next: AtomicUsize::new(1), spent: Mutex::new(0) };
+    let campaign = OutageCampaign { world, plans, next: AtomicUsize::new(1), spent: Mutex::new(0) };
     let mut tally = Tally::default();
     campaign.go(&mut tally)?;
     Ok(Some(tally))
 }
 
-struct Campaign {
-    world: World,
+struct OutageCampaign {
+    world: CampaignFolder,
     plans: [String; 2],
-    /// No address is asked about twice.
+    /// The number of the next address: no address is asked about twice.
     next: AtomicUsize,
-    /// What the account must have spent by now.
+    /// The credits that the account must have spent by now.
     spent: Mutex<u64>,
 }
 
-/// How many checks got which answer.
+/// Counts of checks by their answer.
 #[derive(Debug, Default)]
-struct Said {
+struct AnswerTotals {
     right: u64,
     unverifiable: u64,
     provider_unavailable: u64,
     temporarily_unavailable: u64,
     /// Answers of any other kind.
     wrong: Vec<String>,
-    /// No answer.
+    /// Checks without an answer.
     cut_off: u64,
 }
 
-/// Ports that stay the same over restarts of what listens there.
+/// Ports that remain the same over restarts of the programs that use them.
 struct Ports {
     dns: u16,
     smtp: u16,
 }
 
-impl Campaign {
+impl OutageCampaign {
     fn go(&self, tally: &mut Tally) -> Result<(), Failure> {
         let ports = Ports::draw()?;
         let silent = UdpSocket::bind(("127.0.0.1", ports.dns))
@@ -146,9 +152,9 @@ impl Campaign {
         Ok(())
     }
 
-    /// `count` checks at domains of a kind, from as many clients as there are checks, at most [`CLIENTS`].
-    fn ask(&self, server: SocketAddr, key: &str, kind: &str, count: usize) -> Said {
-        let (left, said) = (AtomicUsize::new(count), Mutex::new(Said::default()));
+    /// Makes `count` checks at domains of a kind, from one client per check, at most [`CLIENTS`].
+    fn ask(&self, server: SocketAddr, key: &str, kind: &str, count: usize) -> AnswerTotals {
+        let (left, said) = (AtomicUsize::new(count), Mutex::new(AnswerTotals::default()));
         let take =
             || left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         let client = || {
@@ -176,7 +182,7 @@ impl Campaign {
         *self.spent.lock().unwrap_or_else(PoisonError::into_inner) += credits;
     }
 
-    /// The ledger says what the answers said.
+    /// Checks that the ledger agrees with the answers.
     fn paid(&self) -> Result<String, String> {
         let expected = *self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let shown = self.world.json(&["account", "show", "outage"]).map_err(|failure| failure.0)?;
@@ -188,7 +194,7 @@ impl Campaign {
         Err(format!("{credits:?}, {faults} faults; {expected} should be spent"))
     }
 
-    /// Asks until every answer is 503 of this code; nothing but that and `unverifiable` may come before.
+    /// Asks until every answer is 503 with this code. Before that only `unverifiable` is allowed.
     fn goes_down(&self, server: SocketAddr, key: &str, code: &str) -> Result<String, String> {
         let (begin, mut unverifiable) = (Instant::now(), 0);
         loop {
@@ -226,7 +232,7 @@ impl Campaign {
         Ok(format!("after {:.1} s; {paid}", begin.elapsed().as_secs_f32()))
     }
 
-    /// The ledger, once the batches under way hold nothing any more.
+    /// The ledger, after the batches under way no longer hold credits.
     fn paid_in_time(&self) -> Result<String, String> {
         let end = Instant::now() + NOTICE_LIMIT;
         loop {
@@ -237,7 +243,7 @@ impl Campaign {
         }
     }
 
-    /// A batch of addresses that will be right; paid for from now on.
+    /// Submits a batch of addresses with right verdicts; its price counts as spent from now on.
     fn submit(&self, server: SocketAddr, key: &str) -> Result<String, String> {
         let rows: Vec<String> = (0..BATCH).map(|_| self.address("up")).collect();
         let answer = http::submit(server, key, "", &rows)?;
@@ -253,7 +259,7 @@ impl Campaign {
         Ok(id)
     }
 
-    /// Waits for a batch: right rows, or unverifiable ones that were refunded.
+    /// Waits for a batch. Its rows must be right, or unverifiable and refunded.
     fn completes(&self, server: SocketAddr, key: &str, id: &str, given_up: bool) -> Result<String, String> {
         let end = Instant::now() + NOTICE_LIMIT * 2;
         let polled = loop {
@@ -287,7 +293,7 @@ impl Campaign {
         self.paid()
     }
 
-    /// Ends mailnet while checks of slow servers are under way: each is answered, or refused and free.
+    /// Ends mailnet while checks of slow servers are under way: each must be answered, or refused and free.
     fn vanishes(
         &self,
         server: SocketAddr,
@@ -333,7 +339,7 @@ impl Campaign {
             let said = asking.join().map_err(|_| "a client panicked".to_owned())?;
             stopped.map(|()| said)
         })?;
-        // A queue of eight takes them all; what was accepted is answered before the server ends.
+        // A queue of eight takes them all, and the server answers all accepted checks before it ends.
         if !said.wrong.is_empty() || said.right + said.temporarily_unavailable != 8 || said.right == 0 {
             return Err(format!("{said:?}"));
         }
@@ -341,8 +347,8 @@ impl Campaign {
     }
 }
 
-impl Said {
-    fn take(&mut self, answer: Result<http::Answer, String>) {
+impl AnswerTotals {
+    fn take(&mut self, answer: Result<http::ApiAnswer, String>) {
         let Ok(answer) = answer else {
             self.cut_off += 1;
             return;
@@ -358,7 +364,7 @@ impl Said {
 }
 
 impl Ports {
-    /// Two that are free now.
+    /// Two ports that are free now.
     fn draw() -> Result<Ports, Failure> {
         let free = || -> std::io::Result<Ports> {
             let dns = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();

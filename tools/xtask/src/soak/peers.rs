@@ -1,8 +1,8 @@
-//! What `evidence` and `manners` have in common: mailnet in this process, so that what it knows and saw can be read at
-//! any time, and `mailprobe clean` at it.
+//! Shared parts of `evidence` and `manners`: mailnet in this process, so that its records can be read at any time, and
+//! `mailprobe clean` against it.
 
 use super::Failure;
-use super::world::{World, engine_flags};
+use super::world::{CampaignFolder, engine_flags};
 use crate::interop::process::{self, Finished};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;
@@ -11,38 +11,46 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A finished `mailprobe clean`.
+/// The result of a finished `mailprobe clean`.
 pub struct Cleaned {
     /// The reason of each address.
     pub said: HashMap<String, String>,
-    /// How long it took.
+    /// The duration of the run.
     pub took: Duration,
 }
 
-/// How a list is cleaned.
-pub struct Run<'a> {
-    /// For the names of its files.
+/// The options of a run of `mailprobe clean`.
+pub struct CleanRun<'a> {
+    /// A name for its files.
     pub name: &'a str,
     /// The addresses.
     pub rows: &'a [String],
     /// Further flags.
     pub flags: &'a [&'a str],
-    /// The EHLO name and reverse-path of the campaigns; without them, what mailprobe finds by itself.
+    /// The run uses the EHLO name and reverse-path of the campaigns; otherwise mailprobe's defaults.
     pub named: bool,
-    /// Runs with the same name of their state are of one installation.
+    /// The name of its state: runs with the same name are of one installation.
     pub state: &'a str,
-    /// Longer than this is a failure.
+    /// The longest duration of the run.
     pub limit: Duration,
 }
 
 /// Starts a mail internet in this process.
+///
+/// # Errors
+///
+/// The scenario is invalid, or an address cannot be bound.
 pub fn start(scenario: &str) -> Result<Running, Failure> {
     let scenario = Scenario::parse(scenario).map_err(|error| Failure(format!("the scenario: {error}")))?;
     Mailnet::start(scenario).map_err(|error| Failure(format!("mailnet: {error}")))
 }
 
-/// Cleans a list. Its output has a verdict for each row, or this fails.
-pub fn clean(world: &World, net: &Running, run: &Run<'_>) -> Result<Cleaned, Failure> {
+/// Cleans a list.
+///
+/// # Errors
+///
+/// The command fails, takes too long, or its output lacks a verdict for a row.
+pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Result<Cleaned, Failure> {
     let file = |ending: &str| world.path(&format!("{}.{ending}", run.name));
     let (input, output) = (file("csv"), file("cleaned.csv"));
     let list: String = run.rows.iter().map(|row| format!("{row}\n")).collect();
@@ -53,7 +61,7 @@ pub fn clean(world: &World, net: &Running, run: &Run<'_>) -> Result<Cleaned, Fai
     command.arg(&input).arg("-o").arg(&output).args(run.flags);
     engine_flags(&mut command, &net.dns().to_string(), &net.smtp_port().to_string(), run.named);
     command.env("XDG_STATE_HOME", world.path(&format!("state-{}", run.state)));
-    // A panic is told in a line; its trace would hide the figures.
+    // A panic must be one line: a backtrace would hide the figures.
     command.env("RUST_BACKTRACE", "0");
     let began = Instant::now();
     let finished: Finished = process::run(command, "", world.folder(), run.limit)?;

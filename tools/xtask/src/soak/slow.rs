@@ -1,57 +1,69 @@
-//! `soak slow`: thousands of connections that cost their peer nothing, and one good client among them.
+//! `soak slow`: thousands of connections that need almost no work of their clients, and one good client beside them.
 //!
-//! Five crowds, one after another: connections that say nothing, that send a head or a body a byte a second, that
-//! ask and do not take the answers, and idle ones, twice as many as the server has places. Whatever the server cuts off
-//! comes back at once. Beside each kind a client with a connection for each request asks for its account: every answer
-//! is 200, and the 99th percentile of what it waits stays near that of an idle server.
+//! There are five groups, one after another: connections that send nothing, that send a head one byte a second, that
+//! send a body one byte a second, that send requests and read no answers, and idle ones. The server's limit on
+//! connections is far above the size of the first four groups. There are twice as many idle connections as the limit
+//! allows. When the server closes a connection, its client reconnects at once. Beside each group a good client requests
+//! its account, each time on a new connection. Every answer must be 200, and the 99th percentile of the latency must be
+//! near that of an idle server.
 
 use super::slow_peers::{Siege, SlowPeer, limit, millis, percentile};
-use super::transport::Server;
-use super::world::{Mailnet, Serve, World};
-use super::{Failure, Options, http};
+use super::transport::ServerEndpoint;
+use super::world::{CampaignFolder, Mailnet, Serve};
+use super::{Failure, SoakOptions, http};
 use crate::interop::process::{interrupted, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-struct Size {
-    /// Slow connections at once.
+struct SlowSize {
+    /// The number of slow connections at once.
     slow_peers: usize,
-    /// Requests of the good client beside each kind.
+    /// The number of requests of the good client beside each group.
     requests: usize,
-    /// What may be added to the wait on an idle server, at most or at least.
+    /// How much the latency may exceed that of an idle server, unless twice the latter is more.
     slack: Duration,
-    /// How long slow peers stay at least: longer than what the server gives a head or a body.
+    /// The shortest duration of a group: longer than the server's limits for a head or a body.
     stay: Duration,
 }
 
-const FULL: Size = Size {
+const FULL: SlowSize = SlowSize {
     slow_peers: 5000,
     requests: 2000,
     slack: Duration::from_millis(10),
     stay: Duration::from_secs(25),
 };
-/// Debug builds, beside whatever else the machine does: this finds who starves, not who is slower.
-const SMALL: Size =
-    Size { slow_peers: 500, requests: 150, slack: Duration::from_millis(150), stay: Duration::from_secs(2) };
+/// Debug builds run beside other work here. So this finds starved clients, not delayed ones.
+const SMALL: SlowSize = SlowSize {
+    slow_peers: 500,
+    requests: 150,
+    slack: Duration::from_millis(150),
+    stay: Duration::from_secs(2),
+};
 
-/// For the server to release what slow peers held.
+/// How long the server may take to release the resources of slow peers.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
-/// Descriptors that a server may have more than before: the database's, a connection that comes late.
+/// How many more descriptors a server may have than before: those of the database, and of a late connection.
 const DESCRIPTORS_MORE_MAX: usize = 8;
-/// Who does not read makes the server work for each connection; a tenth of the others' number is as bad.
-fn count(slow_peers: SlowPeer, size: &Size) -> usize {
+
+/// Connections that do not read cost the server more work. So their group has a tenth of the size of the others.
+fn count(slow_peers: SlowPeer, size: &SlowSize) -> usize {
     if slow_peers == SlowPeer::Unread { size.slow_peers / 10 } else { size.slow_peers }
 }
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!(
-        "slow: crowds of {}, {} good requests beside each",
+        "slow: groups of up to {} connections, {} good requests at a time",
         size.slow_peers, size.requests
     ));
-    let world = World::make(options)?;
-    // Nobody is asked; the engine wants a resolver all the same.
+    let world = CampaignFolder::make(options)?;
+    // No mail server is asked, but the engine needs a resolver.
     let mailnet = world
         .mailnet("seed = 1\n[[group]]\nname = \"a-{n}.example\"\ncount = 1\nmailboxes.ok = [\"user-#\"]\n")?;
     let mut tally = Tally::default();
@@ -67,7 +79,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
         tally.check(slow_peers.name(), held);
         serve.running()?;
     }
-    tally.check("what they held is let go of", released(&mut serve, before));
+    tally.check("no descriptor of slow peers is left", released(&mut serve, before));
     tally.check("no panic, and an end in order", end(serve));
 
     let places = (size.slow_peers / 2).to_string();
@@ -79,22 +91,23 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-fn start(world: &World, mailnet: &Mailnet, places: &str) -> Result<Serve, Failure> {
+fn start(world: &CampaignFolder, mailnet: &Mailnet, places: &str) -> Result<Serve, Failure> {
     let plans = world.plans()?;
     let mut flags = vec!["--connections", places, "--connections-per-peer", "0"];
     flags.extend(plans.iter().map(String::as_str));
     world.serve(mailnet, &flags)
 }
 
-/// Connects slow peers, and measures how the good client fares meanwhile.
+/// Connects slow peers, and measures the good client meanwhile.
 fn hold(
     slow_peers: SlowPeer,
-    size: &Size,
+    size: &SlowSize,
     serve: &Serve,
     key: &str,
     idle: Duration,
 ) -> Result<Result<String, String>, Failure> {
-    let (siege, habit, server) = (Siege::default(), slow_peers.habit(key), Server::from(serve.address));
+    let (siege, habit, server) =
+        (Siege::default(), slow_peers.habit(key), ServerEndpoint::from(serve.address));
     let members = count(slow_peers, size);
     let waits = std::thread::scope(|scope| {
         scope.spawn(|| siege.hold(&habit, members, &server));
@@ -121,8 +134,8 @@ fn hold(
     Ok(if found <= limit { Ok(figures) } else { Err(figures) })
 }
 
-/// The waits of the good client, each with a connection of its own.
-fn beside(size: &Size, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failure> {
+/// The latencies of the good client, each on its own connection.
+fn beside(size: &SlowSize, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failure> {
     let mut waits = Vec::with_capacity(size.requests);
     for _ in 0..size.requests {
         interrupted()?;
@@ -141,10 +154,10 @@ fn beside(size: &Size, serve: &Serve, key: &str) -> Result<Vec<Duration>, Failur
     Ok(waits)
 }
 
-/// Waits until the server has no descriptor of slow peers that are gone.
+/// Waits until the server has closed all descriptors of slow peers.
 pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     let mut now = before;
-    let waited = wait_until("the server to let go", RELEASE_LIMIT, || {
+    let waited = wait_until("the server to close descriptors", RELEASE_LIMIT, || {
         now = serve.descriptors()?;
         Ok(now <= before + DESCRIPTORS_MORE_MAX)
     });
@@ -153,11 +166,11 @@ pub fn released(serve: &mut Serve, before: usize) -> Result<String, String> {
     waited.map(|()| figures.clone()).map_err(|failure| format!("{}: {figures}", failure.0))
 }
 
-/// Ends the server and looks through its log.
+/// Ends the server and checks its log for panics.
 pub fn end(serve: Serve) -> Result<String, String> {
     let log = serve.log().map_err(|failure| failure.0)?;
     serve.stop().map_err(|failure| failure.0)?;
-    match log.lines().find(|line| line.contains("a defect was met") || line.contains("panicked")) {
+    match log.lines().find(|line| line.contains("panic")) {
         Some(line) => Err(line.to_owned()),
         None => Ok("status 0".into()),
     }

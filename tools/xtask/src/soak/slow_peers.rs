@@ -1,59 +1,59 @@
-//! Crowds of connections that take their time, and what a good client waits beside them.
+//! Groups of slow connections, and the latency of a good client beside them.
 
-use super::transport::{Server, Stream};
+use super::transport::{ServerEndpoint, Stream};
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Each slow connection is looked at once in so long.
+/// The time in which each slow connection is served once.
 const ROUND: Duration = Duration::from_secs(1);
-/// A round is made in so many steps.
+/// How many steps a round has.
 const STEPS: usize = 20;
-/// Requests of one burst of those who do not take the answers.
+/// Requests of one burst of clients that read no answers.
 const BURST: usize = 50;
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 
-/// What all slow peers of one kind do.
+/// The behaviour of all slow peers of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SlowPeer {
-    /// Says nothing.
+    /// It sends nothing.
     Silent,
-    /// A head, a byte a round.
+    /// It sends a head, one byte a round.
     Head,
-    /// A body, a byte a round.
+    /// It sends a body, one byte a round.
     Body,
-    /// Asks and asks, and reads nothing.
+    /// It sends requests without a pause and reads nothing.
     Unread,
-    /// Has asked once, and stays.
+    /// It has sent one request, and keeps the connection open.
     Idle,
 }
 
-/// What a connection says and whether it reads.
+/// The bytes that a connection sends, and whether it reads.
 pub struct Habit {
-    /// What is said first.
+    /// The bytes that are sent first.
     pub opening: Vec<u8>,
-    /// What is said in each round.
+    /// The bytes that are sent in each round.
     pub more: Vec<u8>,
-    /// Whether it notices what the server says.
+    /// Whether it reads what the server sends.
     pub reads: bool,
-    /// Whether nothing at all is said, not even a TLS handshake.
+    /// Whether it sends nothing at all, not even a TLS handshake.
     pub is_silent: bool,
 }
 
-/// Crowds that stay until they are told to end.
+/// Groups of slow peers that stay until `ended` is set.
 #[derive(Default)]
 pub struct Siege {
-    /// Set when they have to end.
+    /// The flag that ends the groups.
     pub ended: AtomicBool,
-    /// Members that came.
+    /// How many connections were opened.
     pub open: AtomicUsize,
     /// Connections that the server closed.
     pub cut_off: AtomicUsize,
 }
 
 impl SlowPeer {
-    /// For people.
+    /// The name of the kind in the report.
     pub fn name(self) -> &'static str {
         match self {
             SlowPeer::Silent => "silent connections",
@@ -64,7 +64,7 @@ impl SlowPeer {
         }
     }
 
-    /// What each of its members does; `key` is the one that they show.
+    /// The habit of the members of this kind; `key` is the key in their requests.
     pub fn habit(self, key: &str) -> Habit {
         let whole = "GET /livez HTTP/1.1\r\nHost: t\r\n\r\n";
         let opening = match self {
@@ -90,20 +90,20 @@ impl SlowPeer {
 }
 
 impl Habit {
-    /// Sends a request again and again and reads no answer.
+    /// A habit of sending a request repeatedly without reading an answer.
     pub fn unread(request: &[u8]) -> Habit {
         Habit { opening: request.to_vec(), more: request.repeat(BURST), reads: false, is_silent: false }
     }
 
-    /// Sends this and waits.
+    /// A habit of sending these bytes and waiting.
     pub fn unfinished(request: Vec<u8>) -> Habit {
         Habit { opening: request, more: Vec::new(), reads: true, is_silent: false }
     }
 }
 
 impl Siege {
-    /// Keeps so many connections open until told to end. Whatever the server closes comes back.
-    pub fn hold(&self, habit: &Habit, members: usize, server: &Server) {
+    /// Keeps this many connections open until `ended` is set. A connection that the server closes is opened again.
+    pub fn hold(&self, habit: &Habit, members: usize, server: &ServerEndpoint) {
         let mut streams: Vec<Option<Stream>> = (0..members).map(|_| None).collect();
         let step = members.div_ceil(STEPS).max(1);
         for begin in (0..members).step_by(step).cycle() {
@@ -115,7 +115,7 @@ impl Siege {
                 if !goes_on {
                     let was_open = stream.take().is_some();
                     self.cut_off.fetch_add(usize::from(was_open), Ordering::Relaxed);
-                    // A backlog that is full refuses; the next round tries again.
+                    // A full backlog refuses the connection; the next round tries again.
                     *stream = connect(server, habit).ok();
                     if stream.is_some() && !was_open {
                         self.open.fetch_add(1, Ordering::Relaxed);
@@ -127,9 +127,9 @@ impl Siege {
     }
 }
 
-fn connect(server: &Server, habit: &Habit) -> io::Result<Stream> {
-    // Silence over TLS is a handshake that never begins.
-    let plain = Server::from(server.address);
+fn connect(server: &ServerEndpoint, habit: &Habit) -> io::Result<Stream> {
+    // A silent peer of a TLS server never starts the handshake.
+    let plain = ServerEndpoint::from(server.address);
     let server = if habit.is_silent { &plain } else { server };
     let mut stream = server.connect(CONNECT_LIMIT)?;
     stream.tcp().set_nonblocking(true)?;
@@ -137,7 +137,7 @@ fn connect(server: &Server, habit: &Habit) -> io::Result<Stream> {
     Ok(stream)
 }
 
-/// Says the next bit; `false` when the server has closed.
+/// Sends the next bytes; `false` if the server has closed.
 fn go_on(stream: &mut Stream, habit: &Habit) -> bool {
     let blocked = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
     if habit.reads {
@@ -151,19 +151,19 @@ fn go_on(stream: &mut Stream, habit: &Habit) -> bool {
     habit.more.is_empty() || stream.write(&habit.more).map_or_else(|error| blocked(&error), |_| true)
 }
 
-/// The 99th percentile.
+/// The 99th percentile of latencies; zero if there are none.
 pub fn percentile(mut waits: Vec<Duration>) -> Duration {
     waits.sort();
     let place = (waits.len() * 99).div_ceil(100);
     waits.get(place.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// What the good may wait: twice as long as on an idle server, or this much longer.
+/// The longest allowed latency of good clients: twice that on an idle server, or `slack` more, whichever is longer.
 pub fn limit(idle: Duration, slack: Duration) -> Duration {
     (idle * 2).max(idle + slack)
 }
 
-/// For people.
+/// The time in milliseconds, for the report.
 pub fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }

@@ -1,4 +1,4 @@
-//! Connections to a server, plain or over TLS, as the same thing to read from and to write to.
+//! Connections to a server, over TCP alone or over TLS, with one type for both.
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -11,40 +11,40 @@ use std::time::Duration;
 /// The name in the certificates of [`Certificate`].
 const NAME: &str = "localhost";
 
-/// Where a server listens, and how it is spoken to.
+/// The address of a server, and its TLS configuration if it uses TLS.
 #[derive(Clone)]
-pub struct Server {
+pub struct ServerEndpoint {
     pub address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
 }
 
-/// A connection; that over TLS has done its handshake.
+/// A connection; one over TLS has completed its handshake.
 pub enum Stream {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-/// A certificate that signs itself, and its key.
+/// A self-signed certificate with its key.
 pub struct Certificate {
     pub certificate_pem: String,
     pub key_pem: String,
     der: CertificateDer<'static>,
 }
 
-impl From<SocketAddr> for Server {
-    fn from(address: SocketAddr) -> Server {
-        Server { address, tls: None }
+impl From<SocketAddr> for ServerEndpoint {
+    fn from(address: SocketAddr) -> ServerEndpoint {
+        ServerEndpoint { address, tls: None }
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for ServerEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.tls.is_some() { "HTTPS" } else { "HTTP" })
     }
 }
 
 impl Certificate {
-    /// Makes one.
+    /// Makes a new certificate for `localhost`.
     pub fn make() -> Result<Certificate, rcgen::Error> {
         let made = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
         let der = made.cert.der().clone();
@@ -52,28 +52,28 @@ impl Certificate {
     }
 }
 
-impl Server {
-    /// A server that shows this certificate.
-    pub fn over_tls(address: SocketAddr, certificate: &Certificate) -> Result<Server, rustls::Error> {
+impl ServerEndpoint {
+    /// A server that uses this certificate.
+    pub fn over_tls(address: SocketAddr, certificate: &Certificate) -> Result<ServerEndpoint, rustls::Error> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate.der.clone())?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = versions.with_root_certificates(roots).with_no_client_auth();
-        Ok(Server { address, tls: Some(Arc::new(config)) })
+        Ok(ServerEndpoint { address, tls: Some(Arc::new(config)) })
     }
 
-    /// Whether it is spoken to over TLS.
+    /// Whether connections to it use TLS.
     pub fn is_over_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// What browsers say in `Origin`.
+    /// The value of `Origin` that browsers send (RFC 6454 7).
     pub fn origin(&self) -> String {
         format!("{}://{}", if self.tls.is_some() { "https" } else { "http" }, self.address)
     }
 
-    /// The first message of a TLS handshake; empty where none is made.
+    /// The first message of a TLS handshake; empty for a server without TLS.
     pub fn client_hello(&self) -> io::Result<Vec<u8>> {
         let mut hello = Vec::new();
         if let Some(config) = &self.tls {
@@ -82,7 +82,7 @@ impl Server {
         Ok(hello)
     }
 
-    /// A connection. Reads block; nothing waits for more to be sent.
+    /// Opens a connection. Reads block, and small writes are not delayed.
     pub fn connect(&self, limit: Duration) -> io::Result<Stream> {
         let mut stream = TcpStream::connect_timeout(&self.address, limit)?;
         stream.set_nodelay(true)?;
@@ -103,7 +103,7 @@ fn connection(config: &Arc<ClientConfig>) -> io::Result<ClientConnection> {
 }
 
 impl Stream {
-    /// The connection below.
+    /// The TCP connection of the stream.
     pub fn tcp(&self) -> &TcpStream {
         match self {
             Stream::Plain(stream) => stream,

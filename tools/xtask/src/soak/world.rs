@@ -1,8 +1,8 @@
-//! What the campaigns against the binaries have in common: a folder of their own, mailnet and `mailprobe serve` in
-//! processes of their own, and accounts with live keys.
+//! Shared parts of the campaigns against the binaries: a temporary folder, processes of mailnet and `mailprobe serve`,
+//! and accounts with live keys.
 
-use super::{Failure, Options};
-use crate::interop::process::{self, Server, wait_until};
+use super::{Failure, SoakOptions};
+use crate::interop::process::{self, ServerProcess, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// A release build from nothing on two cores.
+/// The time limit of a release build from an empty target folder on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
 const START_LIMIT: Duration = Duration::from_secs(60);
-/// The server drains: a check under way may take a minute.
+/// The time limit of a drain: a check under way may take a minute.
 const END_LIMIT: Duration = Duration::from_secs(90);
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
-/// What `mailprobe serve` writes, since its last start.
+/// The output of the last `mailprobe serve`.
 const SERVE_LOG: &str = "serve.log";
 
-/// Of a plan on which no limit is in the way.
+/// The limits of a plan that restrict nothing.
 const NO_LIMITS: &str = "[plan.limits]
 fast = 1000000
 verify = 1000000
@@ -30,53 +30,53 @@ fair_use_per_second = 1000000
 fair_use_burst = 1000000
 ";
 
-/// The binaries and a folder; the folder goes with it.
-pub struct World {
+/// The binaries and a temporary folder, which is removed with this value.
+pub struct CampaignFolder {
     folder: tempfile::TempDir,
     binaries: PathBuf,
     /// The name of the data folder.
     data: &'static str,
 }
 
-/// mailnet, playing a scenario.
+/// A process of mailnet that plays a scenario.
 pub struct Mailnet {
-    server: Server,
+    server: ServerProcess,
     log: PathBuf,
     dns: String,
     smtp_port: String,
 }
 
-/// `mailprobe serve`.
+/// A running process of `mailprobe serve`.
 pub struct Serve {
-    server: Server,
+    server: ServerProcess,
     log: PathBuf,
-    /// Where the API is.
+    /// The address of the API.
     pub address: SocketAddr,
 }
 
-/// An account's credits.
+/// The credits of an account by their state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credits {
-    /// Free to spend.
+    /// Credits that can be spent.
     pub available: u64,
-    /// Set aside for checks under way.
+    /// Credits that are held for checks under way.
     pub held: u64,
-    /// Ever spent.
+    /// All credits that were ever spent.
     pub spent: u64,
-    /// Ever expired.
+    /// All credits that ever expired.
     pub expired: u64,
-    /// Ever granted.
+    /// All credits that were ever granted.
     pub granted: u64,
 }
 
-impl World {
-    /// Builds the binaries unless they are given, and makes the folder.
-    pub fn make(options: &Options) -> Result<World, Failure> {
-        World::of(options.bin_dir.as_deref(), !options.small)
+impl CampaignFolder {
+    /// Builds the binaries unless their folder is given, and creates the temporary folder.
+    pub fn make(options: &SoakOptions) -> Result<CampaignFolder, Failure> {
+        CampaignFolder::of(options.bin_dir.as_deref(), !options.small)
     }
 
-    /// Builds the binaries, for release or not, unless their folder is given.
-    pub fn of(bin_dir: Option<&Path>, release: bool) -> Result<World, Failure> {
+    /// Builds the binaries, in release mode or not, unless their folder is given.
+    pub fn of(bin_dir: Option<&Path>, release: bool) -> Result<CampaignFolder, Failure> {
         let folder =
             tempfile::Builder::new().prefix("soak-").tempdir().map_err(|error| wrong("tempdir", &error))?;
         let binaries = match bin_dir {
@@ -84,7 +84,7 @@ impl World {
             None => build(folder.path(), release)?,
         };
         mailnet::raise_open_files();
-        Ok(World { folder, binaries, data: "data" })
+        Ok(CampaignFolder { folder, binaries, data: "data" })
     }
 
     /// The path of one of the binaries.
@@ -97,22 +97,22 @@ impl World {
         &self.binaries
     }
 
-    /// The folder.
+    /// The temporary folder of the campaign.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Lets a command keep its state in the folder, and not where the user has theirs.
+    /// Makes a command keep its state in the temporary folder instead of the user's folder.
     pub fn keep_state_here(&self, command: &mut Command) {
         command.env("XDG_STATE_HOME", self.folder.path());
     }
 
-    /// The data folder of its servers.
+    /// The data folder of the servers.
     pub fn data(&self) -> PathBuf {
         self.path(self.data)
     }
 
-    /// The path of a file in the folder.
+    /// The path of a file in the temporary folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -122,12 +122,12 @@ impl World {
         self.mailnet_at(scenario, "mailnet", &[])
     }
 
-    /// Starts mailnet under a name of its own and with flags that say where it listens.
+    /// Starts mailnet with its own log name, and with flags for its addresses.
     pub fn mailnet_at(&self, scenario: &str, name: &str, at: &[&str]) -> Result<Mailnet, Failure> {
         self.mailnet_by(&[], scenario, name, at)
     }
 
-    /// Starts mailnet by a command that takes a program and its arguments as its last words.
+    /// Starts mailnet by a command that takes a program and its arguments as its last arguments.
     pub fn mailnet_by(
         &self,
         prefix: &[&str],
@@ -147,7 +147,7 @@ impl World {
             None => Command::new(binary),
         };
         command.arg("--scenario").arg(&path).args(at);
-        let mut server = Server::start("mailnet", command, &log)?;
+        let mut server = ServerProcess::start("mailnet", command, &log)?;
         let line = ready_line(&mut server, &log, "dns ")?;
         let words: Vec<&str> = line.split(' ').collect();
         let (Some(dns), Some(port)) = (words.first(), words.get(2)) else {
@@ -167,7 +167,7 @@ impl World {
         self.serve_at("127.0.0.1:0", dns, smtp_port, more)
     }
 
-    /// Starts `mailprobe serve` at an address.
+    /// Starts `mailprobe serve` at this address.
     pub fn serve_at(&self, at: &str, dns: &str, smtp_port: &str, more: &[&str]) -> Result<Serve, Failure> {
         self.serve_paced("lab", at, (dns, smtp_port), more)
     }
@@ -183,14 +183,14 @@ impl World {
         self.ready(self.start_serve(pace, at, (dns, smtp_port), more)?)
     }
 
-    /// Starts `mailprobe serve` on the folder's data with no flags but these.
+    /// Starts `mailprobe serve` on the folder's data with only these flags.
     pub fn serve_bare(&self, flags: &[&str]) -> Result<Serve, Failure> {
         let mut command = self.mailprobe(&["serve"]);
         command.args(flags);
-        self.ready(Server::start("mailprobe serve", command, &self.path(SERVE_LOG))?)
+        self.ready(ServerProcess::start("mailprobe serve", command, &self.path(SERVE_LOG))?)
     }
 
-    fn ready(&self, mut server: Server) -> Result<Serve, Failure> {
+    fn ready(&self, mut server: ServerProcess) -> Result<Serve, Failure> {
         let log = self.path(SERVE_LOG);
         let url = ready_line(&mut server, &log, "listening on ")?;
         let address = url.split("://").last().unwrap_or_default();
@@ -198,32 +198,32 @@ impl World {
         Ok(Serve { server, log, address })
     }
 
-    /// Starts `mailprobe serve` and waits for nothing.
+    /// Starts `mailprobe serve` without waiting for it.
     pub fn start_serve(
         &self,
         pace: &str,
         at: &str,
         (dns, smtp_port): (&str, &str),
         more: &[&str],
-    ) -> Result<Server, Failure> {
+    ) -> Result<ServerProcess, Failure> {
         let mut command = self.mailprobe(&["serve", "--listen", at, "--pace", pace]);
         engine_flags(&mut command, dns, smtp_port, true);
         command.args(more);
-        Server::start("mailprobe serve", command, &self.path(SERVE_LOG))
+        ServerProcess::start("mailprobe serve", command, &self.path(SERVE_LOG))
     }
 
-    /// What the last `mailprobe serve` wrote until it ended.
+    /// The output of the last `mailprobe serve`.
     pub fn last_log(&self) -> Result<String, Failure> {
         read(&self.path(SERVE_LOG))
     }
 
     /// Starts `mailprobe clean`, with its engine pointed at mailnet; its log is `clean.log`.
-    pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<Server, Failure> {
+    pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<ServerProcess, Failure> {
         let mut command = Command::new(self.binary("mailprobe"));
         command.arg("clean").args(arguments).args(["--pace", "lab"]);
         engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
         self.keep_state_here(&mut command);
-        Server::start("mailprobe clean", command, &self.path("clean.log"))
+        ServerProcess::start("mailprobe clean", command, &self.path("clean.log"))
     }
 
     /// Runs a command of `mailprobe` that prints JSON.
@@ -235,34 +235,35 @@ impl World {
         serde_json::from_str(&output).map_err(|error| wrong(name, &error))
     }
 
-    /// Runs a command of `mailprobe` and gives what it prints.
+    /// Runs a command of `mailprobe` and returns its output.
     pub fn text(&self, command: &[&str]) -> Result<String, Failure> {
         let name = format!("mailprobe {}", command.join(" "));
         process::run(self.mailprobe(command), "", self.folder.path(), COMMAND_LIMIT)?.success(&name)
     }
 
-    /// From now on all commands use another data folder.
+    /// Makes all further commands use another data folder.
     pub fn use_data(&mut self, name: &'static str) {
         self.data = name;
     }
 
-    /// Makes an account with so many pack credits beside its plan's; gives its live key.
+    /// Creates an account with this many pack credits in addition to its plan's, and returns its live key.
     pub fn account(&self, name: &str, credits: u64) -> Result<String, Failure> {
         self.account_on("free", name, credits)
     }
 
-    /// Makes an account on the plan `unlimited`, with so many credits and no others; gives its live key.
+    /// Creates an account on the plan `unlimited` with this many credits in all, and returns its live key.
     pub fn unlimited(&self, name: &str, credits: u64) -> Result<String, Failure> {
         self.account_on("unlimited", name, credits)
     }
 
-    /// Writes the plans `free` and `unlimited`, and gives the flags that make a server know it.
+    /// Writes the plans `free` and `unlimited`, and returns the flags that make a server read them.
     pub fn plans(&self) -> Result<[String; 2], Failure> {
         let free = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n";
         self.plans_of(&format!("{free}{}", plan("unlimited", 0)))
     }
 
-    /// Lets the plan that first accounts are on have so many credits a month and no limits; gives the flags that make a server know it.
+    /// Gives the plan of new accounts this many credits a month and no limits, and returns the flags that make a server
+    /// read it.
     pub fn free_plan(&self, monthly_credits: u64) -> Result<[String; 2], Failure> {
         self.plans_of(&plan("free", monthly_credits))
     }
@@ -287,7 +288,7 @@ impl World {
         self.mailprobe_on(&self.path(self.data), arguments)
     }
 
-    /// A command of `mailprobe` on a data folder of the caller's.
+    /// A command of `mailprobe` on the caller's data folder.
     pub fn mailprobe_on(&self, data: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.binaries.join("mailprobe"));
         command.args(arguments).arg("--data").arg(data);
@@ -295,7 +296,7 @@ impl World {
         command
     }
 
-    /// `mailprobe serve` on a data folder of the caller's, with its engine pointed at mailnet.
+    /// Starts `mailprobe serve` on the caller's data folder, with its engine pointed at mailnet.
     pub fn serve_on(&self, data: &Path, mailnet: &Mailnet, more: &[&str]) -> Command {
         let mut command = self.mailprobe_on(data, &["serve", "--listen", "127.0.0.1:0", "--pace", "lab"]);
         engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
@@ -303,7 +304,11 @@ impl World {
         command
     }
 
-    /// The credits of an account in a data folder; an error if its books are not in order.
+    /// The credits of an account in a data folder.
+    ///
+    /// # Errors
+    ///
+    /// The ledger of the account is inconsistent, or the command fails.
     pub fn books(&self, data: &Path, account: &str) -> Result<Credits, Failure> {
         let command = self.mailprobe_on(data, &["account", "show", account, "--json"]);
         let output = process::run(command, "", self.folder.path(), COMMAND_LIMIT)?.success("account show")?;
@@ -318,7 +323,7 @@ impl World {
 }
 
 impl Mailnet {
-    /// Where its DNS listens.
+    /// The address of its DNS server.
     pub fn dns(&self) -> &str {
         &self.dns
     }
@@ -328,12 +333,12 @@ impl Mailnet {
         &self.smtp_port
     }
 
-    /// Ends it at once.
+    /// Kills the process at once.
     pub fn kill(self) {
         drop(self.server);
     }
 
-    /// Ends it; gives what it counted.
+    /// Ends the process and returns its counts.
     pub fn stop(self) -> Result<Value, Failure> {
         let status = self.server.terminate(START_LIMIT)?;
         let log = read(&self.log)?;
@@ -346,34 +351,34 @@ impl Mailnet {
 }
 
 impl Serve {
-    /// Ends it as an operator does.
+    /// Ends the process by SIGTERM, as an operator does, and waits.
     pub fn stop(self) -> Result<(), Failure> {
         let status = self.server.terminate(END_LIMIT)?;
         if status.success() { Ok(()) } else { Err(Failure(format!("mailprobe serve ended: {status}"))) }
     }
 
-    /// Asks it to end, and does not wait for that.
+    /// Sends SIGTERM without waiting for the end.
     pub fn ask_to_end(&self) -> Result<(), Failure> {
         self.server.ask_to_end()
     }
 
-    /// `kill -9`.
+    /// Kills the process with SIGKILL.
     pub fn kill(self) {
         drop(self.server);
     }
 
-    /// An error if it has ended.
+    /// An error if the process has ended.
     pub fn running(&mut self) -> Result<(), Failure> {
         self.server.running().map_err(|failure| self.server.complain(&failure.0))
     }
 
-    /// What it wrote since it was started. Lines gather for a moment before they are written.
+    /// The output since the start. Lines are buffered for a moment before they are written.
     pub fn log(&self) -> Result<String, Failure> {
         process::sleep(Duration::from_millis(300))?;
         read(&self.log)
     }
 
-    /// Resident memory in KiB.
+    /// The resident memory of the process, in KiB.
     pub fn resident_kib(&self) -> Result<u64, Failure> {
         let status = read(Path::new(&format!("/proc/{}/status", self.server.id())))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -382,7 +387,7 @@ impl Serve {
         number.ok_or_else(|| Failure("no VmRSS in /proc".into()))
     }
 
-    /// Open file descriptors.
+    /// The number of open file descriptors.
     pub fn descriptors(&self) -> Result<usize, Failure> {
         let folder = format!("/proc/{}/fd", self.server.id());
         Ok(fs::read_dir(&folder).map_err(|error| wrong(&folder, &error))?.count())
@@ -390,7 +395,7 @@ impl Serve {
 }
 
 impl Credits {
-    /// Of an account as `account list` and `account show` print it.
+    /// Reads the credits from the JSON of `account list` or `account show`.
     pub fn of(account: &Value) -> Result<Credits, Failure> {
         let balance = account.get("balance").ok_or_else(|| Failure("an account without a balance".into()))?;
         let number = |field: &str| {
@@ -406,13 +411,13 @@ impl Credits {
         })
     }
 
-    /// The invariant of docs/storage.md.
+    /// The invariant of docs/storage.md: the states add up to the granted credits.
     pub fn add_up(&self) -> bool {
         self.available + self.held + self.spent + self.expired == self.granted
     }
 }
 
-/// Points an engine at a resolver and a port; `named` also says who it is.
+/// Points an engine at a resolver and a port. `named` also sets its EHLO name and reverse-path.
 pub fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str, named: bool) {
     command.args(["--resolver", dns, "--smtp-port", smtp_port]);
     command.args(["--allow-net", "127.0.0.0/8", "--allow-net", "::1"]);
@@ -421,12 +426,12 @@ pub fn engine_flags(command: &mut Command, dns: &str, smtp_port: &str, named: bo
     }
 }
 
-/// Waits for the line by which a server says that it is ready; gives what follows on `prefix`.
-fn ready_line(server: &mut Server, log: &Path, prefix: &str) -> Result<String, Failure> {
+/// Waits for the line that reports that a server is ready, and returns the rest of the line after `prefix`.
+fn ready_line(server: &mut ServerProcess, log: &Path, prefix: &str) -> Result<String, Failure> {
     let mut found = None;
     let waited = wait_until("the line that says ready", START_LIMIT, || {
         let text = read(log)?;
-        // The last piece may be half a line.
+        // The last part may be an incomplete line.
         let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
         found = whole.lines().find_map(|line| line.strip_prefix(prefix)).map(str::to_owned);
         if found.is_none() {
@@ -438,13 +443,13 @@ fn ready_line(server: &mut Server, log: &Path, prefix: &str) -> Result<String, F
     found.ok_or_else(|| server.complain("is not ready"))
 }
 
-/// A plan of this id, without limits.
+/// A plan with this id and without limits.
 fn plan(id: &str, monthly_credits: u64) -> String {
     format!("[[plan]]\nid = \"{id}\"\nname = \"{id}\"\nmonthly_credits = {monthly_credits}\n{NO_LIMITS}")
 }
 
-/// Where a server listens, once it does; nothing if it ends instead.
-pub fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
+/// The address at which a server listens; `None` if it ends instead.
+pub fn listening(server: &mut ServerProcess) -> Result<Option<SocketAddr>, Failure> {
     let mut found = None;
     let waited = wait_until("the server to listen or to end", START_LIMIT, || {
         let ended = server.ended()?.is_some();
@@ -458,7 +463,7 @@ pub fn listening(server: &mut Server) -> Result<Option<SocketAddr>, Failure> {
     parsed.map_err(|_| server.complain("listens nowhere"))
 }
 
-/// Builds next to this binary.
+/// Builds the binaries in the target folder of this binary.
 fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
     let mut command = cargo();
     command.args(["build", "--package", "frontend", "--bin", "mailprobe"]);
@@ -472,7 +477,7 @@ fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
     Ok(target.join(if release { "release" } else { "debug" }))
 }
 
-/// cargo, in the root of the tree.
+/// A command of cargo in the root of the workspace.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));

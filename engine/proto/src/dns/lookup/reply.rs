@@ -132,7 +132,7 @@ impl Lookup {
         }
     }
 
-    /// The next resolver's turn, over the rounds; the end when nobody is left to ask.
+    /// Asks the next resolver, over the rounds; ends the lookup if none is left.
     pub(super) fn go_on(&mut self) {
         while !self.all_spent() && self.tries < self.count() * self.config.rounds {
             let upstream = (self.first + self.tries as usize) % self.config.upstreams;
@@ -146,7 +146,8 @@ impl Lookup {
     }
 
     pub(super) fn fail(&mut self) {
-        let why = if self.any_doubt() { Failure::Unproven } else { self.failure.unwrap_or(Failure::Timeout) };
+        let why =
+            if self.has_any_doubt() { Failure::Unproven } else { self.failure.unwrap_or(Failure::Timeout) };
         self.outcome = Some(Outcome::Failed { why, ttl: ttl::failure(why) });
     }
 }

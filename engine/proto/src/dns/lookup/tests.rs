@@ -1,7 +1,7 @@
 //! Scenarios in which time passes: what the machine sends to whom and when, and how it ends.
 
 use super::*;
-use crate::dns::testing::{TestReply, question};
+use crate::dns::tests::{TestReply, question};
 use crate::dns::ttl;
 use crate::dns::{RecordKind, Records};
 use crate::limits::DNS_REFUSAL_PAUSE;
@@ -57,7 +57,7 @@ impl TestLookup {
     /// Lets time pass until the machine wants to be woken.
     fn wait(&mut self) -> &mut TestLookup {
         self.now = self.lookup.deadline().expect("a deadline");
-        self.lookup.handle_timeout(self.now);
+        self.lookup.on_timeout(self.now);
         self.send();
         self
     }
@@ -73,8 +73,8 @@ impl TestLookup {
         let bytes = make(TestReply::to(&self.question(n))).bytes();
         let upstream = self.sent[n].upstream;
         match self.sent[n].transport {
-            Transport::Udp => self.received = self.lookup.handle_datagram(upstream, &bytes, self.now),
-            Transport::Tcp => self.received = self.lookup.handle_tcp(upstream, &bytes, self.now),
+            Transport::Udp => self.received = self.lookup.on_datagram(upstream, &bytes, self.now),
+            Transport::Tcp => self.received = self.lookup.on_tcp(upstream, &bytes, self.now),
         }
         self.send();
         self
@@ -118,9 +118,9 @@ fn an_answer_ends_it() {
     let mut test = TestLookup::new(1);
     test.went_to(&[(0, Udp)]);
     assert_eq!(test.lookup.deadline(), Some(test.start + S));
-    assert!(!test.lookup.any_answer());
+    assert!(!test.lookup.has_any_answer());
     test.answer(0, good).ends(&found(), AT_ONCE);
-    assert!(test.lookup.any_answer() && test.lookup.answered(0));
+    assert!(test.lookup.has_any_answer() && test.lookup.has_answered(0));
     test.answer(0, with(ResponseCode::NXDomain)).ends(&found(), AT_ONCE);
     assert_eq!(test.received, Received::Nothing);
     assert_eq!(test.sent.len(), 1);
@@ -142,7 +142,7 @@ fn silence_is_asked_again_with_more_patience() {
     test.wait().wait().went_to(&[(0, Udp), (0, Udp), (0, Udp)]);
     assert_eq!(test.lookup.deadline(), Some(test.start + S * 7), "1 + 2 + 4 s");
     test.wait().wait().ends(&failed(Failure::Timeout), DNS_TOTAL_TIMEOUT);
-    assert!(!test.lookup.any_answer());
+    assert!(!test.lookup.has_any_answer());
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn the_whole_has_a_limit() {
 #[test]
 fn waking_early_changes_nothing() {
     let mut test = TestLookup::new(2);
-    test.lookup.handle_timeout(test.start + S - Duration::from_nanos(1));
+    test.lookup.on_timeout(test.start + S - Duration::from_nanos(1));
     test.send();
     test.went_to(&[(0, Udp)]);
     test.wait().went_to(&[(0, Udp), (1, Udp)]);
@@ -187,7 +187,7 @@ fn tries_differ() {
 fn an_earlier_try_may_be_answered_late() {
     let mut test = TestLookup::new(2);
     test.wait().answer(0, good).ends(&found(), S);
-    assert!(test.lookup.answered(0) && !test.lookup.answered(1));
+    assert!(test.lookup.has_answered(0) && !test.lookup.has_answered(1));
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn forged_answers_are_ignored() {
     let id = test.sent[0].id;
     test.answer(0, |r| good(r).id(id ^ 1)).answer(0, |r| good(r).asking("g.example", RecordType::A));
     let bytes = good(TestReply::to(&test.question(0))).bytes();
-    test.lookup.handle_datagram(1, &bytes, test.now);
-    test.lookup.handle_tcp(0, &bytes, test.now);
-    test.lookup.handle_datagram(7, &bytes, test.now);
-    test.lookup.handle_datagram(0, &[], test.now);
-    test.lookup.handle_datagram(0, &bytes[..11], test.now);
+    test.lookup.on_datagram(1, &bytes, test.now);
+    test.lookup.on_tcp(0, &bytes, test.now);
+    test.lookup.on_datagram(7, &bytes, test.now);
+    test.lookup.on_datagram(0, &[], test.now);
+    test.lookup.on_datagram(0, &bytes[..11], test.now);
     assert_eq!(test.lookup.outcome(), None);
-    assert!(!test.lookup.any_answer());
+    assert!(!test.lookup.has_any_answer());
     test.went_to(&[(0, Udp)]);
     test.answer(0, good).ends(&found(), AT_ONCE);
 }
@@ -229,7 +229,7 @@ fn truncation_moves_to_tcp() {
 fn tcp_that_fails_is_not_the_end() {
     let mut test = TestLookup::new(2);
     test.answer(0, TestReply::truncated);
-    test.lookup.handle_tcp_failed(0);
+    test.lookup.on_tcp_failed(0);
     test.send();
     test.went_to(&[(0, Udp), (0, Tcp), (1, Udp)]);
     test.answer(2, good).ends(&found(), AT_ONCE);
@@ -252,7 +252,7 @@ fn errors_go_to_the_next_resolver() {
     {
         let mut test = TestLookup::new(2);
         test.answer(0, with(code)).went_to(&[(0, Udp), (1, Udp)]);
-        assert!(test.lookup.any_answer());
+        assert!(test.lookup.has_any_answer());
         test.answer(1, good).ends(&found(), AT_ONCE);
 
         let mut test = TestLookup::new(2);
@@ -290,7 +290,7 @@ fn without_edns_where_it_is_not_understood() {
     let mut test = TestLookup::new(2);
     let mut bare = test.question(0)[..12].to_vec();
     (bare[2], bare[3], bare[5], bare[11]) = (0x80, 1, 0, 0);
-    test.lookup.handle_datagram(0, &bare, test.now);
+    test.lookup.on_datagram(0, &bare, test.now);
     test.send();
     test.went_to(&[(0, Udp), (0, Udp)]);
     test.answer(1, with(ResponseCode::FormErr)).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
@@ -300,10 +300,10 @@ fn without_edns_where_it_is_not_understood() {
 #[test]
 fn unreachable_resolvers() {
     let mut test = TestLookup::new(2);
-    test.lookup.handle_unreachable(0);
+    test.lookup.on_unreachable(0);
     test.send();
     test.went_to(&[(0, Udp), (1, Udp)]);
-    test.lookup.handle_unreachable(1);
+    test.lookup.on_unreachable(1);
     test.send();
     assert_eq!(test.sent.len(), 2, "the last of a round is waited out");
     test.wait().went_to(&[(0, Udp), (1, Udp), (0, Udp)]);
@@ -311,11 +311,11 @@ fn unreachable_resolvers() {
 
     let mut test = TestLookup::new(1);
     while test.lookup.outcome().is_none() {
-        test.lookup.handle_unreachable(0);
+        test.lookup.on_unreachable(0);
         test.wait();
     }
     test.ends(&failed(Failure::Unreachable), DNS_TOTAL_TIMEOUT);
-    assert!(!test.lookup.any_answer());
+    assert!(!test.lookup.has_any_answer());
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn the_first_resolver_can_be_chosen() {
     let now = Instant::now();
     let mut lookup = Lookup::new(question("h.example", RecordKind::A), &config, 5);
     assert_eq!(lookup.poll_transmit(now, S, &mut || 7).map(|t| t.upstream), Some(2));
-    lookup.handle_timeout(now + S);
+    lookup.on_timeout(now + S);
     assert_eq!(lookup.poll_transmit(now + S, S, &mut || 7).map(|t| t.upstream), Some(0));
 }
 
@@ -333,15 +333,15 @@ fn time_counts_from_when_it_is_sent() {
     let config = LookupConfig::new(1);
     let mut lookup = Lookup::new(question("h.example", RecordKind::A), &config, 0);
     let now = Instant::now();
-    lookup.handle_timeout(now + S * 600);
+    lookup.on_timeout(now + S * 600);
     assert_eq!((lookup.wants(), lookup.deadline(), lookup.is_sent()), (Some((0, Udp)), None, false));
     let sent = now + S * 600;
     assert!(lookup.poll_transmit(sent, S, &mut || 7).is_some());
     assert_eq!((lookup.wants(), lookup.deadline(), lookup.is_sent()), (None, Some(sent + S), true));
     // The second try is held back for longer than the whole may take.
-    lookup.handle_timeout(sent + S);
+    lookup.on_timeout(sent + S);
     assert_eq!((lookup.wants(), lookup.deadline()), (Some((0, Udp)), Some(sent + DNS_TOTAL_TIMEOUT)));
-    lookup.handle_timeout(sent + DNS_TOTAL_TIMEOUT);
+    lookup.on_timeout(sent + DNS_TOTAL_TIMEOUT);
     assert_eq!(lookup.outcome(), Some(&failed(Failure::Timeout)));
 }
 
@@ -364,7 +364,7 @@ fn the_retransmission_time_is_the_resolver_s() {
         lookup.poll_transmit(now, timeout, &mut || 7).expect("a message");
         assert_eq!(lookup.deadline(), Some(now + waits));
         now += waits;
-        lookup.handle_timeout(now);
+        lookup.on_timeout(now);
     }
 }
 
@@ -412,7 +412,7 @@ fn a_denial_without_soa_is_asked_again_for_dnssec_records() {
     assert_eq!((flags(&test, 0), flags(&test, 1)), (0, 0x80));
     test.answer(1, |r| nothing(r).soa("example", 900, 800))
         .ends(&Outcome::NxDomain { ttl: S * 800 }, AT_ONCE);
-    assert!(!test.lookup.doubted(0));
+    assert!(!test.lookup.has_doubted(0));
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
     let zero = |reply: TestReply| reply.a("h.example", 60, [0, 0, 0, 0]);
     let mut test = TestLookup::new(2);
     test.answer(0, nothing).answer(1, nothing).went_to(&[(0, Udp), (0, Udp), (1, Udp)]);
-    assert!(test.lookup.doubted(0) && !test.lookup.doubted(1));
+    assert!(test.lookup.has_doubted(0) && !test.lookup.has_doubted(1));
     test.answer(2, good).ends(&found(), AT_ONCE);
 
     let mut test = TestLookup::new(2);
@@ -432,7 +432,7 @@ fn denials_without_proof_go_to_the_next_resolver() {
     // Nobody else: it is unproven, whatever the others say that is no answer.
     let mut test = TestLookup::new(1);
     test.answer(0, zero).ends(&failed(Failure::Unproven), AT_ONCE);
-    assert!(test.lookup.any_answer());
+    assert!(test.lookup.has_any_answer());
     let mut test = TestLookup::new(2);
     test.answer(0, zero).answer(1, with(ResponseCode::ServFail)).ends(&failed(Failure::Unproven), AT_ONCE);
     let mut test = TestLookup::new(2);
@@ -485,15 +485,15 @@ proptest! {
             let upstream = test.sent[n].upstream;
             match what {
                 0 => _ = test.wait(),
-                1 => test.lookup.handle_unreachable(upstream),
-                2 => test.lookup.handle_tcp_failed(upstream),
+                1 => test.lookup.on_unreachable(upstream),
+                2 => test.lookup.on_tcp_failed(upstream),
                 3 => _ = test.answer(n, TestReply::truncated),
                 4 => _ = test.answer(n, with(ResponseCode::FormErr)),
                 5 => _ = test.answer(n, with(ResponseCode::ServFail)),
                 9 => _ = test.answer(n, with(ResponseCode::Refused)),
                 10 => _ = test.answer(n, with(ResponseCode::NXDomain)),
                 6 => _ = test.answer(n, |r| good(r).asking("h.example", RecordType::A)),
-                7 => _ = test.lookup.handle_datagram(upstream, &[0x12; 40], test.now),
+                7 => _ = test.lookup.on_datagram(upstream, &[0x12; 40], test.now),
                 _ => _ = test.answer(n, |r| r.cname("h.example", 1, "h.example")),
             }
             test.send();

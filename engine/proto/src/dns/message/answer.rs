@@ -80,7 +80,7 @@ fn forged(message: &Message) -> Option<u16> {
 /// The option of RFC 8914 2.
 const EXTENDED_ERROR: u16 = 15;
 
-/// No host has this address (RFC 1122 3.2.1.3, RFC 4291 2.5.2): who answers so denies that there is one.
+/// No host has this address (RFC 1122 3.2.1.3, RFC 4291 2.5.2), so such an answer is a denial.
 fn is_unspecified(records: &Records) -> bool {
     match records {
         Records::A(found) => found.iter().all(Ipv4Addr::is_unspecified),
@@ -177,7 +177,7 @@ fn txt(data: &RData) -> Option<Box<str>> {
 fn name(name: &rr::Name) -> Option<Name> {
     let mut text = String::with_capacity(name.len());
     for label in name.iter() {
-        // A dot within a label would be read as the end of it.
+        // A dot in a label would be read as its end.
         if label.contains(&b'.') {
             return None;
         }

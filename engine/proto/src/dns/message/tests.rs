@@ -1,5 +1,5 @@
 use super::*;
-use crate::dns::testing::{TestReply, name, question};
+use crate::dns::tests::{TestReply, name, question};
 use crate::limits::{DNS_CNAMES_MAX, DNS_RECORDS_MAX, DNS_TXT_BYTES_MAX};
 use hickory_proto::op::{Edns, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;

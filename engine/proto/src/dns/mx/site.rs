@@ -1,14 +1,14 @@
-//! Who runs a domain's mail hosts: the unit of pacing, pooling and sharding.
+//! The operator of a domain's mail hosts: the unit of pacing, pooling and sharding.
 
 use crate::address::registrable;
 use crate::dns::Name;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// A set of mail hosts run by one operator.
+/// A set of mail hosts with one operator.
 ///
-/// By default the registrable domain of the best host, or its address where that domain is the recipient's own;
-/// operators with hosts under many domains, or customers' names under one, stand in a table.
+/// By default it is the registrable domain of the best host, or the address of the host if that domain is the recipient's own. A
+/// table has the operators with hosts under many domains, or with names of customers under one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site {
     name: Cow<'static, str>,
@@ -24,12 +24,12 @@ impl Site {
         }
     }
 
-    /// The site of whoever runs the host at an address.
+    /// The site of the operator of the host at an address.
     pub fn at(address: IpAddr) -> Site {
         Site { name: Cow::Owned(format!("[{address}]")), provider: "other" }
     }
 
-    /// Whether the operator stands in the table.
+    /// Whether the table has the operator.
     pub fn is_known(&self) -> bool {
         matches!(self.name, Cow::Borrowed(_))
     }

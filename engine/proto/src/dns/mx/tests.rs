@@ -1,6 +1,6 @@
 use super::*;
 use crate::dns::public::is_public;
-use crate::dns::testing::name;
+use crate::dns::tests::name;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use api::Reason;
 const SECOND: u64 = 1_000;
 const WAIT: u64 = 1_200 * SECOND;
 const OUTAGE_WAIT: u64 = 3_600 * SECOND;
-/// When the batches of these tests are made.
+/// The creation time of the batches in these tests.
 const BORN: UnixMs = 1_000_000_000;
 
 fn queue(under_way_max: usize) -> Queue {
@@ -33,14 +33,14 @@ fn row(index: u32, local: &str) -> Row {
     Row { index, address, hash: AddressHash(hash) }
 }
 
-/// Takes up and loads a batch with these local parts.
+/// Adds and loads a batch with these local parts.
 fn load(queue: &mut Queue, open: OpenBatch, locals: &[&str]) {
     queue.add(open);
     assert_eq!(queue.to_load(BORN), Some(open));
     queue.load(&open, (0..).zip(locals).map(|(index, local)| row(index, local)).collect());
 }
 
-/// All that is handed out now, by local part.
+/// All questions that are handed out now, by local part.
 fn hand_out(queue: &mut Queue, now: UnixMs) -> Vec<(Ticket, String)> {
     std::iter::from_fn(|| {
         queue
@@ -54,7 +54,7 @@ fn locals(handed_out: &[(Ticket, String)]) -> Vec<&str> {
     handed_out.iter().map(|(_, local)| local.as_str()).collect()
 }
 
-/// The answers, as rows and what they were answered.
+/// The answers by row.
 fn answers(queue: &mut Queue) -> Vec<(u32, RowOutcome)> {
     queue.take_answers().into_iter().map(|answer| (answer.index, answer.outcome)).collect()
 }
@@ -141,7 +141,7 @@ fn a_batch_is_taken_up_once() {
     assert_eq!(queue.to_load(BORN), None);
     let ticket = hand_out(&mut queue, BORN)[0].0;
     queue.found(ticket, Reason::CatchAll.into(), None, BORN);
-    // Only now it is told of it: nothing is left to do.
+    // The announcement comes late: there is no work left.
     queue.add(open);
     assert_eq!(queue.to_load(BORN), Some(open));
     queue.load(&open, Vec::new());
@@ -236,7 +236,7 @@ fn rows_over_the_budget_of_their_site_wait_and_are_refunded() {
     for (wait, expected) in [
         (0, vec![0, 1, 2, 3]),
         (100, vec![0, 100, 200, 300]),
-        // Accepts may make room before the refusals are an hour old.
+        // Accepts may increase the budget before the refusals are an hour old.
         (3_900, vec![0, 300, 600, 900, 1_200]),
     ] {
         let mut queue = queue(10);
@@ -354,8 +354,8 @@ fn what_is_never_answered_is_tried_again() {
     queue.give_up(BORN + OUTAGE_WAIT, end - Duration::from_secs(1));
     assert_eq!(queue.under_way.len(), 2, "what the wall clock says does not count");
     queue.give_up(BORN, end);
-    assert_eq!((queue.under_way.len(), queue.due()), (1, Some(BORN + RETRY_MIN)));
-    assert_eq!(locals(&hand_out(&mut queue, BORN + RETRY_MIN)), ["a"]);
+    assert_eq!((queue.under_way.len(), queue.due()), (1, Some(BORN + SECOND)));
+    assert_eq!(locals(&hand_out(&mut queue, BORN + SECOND)), ["a"]);
 }
 
 #[test]
@@ -398,7 +398,7 @@ fn memory_is_bounded_however_many_are_put_off() {
     }
     assert_eq!(queue.loaded, 3 * LOADED_OF_ACCOUNT_MAX);
     assert_eq!(queue.later.len(), queue.loaded);
-    // What ends makes room.
+    // A completed question frees room.
     let now = BORN + 60 * SECOND;
     let ticket = queue.next(now, Instant::now()).unwrap().0;
     queue.found(ticket, Reason::CatchAll.into(), None, now);

@@ -1,11 +1,11 @@
 //! The reader of uploads as a function of bytes, for fuzzing.
 
 use super::{Multipart, fields};
-use crate::incoming::Incoming;
+use crate::incoming::GivenPieces;
 use crate::problem::Problem;
 use bytes::Bytes;
 use std::future::Future;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 /// The parts of an upload.
@@ -15,23 +15,10 @@ pub struct Upload {
     pub token: String,
     /// The column that the user named.
     pub column: String,
-    /// The file's name.
+    /// The name of the uploaded file.
     pub file: String,
-    /// The file's content.
+    /// The content of the uploaded file.
     pub content: Vec<u8>,
-}
-
-struct GivenPieces(std::vec::IntoIter<Bytes>);
-
-impl Incoming for GivenPieces {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
-        let piece = self.0.next();
-        Box::pin(async move { Ok(piece) })
-    }
-
-    fn most(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// Reads an upload with this Content-Type and these pieces of its body.

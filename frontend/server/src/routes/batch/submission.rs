@@ -1,4 +1,4 @@
-//! A batch as it is submitted: read whole before anything is done, then made in one transaction.
+//! The submission of a batch: it is read completely first, and then created in one transaction.
 
 use crate::router::Call;
 use crate::worker::Worker;
@@ -18,7 +18,7 @@ use store::{
     self, BatchError, BatchId, BatchMode, HoldError, Idempotency, KeyMode, NewBatch, NewRow, OpenBatch,
 };
 
-/// What is submitted, and by whom.
+/// A submitted batch with its caller.
 pub struct Submission {
     caller: Caller,
     body: BatchBody,
@@ -30,7 +30,8 @@ impl Submission {
     /// Reads a request.
     ///
     /// # Errors
-    /// 400, with everything that is wrong with the form of the request, or else with its addresses.
+    ///
+    /// 400, with all errors in the form of the request, or otherwise with all errors in its addresses.
     pub fn read(caller: Caller, call: &Call) -> Result<Submission, Refusal> {
         let mut issues = Vec::new();
         let key = idempotency::key(&call.idempotency_key).unwrap_or_else(|issue| {
@@ -57,16 +58,17 @@ impl Submission {
         Ok(Submission { caller, body, addresses, idempotency })
     }
 
-    /// The idempotency key, if there is one.
+    /// The idempotency key of the request, if it has one.
     pub fn key(&self) -> Option<&str> {
         self.idempotency.as_ref().map(|idempotency| idempotency.key.as_str())
     }
 
-    /// Makes the batch, or finds that it was made. A caller who hangs up does not stop it, and the key stays claimed
-    /// until it is done.
+    /// Creates the batch, or finds the one that an earlier request with the same key created. It completes even if the
+    /// caller hangs up, and the key remains claimed until then.
     ///
     /// # Errors
-    /// 422 for a key that came with another body, 402 without the credits, 503.
+    ///
+    /// 422 for a key that was used with another body, 402 for too few credits, 503 if the store fails.
     pub async fn submit(self, worker: Rc<Worker>, claim: Option<Claim>) -> Result<Reply, Refusal> {
         monoio::spawn(async move {
             let _promise = worker.checks.drain.guard();
@@ -114,7 +116,7 @@ impl Submission {
     }
 }
 
-/// All of them, or the refusal that names those that are none.
+/// The parsed addresses, or the refusal that names all invalid ones.
 fn addresses(emails: &[String]) -> Result<Vec<Address>, Refusal> {
     let parsed: Vec<Result<Address, AddressError>> =
         emails.iter().map(|email| Address::parse(email)).collect();
@@ -149,8 +151,8 @@ fn refuse(error: BatchError, credits: u64) -> Refusal {
     }
 }
 
-/// The answer depends on what was made alone, so that a replay says the same to the byte. A live batch is processing
-/// even if all its rows were known: only the poll tells results.
+/// The answer depends only on the stored batch, so a replay is identical to the byte. A live batch is `processing` even
+/// if all its rows are known: only a poll has results.
 fn render(made: store::BatchCreated) -> Result<Reply, Refusal> {
     let body = BatchCreated {
         batch_id: made.batch.to_string(),

@@ -3,16 +3,33 @@
 use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
-use super::super::stall::{Decision, Open, is_progress, left, millis};
+use super::super::stall::{Decision, Open, millis};
 use super::{Answered, AskedRow, Run, count, nobody, stopped};
 use engine::Outage;
+use engine::proto::retry::{Schedule, Tries, is_about_address, left};
 use lists::Verdict;
 use std::time::{Duration, Instant};
 
-/// Maximum number of retries of an address if its server answers "later".
-const RETRIES_MAX: u8 = 8;
-/// Longest delay of such a retry. Greylisting servers require one to fifteen minutes.
-const RETRY_DELAY_MAX: Duration = Duration::from_secs(15 * 60);
+/// The server answers "later". Greylisting servers require one to fifteen minutes. The requested delay is often a guess, so a row
+/// has one more try at the end of `--max-wait`, and delays do not double: the user waits for the list, and a batch
+/// (`checks::batch`) runs without a user.
+const LATER: Schedule = Schedule {
+    delay_min: Duration::from_millis(1),
+    delay_max: Duration::from_secs(15 * 60),
+    is_doubling: false,
+    retries_max: Some(8),
+    has_last_try: true,
+};
+/// The budget of refused recipients of the site is spent. There may be thousands of such rows, so they do not return at once, even
+/// if the engine gives a shorter delay. The budget is not spent less by asking, so there is no last try; a batch has one,
+/// because it pays for its rows.
+const BUDGET: Schedule = Schedule {
+    delay_min: Duration::from_secs(1),
+    delay_max: Duration::MAX,
+    is_doubling: false,
+    retries_max: None,
+    has_last_try: false,
+};
 /// Longest wait of the loop for an answer. Between waits it shows the progress and flushes files.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// A pause while many rows are in progress, so that answers are taken in groups: a wake-up costs more than an answer.
@@ -20,8 +37,6 @@ const NAP: Duration = Duration::from_millis(1);
 /// The pause follows fewer than `NAP_BELOW` answers, if more than `NAP_UNDER_WAY` addresses are in progress.
 const NAP_BELOW: usize = 64;
 const NAP_UNDER_WAY: usize = 1000;
-/// Shortest wait of a row with a spent budget, even if the engine gives a shorter one: there may be thousands of such rows.
-const BUDGET_PAUSE_MIN: Duration = Duration::from_secs(1);
 /// After this time without any answer to rows in progress, the engine counts as stuck.
 const ENGINE_SILENCE_MAX: Duration = Duration::from_secs(30 * 60);
 
@@ -91,7 +106,7 @@ impl Run<'_> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
         let is_known = verdict.reason != "unverifiable";
-        if is_known || (!recalled && is_progress(rule, retry_after)) {
+        if is_known || (!recalled && is_about_address(rule, retry_after)) {
             self.stall.on_progress(now);
         }
         self.outage.on_verdict(verdict);
@@ -99,17 +114,16 @@ impl Run<'_> {
         if is_known || (retry_after.is_none() && !recalled) {
             return self.settle(ticket, verdict);
         }
-        let wanted = retry_after.unwrap_or_default();
         let since = asked.since.unwrap_or(self.stall.progress());
-        // The requested delay is often a guess, so the row is tried once more at the end of the time.
-        let delay = wanted.min(RETRY_DELAY_MAX).min(left(self.parts.waits.later, since, now));
-        if delay.is_zero() || asked.retries >= RETRIES_MAX {
+        let left = left(self.parts.waits.later, since, now);
+        let tries = Tries { retries: asked.retries, ..Tries::default() };
+        let Some(delay) = retry_after.and_then(|wanted| LATER.delay(tries, wanted, left)) else {
             return self.leave(ticket, rule, retry_after);
-        }
+        };
         asked.since = Some(since);
         asked.retries += 1;
         self.summary.retries += 1;
-        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay).max(1))?;
+        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
         self.budget.release(ticket);
         Ok(())
     }
@@ -119,11 +133,11 @@ impl Run<'_> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.put_off.answered(asked);
         let since = asked.since.unwrap_or(self.stall.progress());
-        if after > left(self.parts.waits.later, since, now) {
+        let left = left(self.parts.waits.later, since, now);
+        let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
             return self.leave(ticket, Left::BUDGET, Some(after));
-        }
+        };
         asked.since = Some(since);
-        let delay = after.max(BUDGET_PAUSE_MIN);
         self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
         self.budget.release(ticket);
         Ok(())

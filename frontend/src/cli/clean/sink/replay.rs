@@ -34,6 +34,7 @@ const CHUNK: usize = 64 * 1024;
 const LEFT_BYTES_MAX: usize = 3 * ROW_BYTES_MAX;
 
 impl Replay {
+    /// A comparison from the beginning of the file.
     pub fn new(file: File) -> Replay {
         Replay { file, ahead: Vec::new(), at: 0, good: 0 }
     }
@@ -65,6 +66,7 @@ impl Replay {
         Ok(if head.starts_with(rest) { Found::End } else { Found::Other })
     }
 
+    /// Whether the whole file was compared.
     pub fn is_at_end(&mut self) -> Result<bool> {
         self.fill(1)?;
         Ok(self.at == self.ahead.len())
@@ -175,6 +177,7 @@ impl Tally {
         Ok(Some(found as u8))
     }
 
+    /// The number of rows that are not found in the list yet.
     pub fn left(&self) -> u64 {
         self.left
     }

@@ -31,6 +31,7 @@ impl Filter {
         self.lines.len() * size_of::<CacheLine>()
     }
 
+    /// Adds a key to the filter.
     pub fn insert(&mut self, key: u128) {
         let (line, bits) = self.place(key);
         for probe in 0..self.probes {

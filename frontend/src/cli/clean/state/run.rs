@@ -23,6 +23,7 @@ pub(super) struct SortedRun {
 }
 
 impl SortedRun {
+    /// The number of entries in the run.
     pub fn len(&self) -> usize {
         self.entries
     }

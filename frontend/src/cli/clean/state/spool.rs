@@ -25,7 +25,7 @@ enum Block {
 const LENGTH: usize = 4;
 
 impl Spool {
-    /// Number of records.
+    /// The number of records in the queue.
     pub fn len(&self) -> u64 {
         self.records
     }

@@ -1,4 +1,4 @@
-//! The model's results and batches: every one that ever was, and by their times which of them still count.
+//! The model's results and batches: all of them, and the valid ones by their times.
 
 use super::*;
 use std::collections::HashMap;
@@ -8,13 +8,13 @@ pub struct Kept {
     /// The last result of each account and address.
     results: HashMap<(usize, usize), Stored>,
     batches: Vec<Batch>,
-    /// When evidence was withdrawn at last.
+    /// The last time of withdrawal of each evidence.
     withdrawn: HashMap<u64, UnixMs>,
-    /// By account and idempotency key: when, the request and its answer.
+    /// By account and idempotency key: the time, the request and its answer.
     keys: HashMap<(usize, u8), (UnixMs, [u8; 32], BatchCreated)>,
-    /// When something was purged, to the hour.
+    /// The time of the last purge, to the hour.
     seen: Option<UnixMs>,
-    /// Nothing is purged before then: the store was opened long after it.
+    /// Nothing is purged before this time, since the store was opened long after `seen`.
     purges_from: UnixMs,
 }
 
@@ -28,7 +28,7 @@ struct Stored {
 struct Batch {
     id: BatchId,
     account: usize,
-    /// Its hold in the model.
+    /// The index of its hold in the model.
     hold: usize,
     created_at: UnixMs,
     addresses: Vec<usize>,
@@ -53,7 +53,7 @@ impl Stored {
 }
 
 impl Kept {
-    /// The store is opened now.
+    /// Opens the store at `now`.
     pub fn open(&mut self, now: UnixMs) {
         let is_late = self.seen.is_some_and(|seen| now - seen > DAY);
         self.purges_from = if is_late { now + 15 * 60 * 1000 } else { 0 };
@@ -69,7 +69,7 @@ impl Kept {
         withdrawn.is_none_or(|&at| at < stored.verdict_at)
     }
 
-    /// The newest verdicts of an address; more than one where they are of one moment.
+    /// The newest verdicts of an address; several if they have the same time.
     fn shared(&self, address: usize, now: UnixMs) -> Vec<Stored> {
         let of_address = self.results.iter().filter(|((_, other), _)| *other == address);
         let retained: Vec<Stored> =
@@ -107,7 +107,7 @@ impl Run {
         }
     }
 
-    /// A credit that is spent at once. Its hold has an id of its own, as nobody asks for it again.
+    /// Spends a credit at once. Its hold has a new id, which is not used again.
     fn charge(&mut self, account: usize) -> Result<u64, HoldError> {
         let hold = HoldRef { account: self.model.accounts[account].id, id: self.world.entry_id() };
         self.model.hold(account, 1, hold)?;
@@ -182,8 +182,7 @@ impl Run {
         Ok(made)
     }
 
-    /// Ends a batch: its hold becomes what was spent, and what went back is a hold that was voided, of pack credits
-    /// first.
+    /// Completes a batch: its hold becomes spent credits, and a voided hold of the returned ones, pack credits first.
     fn complete(&mut self, batch: usize) {
         let batch = &mut self.model.kept.batches[batch];
         batch.completed_at = Some(self.world.now);
@@ -283,7 +282,7 @@ impl Run {
                 let shared = self.model.kept.shared(address, now);
                 let fits = match known {
                     Known::Own(_) => false,
-                    // Of those of one moment any one decides.
+                    // Of several with the same time, each may be the right one.
                     Known::Nothing => {
                         shared.is_empty() || shared.iter().any(|one| !self.model.kept.stands(one))
                     }

@@ -1,35 +1,36 @@
-//! Sends bytes on a connection of their own and tells all the answers that come.
+//! Sending bytes on a new connection and reading all answers to them.
 
-use super::super::transport::Server;
+use super::super::transport::ServerEndpoint;
 use crate::interop::process::interrupted;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
-/// Beyond the time in which the server gives up whatever is not whole.
+/// Longer than the time after which the server gives up an incomplete request.
 const LIMIT: Duration = Duration::from_secs(60);
-/// How often a wait looks whether it is over.
+/// How often a wait checks whether it is over.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What came back.
+/// The answers of the server on one connection.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Answers {
-    /// The statuses of the answers, in their order, without those that announce another one (1xx).
+pub struct AnswerCounts {
+    /// The statuses of the answers in their order, without interim ones (1xx).
     pub statuses: Vec<u16>,
-    /// Bytes behind the last whole answer.
+    /// Bytes after the last complete answer.
     pub rest: Vec<u8>,
     /// The server has closed.
     pub closed: bool,
 }
 
-/// Sends `bytes` and reads until the server closes, or says nothing for `quiet` after an answer.
+/// Sends `bytes` and reads until the server closes, or sends nothing for `quiet` after an answer.
 ///
 /// # Errors
-/// No connection, or neither an answer nor an end in time.
-pub fn of(server: &Server, bytes: &[u8], quiet: Duration) -> io::Result<Answers> {
+///
+/// The connection fails, or neither an answer nor an end comes in time.
+pub fn of(server: &ServerEndpoint, bytes: &[u8], quiet: Duration) -> io::Result<AnswerCounts> {
     let mut stream = server.connect(LIMIT)?;
     stream.tcp().set_read_timeout(Some(LOOK))?;
     stream.tcp().set_write_timeout(Some(LIMIT))?;
-    // The server may close before it has read all: what it has answered can still be there.
+    // The server may close before it has read everything. Its answers may still be readable.
     let closed = |error: &io::Error| {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
@@ -42,12 +43,12 @@ pub fn of(server: &Server, bytes: &[u8], quiet: Duration) -> io::Result<Answers>
         (Instant::now() + LIMIT, Vec::new(), Instant::now(), [0; 16 * 1024]);
     loop {
         match stream.read(&mut piece) {
-            Ok(0) => return Ok(Answers { closed: true, ..split(&came) }),
+            Ok(0) => return Ok(AnswerCounts { closed: true, ..split(&came) }),
             Ok(length) => {
                 came.extend_from_slice(&piece[..length]);
                 last = Instant::now();
             }
-            Err(error) if closed(&error) => return Ok(Answers { closed: true, ..split(&came) }),
+            Err(error) if closed(&error) => return Ok(AnswerCounts { closed: true, ..split(&came) }),
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                 interrupted().map_err(|failure| io::Error::other(failure.0))?;
                 let so_far = split(&came);
@@ -63,9 +64,9 @@ pub fn of(server: &Server, bytes: &[u8], quiet: Duration) -> io::Result<Answers>
     }
 }
 
-/// The whole answers, one behind the other.
-pub fn split(mut bytes: &[u8]) -> Answers {
-    let mut answers = Answers::default();
+/// Splits bytes into the complete answers.
+pub fn split(mut bytes: &[u8]) -> AnswerCounts {
+    let mut answers = AnswerCounts::default();
     while let Some((status, length)) = first(bytes) {
         if status >= 200 {
             answers.statuses.push(status);
@@ -76,7 +77,7 @@ pub fn split(mut bytes: &[u8]) -> Answers {
     answers
 }
 
-/// The status and the length of the first answer, if it is whole.
+/// The status and the length of the first answer, if it is complete.
 fn first(bytes: &[u8]) -> Option<(u16, usize)> {
     let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&bytes[..head_end]).ok()?;

@@ -1,51 +1,51 @@
-//! Clients that do nothing wrong: what they ask for, what the answer has to be, and how long they wait for it.
+//! Clients that behave well: their requests, the expected answers, and the latencies.
 
 use super::super::Failure;
-use super::super::client::{Client, Request};
+use super::super::client::{HttpClient, HttpRequest};
 use super::super::slow_peers::percentile;
-use super::super::transport::Server;
+use super::super::transport::ServerEndpoint;
 use super::super::visitor::{Visitor, expect};
 use crate::interop::process::sleep;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What they ask for.
+/// The kinds of their requests.
 pub const KINDS: [&str; 4] = ["/v1/account", "a fast check", "a full check", "a page"];
-/// Where full checks stand among them, and how often one is about a mailbox that does not exist.
+/// The index of full checks in [`KINDS`], and how often one is about a mailbox that does not exist.
 const FULL: usize = 2;
 const UNKNOWN_EVERY: usize = 7;
-/// Domains of the scenario.
+/// The number of domains in the scenario.
 pub const DOMAINS: u64 = 20;
-/// Between two requests of a client.
+/// The pause between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// See the module.
+/// Clients that behave well, with their key, their session and the address of the server.
 pub struct Good {
-    server: Server,
+    server: ServerEndpoint,
     key: String,
     person: Visitor,
-    /// Full checks that were answered 200: each address is asked about once, so each was charged.
+    /// Full checks that were answered 200. Each address is asked about once, so each check was charged.
     pub charged: AtomicU64,
-    /// The next address.
+    /// The number of the next address.
     next: AtomicU64,
 }
 
-/// The waits of each kind.
-pub type Waits = [Vec<Duration>; KINDS.len()];
+/// The latencies of each kind of request.
+pub type WaitsByKind = [Vec<Duration>; KINDS.len()];
 
 impl Good {
-    /// Clients with a key and a session.
-    pub fn new(server: Server, key: String, person: Visitor) -> Good {
+    /// Clients with a key and a signed-in user.
+    pub fn new(server: ServerEndpoint, key: String, person: Visitor) -> Good {
         Good { server, key, person, charged: AtomicU64::new(0), next: AtomicU64::new(0) }
     }
 
-    /// So many requests of each kind, beside each other, each over a connection of its own.
-    pub fn ask(&self, requests: usize) -> Result<Waits, Failure> {
+    /// Sends this many requests of each kind in parallel, each over a new connection.
+    pub fn ask(&self, requests: usize) -> Result<WaitsByKind, Failure> {
         std::thread::scope(|scope| {
             let clients: Vec<_> =
                 (0..KINDS.len()).map(|kind| scope.spawn(move || self.ask_for(kind, requests))).collect();
-            let mut all = Waits::default();
+            let mut all = WaitsByKind::default();
             for (waits, client) in all.iter_mut().zip(clients) {
                 match client.join() {
                     Ok(some) => *waits = some?,
@@ -62,7 +62,7 @@ impl Good {
             |failure: Failure| Failure(format!("the good client of {}: {}", KINDS[kind], failure.0));
         for request in 0..requests {
             if kind == FULL && request % UNKNOWN_EVERY == 0 {
-                // Not timed: a refusal is doubted, and how long that takes is the mail server's business.
+                // This check is not timed: a refusal is verified, and the mail server determines how long that takes.
                 self.full("nobody", "mailbox_not_found").map_err(in_words)?;
             }
             let began = Instant::now();
@@ -80,33 +80,33 @@ impl Good {
     }
 
     fn account(&self) -> Result<(), Failure> {
-        let answer = self.send(Request::get("/v1/account"))?;
+        let answer = self.send(HttpRequest::get("/v1/account"))?;
         right(answer["credits_remaining"].is_u64(), &answer)
     }
 
     fn fast(&self) -> Result<(), Failure> {
         let body = json!({ "email": "user-1@a-1.example", "mode": "fast" });
-        let answer = self.send(Request::json("/v1/verify", &body))?;
+        let answer = self.send(HttpRequest::json("/v1/verify", &body))?;
         right(answer["reason"] == "fast_check_passed" && answer["checks"]["mx"] == true, &answer)
     }
 
-    /// About a mailbox that nobody has asked about.
+    /// Makes a full check of a mailbox that no client has asked about.
     fn full(&self, name: &str, reason: &str) -> Result<(), Failure> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let email = format!("{name}-{number}@a-{}.example", number % DOMAINS + 1);
-        let answer = self.send(Request::json("/v1/verify", &json!({ "email": email })))?;
+        let answer = self.send(HttpRequest::json("/v1/verify", &json!({ "email": email })))?;
         self.charged.fetch_add(1, Ordering::Relaxed);
         right(answer["email"] == email.as_str() && answer["reason"] == reason, &answer)
     }
 
     fn page(&self) -> Result<(), Failure> {
-        let page = expect(&mut self.person.client(), &Request::get("/lists"), 200)?;
+        let page = expect(&mut self.person.client(), &HttpRequest::get("/lists"), 200)?;
         let has_form = page.form("/lists").is_some();
         right(has_form, &Value::from(page.text()))
     }
 
-    fn send(&self, request: Request) -> Result<Value, Failure> {
-        let mut client = Client::program(self.server.clone());
+    fn send(&self, request: HttpRequest) -> Result<Value, Failure> {
+        let mut client = HttpClient::program(self.server.clone());
         Ok(expect(&mut client, &request.bearer(&self.key), 200)?.json())
     }
 }
@@ -115,7 +115,7 @@ fn right(is_right: bool, answer: &Value) -> Result<(), Failure> {
     if is_right { Ok(()) } else { Err(Failure(format!("a wrong answer: {answer}"))) }
 }
 
-/// The 99th percentile of each kind.
-pub fn percentiles(waits: Waits) -> [Duration; KINDS.len()] {
+/// The 99th percentile of each kind of request.
+pub fn percentiles(waits: WaitsByKind) -> [Duration; KINDS.len()] {
     waits.map(percentile)
 }

@@ -1,11 +1,11 @@
-//! Clients that want too much, or nothing that makes sense. Each kind goes on until it is told to end.
+//! Clients that send too many or malformed requests. Each kind continues until `ended` is set.
 
 use super::super::Failure;
-use super::super::client::Request;
-use super::super::downloads::{Counts, Load, Owners};
+use super::super::client::HttpRequest;
+use super::super::downloads::{DownloadCounts, DownloadLoad, Owners};
 use super::super::slow_peers::{Habit, Siege};
-use super::super::transport::Server;
-use super::answers::{self, Answers};
+use super::super::transport::ServerEndpoint;
+use super::answers::{self, AnswerCounts};
 use super::shapes::{self, Shape};
 use crate::interop::process::interrupted;
 use serde_json::json;
@@ -15,15 +15,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Connections that send many requests at once, and how many.
+/// How many connections send many requests at once, and how many requests each sends.
 const PIPELINES: usize = 20;
 const REQUESTS: usize = 1_000;
-/// Clients that send too many fields, or reset their connections.
+/// How many clients send too many fields, or reset their connections.
 const FEW: usize = 4;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(90);
 
-/// What they do.
+/// The kinds of abuse beside which good clients are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Greed {
     Unread,
@@ -35,6 +35,7 @@ pub enum Greed {
     Bombs,
 }
 
+/// All kinds of abuse in the order of the campaign.
 pub const ALL: [Greed; 7] = [
     Greed::Unread,
     Greed::Bodies,
@@ -45,28 +46,28 @@ pub const ALL: [Greed; 7] = [
     Greed::Bombs,
 ];
 
-/// Whom they abuse, and by what means.
+/// The target of the abuse, and the secrets and requests for it.
 pub struct Means<'m> {
-    pub server: Server,
+    pub server: ServerEndpoint,
     pub owners: &'m Owners,
     /// A key whose requests cost nothing.
     pub key: String,
-    /// A token of an assistant.
+    /// An access token of an assistant.
     pub token: String,
-    /// A page for those who have signed in, as it is asked for.
+    /// The request for a page of a signed-in user.
     pub page: Vec<u8>,
-    /// An upload.
+    /// The request of an upload.
     pub upload: Vec<u8>,
     pub shapes: Vec<Shape>,
-    /// Connections of one kind of slow peers.
+    /// The number of connections of one kind of slow peers.
     pub members: usize,
-    /// How long silence behind an answer has to last.
+    /// The length of the silence that ends the answers.
     pub quiet: Duration,
-    pub bombs: Load,
+    pub bombs: DownloadLoad,
 }
 
 impl Greed {
-    /// For people.
+    /// The name of the kind in the report.
     pub fn name(self) -> &'static str {
         match self {
             Greed::Unread => "unread documents, answers, pages, MCP and downloads",
@@ -75,19 +76,20 @@ impl Greed {
             Greed::Shapes => "malformed requests",
             Greed::Pipelines => "20 connections with 1,000 pipelined requests each",
             Greed::Resets => "resets in the handshake and in the head",
-            Greed::Bombs => "decompression bombs",
+            Greed::Bombs => "downloads of blank lines",
         }
     }
 
-    /// Whether it takes all of the processor, so that others wait for their turn on it.
+    /// Whether it uses all of the processor, so that other processes wait for it.
     pub fn takes_all_cpu(self) -> bool {
         matches!(self, Greed::Unread | Greed::Pipelines)
     }
 
-    /// Goes on until `ended`; gives what there is to say about it.
+    /// Continues until `ended` is set, and returns a line for the report.
     ///
     /// # Errors
-    /// An answer that there must not be.
+    ///
+    /// The server gave an answer that is not allowed.
     pub fn run(self, means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         match self {
             Greed::Unread => unread(means, ended),
@@ -101,7 +103,7 @@ impl Greed {
     }
 }
 
-/// Runs one closure in several threads; the first failure ends them all.
+/// Runs one closure in several threads; the first failure ends all of them.
 fn many<F>(count: usize, ended: &AtomicBool, work: F) -> Result<(), Failure>
 where
     F: Fn(usize) -> Result<(), Failure> + Sync,
@@ -143,8 +145,8 @@ fn slow_peers(means: &Means<'_>, ended: &AtomicBool, habits: &[Habit]) -> String
 }
 
 fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
-    let program = super::super::client::Client::program(means.server.clone());
-    let api = |path: &str| program.encode(&Request::get(path).bearer(&means.key));
+    let program = super::super::client::HttpClient::program(means.server.clone());
+    let api = |path: &str| program.encode(&HttpRequest::get(path).bearer(&means.key));
     let requests = [
         api("/docs"),
         api("/v1/openapi.json"),
@@ -153,7 +155,7 @@ fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
         program.encode(&tools(&means.token)),
     ];
     let habits: Vec<Habit> = requests.iter().map(|request| Habit::unread(request)).collect();
-    let load = Load { bombs: 0, unread: means.bombs.unread };
+    let load = DownloadLoad { bombs: 0, unread: means.bombs.unread };
     std::thread::scope(|scope| {
         let held = scope.spawn(|| downloads(means, load, ended));
         let slow_peers = slow_peers(means, ended, &habits);
@@ -164,22 +166,22 @@ fn unread(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     })
 }
 
-/// Which tools there are.
-pub fn tools(token: &str) -> Request {
+/// A request for the list of tools of MCP.
+pub fn tools(token: &str) -> HttpRequest {
     const REVISION: &str = "2026-07-28";
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": REVISION,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": { "_meta": meta } });
-    let request = Request::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
+    let request = HttpRequest::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
     request.header("Mcp-Method", "tools/list")
 }
 
 /// Half of a check, of a chunk, of an upload and of a message to MCP.
 fn unfinished(means: &Means<'_>) -> Vec<Habit> {
     let head = format!("POST /v1/verify HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n", means.key);
-    let program = super::super::client::Client::program(means.server.clone());
+    let program = super::super::client::HttpClient::program(means.server.clone());
     let half = |bytes: Vec<u8>| bytes[..bytes.len() - 20].to_vec();
     vec![
         Habit::unfinished(format!("{head}Content-Length: 10000\r\n\r\n{{").into_bytes()),
@@ -201,11 +203,11 @@ fn fields(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     Ok(format!("{} requests", sent.into_inner()))
 }
 
-/// One answer at most, and one that may be.
-fn judge(name: &str, answers: &Answers, may: &[u16]) -> Result<(), Failure> {
+/// Checks that there is at most one answer, with an allowed status.
+fn judge(name: &str, answers: &AnswerCounts, may: &[u16]) -> Result<(), Failure> {
     let right = match answers.statuses.as_slice() {
         [] => answers.closed,
-        // A server with much to do may refuse anything.
+        // A busy server may refuse any request.
         [status] => may.contains(status) || *status == 503,
         _ => false,
     };
@@ -216,7 +218,7 @@ fn judge(name: &str, answers: &Answers, may: &[u16]) -> Result<(), Failure> {
     Err(Failure(format!("{name}: {:?}, then {rest:?}; may be {may:?}", answers.statuses)))
 }
 
-/// All shapes, a round after the other; at least one round.
+/// Sends all shapes, one round after the other; at least one round.
 fn malformed(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let mut rounds = 0;
     let mut faults = Vec::new();
@@ -267,7 +269,7 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
             }
             came.extend_from_slice(&piece[..length]);
             let answers = answers::split(&came);
-            // There are more of them than a plan allows.
+            // The list has more rows than the plan allows.
             if let Some(other) = answers.statuses.iter().find(|status| !matches!(**status, 200 | 429)) {
                 return Err(wrong(other));
             }
@@ -283,7 +285,7 @@ fn pipelines(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     }
 }
 
-/// Over TLS in a handshake that says too little, the right thing or nonsense; else in a head.
+/// Resets connections: over TLS in an incomplete, a valid or a malformed handshake, otherwise in a head.
 fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     let head = b"GET /docs HTTP/1.1\r\nHost: t\r\n\r\nGET /docs HTT".to_vec();
     let hello = match means.server.client_hello() {
@@ -300,15 +302,15 @@ fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
             let mut stream = TcpStream::connect_timeout(&means.server.address, CONNECT_LIMIT)?;
             stream.write_all(&says[number % says.len()])?;
             if number % 8 > 3 {
-                // Some wait until the server has said something.
+                // Some connections wait until the server has sent bytes.
                 stream.set_read_timeout(Some(Duration::from_millis(20)))?;
                 let _ = stream.read(&mut [0; 64]);
             }
-            // What is closed now is reset.
+            // Closing the connection now resets it.
             socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))
         };
         reset().or_else(|error| match error.kind() {
-            // The server has closed first.
+            // The server closed the connection before.
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Ok(()),
             _ => Err(Failure(format!("a reset: {error}"))),
         })?;
@@ -318,15 +320,13 @@ fn resets(means: &Means<'_>, ended: &AtomicBool) -> Result<String, Failure> {
     Ok(format!("{} resets", sent.into_inner()))
 }
 
-fn downloads(means: &Means<'_>, load: Load, ended: &AtomicBool) -> Result<String, Failure> {
-    let counts = Counts::default();
+fn downloads(means: &Means<'_>, load: DownloadLoad, ended: &AtomicBool) -> Result<String, Failure> {
+    let counts = DownloadCounts::default();
     means.owners.download(&means.server, load, ended, &counts)?;
     let [whole, begun, refused] =
         [&counts.whole, &counts.begun, &counts.refused].map(|counter| counter.load(Ordering::Relaxed));
     if load.bombs > 0 && whole == 0 {
-        return Err(Failure("no bomb was read to its end".into()));
+        return Err(Failure("no download was read to its end".into()));
     }
-    Ok(format!(
-        "{whole} bombs read to their end, {begun} downloads begun and not read, {refused} answers 503"
-    ))
+    Ok(format!("{whole} downloads read to their end, {begun} begun and not read, {refused} answers 503"))
 }

@@ -1,22 +1,23 @@
-//! `soak abuse`: slow, greedy and malformed clients in one campaign, over HTTP and over TLS, and good ones beside them.
+//! `soak abuse`: slow, greedy and malformed clients in one campaign, over HTTP and over TLS, and good clients beside
+//! them.
 //!
-//! Slow connections (slow_peers.rs) stay from the beginning to the end. Beside it each kind of abuse has its time
-//! (greed.rs, shapes.rs), and good clients ask for what callers ask for (good.rs): each answer is right, and the 99th
-//! percentile of each kind of request stays near that of an idle server. A malformed request gets one answer at most, and the
-//! check that is hidden in it is not run, which the ledger has to say. Nothing is answered with a 5xx but 503, and at the end
-//! descriptors and memory are back.
+//! Slow connections (slow_peers.rs) stay from the beginning to the end. Meanwhile the kinds of abuse run one after the
+//! other (greed.rs, shapes.rs), and good clients send ordinary requests (good.rs). Each of their answers must be right,
+//! and the 99th percentile of each kind of request must be near that of an idle server. A malformed request gets at
+//! most one answer, and the check that is hidden in it is not executed, as the ledger must show. No answer is a 5xx
+//! other than 503, and at the end descriptors and memory are released.
 
 mod answers;
 mod good;
 mod greed;
 mod shapes;
 
-use super::downloads::{self, Load, Owners};
+use super::downloads::{self, DownloadLoad, Owners};
 use super::slow_peers::{Siege, SlowPeer, limit, millis};
-use super::transport::{Certificate, Server};
+use super::transport::{Certificate, ServerEndpoint};
 use super::visitor::Visitor;
-use super::world::{Credits, Mailnet, Serve, World};
-use super::{Failure, Options, slow};
+use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::{Failure, SoakOptions, slow};
 use crate::interop::process::{sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use good::{DOMAINS, Good, KINDS};
@@ -25,27 +26,27 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-struct Size {
-    /// Slow connections that stay.
+struct AbuseSize {
+    /// The number of slow connections that stay.
     slow_peers: usize,
-    /// Connections of one kind of abuse.
+    /// The number of connections of one kind of abuse.
     members: usize,
-    /// Good requests of each kind at a time.
+    /// The number of good requests of each kind that are sent at a time.
     requests: usize,
-    /// What may be added to the wait on an idle server.
+    /// How much the latency may exceed that of an idle server.
     slack: Duration,
-    /// The same beside abuse that takes all of the processor.
+    /// How much it may exceed that beside abuse that uses all of the processor.
     slack_beside_load: Duration,
-    /// How long each kind of abuse goes on at least.
+    /// The shortest duration of each kind of abuse.
     stay: Duration,
-    /// Silence behind an answer.
+    /// The length of the silence that ends the answers.
     quiet: Duration,
     owners: usize,
-    lists: downloads::Size,
-    bombs: Load,
+    lists: downloads::DownloadSize,
+    bombs: DownloadLoad,
 }
 
-const FULL: Size = Size {
+const FULL: AbuseSize = AbuseSize {
     slow_peers: 5000,
     members: 400,
     requests: 500,
@@ -54,11 +55,11 @@ const FULL: Size = Size {
     stay: Duration::from_secs(25),
     quiet: Duration::from_millis(500),
     owners: 6,
-    lists: downloads::Size { bomb_mib: 256, rows: 400_000 },
-    bombs: Load { bombs: 12, unread: 30 },
+    lists: downloads::DownloadSize { bomb_mib: 256, rows: 400_000 },
+    bombs: DownloadLoad { bombs: 12, unread: 30 },
 };
-/// Debug builds, beside whatever else the machine does: this finds who starves, not who is slower.
-const SMALL: Size = Size {
+/// Debug builds run beside other work here. So this finds starved clients, not delayed ones.
+const SMALL: AbuseSize = AbuseSize {
     slow_peers: 500,
     members: 40,
     requests: 15,
@@ -67,27 +68,32 @@ const SMALL: Size = Size {
     stay: Duration::from_secs(1),
     quiet: Duration::from_millis(500),
     owners: 1,
-    lists: downloads::Size { bomb_mib: 4, rows: 60_000 },
-    bombs: Load { bombs: 2, unread: 4 },
+    lists: downloads::DownloadSize { bomb_mib: 4, rows: 60_000 },
+    bombs: DownloadLoad { bombs: 2, unread: 4 },
 };
 
-/// The crowds of which the slow connections are made, in equal parts.
+/// The kinds of slow connections, in equal parts.
 const CROWDS: [SlowPeer; 4] = [SlowPeer::Silent, SlowPeer::Head, SlowPeer::Body, SlowPeer::Idle];
-/// For all slow peers to be connected.
+/// How long all slow peers may take to connect.
 const GATHER_LIMIT: Duration = Duration::from_secs(120);
-/// For abuse to have begun before it is measured.
+/// The time between the start of an abuse and the first measurement.
 const GATHER: Duration = Duration::from_millis(300);
-/// For memory to be given back.
+/// How long the server may take to release memory.
 const RELEASE_LIMIT: Duration = Duration::from_secs(60);
 const MORE_MIB_MAX: u64 = 100;
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let size = if options.small { SMALL } else { FULL };
     report::line(&format!(
         "abuse: {} slow connections, {} good requests of each kind at a time",
         size.slow_peers, size.requests
     ));
-    let mut world = World::make(options)?;
+    let mut world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(&format!(
         "seed = 1\n[[group]]\nname = \"a-{{n}}.example\"\ncount = {DOMAINS}\nserver = \"generic\"\nmailboxes.ok = [\"user-#\"]\n"
     ))?;
@@ -101,10 +107,10 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
 }
 
 fn campaign(
-    world: &World,
+    world: &CampaignFolder,
     mailnet: &Mailnet,
-    options: &Options,
-    size: &Size,
+    options: &SoakOptions,
+    size: &AbuseSize,
     certificate: Option<&Certificate>,
     tally: &mut Tally,
 ) -> Result<(), Failure> {
@@ -161,7 +167,10 @@ fn campaign(
         "      {} slow connections were cut off and came back",
         siege.cut_off.load(Ordering::Relaxed)
     ));
-    tally.check(&format!("{server}: what they held is let go of"), slow::released(&mut serve, descriptors));
+    tally.check(
+        &format!("{server}: no descriptor of slow peers is left"),
+        slow::released(&mut serve, descriptors),
+    );
     tally.check(&format!("{server}: memory comes back"), memory_is_back(&serve, memory));
     tally.check(&format!("{server}: nothing hidden was run"), ledger(world, &good)?);
     let log = serve.log()?;
@@ -171,18 +180,18 @@ fn campaign(
 }
 
 fn start(
-    world: &World,
+    world: &CampaignFolder,
     mailnet: &Mailnet,
-    size: &Size,
+    size: &AbuseSize,
     certificate: Option<&Certificate>,
-) -> Result<(Serve, Server), Failure> {
+) -> Result<(Serve, ServerEndpoint), Failure> {
     let places = (size.slow_peers * 2 + 2000).to_string();
     let plans = world.plans()?;
     let mut flags = vec!["--connections", &places, "--connections-per-peer", "0"];
     flags.extend(plans.iter().map(String::as_str));
     let Some(certificate) = certificate else {
         let serve = world.serve(mailnet, &flags)?;
-        let server = Server::from(serve.address);
+        let server = ServerEndpoint::from(serve.address);
         return Ok((serve, server));
     };
     let files = [("cert.pem", &certificate.certificate_pem), ("key.pem", &certificate.key_pem)];
@@ -193,16 +202,21 @@ fn start(
     let paths = files.map(|(name, _)| world.path(name).to_string_lossy().into_owned());
     flags.extend(["--tls-cert", paths[0].as_str(), "--tls-key", paths[1].as_str()]);
     let serve = world.serve(mailnet, &flags)?;
-    let server = Server::over_tls(serve.address, certificate);
+    let server = ServerEndpoint::over_tls(serve.address, certificate);
     let server = server.map_err(|error| Failure(format!("TLS: {error}")))?;
     Ok((serve, server))
 }
 
-/// A check behind a whole request is run and charged, and both answers are counted: what the shapes must not come to.
-fn control(world: &World, server: &Server, size: &Size) -> Result<Result<String, String>, Failure> {
+/// The control: a check after a complete request is executed and charged, and both answers are counted. The shapes must
+/// not have this result.
+fn control(
+    world: &CampaignFolder,
+    server: &ServerEndpoint,
+    size: &AbuseSize,
+) -> Result<Result<String, String>, Failure> {
     let key = world.unlimited("control", 1000)?;
     let bytes = format!("GET /livez HTTP/1.1\r\nHost: t\r\n\r\n{}", shapes::marker(&key));
-    // The check comes some time after the first answer.
+    // The check's answer comes some time after the first one.
     let answers = answers::of(server, bytes.as_bytes(), size.quiet * 10);
     let answers = answers.map_err(|error| Failure(format!("the control: {error}")))?;
     let spent = credits(world, "control")?.spent;
@@ -212,18 +226,18 @@ fn control(world: &World, server: &Server, size: &Size) -> Result<Result<String,
 
 fn alone(
     good: &Good,
-    size: &Size,
+    size: &AbuseSize,
     idle: &[Duration; KINDS.len()],
 ) -> Result<Result<String, String>, Failure> {
     Ok(compare(good.ask(size.requests)?, size.slack, idle))
 }
 
-/// One kind of abuse and the good clients beside it.
+/// Runs one kind of abuse with the good clients beside it.
 fn beside(
     greed: Greed,
     means: &Means<'_>,
     good: &Good,
-    size: &Size,
+    size: &AbuseSize,
     idle: &[Duration; KINDS.len()],
 ) -> Result<Result<String, String>, Failure> {
     let ended = AtomicBool::new(false);
@@ -253,7 +267,11 @@ fn beside(
     })
 }
 
-fn compare(waits: good::Waits, slack: Duration, idle: &[Duration; KINDS.len()]) -> Result<String, String> {
+fn compare(
+    waits: good::WaitsByKind,
+    slack: Duration,
+    idle: &[Duration; KINDS.len()],
+) -> Result<String, String> {
     let found = good::percentiles(waits);
     let late = found.iter().zip(idle).any(|(found, idle)| *found > limit(*idle, slack));
     let limits = idle.map(|idle| limit(idle, slack));
@@ -277,15 +295,15 @@ fn memory_is_back(serve: &Serve, before: u64) -> Result<String, String> {
     waited.map(|()| found.clone()).map_err(|failure| format!("{}: {found}", failure.0))
 }
 
-fn credits(world: &World, account: &str) -> Result<Credits, Failure> {
+fn credits(world: &CampaignFolder, account: &str) -> Result<Credits, Failure> {
     let accounts = world.json(&["account", "list"])?;
     let named = |found: &&Value| found.get("name").and_then(Value::as_str) == Some(account);
     let found = accounts.as_array().and_then(|accounts| accounts.iter().find(named));
     Credits::of(found.ok_or_else(|| Failure(format!("account list: no {account}")))?)
 }
 
-/// The good have paid for what they were answered, and the others have paid nothing.
-fn ledger(world: &World, good: &Good) -> Result<Result<String, String>, Failure> {
+/// Checks that the good clients have paid for their answers, and the others nothing.
+fn ledger(world: &CampaignFolder, good: &Good) -> Result<Result<String, String>, Failure> {
     let expected = [("good", good.charged.load(Ordering::Relaxed)), ("marker", 0), ("carrier", 0)];
     let mut complaints = Vec::new();
     for (account, spent) in expected {
@@ -302,7 +320,7 @@ fn ledger(world: &World, good: &Good) -> Result<Result<String, String>, Failure>
     })
 }
 
-/// What the server says of its own answers.
+/// Checks the statuses in the server's log.
 fn statuses(log: &str) -> Result<String, String> {
     let of = |line: &str| -> Option<u16> {
         let (_, rest) = line.split_once(" status=")?;

@@ -1,35 +1,35 @@
-//! Requests that two programs could read differently, or that nobody should take: each with what may be answered.
+//! Requests that two programs may read differently, or that no server should accept: each with its allowed answers.
 //!
-//! Most carry a second request where one reading ends and another goes on: a check that would be charged. Each shape is
-//! one request, so it gets one answer at most, and the check is never run.
+//! Most have a second request at the position where one interpretation ends and another continues: a check that would
+//! be charged. Each shape is one request, so it gets at most one answer, and the check is never executed.
 
-/// One request that is not what it should be.
+/// A malformed or ambiguous request with its allowed answers.
 pub struct Shape {
     pub name: &'static str,
     pub bytes: Vec<u8>,
-    /// Statuses that may be answered. To close without an answer is right, too.
+    /// The allowed statuses. The server may also close without an answer.
     pub may: &'static [u16],
 }
 
-/// 400 and nothing else.
+/// Only 400 is allowed.
 const BAD: &[u16] = &[400];
-/// Too much of something: of the target, the fields, the body.
+/// The target, the fields or the body are too long.
 const MUCH: &[u16] = &[400, 413, 414, 431];
-/// The same, or it is waited for until its time is over.
+/// The body is too long, or the server waits for its rest until the timeout.
 const LONG: &[u16] = &[400, 408, 413];
-/// RFC 9112 allows it to be taken, or the method is one that the path does not have.
+/// RFC 9112 allows that the request is accepted, or the path does not have the method.
 const FINE: &[u16] = &[200, 400, 405];
-/// The coding is one that the server does not have (RFC 9112 6.1).
+/// The server does not have this coding (RFC 9112 6.1).
 const CODING: &[u16] = &[400, 501];
 
-/// The check that must not run. It is whole, and the one who runs it is charged.
+/// The hidden check. It is a complete request, and its execution charges the account of the key.
 pub fn marker(key: &str) -> String {
     format!(
         "GET /v1/verify?email=user-1%40a-1.example&mode=full HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n\r\n"
     )
 }
 
-/// All of them, sent with one account's key, and with another's in what they hide.
+/// All shapes. `key` is that of the outer request, and `hidden` that of the hidden one.
 pub fn all(key: &str, hidden: &str) -> Vec<Shape> {
     let marker = marker(hidden);
     let mut shapes = lengths(key, &marker);
@@ -49,7 +49,7 @@ fn shape(name: &'static str, bytes: impl Into<Vec<u8>>, may: &'static [u16]) -> 
     Shape { name, bytes: bytes.into(), may }
 }
 
-/// Content-Length beside others and beside Transfer-Encoding.
+/// A Content-Length together with another one, or with Transfer-Encoding.
 fn lengths(key: &str, marker: &str) -> Vec<Shape> {
     let both = |fields: &str, body: &str| format!("{}{body}", post(key, fields));
     let length = |value: &str| both(&format!("Content-Length: {value}\r\n"), marker);
@@ -117,7 +117,7 @@ fn lengths(key: &str, marker: &str) -> Vec<Shape> {
     ]
 }
 
-/// Codings that only some programs take for chunked.
+/// Codings that only some programs interpret as chunked.
 fn codings(key: &str, marker: &str) -> Vec<Shape> {
     let zero = format!("0\r\n\r\n{marker}");
     let one = |name, fields: &str| shape(name, format!("{}{zero}", post(key, fields)), CODING);
@@ -152,7 +152,7 @@ fn codings(key: &str, marker: &str) -> Vec<Shape> {
     ]
 }
 
-/// Chunks whose length is not clear.
+/// Chunks with an ambiguous length.
 fn chunks(key: &str, marker: &str) -> Vec<Shape> {
     let one = |name, body: String| {
         shape(name, format!("{}{body}", post(key, "Transfer-Encoding: chunked\r\n")), LONG)
@@ -192,7 +192,7 @@ fn chunks(key: &str, marker: &str) -> Vec<Shape> {
     ]
 }
 
-/// Lines that are not as RFC 9112 wants them.
+/// Lines that RFC 9112 does not allow.
 fn lines(key: &str, marker: &str) -> Vec<Shape> {
     let get = |fields: &str| format!("GET /livez HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
     vec![
@@ -228,7 +228,7 @@ fn lines(key: &str, marker: &str) -> Vec<Shape> {
     ]
 }
 
-/// Targets and hosts that are not clear.
+/// Ambiguous targets and hosts.
 fn targets(marker: &str) -> Vec<Shape> {
     let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\n{fields}\r\n");
     vec![
@@ -241,7 +241,7 @@ fn targets(marker: &str) -> Vec<Shape> {
         shape("a host with a user", get("/livez", "Host: u@t\r\n"), BAD),
         shape("a list of hosts", get("/livez", "Host: t, u\r\n"), BAD),
         shape("a host with a port that is none", get("/livez", "Host: t:port\r\n"), BAD),
-        // RFC 9112 3.2.2: the target holds, and the field is ignored.
+        // RFC 9112 3.2.2: the target decides, and the field is ignored.
         shape("absolute form, and another host", get("http://u.example/livez", "Host: t\r\n"), FINE),
         shape("absolute form with a user", get("http://u@t/livez", "Host: t\r\n"), FINE),
         shape("absolute form of another scheme", get("ftp://t/livez", "Host: t\r\n"), FINE),
@@ -254,7 +254,7 @@ fn targets(marker: &str) -> Vec<Shape> {
     ]
 }
 
-/// Much more than anybody sends.
+/// Larger amounts than any client sends.
 fn amounts() -> Vec<Shape> {
     let get = |target: &str, fields: &str| format!("GET {target} HTTP/1.1\r\nHost: t\r\n{fields}\r\n");
     vec![
@@ -272,7 +272,7 @@ fn amounts() -> Vec<Shape> {
     ]
 }
 
-/// 10,000 fields.
+/// A head with 10,000 header fields.
 pub fn fields() -> String {
     (0..10_000).map(|number| format!("X-{number}: a\r\n")).collect()
 }

@@ -1,50 +1,50 @@
-//! The servers of the campaign, and what must hold of the verdicts about each.
+//! The servers of the campaign, and the requirements on the verdicts about each.
 
 use std::fmt::Write;
 
-/// A server, asked about in every kind of list.
+/// A server that is asked about in every kind of list.
 #[derive(Debug, Clone)]
-pub struct Case {
-    /// A label of a domain name.
+pub struct ServerCase {
+    /// The name as a label of a domain name.
     pub name: String,
-    /// The `server` of its domains, as mailnet's scenarios write it.
+    /// The `server` of its domains, in the syntax of mailnet's scenarios.
     server: String,
-    /// Local parts that exist beside those of the lists.
+    /// Local parts that exist in addition to those of the lists.
     more: &'static str,
-    /// What is right.
-    pub kind: Kind,
+    /// The requirements on its verdicts.
+    pub kind: CaseKind,
 }
 
-/// What is right at a server.
+/// The behaviour of a server, which determines the right verdicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// It tells the truth for a while, or at some of its nodes.
+pub enum CaseKind {
+    /// It answers truly for a while, or on some of its nodes.
     Misleads,
-    /// A pool of which every other session is honest: nobody is spared a question because one node accepts everyone.
+    /// A pool that is honest in every other session. One node that accepts everyone must not save a question.
     Pool,
-    /// It accepts existing mailboxes, and refuses others in words that say nothing of them.
+    /// It accepts existing mailboxes, and refuses others in words that say nothing about them.
     Unclear,
-    /// It accepts everyone but names that look random, which it refuses in words that say nothing of them.
+    /// It accepts all names except those that look random. It refuses these in words that say nothing about them.
     Filter,
-    /// It tells the truth: every verdict is definite and right.
+    /// It always answers truly: every verdict must be definite and right.
     Honest,
-    /// It accepts everyone, always.
+    /// It always accepts everyone.
     CatchAll,
 }
 
-/// Which addresses a list has.
+/// The kinds of addresses in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Content {
-    /// As many that exist as others.
+    /// Equal numbers of existing and unknown addresses.
     Mixed,
     Existing,
     Unknown,
-    /// One that exists, and behind it others: the server shows at once that it knows its users.
+    /// One existing address, followed by unknown ones: the server shows at once that it knows its users.
     Led,
 }
 
 impl Content {
-    /// All of them.
+    /// All kinds of lists that each server gets.
     pub const ALL: [Content; 4] = [Content::Mixed, Content::Existing, Content::Unknown, Content::Led];
 
     fn word(self) -> &'static str {
@@ -57,20 +57,20 @@ impl Content {
     }
 }
 
-/// After so many unknown recipients a server changes.
+/// Numbers of unknown recipients after which a server changes.
 const AFTER: [u64; 5] = [3, 7, 10, 12, 20];
-/// Whose refusals count.
+/// The scopes in which unknown recipients are counted.
 const COUNTED: [&str; 3] = ["host", "client", "session"];
-/// Those of the small version.
+/// The combinations of the small version.
 const SMALL: [(u64, &str); 5] = [(3, "host"), (7, "client"), (10, "host"), (12, "session"), (20, "host")];
 const GENERIC: &str = "personality = \"generic\"";
 
-fn case(name: impl Into<String>, server: String, kind: Kind) -> Case {
-    Case { name: name.into(), server, more: "", kind }
+fn case(name: impl Into<String>, server: String, kind: CaseKind) -> ServerCase {
+    ServerCase { name: name.into(), server, more: "", kind }
 }
 
-/// All servers. The small version has each kind of them, with fewer numbers.
-pub fn cases(small: bool) -> Vec<Case> {
+/// All servers. The small version has every kind, with fewer numbers.
+pub fn cases(small: bool) -> Vec<ServerCase> {
     let mut cases = Vec::new();
     for to in ["accept", "refuse"] {
         changes(to, small, &mut cases);
@@ -79,25 +79,25 @@ pub fn cases(small: bool) -> Vec<Case> {
     let node = "450 4.3.0 Temporary failure";
     for (name, nodes) in [("first", [node, "honest"]), ("second", ["honest", node])] {
         let server = format!("{{ {GENERIC}, nodes = {nodes:?} }}");
-        cases.push(case(format!("pool-later-{name}"), server, Kind::Misleads));
+        cases.push(case(format!("pool-later-{name}"), server, CaseKind::Misleads));
     }
     for (name, personality) in [("denied", "access-denied"), ("bare", "bare-refusal")] {
         cases.push(case(
             format!("unclear-{name}"),
             format!("{{ personality = \"{personality}\" }}"),
-            Kind::Unclear,
+            CaseKind::Unclear,
         ));
     }
     for (name, text) in [("denied", "554 5.7.1 Access denied"), ("bare", "550 ")] {
         let server = format!("{{ {GENERIC}, filters_random = \"{text}\" }}");
-        cases.push(Case { more: "*", ..case(format!("filter-{name}"), server, Kind::Filter) });
+        cases.push(ServerCase { more: "*", ..case(format!("filter-{name}"), server, CaseKind::Filter) });
     }
     honest(&mut cases);
     cases
 }
 
-/// Servers that change after so many unknown recipients.
-fn changes(to: &str, small: bool, cases: &mut Vec<Case>) {
+/// Adds servers that change after this many unknown recipients.
+fn changes(to: &str, small: bool, cases: &mut Vec<ServerCase>) {
     for after in AFTER {
         for counted in COUNTED {
             if small && !SMALL.contains(&(after, counted)) {
@@ -105,25 +105,25 @@ fn changes(to: &str, small: bool, cases: &mut Vec<Case>) {
             }
             let change = format!("after = {after}, counted = \"{counted}\", to = \"{to}\"");
             let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
-            cases.push(case(format!("{to}-{after}-{counted}"), server, Kind::Misleads));
+            cases.push(case(format!("{to}-{after}-{counted}"), server, CaseKind::Misleads));
         }
         let nodes = "nodes = [\"honest\", \"honest\", \"honest\"]";
         let change = format!("after = {after}, counted = \"node\", to = \"{to}\"");
         let server = format!("{{ {GENERIC}, {nodes}, changes = [{{ {change} }}] }}");
         if !small || after == 7 {
-            cases.push(case(format!("{to}-{after}-node"), server, Kind::Misleads));
+            cases.push(case(format!("{to}-{after}-node"), server, CaseKind::Misleads));
         }
         let change = format!("after = {after}, counted = \"host\", to = \"{to}\", begins = \"next_session\"");
         let server = format!("{{ {GENERIC}, changes = [{{ {change} }}] }}");
         if !small || after == 12 {
-            cases.push(case(format!("{to}-{after}-next"), server, Kind::Misleads));
+            cases.push(case(format!("{to}-{after}-next"), server, CaseKind::Misleads));
         }
     }
 }
 
-/// Pools with one bad node in different places, met in turn or at random, and one of which half is bad. Where nodes
-/// are drawn, two sessions in a row may meet bad ones.
-fn pools(bad: &str, cases: &mut Vec<Case>) {
+/// Adds pools with one bad node at different positions, in turn or at random, and a pool with as many bad nodes as good
+/// ones. With random nodes, two consecutive sessions may meet bad ones.
+fn pools(bad: &str, cases: &mut Vec<ServerCase>) {
     let good = "honest";
     let rows: [(&str, &[&str], &str); 4] = [
         ("first", &[bad, good, good, good], "in_turn"),
@@ -133,38 +133,47 @@ fn pools(bad: &str, cases: &mut Vec<Case>) {
     ];
     for (name, nodes, given) in rows {
         let server = format!("{{ {GENERIC}, nodes = {nodes:?}, given = \"{given}\" }}");
-        let kind = if given == "in_turn" { Kind::Pool } else { Kind::Misleads };
+        let kind = if given == "in_turn" { CaseKind::Pool } else { CaseKind::Misleads };
         cases.push(case(format!("pool-{bad}-{name}"), server, kind));
     }
 }
 
-fn honest(cases: &mut Vec<Case>) {
+fn honest(cases: &mut Vec<ServerCase>) {
     let generic = format!("{{ {GENERIC} }}");
-    cases.push(case("honest", generic.clone(), Kind::Honest));
-    // With a postmaster, as RFC 5321 4.5.1 wants it.
-    cases.push(Case { more: "postmaster", ..case("honest-postmaster", generic.clone(), Kind::Honest) });
-    cases.push(case("honest-postfix", "{ personality = \"postfix\" }".into(), Kind::Honest));
+    cases.push(case("honest", generic.clone(), CaseKind::Honest));
+    // With a postmaster, as RFC 5321 4.5.1 requires.
+    cases.push(ServerCase {
+        more: "postmaster",
+        ..case("honest-postmaster", generic.clone(), CaseKind::Honest)
+    });
+    cases.push(case("honest-postfix", "{ personality = \"postfix\" }".into(), CaseKind::Honest));
     let pool = format!("{{ {GENERIC}, nodes = [\"honest\", \"honest\", \"honest\"] }}");
-    cases.push(case("honest-pool", pool.clone(), Kind::Honest));
-    cases.push(Case { more: "*", ..case("all", generic, Kind::CatchAll) });
-    cases.push(Case { more: "*", ..case("all-pool", pool, Kind::CatchAll) });
+    cases.push(case("honest-pool", pool.clone(), CaseKind::Honest));
+    cases.push(ServerCase { more: "*", ..case("all", generic, CaseKind::CatchAll) });
+    cases.push(ServerCase { more: "*", ..case("all-pool", pool, CaseKind::CatchAll) });
 }
 
-/// A case with a list of its own: a domain with a host of its own, so that no list knows of another.
+/// A case with one list. Its domain has its own host, so that no list has evidence for another one.
 #[derive(Debug, Clone)]
 pub struct Subject {
-    pub case: Case,
-    /// What its list holds.
+    pub case: ServerCase,
+    /// The kind of addresses in its list.
     pub content: Content,
-    /// The domain.
+    /// The domain of its addresses.
     pub domain: String,
-    /// The addresses, in the order of the list.
+    /// The addresses in the order of the list.
     pub rows: Vec<String>,
 }
 
 impl Subject {
-    /// So many addresses for a case; `tag` keeps the domains of several campaigns apart.
-    pub fn new(case: &Case, content: Content, size: usize, tag: &str, random: &mut fastrand::Rng) -> Subject {
+    /// A subject with this many addresses. `tag` separates the domains of several campaigns.
+    pub fn new(
+        case: &ServerCase,
+        content: Content,
+        size: usize,
+        tag: &str,
+        random: &mut fastrand::Rng,
+    ) -> Subject {
         let domain = format!("{}-{}-{tag}.example", case.name, content.word());
         let existing = match content {
             Content::Mixed => size / 2,
@@ -179,12 +188,12 @@ impl Subject {
     }
 }
 
-/// The scenario that plays all subjects.
+/// The scenario for mailnet that plays all subjects.
 pub fn scenario(subjects: &[Subject], seed: u64) -> String {
     let mut text = format!("seed = {seed}\njournal = true\nroles = []\n");
     for Subject { case, domain, .. } in subjects {
         let more = if case.more.is_empty() { String::new() } else { format!(", \"{}\"", case.more) };
-        // A string takes all that is written to it.
+        // Writing to a string cannot fail.
         let _ = write!(
             text,
             "[[domain]]\nname = \"{domain}\"\nserver = {}\nmailboxes.ok = [\"real-#\"{more}]\n",
@@ -205,9 +214,10 @@ mod tests {
         for small in [true, false] {
             let mut random = fastrand::Rng::with_seed(1);
             let all = cases(small);
-            let pairs: Vec<(&Case, Content)> =
+            let pairs: Vec<(&ServerCase, Content)> =
                 all.iter().flat_map(|case| Content::ALL.map(|content| (case, content))).collect();
-            let new = |&(case, content): &(&Case, Content)| Subject::new(case, content, 80, "t", &mut random);
+            let new =
+                |&(case, content): &(&ServerCase, Content)| Subject::new(case, content, 80, "t", &mut random);
             let subjects: Vec<Subject> = pairs.iter().map(new).collect();
             let domains: HashSet<&str> = subjects.iter().map(|subject| subject.domain.as_str()).collect();
             assert_eq!(domains.len(), subjects.len());
@@ -229,8 +239,14 @@ mod tests {
                 let led = scenario.exists(&subject.rows[0]) == Some(true);
                 assert!(led || *content != Content::Led);
             }
-            let kinds =
-                [Kind::Misleads, Kind::Pool, Kind::Unclear, Kind::Filter, Kind::Honest, Kind::CatchAll];
+            let kinds = [
+                CaseKind::Misleads,
+                CaseKind::Pool,
+                CaseKind::Unclear,
+                CaseKind::Filter,
+                CaseKind::Honest,
+                CaseKind::CatchAll,
+            ];
             assert!(kinds.iter().all(|kind| all.iter().any(|case| case.kind == *kind)));
         }
     }

@@ -1,43 +1,44 @@
-//! Whether the verdicts about one server are right, from what mailnet knows of its mailboxes and saw of the sessions.
+//! The check of the verdicts about one server, from mailnet's mailboxes and its journal of the sessions.
 //!
-//! Nothing here asks the engine: a row is the address, whether there is a mailbox, what was said, and what the server
-//! answered to whom.
+//! The engine is not asked. A row consists of the address, whether the mailbox exists, the verdict, and the answers of
+//! the server.
 
-use super::cases::{Content, Kind, Subject};
+use super::cases::{CaseKind, Content, Subject};
 use mailnet::{Journal, Running, What};
 use std::collections::{HashMap, HashSet};
 
-/// Of the rows that a server answered honestly so many in a hundred need their definite verdict.
+/// How many percent of the rows with honest answers need their definite verdict.
 const DEFINITE_PERCENT: usize = 90;
-/// Of the rows at such a pool at most so many in a hundred may be called `catch_all` without an accept of their own.
+/// How many percent of the rows at such a pool may be `catch_all` without an accept of their own.
 const SPARED_PERCENT: usize = 10;
 
-/// What came of one list.
+/// The counts of one list.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Score {
     pub rows: usize,
-    /// Nonexistent mailboxes that were confirmed, and any that was confirmed where nobody can tell.
+    /// Nonexistent mailboxes that were confirmed, and any that was confirmed at a server that does not distinguish
+    /// mailboxes.
     pub confirmed: usize,
-    /// Existing mailboxes that were denied although an earlier recipient had been accepted there.
+    /// Existing mailboxes that were denied although the server had accepted a recipient before.
     pub denied: usize,
-    /// Existing mailboxes that were denied where none had been accepted before.
+    /// Existing mailboxes that were denied before the server had accepted any recipient.
     pub denied_blind: usize,
     /// Rows that the server answered honestly.
     pub honest: usize,
     /// Of these, rows with their definite verdict.
     pub definite: usize,
-    /// Rows called `catch_all`.
+    /// Rows with the verdict `catch_all`.
     pub catch_all: usize,
     /// Of these, rows that the server never accepted.
     pub spared: usize,
-    /// Rows with another verdict than that of a server that tells the truth.
+    /// Rows whose verdict differs from that at a server that answers truly.
     pub other: usize,
 }
 
-/// What the server has answered about each address of a domain.
+/// The answers of the server for each address of a domain.
 #[derive(Debug, Default)]
 struct Answered {
-    /// Addresses that got an honest, permanent answer, with the number of the last such event.
+    /// Addresses with an honest, permanent answer, and the number of the last such event.
     honest: HashMap<String, usize>,
     /// Addresses that were accepted, honestly or not.
     accepted: HashSet<String>,
@@ -50,8 +51,8 @@ struct Answered {
 }
 
 impl Answered {
-    /// Whether the row got an honest answer that can be told from a change of behaviour. Behind the last honest accept a server
-    /// refuses unknown recipients as it refuses everyone later: no client can know when it began to.
+    /// Whether the row got an honest answer that differs from a change of behaviour. After the last honest accept, a
+    /// server refuses unknown recipients as it refuses everyone later, and no client can know when that began.
     fn is_tellable(&self, row: &str, exists: Option<bool>) -> bool {
         self.honest.get(row).is_some_and(|&at| {
             exists != Some(false) || self.last_honest_accept.is_none_or(|accepted| at < accepted)
@@ -59,12 +60,12 @@ impl Answered {
     }
 }
 
-/// What the servers have answered, by domain.
-pub struct Witness(HashMap<String, Answered>);
+/// The answers of the servers by domain, as mailnet's journal has them.
+pub struct AnswerWitness(HashMap<String, Answered>);
 
-impl Witness {
-    /// Reads the journal.
-    pub fn read(journal: &Journal) -> Witness {
+impl AnswerWitness {
+    /// Reads the answers from mailnet's journal.
+    pub fn read(journal: &Journal) -> AnswerWitness {
         let mut all: HashMap<String, Answered> = HashMap::new();
         for (at, event) in journal.events.iter().enumerate() {
             let What::Rcpt { address, code, honest } = &event.what else { continue };
@@ -85,10 +86,10 @@ impl Witness {
                 _ => {}
             }
         }
-        Witness(all)
+        AnswerWitness(all)
     }
 
-    /// Compares what was said about the rows of one list with what is so.
+    /// Compares the verdicts about the rows of one list with the truth.
     pub fn score(&self, subject: &Subject, net: &Running, said: &HashMap<String, String>) -> Score {
         let none = Answered::default();
         let answered = self.0.get(&subject.domain).unwrap_or(&none);
@@ -102,11 +103,11 @@ impl Witness {
 }
 
 impl Score {
-    fn add(&mut self, answered: &Answered, row: &str, exists: Option<bool>, reason: &str, kind: Kind) {
+    fn add(&mut self, answered: &Answered, row: &str, exists: Option<bool>, reason: &str, kind: CaseKind) {
         let is_confirmed = matches!(reason, "mailbox_exists" | "role_account" | "inbox_full");
         let is_denied = matches!(reason, "mailbox_not_found" | "mailbox_disabled");
-        // Behind a rule for everyone no mailbox can be told from another.
-        let exists = if matches!(kind, Kind::CatchAll | Kind::Filter) { None } else { exists };
+        // A server that treats everyone alike does not distinguish mailboxes.
+        let exists = if matches!(kind, CaseKind::CatchAll | CaseKind::Filter) { None } else { exists };
         self.confirmed += usize::from(is_confirmed && exists != Some(true));
         if is_denied && exists != Some(false) {
             let refused = answered.last_refusal.get(row).copied().unwrap_or(usize::MAX);
@@ -118,8 +119,8 @@ impl Score {
             Some(false) => is_denied,
             None => reason == "catch_all",
         };
-        // Words that say nothing of a mailbox prove none absent.
-        let counts = kind != Kind::Unclear || exists == Some(true);
+        // Words that say nothing about a mailbox do not prove its absence.
+        let counts = kind != CaseKind::Unclear || exists == Some(true);
         if answered.is_tellable(row, exists) && counts {
             self.honest += 1;
             self.definite += usize::from(right);
@@ -129,8 +130,12 @@ impl Score {
         self.other += usize::from(!right);
     }
 
-    /// Whether all that must hold does, and the figures.
-    pub fn judge(&self, kind: Kind, content: Content) -> Result<String, String> {
+    /// Checks all requirements, and returns the figures.
+    ///
+    /// # Errors
+    ///
+    /// A requirement is not met; the text has the figures.
+    pub fn judge(&self, kind: CaseKind, content: Content) -> Result<String, String> {
         let Score { rows, confirmed, denied, denied_blind, honest, definite, catch_all, spared, other } =
             self;
         let blind =
@@ -142,13 +147,13 @@ impl Score {
         let holds = *confirmed == 0
             && *denied == 0
             && match kind {
-                // Behind the only mailbox that exists nothing shows when the change came.
-                Kind::Misleads | Kind::Unclear if content == Content::Led => true,
-                Kind::Misleads | Kind::Unclear => self.is_definite(),
-                Kind::Pool => self.is_definite() && spared * 100 <= rows * SPARED_PERCENT,
-                // An answer that depends on how a name looks proves nothing about anyone.
-                Kind::Filter => true,
-                Kind::Honest | Kind::CatchAll => *other == 0,
+                // After the only existing mailbox nothing shows the time of the change.
+                CaseKind::Misleads | CaseKind::Unclear if content == Content::Led => true,
+                CaseKind::Misleads | CaseKind::Unclear => self.is_definite(),
+                CaseKind::Pool => self.is_definite() && spared * 100 <= rows * SPARED_PERCENT,
+                // An answer that depends on the form of a name proves nothing.
+                CaseKind::Filter => true,
+                CaseKind::Honest | CaseKind::CatchAll => *other == 0,
             };
         if holds { Ok(figures) } else { Err(figures) }
     }
@@ -173,7 +178,7 @@ mod tests {
         }
     }
 
-    fn score(rows: &[(&str, Option<bool>, &str)], kind: Kind) -> Score {
+    fn score(rows: &[(&str, Option<bool>, &str)], kind: CaseKind) -> Score {
         let answered = answered(&["a", "b", "late"]);
         let mut score = Score { rows: rows.len(), ..Score::default() };
         rows.iter().for_each(|(row, exists, reason)| score.add(&answered, row, *exists, reason, kind));
@@ -208,42 +213,46 @@ mod tests {
         ];
         for (row, exists, reason, expected) in rows {
             let expected = Score { rows: 1, ..expected };
-            assert_eq!(score(&[(row, exists, reason)], Kind::Misleads), expected, "{row} {reason}");
+            assert_eq!(score(&[(row, exists, reason)], CaseKind::Misleads), expected, "{row} {reason}");
         }
     }
 
     #[test]
     fn each_kind_has_its_own_bar() {
-        let unverifiable = score(&[("z", Some(true), "unverifiable")], Kind::Misleads);
+        let unverifiable = score(&[("z", Some(true), "unverifiable")], CaseKind::Misleads);
         assert!(
-            unverifiable.judge(Kind::Misleads, Content::Mixed).is_ok()
-                && unverifiable.judge(Kind::Honest, Content::Mixed).is_err()
+            unverifiable.judge(CaseKind::Misleads, Content::Mixed).is_ok()
+                && unverifiable.judge(CaseKind::Honest, Content::Mixed).is_err()
         );
-        let lost = score(&[("a", Some(true), "unverifiable")], Kind::Misleads);
+        let lost = score(&[("a", Some(true), "unverifiable")], CaseKind::Misleads);
         assert!(
-            lost.judge(Kind::Misleads, Content::Mixed).is_err()
-                && lost.judge(Kind::Filter, Content::Mixed).is_ok()
+            lost.judge(CaseKind::Misleads, Content::Mixed).is_err()
+                && lost.judge(CaseKind::Filter, Content::Mixed).is_ok()
         );
-        let led = score(&[("a", Some(true), "unverifiable")], Kind::Misleads);
-        assert!(led.judge(Kind::Misleads, Content::Led).is_ok(), "nothing shows when it changed");
-        let own = score(&[("a", Some(true), "catch_all")], Kind::Misleads);
+        let led = score(&[("a", Some(true), "unverifiable")], CaseKind::Misleads);
+        assert!(led.judge(CaseKind::Misleads, Content::Led).is_ok(), "nothing shows when it changed");
+        let own = score(&[("a", Some(true), "catch_all")], CaseKind::Misleads);
         assert_eq!((own.catch_all, own.spared), (1, 0));
-        let spared = score(&[("z", Some(true), "catch_all")], Kind::Pool);
+        let spared = score(&[("z", Some(true), "catch_all")], CaseKind::Pool);
         assert!(
-            spared.judge(Kind::Pool, Content::Mixed).is_err()
-                && spared.judge(Kind::Misleads, Content::Mixed).is_ok()
+            spared.judge(CaseKind::Pool, Content::Mixed).is_err()
+                && spared.judge(CaseKind::Misleads, Content::Mixed).is_ok()
         );
-        let all = score(&[("a", Some(true), "catch_all")], Kind::CatchAll);
-        assert!(all.judge(Kind::CatchAll, Content::Mixed).is_ok());
-        let filtered = score(&[("a", Some(true), "mailbox_exists")], Kind::Filter);
-        assert!(filtered.judge(Kind::Filter, Content::Mixed).is_err(), "nobody can tell there");
-        let unclear =
-            score(&[("a", Some(false), "unverifiable"), ("b", Some(true), "mailbox_exists")], Kind::Unclear);
+        let all = score(&[("a", Some(true), "catch_all")], CaseKind::CatchAll);
+        assert!(all.judge(CaseKind::CatchAll, Content::Mixed).is_ok());
+        let filtered = score(&[("a", Some(true), "mailbox_exists")], CaseKind::Filter);
+        assert!(filtered.judge(CaseKind::Filter, Content::Mixed).is_err(), "nobody can tell there");
+        let unclear = score(
+            &[("a", Some(false), "unverifiable"), ("b", Some(true), "mailbox_exists")],
+            CaseKind::Unclear,
+        );
         assert_eq!((unclear.honest, unclear.definite), (1, 1));
-        let last = score(&[("late", Some(false), "unverifiable")], Kind::Misleads);
+        let last = score(&[("late", Some(false), "unverifiable")], CaseKind::Misleads);
         assert_eq!(last.honest, 0, "no reply behind it tells it from a change");
-        assert!(unclear.judge(Kind::Unclear, Content::Mixed).is_ok());
-        for kind in [Kind::Misleads, Kind::Pool, Kind::Unclear, Kind::Filter, Kind::CatchAll] {
+        assert!(unclear.judge(CaseKind::Unclear, Content::Mixed).is_ok());
+        for kind in
+            [CaseKind::Misleads, CaseKind::Pool, CaseKind::Unclear, CaseKind::Filter, CaseKind::CatchAll]
+        {
             assert!(
                 score(&[("a", Some(false), "mailbox_exists")], kind).judge(kind, Content::Mixed).is_err(),
                 "{kind:?}"

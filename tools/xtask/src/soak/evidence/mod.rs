@@ -1,46 +1,51 @@
-//! `soak evidence`: servers that stop telling mailboxes apart, and the honest ones beside them.
+//! `soak evidence`: servers that stop distinguishing mailboxes, and honest ones beside them.
 //!
-//! Each server (cases.rs) is asked about lists of mixed, existing and unknown addresses by `mailprobe clean`, and about
-//! single addresses over HTTP. judge.rs tells what has to hold; it knows from mailnet which mailboxes exist and which
-//! answers were honest.
+//! `mailprobe clean` asks each server (cases.rs) about lists of mixed, existing and unknown addresses, and single
+//! checks over HTTP ask about further addresses. judge.rs has the requirements. It knows the existing mailboxes and the
+//! honest answers from mailnet.
 
 mod cases;
 mod judge;
 
 use super::http;
-use super::peers::{self, Run};
-use super::world::World;
-use super::{Failure, Options};
+use super::peers::{self, CleanRun};
+use super::world::CampaignFolder;
+use super::{Failure, SoakOptions};
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
-use cases::{Case, Content, Kind, Subject, cases, scenario};
-use judge::Witness;
+use cases::{CaseKind, Content, ServerCase, Subject, cases, scenario};
+use judge::AnswerWitness;
 use mailnet::{Running, raise_open_files};
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Rows of a list at the default pace: below the refusals that a strange host is asked for in an hour.
+/// The rows of a list at the default pace: fewer than the hourly budget of refusals at an unknown host.
 const ROWS: usize = 80;
-/// Rows of a list without a pace.
+/// The rows of a list without a pace.
 const ROWS_MANY: usize = 400;
-/// Single checks of each server, one after the other.
+/// How many single checks each server gets, one after the other.
 const CHECKS: usize = 80;
-/// Wrong confirmations among them before mailprobe has to know.
+/// How many of them may be wrong confirmations before mailprobe must notice.
 const CONFIRMED_MAX: usize = 20;
 const LIST_LIMIT: Duration = Duration::from_secs(600);
 const CLIENTS: usize = 12;
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let seed = options.seed();
-    let cases: Vec<Case> =
+    let cases: Vec<ServerCase> =
         cases(options.small).into_iter().filter(|case| options.wants(&case.name)).collect();
     if cases.is_empty() {
         return Err(Failure("no server has such a name".into()));
     }
     report::line(&format!("evidence: seed {seed}, {} servers", cases.len()));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     raise_open_files();
     let mut tally = Tally::default();
     lists(&world, &cases, seed, ("polite", ROWS), &mut tally)?;
@@ -51,10 +56,10 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-/// One list of all servers: the first row of each, then the second of each, and so on.
+/// Cleans one list of all servers: the first row of each, then the second of each, and so on.
 fn lists(
-    world: &World,
-    cases: &[Case],
+    world: &CampaignFolder,
+    cases: &[ServerCase],
     seed: u64,
     (pace, size): (&str, usize),
     tally: &mut Tally,
@@ -68,7 +73,7 @@ fn lists(
     let net = peers::start(&scenario(&subjects, seed))?;
     let row = |at: usize| subjects.iter().filter_map(move |subject| subject.rows.get(at).cloned());
     let rows: Vec<String> = (0..size).flat_map(row).collect();
-    let run = Run {
+    let run = CleanRun {
         name: pace,
         rows: &rows,
         flags: &["--pace", pace],
@@ -82,7 +87,7 @@ fn lists(
     if journal.lost > 0 {
         return Err(Failure(format!("the journal has lost {} events", journal.lost)));
     }
-    let witness = Witness::read(&journal);
+    let witness = AnswerWitness::read(&journal);
     for subject in &subjects {
         let score = witness.score(subject, &net, &cleaned.said);
         tally.check(&format!("{pace} {}", subject.domain), score.judge(subject.case.kind, subject.content));
@@ -97,12 +102,13 @@ fn polite(net: &Running, name: &str, tally: &mut Tally) {
     tally.check(&format!("{name}: no rule of the protocols broken"), held);
 }
 
-/// What single checks of one server came to.
+/// The results of the single checks of one server.
 #[derive(Debug, Default)]
 struct Checked {
     /// Nonexistent mailboxes that were confirmed.
     confirmed: usize,
-    /// Existing mailboxes that were denied. Who asks once cannot know what comes later; they are told, not judged.
+    /// Existing mailboxes that were denied. A single check cannot know later answers, so these are reported and
+    /// allowed.
     denied: usize,
     /// Verdicts that are definite and right.
     right: usize,
@@ -111,8 +117,8 @@ struct Checked {
     answers: usize,
 }
 
-/// Single checks over HTTP: one after the other at each server, several servers at once.
-fn checks(world: &World, cases: &[Case], seed: u64, tally: &mut Tally) -> Result<(), Failure> {
+/// Makes single checks over HTTP: one after the other at each server, and several servers at once.
+fn checks(world: &CampaignFolder, cases: &[ServerCase], seed: u64, tally: &mut Tally) -> Result<(), Failure> {
     let mut random = fastrand::Rng::with_seed(seed ^ 1);
     let subjects: Vec<Subject> =
         cases.iter().map(|case| Subject::new(case, Content::Mixed, CHECKS, "single", &mut random)).collect();
@@ -155,7 +161,7 @@ fn ask(server: SocketAddr, key: &str, net: &Running, subject: &Subject) -> Resul
             checked.refused += 1;
             continue;
         }
-        let tells = !matches!(subject.case.kind, Kind::CatchAll | Kind::Filter);
+        let tells = !matches!(subject.case.kind, CaseKind::CatchAll | CaseKind::Filter);
         let exists = net.scenario().exists(row).filter(|_| tells);
         let reason = answer.text("reason");
         match (exists, reason) {
@@ -170,13 +176,13 @@ fn ask(server: SocketAddr, key: &str, net: &Running, subject: &Subject) -> Resul
     Ok(checked)
 }
 
-fn judge_checks(kind: Kind, checked: &Checked) -> Result<String, String> {
+fn judge_checks(kind: CaseKind, checked: &Checked) -> Result<String, String> {
     let Checked { confirmed, denied, right, refused, answers } = checked;
     let figures = format!(
         "{answers} answers, {confirmed} confirmed wrongly, {denied} denied wrongly, {right} right, {refused} not 200"
     );
     let holds = match kind {
-        Kind::Honest | Kind::CatchAll => right == answers,
+        CaseKind::Honest | CaseKind::CatchAll => right == answers,
         _ => *confirmed <= CONFIRMED_MAX,
     };
     if holds { Ok(figures) } else { Err(figures) }
@@ -189,10 +195,10 @@ mod tests {
     #[test]
     fn single_checks_have_a_bound() {
         let checked = |confirmed, right| Checked { confirmed, right, answers: 80, ..Checked::default() };
-        assert!(judge_checks(Kind::Misleads, &checked(20, 0)).is_ok());
-        assert!(judge_checks(Kind::Misleads, &checked(21, 0)).is_err());
-        assert!(judge_checks(Kind::Pool, &checked(21, 0)).is_err());
-        assert!(judge_checks(Kind::Honest, &checked(0, 80)).is_ok());
-        assert!(judge_checks(Kind::Honest, &checked(0, 79)).is_err());
+        assert!(judge_checks(CaseKind::Misleads, &checked(20, 0)).is_ok());
+        assert!(judge_checks(CaseKind::Misleads, &checked(21, 0)).is_err());
+        assert!(judge_checks(CaseKind::Pool, &checked(21, 0)).is_err());
+        assert!(judge_checks(CaseKind::Honest, &checked(0, 80)).is_ok());
+        assert!(judge_checks(CaseKind::Honest, &checked(0, 79)).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! The campaign with libFuzzer, which keeps inputs that reach new edges of the code and changes them.
+//! The campaign with libFuzzer, which keeps inputs that reach new edges of the code, and mutates them.
 //!
-//! The binaries are built by the stable compiler: its LLVM has the pass that counts edges (tools/fuzz/instrument). There
-//! is no AddressSanitizer in it, and so no detection of leaks: resident memory is compared instead.
+//! The stable compiler builds the binaries: its LLVM has the pass that counts edges (tools/fuzz/instrument). It has no
+//! AddressSanitizer, and so no detection of leaks. The growth of resident memory is tested instead.
 
 use super::super::world::cargo;
-use super::log::{self, Figures};
-use super::{Failure, Options};
+use super::log::{self, FuzzFigures};
+use super::{Failure, SoakOptions};
 use crate::interop::process::{self, interrupted};
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;
@@ -17,25 +17,29 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Targets that are fed at once.
+/// How many targets run at once.
 const JOBS: usize = 2;
-/// Inputs from the grammar with which a run begins, beside the corpus.
+/// How many inputs from the grammar a run starts with, in addition to the corpus.
 const GROWN: usize = 200;
-/// An input that takes longer fails, in seconds.
+/// The longest allowed time of an input, in seconds.
 const INPUT_SECONDS_MAX: u64 = 5;
-/// More resident memory fails, in MiB.
+/// The most resident memory of a run, in MiB.
 const MEMORY_MIB_MAX: u64 = 1024;
-/// More growth of resident memory behind the first 100,000 inputs fails, in MiB: of 10^7 inputs each may leave 13 bytes.
+/// The most growth of resident memory after the first 100,000 inputs, in MiB: of 10^7 inputs each may leave 13 bytes.
 const GROWTH_MIB_MAX: u64 = 128;
-/// The longest word that libFuzzer puts into inputs.
+/// The longest word that libFuzzer inserts into inputs.
 const WORD_BYTES_MAX: usize = 64;
-/// A build of the profile `soak` from nothing.
+/// The time limit of a build of the profile `soak` from an empty target folder.
 const BUILD_LIMIT: Duration = Duration::from_secs(1500);
-/// No run takes longer.
+/// The time limit of one run.
 const RUN_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Feeds the targets, [`JOBS`] at a time.
-pub fn run(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
+/// Runs the targets, [`JOBS`] at a time, and returns the counts.
+///
+/// # Errors
+///
+/// The binaries cannot be built, or a file cannot be written.
+pub fn run(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {
     let folder = tempfile::tempdir().map_err(|error| Failure(format!("no temporary folder: {error}")))?;
     let binaries = match &options.bin_dir {
         Some(folder) => folder.clone(),
@@ -51,7 +55,7 @@ pub fn run(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
                 loop {
                     let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                     let Some(target) = next.filter(|_| interrupted().is_ok()) else { break };
-                    let run = Run {
+                    let run = FuzzRun {
                         options,
                         target,
                         seed,
@@ -68,7 +72,7 @@ pub fn run(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
     Ok(tally.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Builds the binaries of all targets; gives their folder.
+/// Builds the binaries of all targets and returns their folder.
 fn build(folder: &Path) -> Result<PathBuf, Failure> {
     let mut build = cargo();
     build.args(["build", "--profile", "soak", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
@@ -79,18 +83,18 @@ fn build(folder: &Path) -> Result<PathBuf, Failure> {
     Ok(target.join("soak"))
 }
 
-/// The run of a target.
-struct Run<'r> {
-    options: &'r Options,
+/// The run of one target.
+struct FuzzRun<'r> {
+    options: &'r SoakOptions,
     target: &'r Target,
     seed: u64,
     binaries: &'r Path,
-    /// Its own.
+    /// The folder of this run.
     folder: PathBuf,
 }
 
-impl Run<'_> {
-    /// Feeds the target to the end; gives a line of figures.
+impl FuzzRun<'_> {
+    /// Runs the target to the end and returns a line of figures.
     fn feed(&self) -> Result<String, Failure> {
         let [found, known, failed, kept] =
             ["found", "known", "failed", "kept"].map(|name| self.folder.join(name));
@@ -109,7 +113,7 @@ impl Run<'_> {
         if let Some(seconds) = self.options.seconds {
             command.arg(format!("-max_total_time={seconds}"));
         }
-        // libFuzzer takes 0 for a seed of its own choice.
+        // libFuzzer would replace the seed 0 by a random one.
         command.arg(format!("-seed={}", self.seed % 0xffff_fffe + 1));
         command.arg("-print_final_stats=1").arg(format!("-artifact_prefix={}/", failed.display()));
         let fitting = self.target.words.iter().filter(|word| (1..=WORD_BYTES_MAX).contains(&word.len()));
@@ -124,13 +128,13 @@ impl Run<'_> {
         if !finished.status.success() {
             return Err(self.failure(&failed, &finished.stderr));
         }
-        let figures = Figures::read(&finished.stderr)
+        let figures = FuzzFigures::read(&finished.stderr)
             .ok_or_else(|| Failure(format!("libFuzzer says: {}", log::complaint(&finished.stderr))))?;
         let more = match self.options.keep {
             true => format!(", {} inputs kept", self.keep(&kept, &[&found, &known])?),
             false => String::new(),
         };
-        let Figures { edges, reached, executions, per_second, corpus, warm_mib, end_mib, slowest_s } =
+        let FuzzFigures { edges, reached, executions, per_second, corpus, warm_mib, end_mib, slowest_s } =
             figures;
         if end_mib > warm_mib + GROWTH_MIB_MAX {
             return Err(Failure(format!("{warm_mib} MiB became {end_mib} MiB in {executions} inputs")));
@@ -149,7 +153,7 @@ impl Run<'_> {
         command
     }
 
-    /// What went wrong, and the input with which it did.
+    /// The message of a failure, with the input that caused it.
     fn failure(&self, failed: &Path, log: &str) -> Failure {
         let complaint = log::complaint(log);
         let reproducer = files(failed).ok().and_then(|all| all.into_iter().next());
@@ -159,7 +163,8 @@ impl Run<'_> {
         })
     }
 
-    /// Writes to the committed corpus as few inputs as reach what these reach; gives how many.
+    /// Writes to the committed corpus the smallest set of inputs that reaches the same edges as these. Returns its
+    /// size.
     fn keep(&self, kept: &Path, from: &[&Path]) -> Result<usize, Failure> {
         let mut merge = self.command();
         merge.arg("-merge=1").arg(kept).args(from);
@@ -168,7 +173,8 @@ impl Run<'_> {
     }
 }
 
-/// As a dictionary of libFuzzer has it: printable ASCII but quotes and backslashes, all else in hex.
+/// The word in the syntax of libFuzzer's dictionaries: printable ASCII except quotes and backslashes, everything else
+/// in hex.
 fn escaped(word: &str) -> String {
     let byte = |byte: u8| match byte {
         b'"' | b'\\' => format!("\\x{byte:02x}"),
@@ -178,7 +184,7 @@ fn escaped(word: &str) -> String {
     word.bytes().map(byte).collect()
 }
 
-/// The content of every file in a folder.
+/// The contents of all files in a folder.
 fn files(folder: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| wrong(folder, &error))?;
     let content = |entry: std::io::Result<fs::DirEntry>| fs::read(entry?.path());

@@ -1,31 +1,31 @@
-//! What libFuzzer writes about a run.
+//! Reading the log of libFuzzer.
 
-/// When memory is looked at for the first time: by then everything that is allocated once is.
+/// The number of inputs before the first measurement of memory: by then everything that is allocated once is allocated.
 const WARM_EXECUTIONS: u64 = 100_000;
 
-/// The figures of a run.
+/// The figures of a run of libFuzzer.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Figures {
-    /// Edges of the code that the binary has, and how many of them were reached.
+pub struct FuzzFigures {
+    /// Edges of the code in the binary, and how many of them were reached.
     pub edges: u64,
     pub reached: u64,
-    /// Inputs that were fed.
+    /// How many inputs were executed.
     pub executions: u64,
-    /// As an average over the run.
+    /// Inputs per second, as an average over the run.
     pub per_second: u64,
-    /// Inputs that are kept because each reached something new.
+    /// Inputs that are kept because each reached a new edge.
     pub corpus: u64,
-    /// Peak of resident memory after [`WARM_EXECUTIONS`] and at the end, in MiB.
+    /// The peak of resident memory after [`WARM_EXECUTIONS`] and at the end, in MiB.
     pub warm_mib: u64,
     pub end_mib: u64,
-    /// The input that took longest, in whole seconds.
+    /// The longest time of one input, in whole seconds.
     pub slowest_s: u64,
 }
 
-impl Figures {
-    /// Reads them; none if the run did not come to its end.
-    pub fn read(log: &str) -> Option<Figures> {
-        let mut figures = Figures {
+impl FuzzFigures {
+    /// Reads the figures; `None` if the run did not end regularly.
+    pub fn read(log: &str) -> Option<FuzzFigures> {
+        let mut figures = FuzzFigures {
             edges: number_before(
                 log.lines().find(|line| line.contains("inline 8-bit counters)"))?,
                 " inline",
@@ -33,7 +33,7 @@ impl Figures {
             executions: stat(log, "number_of_executed_units")?,
             per_second: stat(log, "average_exec_per_sec")?,
             slowest_s: stat(log, "slowest_unit_time_sec")?,
-            ..Figures::default()
+            ..FuzzFigures::default()
         };
         for line in log.lines().filter(|line| line.starts_with('#')) {
             let (Some(at), Some(mib)) = (number_after(line, "#"), number_after(line, " rss: ")) else {
@@ -50,7 +50,7 @@ impl Figures {
     }
 }
 
-/// Why a run failed, in libFuzzer's and the target's words.
+/// The cause of a failed run, in the words of libFuzzer and the target.
 pub fn complaint(log: &str) -> String {
     let telling = |line: &&str| {
         line.starts_with("broken rule: ")
@@ -62,7 +62,7 @@ pub fn complaint(log: &str) -> String {
     while let Some(line) = lines.next() {
         if telling(&line) {
             said.push(line);
-            // The words of a panic stand on the line behind its place.
+            // The message of a panic is on the line after its source position.
             if line.contains(" panicked at ") {
                 said.extend(lines.next());
             }
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_run_is_read() {
-        let expected = Figures {
+        let expected = FuzzFigures {
             edges: 5123,
             reached: 960,
             executions: 200_000,
@@ -120,8 +120,8 @@ mod tests {
             end_mib: 47,
             slowest_s: 0,
         };
-        assert_eq!(Figures::read(LOG), Some(expected));
-        assert_eq!(Figures::read(LOG.split("Done").next().unwrap()), None);
+        assert_eq!(FuzzFigures::read(LOG), Some(expected));
+        assert_eq!(FuzzFigures::read(LOG.split("Done").next().unwrap()), None);
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! `soak fuzz`: malformed input to everything that reads what strangers, operators and the store's file say.
+//! `soak fuzz`: malformed input to every parser of data from strangers, operators and the store's file.
 //!
-//! The targets are those of tools/fuzz: pure functions of bytes, so that a failure is printed in hex and
-//! `--replay TARGET:HEX` runs it again. In full libFuzzer feeds them (guided.rs). The small version feeds them the
-//! committed corpora, inputs made by grammars, and changes of both; its budget is CPU time of the target's thread, not
-//! time on the clock, so that a busy machine tests as much.
+//! The targets are those of tools/fuzz. They are pure functions of bytes, so a failure is printed in hex and `--replay
+//! TARGET:HEX` runs it again. The full version uses libFuzzer (guided.rs). The small version uses the committed
+//! corpora, inputs made by grammars, and mutations of both. Its budget is CPU time of the target's thread, so a busy
+//! machine tests as much as an idle one.
 
 mod guided;
 mod log;
 
-use super::{Failure, Options};
+use super::{Failure, SoakOptions};
 use crate::interop::process::interrupted;
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;
@@ -19,14 +19,19 @@ use std::time::{Duration, Instant};
 
 /// CPU seconds for each target of the small version.
 const SMALL_SECONDS: u64 = 4;
-/// Inputs between two looks at the clock.
+/// How many inputs are executed between two readings of the clock.
 const BATCH: u64 = 64;
-/// Inputs that are kept to be changed.
+/// How many inputs are kept for mutation.
 const KEPT_MAX: usize = 512;
-/// No input of [`input::BYTES_MAX`] may cost more CPU time than this: an attacker chooses it.
+/// The most CPU time of an input of [`input::BYTES_MAX`] bytes, since an attacker may choose it.
 const INPUT_COST_MAX: Duration = Duration::from_secs(1);
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign in the version that the options select, and returns its counts.
+///
+/// # Errors
+///
+/// A failure is replayed with an unknown target, or the libFuzzer runs cannot be set up.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     if let Some(replay) = &options.replay {
         return self::replay(replay).map(Some);
     }
@@ -37,7 +42,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     if options.small { small(options, &targets) } else { guided::run(options, &targets) }.map(Some)
 }
 
-fn small(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
+fn small(options: &SoakOptions, targets: &[Target]) -> Result<Tally, Failure> {
     let seed = options.seed();
     let seconds = options.seconds.unwrap_or(SMALL_SECONDS);
     report::line(&format!("fuzz: seed {seed}, {seconds} CPU seconds for each of {} targets", targets.len()));
@@ -65,7 +70,7 @@ fn small(options: &Options, targets: &[Target]) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// Feeds one target: what is known, and then until its CPU time is used up.
+/// Runs one target with the known inputs, and then with new ones until its CPU time is used up.
 fn soak(target: &Target, known: Vec<Vec<u8>>, seed: u64, budget: Duration) -> Result<String, String> {
     let mut random = Rng::with_seed(seed ^ input::hash(target.name.as_bytes()));
     let (mut executions, mut slowest) = (0u64, Duration::ZERO);
@@ -90,7 +95,7 @@ fn soak(target: &Target, known: Vec<Vec<u8>>, seed: u64, budget: Duration) -> Re
             };
             let fresh = changed.is_none();
             feed(&input)?;
-            // What was changed is not kept: change upon change would leave nothing that goes deep.
+            // Mutated inputs are not kept: repeated mutation would leave none that passes the first checks.
             if fresh && kept.len() < KEPT_MAX {
                 kept.push(input);
             } else if fresh && random.u8(..) < 16 {
@@ -104,7 +109,7 @@ fn soak(target: &Target, known: Vec<Vec<u8>>, seed: u64, budget: Duration) -> Re
     Ok(format!("{executions} inputs in {seconds:.0} CPU s, {rate:.0}/s, slowest {} us", slowest.as_micros()))
 }
 
-/// Feeds one input; gives the time it took.
+/// Executes one input and returns its time.
 fn feed(target: &Target, input: &[u8]) -> Result<Duration, String> {
     let (start, cpu) = (Instant::now(), cpu_time());
     let outcome = catch_unwind(AssertUnwindSafe(|| (target.feed)(input)));
@@ -123,7 +128,7 @@ fn feed(target: &Target, input: &[u8]) -> Result<Duration, String> {
     }
 }
 
-/// CPU time of this thread.
+/// The CPU time of this thread.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
@@ -143,7 +148,7 @@ fn replay(text: &str) -> Result<Tally, Failure> {
 mod tests {
     use super::*;
 
-    /// A part of a second of each: the targets are sound, and what they make is what they mean to make.
+    /// Runs each target for a part of a second: the targets are sound, and their grammars produce the intended inputs.
     #[test]
     fn every_target_runs() {
         for target in &TARGETS {

@@ -1,4 +1,4 @@
-//! Many checks at once, each compared with what must come out.
+//! Many checks at once, each compared with its expected reasons.
 
 use super::super::{Failure, http};
 use crate::interop::process::interrupted;
@@ -9,30 +9,30 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A thread for every check under way; they only wait.
+/// The size of a stack: each check under way has a thread, which only waits.
 const STACK_BYTES: usize = 256 * 1024;
 
-/// One check.
+/// One check with its expected reasons.
 pub struct Ask {
     pub key: String,
     pub address: String,
-    /// What may be said.
+    /// The reasons that are allowed.
     pub expected: Vec<&'static str>,
 }
 
-/// What came of many.
+/// The results of many checks.
 #[derive(Default)]
-pub struct Asked {
+pub struct AskedTotals {
     right: usize,
-    /// What was wrong, by kind: how often, and the first address.
+    /// Wrong results by kind: their count, and the first address.
     wrong: BTreeMap<String, (usize, String)>,
     taken: Duration,
-    /// The one that took longest, and its time.
+    /// The address of the slowest check, and its time.
     slowest: (Duration, String),
 }
 
-impl Asked {
-    /// Whether all were right.
+impl AskedTotals {
+    /// A line of figures if all results were right, or the wrong ones.
     pub fn judge(&self) -> Result<String, String> {
         let (longest, address) = &self.slowest;
         let figures = format!(
@@ -51,10 +51,10 @@ impl Asked {
     }
 }
 
-/// Asks all of them, `at_once` at a time.
-pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<Asked, Failure> {
+/// Makes all checks, `at_once` at a time.
+pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<AskedTotals, Failure> {
     let start = Instant::now();
-    let (next, asked) = (AtomicUsize::new(0), Mutex::new(Asked::default()));
+    let (next, asked) = (AtomicUsize::new(0), Mutex::new(AskedTotals::default()));
     let work = || {
         while let Some(ask) = asks.get(next.fetch_add(1, Ordering::Relaxed)) {
             if interrupted().is_err() {
@@ -84,7 +84,7 @@ pub fn ask_all(server: SocketAddr, asks: &[Ask], at_once: usize) -> Result<Asked
     })?;
     interrupted()?;
     let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(Asked { taken: start.elapsed(), ..asked })
+    Ok(AskedTotals { taken: start.elapsed(), ..asked })
 }
 impl Ask {
     /// The domain without the numbers of its copy.
@@ -95,7 +95,7 @@ impl Ask {
     }
 }
 
-/// What was said instead, if it was not what must be.
+/// Makes one check; the error is a result that is not expected.
 fn check(server: SocketAddr, ask: &Ask) -> Result<(), String> {
     let answer = http::verify(server, &ask.key, &ask.address)?;
     match (answer.status, answer.text("reason")) {

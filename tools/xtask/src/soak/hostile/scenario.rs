@@ -1,4 +1,4 @@
-//! hostile.toml many times over, beside reasons.toml, as one scenario of mailnet.
+//! A scenario of mailnet that has many copies of hostile.toml beside reasons.toml.
 
 use super::super::Failure;
 use mailnet::Scenario;
@@ -8,25 +8,28 @@ use toml::{Table, Value};
 const HOSTILE: &str = include_str!("../../../../mailnet/scenarios/hostile.toml");
 const REASONS: &str = include_str!("../../../../mailnet/scenarios/reasons.toml");
 
-/// Addresses drawn from reasons.toml; each is asked once or, if a second time changes nothing, in every round.
+/// How many addresses are drawn from reasons.toml. Each is asked about once, or in every round if a repeat changes
+/// nothing.
 const WELL_BEHAVED: usize = 400;
 /// Addresses of well-behaved domains in one round.
 const WELL_BEHAVED_PER_ROUND: usize = 120;
 
-/// What may be said besides what mailnet expects, and why.
+/// The reasons that are allowed in addition to mailnet's expectation, with the cause of each.
 const ALSO: [(&str, &str); 4] = [
-    // RFC 7504: the host says that it takes no mail, which says less than a domain that does; on the safe side.
+    // RFC 7504: the host states that it takes no mail, which proves less than the statement of a domain. This is on the
+    // safe side.
     ("banner-521", "unverifiable"),
-    // A refusal without a status code or a word about the recipient proves nothing; on the safe side.
+    // A refusal without a status code or a word about the recipient proves nothing. This is on the safe side.
     ("rcpt-nul", "unverifiable"),
-    // A reply too many in the middle of a pipelined group stands where the next one's should: for the control
-    // recipient too, so nobody counts as confirmed.
+    // An additional reply within a pipelined group takes the position of the next reply, also of that of the control
+    // recipient. So no recipient is confirmed.
     ("mail-early", "catch_all"),
-    // A reply too many behind the last of a group: the recipient had its own before it.
+    // An additional reply after the last one of a group: the recipient had its own reply before it.
     ("rcpt-early", "mailbox_exists"),
 ];
 
-/// Domains whose servers take a session and then say nothing, or a byte now and then, until the client's time-out.
+/// Domains with servers that accept a session and then send nothing, or a byte at intervals, until the client's
+/// timeout.
 const HOLDING: [&str; 8] = [
     "banner-hang",
     "ehlo-hang",
@@ -38,37 +41,42 @@ const HOLDING: [&str; 8] = [
     "slow-drip",
 ];
 
-/// How often hostile.toml is there.
+/// How many copies of hostile.toml the scenario has.
 pub struct Copies {
-    /// Sets of copies that rounds take turns with.
+    /// How many sets of copies the rounds use in turn.
     pub sets: usize,
-    /// Copies of each domain in a set.
+    /// How many copies of each domain a set has.
     pub copies: usize,
-    /// Also the domains whose misdeed is to let the client wait for its time-outs.
+    /// Whether the domains are included that make the client wait for its timeouts.
     pub waiting: bool,
-    /// Copies in a set of each of those that keep a session open all the while.
+    /// How many copies a set has of each domain that keeps a session open.
     pub holding: usize,
 }
 
-/// An address and the reasons that may be given for it.
-pub type Expected = (String, Vec<&'static str>);
+/// An address and the reasons that are allowed for it.
+pub type ExpectedReasons = (String, Vec<&'static str>);
 
-/// The scenario and what to ask.
+/// The scenario and the addresses for it.
 pub struct Hostile {
-    /// As mailnet reads it.
+    /// The scenario in mailnet's syntax.
     pub text: String,
-    /// A line each, as `--spamtraps` takes them.
+    /// The spam traps, one per line, as `--spamtraps` takes them.
     pub spamtraps: String,
     scenario: Scenario,
     /// The domains of each set.
     sets: Vec<Vec<String>>,
-    /// May be asked in any round.
-    steady: Vec<Expected>,
-    /// May be asked once only: greylisting lets the second time in.
-    once: Vec<Expected>,
+    /// Addresses that may be asked about in any round.
+    steady: Vec<ExpectedReasons>,
+    /// Addresses that may be asked about only once: greylisting accepts the second attempt.
+    once: Vec<ExpectedReasons>,
 }
 
 impl Hostile {
+    /// Makes the scenario. The seed selects the well-behaved addresses.
+    ///
+    /// # Errors
+    ///
+    /// A scenario file of mailnet is not valid TOML.
     pub fn make(copies: &Copies, seed: u64) -> Result<Hostile, Failure> {
         let (hostile, mut world) = (parse(HOSTILE)?, parse(REASONS)?);
         let originals: Vec<&Table> = array(&hostile, "domain").iter().filter_map(Value::as_table).collect();
@@ -94,8 +102,8 @@ impl Hostile {
         Ok(Hostile { text, spamtraps, scenario, sets, steady, once })
     }
 
-    /// An address at every domain of a set that no other round asks about.
-    pub fn round(&self, round: usize, set: usize) -> Vec<Expected> {
+    /// An address at every domain of a set; no other round asks about it.
+    pub fn round(&self, round: usize, set: usize) -> Vec<ExpectedReasons> {
         let ask = |domain: &String| {
             let address = format!("user-{}@{domain}", round + 1);
             let also = ALSO.iter().filter(|(stem, _)| domain.starts_with(&format!("{stem}-")));
@@ -105,13 +113,13 @@ impl Hostile {
         self.sets[set].iter().map(ask).collect()
     }
 
-    /// How many hosts a set has.
+    /// The number of hosts in a set.
     pub fn hosts(&self, set: usize) -> usize {
         self.sets[set].len()
     }
 
     /// Addresses at well-behaved domains for a round.
-    pub fn well_behaved(&self, round: usize) -> Vec<Expected> {
+    pub fn well_behaved(&self, round: usize) -> Vec<ExpectedReasons> {
         let once = self.once.iter().skip(round * 4).take(4);
         let steady =
             self.steady.iter().cycle().skip(round * 50).take(self.steady.len().min(WELL_BEHAVED_PER_ROUND));
@@ -120,7 +128,7 @@ impl Hostile {
 }
 
 impl Copies {
-    /// How many of `domain` a set has.
+    /// How many copies of `domain` a set has.
     fn of(&self, domain: &Table) -> usize {
         let stem = domain.get("name").and_then(Value::as_str).and_then(|name| name.split('.').next());
         match stem.unwrap_or_default() {
@@ -131,7 +139,7 @@ impl Copies {
     }
 }
 
-/// `name-SET-NUMBER.example` with the host, the misdeeds and the expectation of `name.example`.
+/// A domain `name-SET-NUMBER.example` with the host, the misdeeds and the expectation of `name.example`.
 fn copy(domain: &Table, set: usize, number: usize) -> Option<Table> {
     let name = domain.get("name")?.as_str()?;
     let (stem, zone) = name.split_once('.')?;
@@ -143,15 +151,15 @@ fn copy(domain: &Table, set: usize, number: usize) -> Option<Table> {
     Some(copy)
 }
 
-/// Whether a domain's servers, by its name, let the client wait for its time-outs.
+/// Whether the servers of a domain with this name make the client wait for its timeouts.
 fn waits(stem: &str) -> bool {
     let first_only = stem.starts_with("first-") || stem.starts_with("third-");
     let words = ["hang", "drip", "silent", "timeout", "failover", "closing", "-421", "throttled"];
     !first_only && words.iter().any(|word| stem.contains(word))
 }
 
-/// Addresses of reasons.toml, each once: those that may be asked again, and those that may not.
-fn well_behaved(seed: u64, waiting: bool) -> Result<(Vec<Expected>, Vec<Expected>), Failure> {
+/// Addresses of reasons.toml, each once: those that may be repeated, and those that may not.
+fn well_behaved(seed: u64, waiting: bool) -> Result<(Vec<ExpectedReasons>, Vec<ExpectedReasons>), Failure> {
     let scenario = Scenario::parse(REASONS).map_err(|error| Failure(format!("reasons.toml: {error}")))?;
     let drawn: BTreeMap<String, _> = scenario
         .addresses(WELL_BEHAVED, seed)

@@ -1,15 +1,16 @@
 //! `soak iofault`: the disk under the server fails, once at each of its operations.
 //!
-//! First the store alone, on a storage of the tests (frontend/store-redb/src/crash/faults.rs): every write and sync of four loads, with
-//! three faults. Then the server, whose system calls on its data folder are answered by us ([`super::intercept`]): a run for each
-//! operation and fault. A run checks single addresses and a batch, and sends what got no answer again after the restart. Then each
-//! address has to be answered and paid once: less is a loss, more is a charge without an answer.
+//! The first part tests the store alone, on a storage of its tests (frontend/store-redb/src/tests/crash/faults.rs): every
+//! write and sync of four loads, with three faults. The second part tests the server, whose system calls on its data
+//! folder are intercepted ([`super::intercept`]), with one run for each operation and fault. A run checks single
+//! addresses and a batch, and repeats unanswered requests after the restart. Then each address must be answered and
+//! paid once: a lower charge is a loss, and a higher one is a charge without an answer.
 
-use super::intercept::{self, Fault, Intercepted, Plan};
-use super::load::{Client, Load};
-use super::world::{Mailnet, World, cargo, listening};
-use super::{Failure, Options};
-use crate::interop::process::{Server, interrupted};
+use super::intercept::{self, Fault, InterceptPlan, Intercepted};
+use super::load::{LoadClient, RequestLoad};
+use super::world::{CampaignFolder, Mailnet, cargo, listening};
+use super::{Failure, SoakOptions};
+use crate::interop::process::{ServerProcess, interrupted};
 use crate::interop::report::{self, Tally};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,16 +20,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const FAULTS: [Fault; 4] = [Fault::Error, Fault::Full, Fault::Short, Fault::SlowSync];
-/// Operations that a run of the full campaign has at least.
+/// The fewest operations of a run in the full campaign.
 const OPERATIONS_MIN: u64 = 500;
-/// Runs at a time: most of each is waiting.
+/// How many runs are made at once: most of each is waiting.
 const WORKERS: u64 = 4;
-/// The small version looks at every such operation.
+/// The small version tests each operation with a multiple of this number.
 const STEP_SMALL: u64 = 97;
 const STORE_SEEDS: u64 = 20;
-const STORE_TEST: &str = "crash::faults::campaign";
+const STORE_TEST: &str = "tests::crash::faults::campaign";
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// `/livez` answers within this, whatever the disk does.
+/// The longest allowed time of `/livez`, also while the disk fails.
 const LIVEZ_LIMIT: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(5);
 const SCENARIO: &str =
@@ -36,20 +37,25 @@ const SCENARIO: &str =
 const ACCOUNT: &str = "one";
 const GRANTED: u64 = 10_000;
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let seed = options.seed();
     report::line(&format!("iofault: seed {seed}"));
     let mut tally = Tally::default();
     if !options.small && options.wants("store") {
         tally.check("the store alone", of_store(seed % 1_000_000));
     }
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let plans = world.plans()?;
     let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
     let key = world.unlimited(ACCOUNT, GRANTED)?;
     serve.stop()?;
-    let campaign = Campaign { template: world.path("data"), world, mailnet, plans, key };
+    let campaign = IoFaultCampaign { template: world.path("data"), world, mailnet, plans, key };
     let operations = campaign.one_run(0, None)?.operations;
     let enough = if options.small || operations >= OPERATIONS_MIN { Ok } else { Err };
     tally.check("a run without a fault", enough(format!("{operations} operations")));
@@ -61,7 +67,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-/// Every write and sync of the store's own loads.
+/// Tests every write and sync of the store's own loads.
 fn of_store(seed: u64) -> Result<String, String> {
     let mut command = cargo();
     command.args(["test", "--release", "--package", "store-redb", "--lib"]);
@@ -81,32 +87,32 @@ fn of_store(seed: u64) -> Result<String, String> {
     }
 }
 
-struct Campaign {
-    world: World,
+struct IoFaultCampaign {
+    world: CampaignFolder,
     mailnet: Mailnet,
     plans: [String; 2],
     key: String,
-    /// A data folder with an account.
+    /// A data folder with an account, which each run copies.
     template: PathBuf,
 }
 
-/// What a run saw.
+/// The observations of a run.
 #[derive(Debug, Default)]
-struct Seen {
+struct RunRecord {
     operations: u64,
     met: bool,
     /// Servers that did not start.
     not_started: u64,
-    /// Answers that said that nothing was charged, or that it is not known.
+    /// Answers which stated that nothing was charged, or that the charge is not known.
     refused: u64,
     unknown: u64,
     slowest_livez: Duration,
 }
 
-impl Campaign {
-    /// One fault at every `step`-th operation.
+impl IoFaultCampaign {
+    /// Tests one fault at every `step`-th operation.
     fn every_operation(&self, fault: Fault, operations: u64, step: u64) -> Result<String, String> {
-        let (next, sum) = (AtomicU64::new(1), Mutex::new((0, 0, Seen::default())));
+        let (next, sum) = (AtomicU64::new(1), Mutex::new((0, 0, RunRecord::default())));
         let failed: Mutex<Vec<String>> = Mutex::default();
         std::thread::scope(|scope| {
             for _ in 0..WORKERS {
@@ -138,7 +144,7 @@ impl Campaign {
             return Err(format!("{} runs failed, such as {first}", failed.len()));
         }
         let (runs, met, seen) = sum.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Operations differ a little from run to run, so the last ones may not be reached.
+        // The number of operations varies from run to run, so a run may end before the last ones.
         if met == 0 || met * 10 < runs * 9 {
             return Err(format!("only {met} of {runs} runs met the fault"));
         }
@@ -151,12 +157,13 @@ impl Campaign {
         ))
     }
 
-    /// A server on a folder of its own, which fails at that operation, and then one on the same folder that does not.
-    fn one_run(&self, at: u64, fault: Option<Fault>) -> Result<Seen, Failure> {
+    /// Runs a server on a new folder, with a failure at that operation, and then one on the same folder without a
+    /// failure.
+    fn one_run(&self, at: u64, fault: Option<Fault>) -> Result<RunRecord, Failure> {
         let name = fault.map_or_else(|| "none".to_owned(), |fault| format!("{fault:?}-{at}"));
         let folder = self.world.path(&name);
         copy(&self.template, &folder)?;
-        let mut load = Load::new();
+        let mut load = RequestLoad::new();
         let seen = self.failing_life(&folder, &name, fault.map(|fault| (at, fault)), &mut load)?;
         self.healthy_life(&folder, &name, &mut load)?;
         for path in [folder, self.log(&name, "failing"), self.log(&name, "healthy")] {
@@ -172,18 +179,18 @@ impl Campaign {
         folder: &Path,
         name: &str,
         planned: Option<(u64, Fault)>,
-        load: &mut Load,
-    ) -> Result<Seen, Failure> {
-        let plan = planned.map_or(Plan::Nothing, |(at, fault)| Plan::Fail(at, fault));
+        load: &mut RequestLoad,
+    ) -> Result<RunRecord, Failure> {
+        let plan = planned.map_or(InterceptPlan::Nothing, |(at, fault)| InterceptPlan::Fail(at, fault));
         let mut command = self.command(folder);
         intercept::ask_us(&mut command);
         let log = self.log(name, "failing");
-        let mut server = Server::start("mailprobe serve", command, &log)?;
+        let mut server = ServerProcess::start("mailprobe serve", command, &log)?;
         let calls = Intercepted::attach(server.id(), folder, plan)?;
-        let mut seen = Seen::default();
+        let mut seen = RunRecord::default();
         match listening(&mut server)? {
             Some(address) => {
-                let client = Client { address, key: &self.key };
+                let client = LoadClient { address, key: &self.key };
                 let over = AtomicBool::new(false);
                 let outcome = std::thread::scope(|scope| {
                     let watch = scope.spawn(|| slowest_livez(address, &over));
@@ -211,17 +218,18 @@ impl Campaign {
         Ok(seen)
     }
 
-    fn healthy_life(&self, folder: &Path, name: &str, load: &mut Load) -> Result<(), Failure> {
-        let mut server = Server::start("mailprobe serve", self.command(folder), &self.log(name, "healthy"))?;
+    fn healthy_life(&self, folder: &Path, name: &str, load: &mut RequestLoad) -> Result<(), Failure> {
+        let mut server =
+            ServerProcess::start("mailprobe serve", self.command(folder), &self.log(name, "healthy"))?;
         let Some(address) = listening(&mut server)? else {
             return Err(server.complain("it does not start after the fault"));
         };
-        let client = Client { address, key: &self.key };
+        let client = LoadClient { address, key: &self.key };
         let spent = || self.spent(folder).map_err(|failure| failure.0);
         load.settle(&client, spent).map_err(|why| server.complain(&why))
     }
 
-    /// What the account has spent and holds.
+    /// The spent and held credits of the account.
     fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
         let credits = self.world.books(folder, ACCOUNT)?;
         if credits.granted != GRANTED {
@@ -239,8 +247,8 @@ impl Campaign {
     }
 }
 
-impl Seen {
-    fn add(&mut self, other: &Seen) {
+impl RunRecord {
+    fn add(&mut self, other: &RunRecord) {
         self.not_started += other.not_started;
         self.refused += other.refused;
         self.unknown += other.unknown;
@@ -248,7 +256,7 @@ impl Seen {
     }
 }
 
-/// Asks for `/livez` again and again until the load is over.
+/// Requests `/livez` repeatedly until the load is over, and returns the longest time.
 fn slowest_livez(address: SocketAddr, over: &AtomicBool) -> Result<Duration, String> {
     let mut slowest = Duration::ZERO;
     while !over.load(Ordering::SeqCst) {

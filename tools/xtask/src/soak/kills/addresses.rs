@@ -1,9 +1,10 @@
-//! The mail internet of the campaign, and its addresses: each is made of a number, so nobody has to remember them.
+//! The mail internet of the campaign, and its addresses. A number determines each address, so no list of them is
+//! needed.
 //!
-//! There are many sites of each kind, for a site answers about ten recipients that it refuses at once and about others
-//! after a second or two, which is longer than most lives.
+//! There are many sites of each kind: a site answers about ten refused recipients at once and delays further ones by a
+//! second or two, which is longer than most lives of the server.
 
-/// Fast sites, slow ones that take 50 to 300 ms a step, and some that greylist.
+/// Fast sites, slow sites that take 50 to 300 ms per reply, and some sites that greylist.
 pub const SCENARIO: &str = r#"
 seed = 23
 [dns]
@@ -25,10 +26,10 @@ mailboxes = { greylisted = ["user-#"] }
 greylist_ms = 700
 "#;
 
-/// What the service makes up for test keys: the local part chooses the reason.
+/// The local parts for test keys, each of which selects the reason of its answer.
 const MADE_UP: [&str; 5] = ["spamtrap", "catch_all", "inbox_full", "mailbox_disabled", "unverifiable"];
 
-/// One in thirty greylists, one in ten is slow; half of the mailboxes exist.
+/// The address with this number. One in thirty is greylisted, one in ten is slow, and half of the mailboxes exist.
 pub fn live(number: u64) -> String {
     let kind = ["user", "user", "user", "full", "gone", "nobody"][(number % 6) as usize];
     match number / 6 % 30 {
@@ -38,7 +39,7 @@ pub fn live(number: u64) -> String {
     }
 }
 
-/// For a test key, with the reason that it gets.
+/// The address with this number for a test key, and the reason of its answer.
 pub fn made_up(number: u64) -> (String, &'static str) {
     let reason = MADE_UP[(number % MADE_UP.len() as u64) as usize];
     (format!("{reason}+{number}@any.example"), reason)

@@ -1,29 +1,26 @@
-//! A client of OAuth and MCP: it registers, its user consents, it checks addresses, renews its tokens and gives them back.
+//! A client of OAuth and MCP: it registers, its user consents, it checks addresses, renews its tokens and revokes them.
 
 use super::addresses;
-use super::client::{Lost, Reply, Request, escape};
+use super::client::{HttpReply, HttpRequest, Lost};
 use super::compare;
 use super::people::{Hands, Next};
 use super::programs::{Single, expect, judge};
 use super::records::{Life, Purchase, Rule, Secret};
+use crate::soak::visitor::{CALLBACK, VERIFIER, consent_path};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const CALLBACK: &str = "http://127.0.0.1:49152/callback";
-/// The example of RFC 7636, appendix B.
-const VERIFIER: &str = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk";
-const CHALLENGE: &str = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
-/// What the user allows.
+/// The number of full checks that the user allows.
 const ALLOWED: u64 = 10;
-/// Full checks before the tokens are renewed, and after it.
+/// How many full checks precede the renewal of the tokens, and how many follow it.
 const FULL_CHECKS: u32 = 2;
-/// A code is good for a minute.
+/// A code is valid for a minute; it is not used after this time.
 const CODE_LIFE: Duration = Duration::from_secs(50);
 const REVISION: &str = "2026-07-28";
 
-/// See the module.
+/// An assistant with its stage, tokens and counts.
 pub struct Assistant {
-    stage: Stage,
+    stage: AssistantStage,
     client_id: String,
     code: String,
     code_at: Instant,
@@ -34,13 +31,13 @@ pub struct Assistant {
     is_renewed: bool,
     single: Option<Single>,
     checks: u32,
-    /// Full checks that answers said were taken.
+    /// Full checks that the answers counted.
     taken: u64,
-    /// Those that may have been taken without an answer.
+    /// Full checks without an answer, which may count.
     maybe_taken: u64,
 }
 
-enum Stage {
+enum AssistantStage {
     Register,
     Consent,
     Redeem,
@@ -51,10 +48,10 @@ enum Stage {
 }
 
 impl Assistant {
-    /// One that is not known to the server.
+    /// An assistant that is not registered yet.
     pub fn new() -> Assistant {
         Assistant {
-            stage: Stage::Register,
+            stage: AssistantStage::Register,
             client_id: String::new(),
             code: String::new(),
             code_at: Instant::now(),
@@ -69,48 +66,39 @@ impl Assistant {
         }
     }
 
-    /// One step of it.
+    /// Sends the next request of its stage.
     pub fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
         match self.stage {
-            Stage::Register => self.register(life, hands),
-            Stage::Consent => self.consent(life, hands),
-            Stage::Redeem => return self.redeem(life, hands),
-            Stage::Use => self.use_it(life, hands),
-            Stage::Renew => return self.renew(life, hands),
-            Stage::Revoke => self.revoke(life, hands),
-            Stage::Revoked => return self.is_refused(life, hands),
+            AssistantStage::Register => self.register(life, hands),
+            AssistantStage::Consent => self.consent(life, hands),
+            AssistantStage::Redeem => return self.redeem(life, hands),
+            AssistantStage::Use => self.use_it(life, hands),
+            AssistantStage::Renew => return self.renew(life, hands),
+            AssistantStage::Revoke => self.revoke(life, hands),
+            AssistantStage::Revoked => return self.is_refused(life, hands),
         }
         Next::More
     }
 
     fn register(&mut self, life: &Life<'_>, hands: &mut Hands) {
         let metadata = json!({ "client_name": "A program", "redirect_uris": [CALLBACK] });
-        match life.ask(&mut hands.program, "registration", "", &Request::json("/oauth/register", &metadata)) {
+        match life.ask(
+            &mut hands.program,
+            "registration",
+            "",
+            &HttpRequest::json("/oauth/register", &metadata),
+        ) {
             Ok(reply) if reply.status == 201 => {
                 self.client_id = reply.json()["client_id"].as_str().unwrap_or_default().to_owned();
-                self.stage = Stage::Consent;
+                self.stage = AssistantStage::Consent;
             }
             other => expect(life, "registration", &other, &[503]),
         }
     }
 
     fn consent(&mut self, life: &Life<'_>, hands: &mut Hands) {
-        let resource = resource(life);
-        let query: Vec<String> = [
-            ("response_type", "code"),
-            ("client_id", &self.client_id),
-            ("redirect_uri", CALLBACK),
-            ("state", "s"),
-            ("code_challenge", CHALLENGE),
-            ("code_challenge_method", "S256"),
-            ("resource", &resource),
-            ("scope", "verify"),
-        ]
-        .iter()
-        .map(|(name, value)| format!("{name}={}", escape(value)))
-        .collect();
-        let path = format!("/oauth/authorize?{}", query.join("&"));
-        let page = life.ask(&mut hands.browser, "page", "/oauth/authorize", &Request::get(path));
+        let path = consent_path(&self.client_id, &resource(life));
+        let page = life.ask(&mut hands.browser, "page", "/oauth/authorize", &HttpRequest::get(path));
         let fields = match &page {
             Ok(page) if page.status == 200 => page.form("/oauth/authorize"),
             other => return expect(life, "the page of consent", other, &[503]),
@@ -123,7 +111,7 @@ impl Assistant {
             fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let allowed = ALLOWED.to_string();
         fields.extend([("full_checks", allowed.as_str()), ("days", "1"), ("decision", "allow")]);
-        match life.ask(&mut hands.browser, "consent", "", &Request::form("/oauth/authorize", &fields)) {
+        match life.ask(&mut hands.browser, "consent", "", &HttpRequest::form("/oauth/authorize", &fields)) {
             Ok(reply) if reply.status == 303 => {
                 let to = reply.header("location").unwrap_or_default();
                 let code = to.split(['?', '&']).find_map(|pair| pair.strip_prefix("code="));
@@ -131,7 +119,7 @@ impl Assistant {
                     Some(code) => {
                         self.code = code.to_owned();
                         self.code_at = Instant::now();
-                        self.stage = Stage::Redeem;
+                        self.stage = AssistantStage::Redeem;
                     }
                     None => life.wrong("consent", &reply),
                 }
@@ -150,14 +138,14 @@ impl Assistant {
             ("code_verifier", VERIFIER),
             ("resource", &resource),
         ];
-        let outcome = life.ask(&mut hands.program, "token", "", &Request::form("/oauth/token", &fields));
+        let outcome = life.ask(&mut hands.program, "token", "", &HttpRequest::form("/oauth/token", &fields));
         match outcome {
             Ok(reply) if reply.status == 200 => {
                 life.shared.verified("connections", 1);
                 self.take_tokens(life, &reply);
                 Next::More
             }
-            // The attempt without an answer has used the code up, or it is too old by now.
+            // The attempt without an answer has used the code, or the code has expired.
             Ok(reply) if reply.status == 400 && (self.doubt || self.code_at.elapsed() > CODE_LIFE) => {
                 Next::Done
             }
@@ -173,7 +161,8 @@ impl Assistant {
             ("client_id", &self.client_id),
             ("resource", &resource),
         ];
-        let outcome = life.ask(&mut hands.program, "renewal", "", &Request::form("/oauth/token", &fields));
+        let outcome =
+            life.ask(&mut hands.program, "renewal", "", &HttpRequest::form("/oauth/token", &fields));
         match outcome {
             Ok(reply) if reply.status == 200 => {
                 life.shared.verified("renewals", 1);
@@ -181,36 +170,36 @@ impl Assistant {
                 self.take_tokens(life, &reply);
                 Next::More
             }
-            // The attempt without an answer was done, so this one came with a used token: that ends the connection.
+            // The attempt without an answer was executed, so this request had a used token: that ends the connection.
             Ok(reply) if reply.status == 400 && self.doubt => {
                 life.shared.is_being_revoked(&self.access);
-                self.stage = Stage::Revoked;
+                self.stage = AssistantStage::Revoked;
                 Next::More
             }
             other => self.not_now(life, "renewal", &other),
         }
     }
 
-    fn not_now(&mut self, life: &Life<'_>, kind: &str, outcome: &Result<Reply, Lost>) -> Next {
+    fn not_now(&mut self, life: &Life<'_>, kind: &str, outcome: &Result<HttpReply, Lost>) -> Next {
         self.doubt |= !matches!(outcome, Err(Lost::NotSent));
         expect(life, kind, outcome, &[503]);
         Next::More
     }
 
-    fn take_tokens(&mut self, life: &Life<'_>, reply: &Reply) {
+    fn take_tokens(&mut self, life: &Life<'_>, reply: &HttpReply) {
         let body = reply.json();
         let text = |name: &str| body[name].as_str().unwrap_or_default().to_owned();
-        // It still works, but the next renewal would end that.
+        // The token still works, but the next renewal would end that.
         life.shared.is_being_revoked(&self.access);
         (self.access, self.refresh, self.doubt) = (text("access_token"), text("refresh_token"), false);
         life.shared.works(Secret::Token, &self.access);
-        (self.stage, self.checks) = (Stage::Use, 0);
+        (self.stage, self.checks) = (AssistantStage::Use, 0);
     }
 
     fn use_it(&mut self, life: &Life<'_>, hands: &mut Hands) {
         if self.single.is_none() {
             if self.checks >= FULL_CHECKS || life.finishing {
-                self.stage = if self.is_renewed { Stage::Revoke } else { Stage::Renew };
+                self.stage = if self.is_renewed { AssistantStage::Revoke } else { AssistantStage::Renew };
                 return;
             }
             let email = addresses::live(life.shared.numbers(1));
@@ -254,7 +243,7 @@ impl Assistant {
         self.single = Some(single);
     }
 
-    /// An answer is paid once, and takes one of the full checks that the user has allowed.
+    /// Records an answer: it is paid once, and counts as one of the allowed full checks.
     fn checked(&mut self, life: &Life<'_>, single: &mut Single, answer: &Value) {
         life.shared.judge(Rule::Charges, "checks of assistants", judge(single, answer));
         single.purchase.paid();
@@ -270,7 +259,8 @@ impl Assistant {
         }
     }
 
-    /// Whether attempts without an answer have taken all that was allowed. Then nobody can tell what became of the last.
+    /// Whether attempts without an answer may have used all allowed full checks. Then the result of the last one is
+    /// unknown.
     fn are_used_up(&mut self, life: &Life<'_>, why: &str) -> bool {
         if why.starts_with("full_checks_used_up") && self.taken + self.maybe_taken >= ALLOWED {
             self.checks = FULL_CHECKS;
@@ -285,8 +275,8 @@ impl Assistant {
     fn revoke(&mut self, life: &Life<'_>, hands: &mut Hands) {
         life.shared.is_being_revoked(&self.access);
         let fields = [("token", self.refresh.as_str()), ("client_id", &self.client_id)];
-        match life.ask(&mut hands.program, "revoke token", "", &Request::form("/oauth/revoke", &fields)) {
-            Ok(reply) if reply.status == 200 => self.stage = Stage::Revoked,
+        match life.ask(&mut hands.program, "revoke token", "", &HttpRequest::form("/oauth/revoke", &fields)) {
+            Ok(reply) if reply.status == 200 => self.stage = AssistantStage::Revoked,
             other => expect(life, "revoke token", &other, &[503]),
         }
     }
@@ -306,22 +296,22 @@ impl Assistant {
     }
 }
 
-/// Which tools there are: free, and only for a token that works.
-pub fn tools(token: &str) -> Request {
+/// A request for the list of tools: it is free, and needs a valid token.
+pub fn tools(token: &str) -> HttpRequest {
     message(token, "tools/list", "", json!({}))
 }
 
-fn tool(token: &str, arguments: &Value) -> Request {
+fn tool(token: &str, arguments: &Value) -> HttpRequest {
     message(token, "tools/call", "verify_email", json!({ "name": "verify_email", "arguments": arguments }))
 }
 
-fn message(token: &str, method: &str, name: &str, mut params: Value) -> Request {
+fn message(token: &str, method: &str, name: &str, mut params: Value) -> HttpRequest {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": REVISION,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let request = Request::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
+    let request = HttpRequest::json("/mcp", &body).bearer(token).header("MCP-Protocol-Version", REVISION);
     let request = request.header("Mcp-Method", method);
     if name.is_empty() { request } else { request.header("Mcp-Name", name) }
 }

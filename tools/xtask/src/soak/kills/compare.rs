@@ -1,27 +1,29 @@
-//! The comparison of what the clients know with what the service says: pure functions, so that a table of tests shows
-//! that each of them can fail.
+//! The comparison of the clients' records with the service. These are pure functions; a table of tests shows that each
+//! of them can fail.
 
 use crate::soak::world::Credits;
 use mailnet::Scenario;
 use serde_json::Value;
 
-/// What an account must have paid and may have paid.
+/// The credits that an account must have paid, and those that it may have paid.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// Acknowledged.
+    /// Credits of acknowledged requests.
     pub paid: u64,
-    /// Asked for, and the answer did not come or does not tell.
+    /// Credits of requests whose answer is missing or does not state the charge.
     pub open: u64,
-    /// Of both, what the server goes on with by itself: batches and lists. Nothing else is held after a start.
+    /// The part of both that belongs to batches and lists, which the server continues after a restart. Nothing else is
+    /// held after a start.
     pub lasting: u64,
-    /// How many batches and lists that is.
+    /// How many such batches and lists there are.
     pub lasting_count: u64,
 }
 
-/// What an address may be answered.
+/// The allowed reasons of an address.
 pub type Reasons = Vec<String>;
 
-/// The ledger of an account against its claim. Holds of a batch count as paid, for its answer has acknowledged them.
+/// Compares the ledger of an account with its claim. Holds of a batch count as paid, since its answer has acknowledged
+/// them.
 pub fn account(name: &str, claim: &Claim, ledger: &Credits) -> Result<(), String> {
     let paid = ledger.spent + ledger.held;
     let complain = |what: &str| Err(format!("{name}: {what}: {claim:?}, {ledger:?}"));
@@ -37,7 +39,7 @@ pub fn account(name: &str, claim: &Claim, ledger: &Credits) -> Result<(), String
     Ok(())
 }
 
-/// What is held after a start, when no request is under way.
+/// Compares the held credits after a start, while no request is under way.
 pub fn held(name: &str, claim: &Claim, ledger: &Credits) -> Result<(), String> {
     if ledger.held > claim.lasting {
         return Err(format!("{name}: {} held and {} can be: {claim:?}", ledger.held, claim.lasting));
@@ -45,7 +47,7 @@ pub fn held(name: &str, claim: &Claim, ledger: &Credits) -> Result<(), String> {
     Ok(())
 }
 
-/// The same by the store's own audit, which counts holds.
+/// Does the same with the store's own audit, which counts holds.
 pub fn open_holds(name: &str, claim: &Claim, audit: &Value) -> Result<(), String> {
     match audit["open_holds"].as_u64() {
         Some(count) if count <= claim.lasting_count => Ok(()),
@@ -53,7 +55,7 @@ pub fn open_holds(name: &str, claim: &Claim, audit: &Value) -> Result<(), String
     }
 }
 
-/// A full check that was answered 200: whether it came from the account's own results, and whether that can be.
+/// Checks the answer 200 to a full check: whether it is a repeat of the account, and whether that is possible.
 pub fn single(
     is_repeat: bool,
     in_doubt: bool,
@@ -79,7 +81,7 @@ pub fn single(
     }
 }
 
-/// The rows of a complete batch.
+/// Checks the rows of a complete batch.
 pub fn rows(id: &str, expected: &[(String, Reasons)], body: &Value) -> Result<(), String> {
     let results = body["results"].as_array().ok_or_else(|| format!("{id}: no results: {body}"))?;
     if results.len() != expected.len() {
@@ -94,7 +96,7 @@ pub fn rows(id: &str, expected: &[(String, Reasons)], body: &Value) -> Result<()
     Ok(())
 }
 
-/// The download of a complete list against what was uploaded; `verdicts` has what each of its rows may end with.
+/// Compares the download of a complete list with its upload; `verdicts` has the allowed reasons of each row.
 pub fn list(name: &str, uploaded: &str, verdicts: &[Reasons], downloaded: &str) -> Result<(), String> {
     let (before, after): (Vec<&str>, Vec<&str>) = (uploaded.lines().collect(), downloaded.lines().collect());
     if before.len() != after.len() || before.len() != verdicts.len() + 1 {
@@ -113,7 +115,7 @@ pub fn list(name: &str, uploaded: &str, verdicts: &[Reasons], downloaded: &str) 
     Ok(())
 }
 
-/// What was read before and is read again.
+/// Compares two readings of the same document.
 pub fn same(what: &str, first: &[u8], again: &[u8]) -> Result<(), String> {
     if first == again {
         return Ok(());
@@ -122,7 +124,7 @@ pub fn same(what: &str, first: &[u8], again: &[u8]) -> Result<(), String> {
     Err(format!("{what}: {} became {}", text(first), text(again)))
 }
 
-/// What mailnet expects of an address. A greylisting server may let a batch in that comes back.
+/// The reasons that mailnet expects for an address. A greylisting server may accept a batch's second attempt.
 pub fn reasons(scenario: &Scenario, email: &str) -> Reasons {
     let expected = scenario.expected(email);
     let mut reasons = vec![expected.reason.as_str().to_owned()];
@@ -154,7 +156,7 @@ mod tests {
         assert!(check(ledger(14, 0)).contains("charged twice"));
         assert!(check(ledger(9, 5)).contains("charged twice"));
         assert!(check(Credits { granted: 101, ..ledger(10, 0) }).contains("do not add up"));
-        // Once every request is answered, one credit too many or too few is a fault.
+        // After every request is answered, a difference of one credit is a fault.
         let settled = Claim { paid: 10, ..Claim::default() };
         for (spent, is_right) in [(9, false), (10, true), (11, false)] {
             assert_eq!(account("a", &settled, &ledger(spent, 0)).is_ok(), is_right, "{spent}");
@@ -180,7 +182,7 @@ mod tests {
             let reply = json!({ "email": "a@b", "reason": "mailbox_exists", "cached": cached, "credits_remaining": credits });
             single(is_repeat, in_doubt, &reply, "a@b", &reasons).is_ok()
         };
-        // (a repeat of an acknowledged one, an attempt without an answer before it, answered as a repeat)
+        // (a repeat of an acknowledged check, an attempt without an answer before it, answered as a repeat)
         assert!(check(false, false, false) && check(false, true, false) && check(false, true, true));
         assert!(check(true, false, true) && check(true, true, true));
         assert!(!check(false, false, true), "charged by an attempt that said that nothing was");

@@ -1,7 +1,7 @@
-//! A list of the dashboard from its upload to its download, over the kills in between.
+//! A list of the dashboard from its upload to its download, during the kills.
 
 use super::addresses;
-use super::client::{Lost, Request, attribute};
+use super::client::{HttpRequest, Lost, attribute};
 use super::compare::{self, Reasons};
 use super::people::{Hands, Next, look};
 use super::programs::{BATCH_WAIT, expect};
@@ -9,29 +9,29 @@ use super::records::{Life, Purchase, Rule};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// Beyond the time that its rows may wait: restarts, and a busy machine.
+/// How much longer than the wait of its rows a list may take: restarts, and a busy machine.
 const SLACK: Duration = Duration::from_secs(120);
-/// Between two looks at a list that is at work.
+/// The pause between two requests for the page of a list in progress.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The stage of one list from its upload to its deletion.
 pub struct ListFlow {
     name: String,
     content: String,
     verdicts: Vec<Reasons>,
     purchase: Purchase,
-    stage: Stage,
-    /// `/lists/ID`, once it is known.
+    stage: ListStage,
+    /// `/lists/ID`, if it is known.
     path: String,
-    /// Uploads that were sent and had no answer.
+    /// How many uploads were sent and had no answer.
     doubts: usize,
-    /// Its start was acknowledged.
+    /// The time at which its start was acknowledged.
     started: Option<Instant>,
     downloaded: Option<(Vec<u8>, u32)>,
     is_deleted: bool,
 }
 
-enum Stage {
+enum ListStage {
     Upload,
     Ready,
     Running,
@@ -40,7 +40,7 @@ enum Stage {
 }
 
 impl ListFlow {
-    /// Of 10 to 40 rows, every fifth without an address; it is deleted or left, as is drawn.
+    /// A list of 10 to 40 rows; every fifth row has no address. A random bit decides whether it is deleted at the end.
     pub fn new(life: &Life<'_>, hands: &Hands, number: u64, random: &mut fastrand::Rng) -> ListFlow {
         let (mut content, mut verdicts) = ("id,email\n".to_owned(), Vec::new());
         for row in 0..random.u64(10..=40) {
@@ -54,7 +54,7 @@ impl ListFlow {
             content,
             verdicts,
             purchase: Purchase::lasting(&hands.account, credits),
-            stage: Stage::Upload,
+            stage: ListStage::Upload,
             path: String::new(),
             doubts: 0,
             started: None,
@@ -63,14 +63,14 @@ impl ListFlow {
         }
     }
 
-    /// One step of it.
+    /// Sends the next request of its stage.
     pub fn step(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
         match self.stage {
-            Stage::Upload => self.upload(life, hands),
-            Stage::Ready => self.start(life, hands),
-            Stage::Running => self.wait(life, hands),
-            Stage::Download => return self.download(life, hands),
-            Stage::Delete => return self.delete(life, hands),
+            ListStage::Upload => self.upload(life, hands),
+            ListStage::Ready => self.start(life, hands),
+            ListStage::Running => self.wait(life, hands),
+            ListStage::Download => return self.download(life, hands),
+            ListStage::Delete => return self.delete(life, hands),
         }
         Next::More
     }
@@ -80,11 +80,11 @@ impl ListFlow {
             return;
         }
         let fields = [("csrf", hands.csrf.as_str()), ("column", "")];
-        let request = Request::upload("/lists", &fields, (&self.name, self.content.as_bytes()));
+        let request = HttpRequest::upload("/lists", &fields, (&self.name, self.content.as_bytes()));
         match life.ask(&mut hands.browser, "upload", &self.name, &request) {
             Ok(reply) if reply.status == 303 => {
                 self.path = reply.header("location").unwrap_or_default().to_owned();
-                self.stage = Stage::Ready;
+                self.stage = ListStage::Ready;
                 life.shared.verified("uploads", 1);
             }
             Err(Lost::NotSent) => {}
@@ -95,7 +95,7 @@ impl ListFlow {
         }
     }
 
-    /// Whether an attempt without an answer has left a list; says whether to upload it once more.
+    /// Checks whether an attempt without an answer has created a list. Returns whether to upload it again.
     fn look_for_it(&mut self, life: &Life<'_>, hands: &mut Hands) -> bool {
         let Some(page) = look(life, &mut hands.browser, "/lists") else { return false };
         let text = page.text();
@@ -106,11 +106,11 @@ impl ListFlow {
             life.shared.fault(Rule::Lists, fault);
         }
         let Some(row) = rows.first() else { return true };
-        // It may still come, if the server has not ended yet.
+        // The list may still appear, if the server has not ended yet.
         if !row.contains(">uploading<") {
             let link = row.split("<a").nth(1).and_then(|tag| tag.split('>').next());
             self.path = link.and_then(|tag| attribute(tag, "href")).unwrap_or_default();
-            self.stage = Stage::Ready;
+            self.stage = ListStage::Ready;
         }
         false
     }
@@ -125,16 +125,16 @@ impl ListFlow {
             return;
         }
         self.purchase.asks();
-        let request = Request::form(format!("{}/start", self.path), &[("csrf", &hands.csrf)]);
+        let request = HttpRequest::form(format!("{}/start", self.path), &[("csrf", &hands.csrf)]);
         match life.ask(&mut hands.browser, "list start", &self.name, &request) {
             Ok(reply) if reply.status == 303 => {
                 self.started = Some(Instant::now());
-                self.stage = Stage::Running;
+                self.stage = ListStage::Running;
             }
             Err(Lost::NotSent) => {}
             other => {
                 self.purchase.unknown();
-                self.stage = Stage::Running;
+                self.stage = ListStage::Running;
                 expect(life, "list start", &other, &[503]);
             }
         }
@@ -145,12 +145,12 @@ impl ListFlow {
         if text.contains("Download result") {
             self.purchase.paid();
             self.purchase.ended();
-            self.stage = Stage::Download;
+            self.stage = ListStage::Download;
         } else if text.contains(&format!("{}/start", self.path)) {
             if self.started.is_some() {
                 life.shared.fault(Rule::Lists, format!("{} was started: {text}", self.name));
             }
-            self.stage = Stage::Ready;
+            self.stage = ListStage::Ready;
         } else if !text.contains("addresses checked") {
             life.shared.fault(Rule::Lists, format!("{} is not at work: {text}", self.name));
         } else {
@@ -165,9 +165,9 @@ impl ListFlow {
         }
     }
 
-    /// Its page, if the server can show it now.
+    /// The page of the list, if the server can show it now.
     fn page(&self, life: &Life<'_>, hands: &mut Hands) -> Option<String> {
-        match life.ask(&mut hands.browser, "list", &self.name, &Request::get(self.path.as_str())) {
+        match life.ask(&mut hands.browser, "list", &self.name, &HttpRequest::get(self.path.as_str())) {
             Ok(page) if page.status == 200 => Some(page.text()),
             Ok(page) if page.status == 404 => {
                 life.shared.fault(Rule::Lists, format!("{} is gone", self.name));
@@ -180,9 +180,9 @@ impl ListFlow {
         }
     }
 
-    /// Twice, the second time in another life.
+    /// Downloads the list twice, the second time in another life of the server.
     fn download(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
-        let request = Request::get(format!("{}/download", self.path));
+        let request = HttpRequest::get(format!("{}/download", self.path));
         if !life.finishing
             && self.downloaded.as_ref().is_some_and(|(_, life_before)| *life_before == life.number)
         {
@@ -206,7 +206,7 @@ impl ListFlow {
                     if !self.is_deleted {
                         return Next::Done;
                     }
-                    self.stage = Stage::Delete;
+                    self.stage = ListStage::Delete;
                 }
             },
             other => expect(life, "download", &other, &[503]),
@@ -215,16 +215,17 @@ impl ListFlow {
     }
 
     fn delete(&mut self, life: &Life<'_>, hands: &mut Hands) -> Next {
-        let request = Request::form(format!("{}/delete", self.path), &[("csrf", &hands.csrf)]);
+        let request = HttpRequest::form(format!("{}/delete", self.path), &[("csrf", &hands.csrf)]);
         match life.ask(&mut hands.browser, "list delete", &self.name, &request) {
-            // 404: an attempt whose answer did not come has deleted it.
+            // 404: an attempt without an answer has deleted it.
             Ok(reply) if matches!(reply.status, 303 | 404) => {}
             other => {
                 expect(life, "list delete", &other, &[503]);
                 return Next::More;
             }
         }
-        match life.ask(&mut hands.browser, "deleted list", &self.name, &Request::get(self.path.as_str())) {
+        match life.ask(&mut hands.browser, "deleted list", &self.name, &HttpRequest::get(self.path.as_str()))
+        {
             Ok(reply) if reply.status == 200 => {
                 life.shared.fault(Rule::Lists, format!("{} was deleted and is there", self.name));
             }

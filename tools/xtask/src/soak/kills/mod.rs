@@ -1,10 +1,10 @@
-//! `soak kills`: `kill -9` and SIGTERM at random moments under a load of everything that callers do, and what the ledger
-//! says after each start.
+//! `soak kills`: `kill -9` and SIGTERM at random moments under a load of every kind of request, and a check of the
+//! ledger after each start.
 //!
-//! Programs ask for checks and batches (programs.rs), people sign up, make keys, upload lists (people.rs, lists.rs) and
-//! connect assistants (assistant.rs). Each of them knows what was acknowledged (records.rs). After each start, while no
-//! request is under way, that is compared with the ledger (compare.rs). What had no answer is asked for again, so that at
-//! the end the ledger must have each charge exactly once.
+//! Programs send checks and batches (programs.rs). Users sign up, create keys, upload lists (people.rs, lists.rs) and
+//! connect assistants (assistant.rs). Each client records which requests were acknowledged (records.rs). After each
+//! start, while no request is under way, the records are compared with the ledger (compare.rs). Requests without an
+//! answer are repeated, so at the end the ledger must have each charge exactly once.
 
 mod addresses;
 mod assistant;
@@ -15,79 +15,84 @@ mod programs;
 mod records;
 mod start;
 
-use super::client::{self, Client, Request};
-use super::world::{Credits, Mailnet, Serve, World};
-use super::{Failure, Options, hostile};
+use super::client::{self, HttpClient, HttpRequest};
+use super::world::{CampaignFolder, Credits, Mailnet, Serve};
+use super::{Failure, SoakOptions, hostile};
 use crate::interop::process::{interrupted, sleep};
 use crate::interop::report::{self, Tally};
 use mailnet::Scenario;
 use people::Person;
 use programs::Program;
-use records::{Account, Life, RULES, Rule, Secret, Shared};
+use records::{Account, Life, RULES, Rule, Secret, SharedRecords};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Accounts that programs share, and programs on each.
+/// How many accounts programs share, and how many programs each account has.
 const ACCOUNTS: usize = 4;
 const PROGRAMS_OF_AN_ACCOUNT: usize = 4;
 const PEOPLE: usize = 6;
-/// So many requests per second are wanted of the full version while the server is up.
+/// The fewest requests per second of the full version while the server runs.
 const RATE_MIN: f64 = 200.0;
-/// Half of the starts are quicker than the first, all than the second: the disk of a busy machine can stop for seconds.
+/// The limits on the duration of a start: half of them are quicker than the first, all than the second. The disk of a
+/// busy machine can stop for seconds.
 const START_MEDIAN: Duration = Duration::from_secs(3);
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// A drain takes 65 s at most.
+/// The longest allowed drain; a drain takes at most 65 s.
 const DRAIN_LIMIT: Duration = Duration::from_secs(70);
-/// Of a longer one the report shows so many lines of the log.
+/// After a drain longer than this the report shows this many lines of the log.
 const DRAIN_TOLD: Duration = Duration::from_secs(10);
 const DRAIN_LINES: usize = 12;
-/// For all that is open when the last life begins: rows that wait, and everything that has to be asked for again.
+/// The time limit of the last life: rows that wait, and all requests that must be repeated.
 const FINISH_LIMIT: Duration = Duration::from_secs(180);
-/// Every so many kills every complete batch is read again, and a line tells how far it is.
+/// After this many kills every complete batch is read again, and a line of progress is printed.
 const REPORT_EVERY: u32 = 50;
-/// Every so many starts one is killed on its way.
+/// Every start with a multiple of this number is killed before it completes.
 const CUT_START_EVERY: u32 = 8;
-/// Secrets of each kind that are looked at after a start.
+/// How many secrets of each kind are checked after a start.
 const SECRETS: usize = 4;
-/// The life that is taken back, to see whether that is noticed.
+/// The length of the life whose ledger is replaced by an older one, which the comparison must find.
 const PLANTED_LIFE: Duration = Duration::from_millis(1500);
-/// Lines of the trace that a failure shows.
+/// How many lines of the trace a failure shows.
 const TRACE_SHOWN: usize = 40;
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Runs the campaign.
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let kills = options.kills.unwrap_or(if options.small { 12 } else { 1000 });
     let seed = options.seed();
     let clients = ACCOUNTS * PROGRAMS_OF_AN_ACCOUNT + PEOPLE;
     report::line(&format!("kills: seed {seed}, {kills} kills under the load of {clients} clients"));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     let mailnet = world.mailnet(addresses::SCENARIO)?;
-    let campaign = Campaign::prepare(world, mailnet, fastrand::Rng::with_seed(seed))?;
+    let campaign = KillCampaign::prepare(world, mailnet, fastrand::Rng::with_seed(seed))?;
     campaign.go(kills, !options.small).map(Some)
 }
 
-struct Campaign {
-    world: World,
+struct KillCampaign {
+    world: CampaignFolder,
     mailnet: Mailnet,
     flags: Vec<String>,
-    shared: Shared,
+    shared: SharedRecords,
     programs: Vec<Program>,
     people: Vec<Person>,
     random: fastrand::Rng,
-    /// How the next lives end, the next at the end.
+    /// The kinds of ends of the next lives, in reverse order.
     ends: Vec<End>,
-    /// Accounts that nobody signed up for.
+    /// The number of accounts that the operator created.
     made: usize,
-    figures: Figures,
+    figures: KillFigures,
 }
 
-/// What is measured on the way.
+/// The figures of the campaign.
 #[derive(Default)]
-struct Figures {
+struct KillFigures {
     killed: u32,
     terminated: u32,
     cut_drains: u32,
@@ -98,16 +103,16 @@ struct Figures {
     slowest_drain: Duration,
 }
 
-/// How a life ends.
+/// The way in which a life ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Kill,
     Terminate,
-    /// `kill -9` so long after SIGTERM.
+    /// `kill -9` after this time from SIGTERM on.
     CutDrain(Duration),
 }
 
-impl Campaign {
+impl KillCampaign {
     fn go(mut self, kills: u32, is_full: bool) -> Result<Tally, Failure> {
         let mut serve = self.start()?;
         let began = Instant::now();
@@ -150,7 +155,7 @@ impl Campaign {
         Ok(tally)
     }
 
-    /// Three of four ends are `kill -9`, and some SIGTERMs are followed by one.
+    /// Draws the end of a life. Three of four are `kill -9`, and some SIGTERMs are followed by one.
     fn draw_end(&mut self) -> End {
         if self.ends.is_empty() {
             self.ends = vec![End::Kill; 9];
@@ -161,10 +166,10 @@ impl Campaign {
         self.ends.pop().unwrap_or(End::Kill)
     }
 
-    /// One life: the clients work until the server is gone.
+    /// Runs one life: the clients work until the server has ended.
     fn live(&mut self, serve: Serve, number: u32, life: Duration, end: End) -> Result<(), Failure> {
         let ended = {
-            let Campaign { shared, programs, people, figures, .. } = self;
+            let KillCampaign { shared, programs, people, figures, .. } = self;
             let current = Life::new(shared, number);
             with_load(&current, programs, people, || {
                 let (began, before) = (Instant::now(), answers(current.shared));
@@ -193,8 +198,8 @@ impl Campaign {
         interrupted()
     }
 
-    /// The last life: everything is asked for until it is answered, and then each credit is accounted for. Gives the
-    /// credits of which nobody can tell.
+    /// Runs the last life: every request is repeated until it is answered, and each credit is accounted for. Returns
+    /// the credits whose use is unknown.
     fn finish(&mut self, serve: Serve, number: u32) -> Result<u64, Failure> {
         let has_faults = self.shared.has_faults();
         if !has_faults {
@@ -222,7 +227,7 @@ impl Campaign {
         Ok(open)
     }
 
-    /// Every complete batch, while no client asks for anything.
+    /// Reads every complete batch, while no other client sends requests.
     fn read_all_again(&mut self, number: u32) {
         let current = Life::new(&self.shared, number);
         for program in &mut self.programs {
@@ -232,8 +237,8 @@ impl Campaign {
         }
     }
 
-    /// Puts the ledger of before a life in the place of the one after it, which loses what was acknowledged in between.
-    /// The comparison has to find that.
+    /// Replaces the ledger after a life by the one before it, which loses acknowledged requests. The comparison must
+    /// find that.
     fn plant(&mut self, number: u32) -> Result<Result<String, String>, Failure> {
         let copy = self.world.folder().join("before");
         start::copy_folder(&self.world.data(), &copy)?;
@@ -251,7 +256,7 @@ impl Campaign {
         })
     }
 
-    /// The records against the ledger, while no client asks for anything.
+    /// Compares the records with the ledger, while no client sends requests.
     fn compare(&self, number: u32, is_whole: bool) -> Result<(), Failure> {
         let listed = self.world.json(&["account", "list"])?;
         let listed = listed.as_array().ok_or_else(|| Failure("account list: no list".into()))?;
@@ -263,7 +268,7 @@ impl Campaign {
         self.compare_sign_ups(ledger.len());
         let accounts: Vec<Arc<Account>> = records::lock(&self.shared.accounts).clone();
         for (at, account) in accounts.iter().enumerate() {
-            // The store's own audit: of those that are new, and of the others in turn.
+            // The store's own audit covers all new accounts, and the others in turn.
             let turn = number as usize;
             let has_turn = is_whole || at == turn % accounts.len() || at == turn % ACCOUNTS;
             if account.name().is_none() || has_turn {
@@ -317,12 +322,12 @@ impl Campaign {
         Ok(())
     }
 
-    /// Of keys and tokens, some that have to work and some that never may again.
+    /// Checks some keys and tokens: some must work, and the revoked ones must not.
     fn compare_secrets(&self, number: u32) -> Result<(), Failure> {
-        let mut client = Client::program(self.shared.server);
+        let mut client = HttpClient::program(self.shared.server);
         for (kind, secret, works) in self.shared.some_secrets(SECRETS) {
             let request = match kind {
-                Secret::Key => Request::get("/v1/account").bearer(&secret),
+                Secret::Key => HttpRequest::get("/v1/account").bearer(&secret),
                 Secret::Token => assistant::tools(&secret),
             };
             let status = match client.send(&request) {
@@ -418,7 +423,7 @@ impl Campaign {
     }
 }
 
-impl Figures {
+impl KillFigures {
     fn median_and_slowest_start(&self) -> (Duration, Duration) {
         let mut starts = self.starts.clone();
         starts.sort_unstable();
@@ -431,7 +436,7 @@ impl Figures {
     }
 }
 
-/// Lets every client work on a thread of its own until the server is gone, or until all of them are done.
+/// Runs every client on its own thread until the server has ended, or until all of them have finished.
 fn with_load<T>(
     life: &Life<'_>,
     programs: &mut [Program],
@@ -475,8 +480,13 @@ fn until_over(life: &Life<'_>, mut step: impl FnMut() -> bool) {
     }
 }
 
-/// Ends the server; gives how long a drain took.
-fn end_server(serve: Serve, end: End, figures: &mut Figures, shared: &Shared) -> Result<Duration, Failure> {
+/// Ends the server and returns the duration of a drain.
+fn end_server(
+    serve: Serve,
+    end: End,
+    figures: &mut KillFigures,
+    shared: &SharedRecords,
+) -> Result<Duration, Failure> {
     let mut took = Duration::ZERO;
     match end {
         End::Kill => {
@@ -506,7 +516,7 @@ fn end_server(serve: Serve, end: End, figures: &mut Figures, shared: &Shared) ->
     Ok(took)
 }
 
-/// Requests that were answered so far.
-fn answers(shared: &Shared) -> u64 {
+/// The number of requests that were answered so far.
+fn answers(shared: &SharedRecords) -> u64 {
     shared.totals().values().map(|[answered, refused, _]| answered + refused).sum()
 }

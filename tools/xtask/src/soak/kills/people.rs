@@ -1,8 +1,8 @@
-//! People who use the dashboard: they sign up, make keys and revoke them, upload lists, connect assistants, and sign in
-//! again. Then somebody else comes in their place.
+//! Users of the dashboard: they sign up, create keys and revoke them, upload lists, connect assistants, and sign in
+//! again. Then a new user replaces each of them.
 
 use super::assistant::Assistant;
-use super::client::{Client, Lost, Reply, Request, hidden_fields};
+use super::client::{HttpClient, HttpReply, HttpRequest, Lost, hidden_fields};
 use super::compare::{self, Reasons};
 use super::lists::ListFlow;
 use super::programs::{Single, expect, full_check};
@@ -14,40 +14,40 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const PASSWORD: &str = "correct horse battery";
-/// Checks with a key before it is revoked.
+/// How many checks are made with a key before it is revoked.
 const CHECKS_OF_A_KEY: usize = 4;
 
-/// One visitor.
+/// One user with a plan of actions.
 pub struct Person {
     server: SocketAddr,
     hands: Hands,
     email: String,
-    stage: Stage,
-    /// What is still to be done, the next at the end.
-    plan: Vec<Kind>,
+    stage: PersonStage,
+    /// The remaining actions, in reverse order.
+    plan: Vec<PersonKind>,
     random: fastrand::Rng,
 }
 
-/// What the things that a person does need of them.
+/// The clients and the session that a user's actions use.
 pub struct Hands {
-    /// With the cookies of the session.
-    pub browser: Client,
-    /// For keys and tokens.
-    pub program: Client,
+    /// The client with the cookies of the session.
+    pub browser: HttpClient,
+    /// The client for keys and tokens.
+    pub program: HttpClient,
     pub account: Arc<Account>,
     /// The token of the session's forms.
     pub csrf: String,
 }
 
-/// What comes next.
+/// The result of a step of an action.
 pub enum Next {
-    /// The same again or the step behind it.
+    /// The action has a further step, or repeats this one.
     More,
-    /// All of it is done.
+    /// The action is complete.
     Done,
 }
 
-enum Stage {
+enum PersonStage {
     SigningUp { doubt: bool },
     Looking,
     At(Box<Flow>),
@@ -61,43 +61,50 @@ enum Flow {
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum PersonKind {
     Key,
     List,
     Assistant,
 }
 
 impl Person {
-    /// Somebody who has no account yet.
+    /// A user who has no account yet.
     pub fn new(server: SocketAddr, number: u64, mut random: fastrand::Rng) -> Person {
         let email = format!("person-{number}@people.example");
         let hands = Hands {
-            browser: Client::browser(server),
-            program: Client::program(server),
+            browser: HttpClient::browser(server),
+            program: HttpClient::program(server),
             account: Account::of_user(&email),
             csrf: String::new(),
         };
-        let mut plan = vec![Kind::Key, Kind::List, Kind::Assistant, Kind::Key, Kind::List, Kind::List];
+        let mut plan = vec![
+            PersonKind::Key,
+            PersonKind::List,
+            PersonKind::Assistant,
+            PersonKind::Key,
+            PersonKind::List,
+            PersonKind::List,
+        ];
         random.shuffle(&mut plan);
-        Person { server, hands, email, stage: Stage::SigningUp { doubt: false }, plan, random }
+        Person { server, hands, email, stage: PersonStage::SigningUp { doubt: false }, plan, random }
     }
 
-    /// The server is gone.
+    /// Closes the connections: the server has ended.
     pub fn hang_up(&mut self) {
         self.hands.browser.hang_up();
         self.hands.program.hang_up();
     }
 
-    /// Sends one request or two; says whether there is more to do when nothing new is begun.
+    /// Sends one request or two. Returns whether steps remain if no action is started.
     pub fn step(&mut self, life: &Life<'_>) -> bool {
         match &mut self.stage {
-            Stage::SigningUp { doubt } => {
+            PersonStage::SigningUp { doubt } => {
                 if life.finishing && !*doubt {
                     return false;
                 }
                 self.sign_up(life);
             }
-            Stage::Looking => {
+            PersonStage::Looking => {
                 let Some(page) = look(life, &mut self.hands.browser, "/lists") else { return true };
                 match page.form("/lists").and_then(|fields| value(&fields, "csrf")) {
                     Some(csrf) => {
@@ -107,7 +114,7 @@ impl Person {
                     None => life.wrong("the page of lists", &page),
                 }
             }
-            Stage::At(flow) => {
+            PersonStage::At(flow) => {
                 let next = match flow.as_mut() {
                     Flow::Key(flow) => flow.step(life, &mut self.hands),
                     Flow::List(flow) => flow.step(life, &mut self.hands),
@@ -117,7 +124,7 @@ impl Person {
                     self.begin(life);
                 }
             }
-            Stage::SigningIn => {
+            PersonStage::SigningIn => {
                 if self.sign_in(life) {
                     let number = life.shared.numbers(1);
                     *self = Person::new(self.server, number, self.random.fork());
@@ -127,24 +134,27 @@ impl Person {
         true
     }
 
-    /// The next thing of the plan, or signing in again at its end.
+    /// Starts the next action of the plan, or signs in again at its end.
     fn begin(&mut self, life: &Life<'_>) {
         let next = if life.finishing { None } else { self.plan.pop() };
         let number = life.shared.numbers(100);
         self.stage = match next {
-            Some(Kind::Key) => Stage::At(Box::new(Flow::Key(KeyFlow::new(number)))),
-            Some(Kind::List) => {
-                Stage::At(Box::new(Flow::List(ListFlow::new(life, &self.hands, number, &mut self.random))))
-            }
-            Some(Kind::Assistant) => Stage::At(Box::new(Flow::Assistant(Assistant::new()))),
-            None => Stage::SigningIn,
+            Some(PersonKind::Key) => PersonStage::At(Box::new(Flow::Key(KeyFlow::new(number)))),
+            Some(PersonKind::List) => PersonStage::At(Box::new(Flow::List(ListFlow::new(
+                life,
+                &self.hands,
+                number,
+                &mut self.random,
+            )))),
+            Some(PersonKind::Assistant) => PersonStage::At(Box::new(Flow::Assistant(Assistant::new()))),
+            None => PersonStage::SigningIn,
         };
     }
 
     fn sign_up(&mut self, life: &Life<'_>) {
-        let outcome = life.ask(&mut self.hands.browser, "page", "/signup", &Request::get("/signup"));
+        let outcome = life.ask(&mut self.hands.browser, "page", "/signup", &HttpRequest::get("/signup"));
         let Some(fields) = form_of(life, outcome, "/signup") else { return };
-        let Stage::SigningUp { doubt } = &mut self.stage else { return };
+        let PersonStage::SigningUp { doubt } = &mut self.stage else { return };
         if !*doubt {
             life.shared.signing_up.fetch_add(1, Ordering::SeqCst);
         }
@@ -155,7 +165,7 @@ impl Person {
                 life.shared.signed_up.fetch_add(1, Ordering::SeqCst);
                 life.shared.add(Arc::clone(&self.hands.account));
                 life.shared.verified("sign-ups", 1);
-                self.stage = Stage::Looking;
+                self.stage = PersonStage::Looking;
             }
             Err(Lost::NotSent) if !*doubt => {
                 life.shared.signing_up.fetch_sub(1, Ordering::SeqCst);
@@ -167,10 +177,10 @@ impl Person {
         }
     }
 
-    /// With no cookie of before.
+    /// Signs in without an earlier cookie.
     fn sign_in(&mut self, life: &Life<'_>) -> bool {
-        let mut browser = Client::browser(self.server);
-        let outcome = life.ask(&mut browser, "page", "/signin", &Request::get("/signin"));
+        let mut browser = HttpClient::browser(self.server);
+        let outcome = life.ask(&mut browser, "page", "/signin", &HttpRequest::get("/signin"));
         let Some(fields) = form_of(life, outcome, "/signin") else { return false };
         let request = credentials("/signin", &fields, &self.email);
         match life.ask(&mut browser, "sign-in", &self.email, &request) {
@@ -190,14 +200,14 @@ impl Person {
     }
 }
 
-fn credentials(path: &str, fields: &[(String, String)], email: &str) -> Request {
+fn credentials(path: &str, fields: &[(String, String)], email: &str) -> HttpRequest {
     let mut fields: Vec<(&str, &str)> =
         fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     fields.extend([("email", email), ("password", PASSWORD)]);
-    Request::form(path, &fields)
+    HttpRequest::form(path, &fields)
 }
 
-fn form_of(life: &Life<'_>, outcome: Result<Reply, Lost>, action: &str) -> Option<Vec<(String, String)>> {
+fn form_of(life: &Life<'_>, outcome: Result<HttpReply, Lost>, action: &str) -> Option<Vec<(String, String)>> {
     match &outcome {
         Ok(page) if page.status == 200 => {
             let fields = page.form(action);
@@ -213,9 +223,9 @@ fn form_of(life: &Life<'_>, outcome: Result<Reply, Lost>, action: &str) -> Optio
     }
 }
 
-/// A page for those who have signed in, if the server can show it now.
-pub fn look(life: &Life<'_>, browser: &mut Client, path: &str) -> Option<Reply> {
-    match life.ask(browser, "page", path, &Request::get(path)) {
+/// A page for signed-in users, if the server can show it now.
+pub fn look(life: &Life<'_>, browser: &mut HttpClient, path: &str) -> Option<HttpReply> {
+    match life.ask(browser, "page", path, &HttpRequest::get(path)) {
         Ok(page) if page.status == 200 => Some(page),
         Ok(page) if page.status == 303 => {
             life.shared.fault(Rule::SignUps, format!("{path}: a session that was acknowledged is gone"));
@@ -228,17 +238,17 @@ pub fn look(life: &Life<'_>, browser: &mut Client, path: &str) -> Option<Reply> 
     }
 }
 
-/// The value of a field.
+/// The value of a form field.
 pub fn value(fields: &[(String, String)], name: &str) -> Option<String> {
     fields.iter().find(|(found, _)| found == name).map(|(_, value)| value.clone())
 }
 
-/// A key from its making to the time after its revocation.
+/// A key from its creation until after its revocation.
 struct KeyFlow {
     label: String,
     stage: KeyStage,
     key: String,
-    /// The form that makes the key, which is sent again where its answer did not come.
+    /// The form that creates the key, which is sent again if its answer is missing.
     form: Option<Vec<(String, String)>>,
     doubt: bool,
     single: Option<Single>,
@@ -287,7 +297,7 @@ impl KeyFlow {
         let mut fields: Vec<(&str, &str)> =
             form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         fields.extend([("label", self.label.as_str()), ("mode", "live")]);
-        match life.ask(&mut hands.browser, "new key", &self.label, &Request::form("/keys", &fields)) {
+        match life.ask(&mut hands.browser, "new key", &self.label, &HttpRequest::form("/keys", &fields)) {
             Ok(page) if page.status == 200 => {
                 let text = page.text();
                 let tag = text.split("id=\"new-key\"").nth(1).and_then(|rest| rest.split('>').next());
@@ -301,7 +311,7 @@ impl KeyFlow {
                     None => life.wrong("new key", &page),
                 }
             }
-            // It was made by the attempt whose answer did not come.
+            // The attempt without an answer created the key.
             Ok(page) if page.status == 409 && self.doubt => self.stage = KeyStage::Revoke,
             Err(Lost::NotSent) => {}
             other => {
@@ -340,13 +350,17 @@ impl KeyFlow {
         }
         let fields = rows.first().and_then(|row| hidden_fields(row, "/keys/revoke"));
         let Some(id) = fields.and_then(|fields| value(&fields, "id")) else {
-            // No button: an attempt whose answer did not come has revoked it.
+            // The button is missing: an attempt without an answer has revoked the key.
             self.stage = KeyStage::Revoked;
             return;
         };
         let fields = [("csrf", hands.csrf.as_str()), ("id", id.as_str())];
-        match life.ask(&mut hands.browser, "revoke key", &self.label, &Request::form("/keys/revoke", &fields))
-        {
+        match life.ask(
+            &mut hands.browser,
+            "revoke key",
+            &self.label,
+            &HttpRequest::form("/keys/revoke", &fields),
+        ) {
             Ok(reply) if reply.status == 303 => self.stage = KeyStage::Revoked,
             other => expect(life, "revoke key", &other, &[503]),
         }
@@ -357,7 +371,8 @@ impl KeyFlow {
             return Next::Done;
         }
         life.shared.is_revoked(Secret::Key, &self.key);
-        let request = Request::json("/v1/verify", &json!({ "email": addresses::live(1) })).bearer(&self.key);
+        let request =
+            HttpRequest::json("/v1/verify", &json!({ "email": addresses::live(1) })).bearer(&self.key);
         match life.ask(&mut hands.program, "revoked key", &self.label, &request) {
             Ok(reply) if reply.status == 401 => life.shared.verified("keys revoked", 1),
             Ok(reply) if reply.status != 503 => {

@@ -1,10 +1,10 @@
-//! Programs that use the API with keys: single checks, fast ones, repeats, and batches under Idempotency-Keys.
+//! Programs that use the API with keys: full and fast checks, repeats, and batches with Idempotency-Keys.
 //!
-//! A program sends whatever had no answer again, as docs/api tell it to, until it is answered. So every check and every
-//! batch is acknowledged in the end, and the ledger has to have each of them once.
+//! A program repeats a request without an answer until it is answered, as docs/api says. So every check and every batch
+//! is acknowledged in the end, and the ledger must have each of them once.
 
 use super::addresses;
-use super::client::{Client, Lost, Reply, Request};
+use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
 use super::compare::{self, Reasons};
 use super::records::{Account, Life, Purchase, Rule};
 use serde_json::{Value, json};
@@ -13,24 +13,24 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Rows wait for servers that say "later" for so long, from the making of their batch (`--batch-wait`).
+/// How long rows wait for servers that defer them, from the creation of their batch (`--batch-wait`).
 pub const BATCH_WAIT: Duration = Duration::from_secs(15);
-/// Beyond that: what restarts take, and a busy machine.
+/// How much longer a batch may take: restarts, and a busy machine.
 const BATCH_SLACK: Duration = Duration::from_secs(120);
-/// Answered checks that are repeated now and then.
+/// How many answered checks are kept for repeats.
 const ANSWERED_MAX: usize = 40;
-/// Rows of a batch whose answers are known.
+/// How many rows of a batch have addresses with known answers.
 const KNOWN_ROWS: usize = 3;
-/// Batches of a program that are not complete.
+/// How many batches of a program may be incomplete.
 const OPEN_MAX: usize = 2;
-/// Complete ones that are still read again.
+/// How many complete batches are read again.
 const COMPLETE_MAX: usize = 8;
 
-/// One client.
+/// A client with the keys of an account, and its open requests.
 pub struct Program {
-    client: Client,
+    client: HttpClient,
     account: Arc<Account>,
-    /// Which of the programs' accounts that is.
+    /// The index of the account among those of the programs.
     place: u32,
     live: String,
     test: String,
@@ -38,37 +38,37 @@ pub struct Program {
     /// The check that has no answer yet.
     single: Option<Single>,
     answered: VecDeque<(String, Reasons)>,
-    batches: Vec<Batch>,
+    batches: Vec<ProgramBatch>,
 }
 
-/// A single full check.
+/// A full check of one address, with its charge.
 pub struct Single {
     pub email: String,
     pub reasons: Reasons,
     pub purchase: Purchase,
 }
 
-struct Batch {
-    /// The Idempotency-Key.
+struct ProgramBatch {
+    /// The Idempotency-Key of the batch.
     once: String,
     rows: Vec<(String, Reasons)>,
     test: bool,
     purchase: Purchase,
     began: Instant,
-    /// From the 202, which a replay has to repeat to the byte.
+    /// The body of the 202, which a replay must repeat to the byte.
     created: Option<Vec<u8>>,
     id: String,
-    /// Rows that a poll said were checked: there are never fewer.
+    /// The number of checked rows in the last poll, which never decreases.
     checked: u64,
-    /// The first poll that said it was complete.
+    /// The first poll which stated that the batch is complete.
     complete: Option<Vec<u8>>,
-    /// Read again in another life.
+    /// The batch was read again in another life of the server.
     read_again: bool,
     complete_in: u32,
 }
 
 impl Program {
-    /// With the keys of an account.
+    /// A program with the keys of an account.
     pub fn new(
         server: SocketAddr,
         (place, account): (u32, &Arc<Account>),
@@ -76,7 +76,7 @@ impl Program {
         seed: u64,
     ) -> Program {
         Program {
-            client: Client::program(server),
+            client: HttpClient::program(server),
             account: Arc::clone(account),
             place,
             live: live.into(),
@@ -88,7 +88,7 @@ impl Program {
         }
     }
 
-    /// Sends one request; says whether there is more to do when nothing new is begun.
+    /// Sends one request. Returns whether requests remain if nothing new is started.
     pub fn step(&mut self, life: &Life<'_>) -> bool {
         if let Some(single) = self.single.take() {
             self.check(life, single);
@@ -120,12 +120,12 @@ impl Program {
         true
     }
 
-    /// The server is gone.
+    /// Closes the connection: the server has ended.
     pub fn hang_up(&mut self) {
         self.client.hang_up();
     }
 
-    /// Reads every complete batch again and compares.
+    /// Reads every complete batch again and compares it.
     pub fn read_all_again(&mut self, life: &Life<'_>) {
         for at in 0..self.batches.len() {
             if self.batches[at].complete.is_some() {
@@ -150,7 +150,7 @@ impl Program {
         match full_check(life, &mut self.client, &self.live, single) {
             Ok(answered) => {
                 if self.answered.len() >= ANSWERED_MAX {
-                    // Not the oldest each time: some are repeated long after.
+                    // A random one is removed, so that some are repeated after a long time.
                     self.answered.remove(self.random.usize(0..ANSWERED_MAX));
                 }
                 self.answered.push_back(answered);
@@ -165,7 +165,7 @@ impl Program {
         }
         let at = self.random.usize(0..self.answered.len());
         let (email, reasons) = self.answered[at].clone();
-        let request = Request::json("/v1/verify", &json!({ "email": email })).bearer(&self.live);
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.live);
         match life.ask(&mut self.client, "repeat", &email, &request) {
             Ok(reply) if reply.status == 200 => {
                 let outcome = compare::single(true, false, &reply.json(), &email, &reasons);
@@ -178,13 +178,13 @@ impl Program {
     fn fast(&mut self, life: &Life<'_>) {
         let email = addresses::live(life.shared.numbers(1));
         let request =
-            Request::json("/v1/verify", &json!({ "email": email, "mode": "fast" })).bearer(&self.live);
+            HttpRequest::json("/v1/verify", &json!({ "email": email, "mode": "fast" })).bearer(&self.live);
         self.free(life, "fast check", &email, &request, None);
     }
 
     fn made_up(&mut self, life: &Life<'_>) {
         let (email, reason) = addresses::made_up(life.shared.numbers(1));
-        let request = Request::json("/v1/verify", &json!({ "email": email })).bearer(&self.test);
+        let request = HttpRequest::json("/v1/verify", &json!({ "email": email })).bearer(&self.test);
         self.free(life, "test check", &email, &request, Some(reason));
     }
 
@@ -193,7 +193,7 @@ impl Program {
         life: &Life<'_>,
         kind: &'static str,
         email: &str,
-        request: &Request,
+        request: &HttpRequest,
         reason: Option<&str>,
     ) {
         match life.ask(&mut self.client, kind, email, request) {
@@ -211,7 +211,7 @@ impl Program {
     }
 
     fn look_at_account(&mut self, life: &Life<'_>) {
-        let request = Request::get("/v1/account").bearer(&self.live);
+        let request = HttpRequest::get("/v1/account").bearer(&self.live);
         match life.ask(&mut self.client, "account", "", &request) {
             Ok(reply) if reply.status == 200 && reply.json()["credits_remaining"].is_u64() => {}
             other => expect(life, "account", &other, &[503]),
@@ -234,11 +234,11 @@ impl Program {
             (email, reasons)
         };
         let mut rows: Vec<(String, Reasons)> = (first..first + count).map(row).collect();
-        // Addresses that the account has an answer about, and one twice: each row is paid all the same.
+        // Addresses with known answers, and one address twice: each row is paid nevertheless.
         rows.extend(self.answered.iter().take(KNOWN_ROWS).filter(|_| !test).cloned());
         rows.push(rows[0].clone());
         let credits = if test { 0 } else { rows.len() as u64 };
-        self.batches.push(Batch {
+        self.batches.push(ProgramBatch {
             once: format!("batch-{first}"),
             rows,
             test,
@@ -260,11 +260,11 @@ impl Program {
         kind: &'static str,
         at: usize,
         rows: usize,
-    ) -> Result<Reply, Lost> {
+    ) -> Result<HttpReply, Lost> {
         let batch = &self.batches[at];
         let emails: Vec<&str> = batch.rows.iter().take(rows).map(|(email, _)| email.as_str()).collect();
         let key = if batch.test { &self.test } else { &self.live };
-        let request = Request::json("/v1/verify/batch", &json!({ "emails": emails }));
+        let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": emails }));
         let request = request.bearer(key).header("Idempotency-Key", &batch.once);
         life.ask(&mut self.client, kind, &batch.once, &request)
     }
@@ -302,7 +302,7 @@ impl Program {
         }
     }
 
-    /// Does something with one of the batches that were acknowledged.
+    /// Applies a function to one of the acknowledged batches.
     fn any_batch(&mut self, life: &Life<'_>, what: fn(&mut Program, &Life<'_>, usize)) {
         if self.batches.is_empty() {
             return self.fast(life);
@@ -313,7 +313,7 @@ impl Program {
 
     fn poll(&mut self, life: &Life<'_>, at: usize) {
         let batch = &mut self.batches[at];
-        let request = Request::get(format!("/v1/verify/batch/{}", batch.id)).bearer(&self.live);
+        let request = HttpRequest::get(format!("/v1/verify/batch/{}", batch.id)).bearer(&self.live);
         let outcome = life.ask(&mut self.client, "poll", &batch.id, &request);
         let Ok(reply) = outcome else { return };
         if reply.status != 200 {
@@ -359,9 +359,9 @@ impl Program {
         self.forget_one();
     }
 
-    /// One that was read in two lives makes room.
+    /// Removes a batch that was read in two lives.
     fn forget_one(&mut self) {
-        let done = |batch: &Batch| batch.read_again;
+        let done = |batch: &ProgramBatch| batch.read_again;
         if self.batches.iter().filter(|batch| batch.complete.is_some()).count() > COMPLETE_MAX {
             let all: Vec<usize> = (0..self.batches.len()).filter(|&at| done(&self.batches[at])).collect();
             if let Some(&at) = self.random.choice(&all) {
@@ -389,7 +389,7 @@ impl Program {
         }
     }
 
-    /// Another body under the same key is refused, whatever happened in between.
+    /// Checks that another body with the same Idempotency-Key is refused, also after restarts.
     fn reuse_key(&mut self, life: &Life<'_>, at: usize) {
         let rows = self.batches[at].rows.len() - 1;
         match self.send_batch(life, "other body", at, rows) {
@@ -404,15 +404,15 @@ impl Program {
     }
 }
 
-/// Asks for a full check; gives it back where it has no answer yet.
+/// Sends a full check; returns it if it has no answer yet.
 pub fn full_check(
     life: &Life<'_>,
-    client: &mut Client,
+    client: &mut HttpClient,
     key: &str,
     mut single: Single,
 ) -> Result<(String, Reasons), Single> {
     single.purchase.asks();
-    let request = Request::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
+    let request = HttpRequest::json("/v1/verify", &json!({ "email": single.email })).bearer(key);
     match life.ask(client, "full check", &single.email, &request) {
         Ok(reply) if reply.status == 200 => {
             life.shared.judge(Rule::Charges, "checks", judge(&single, &reply.json()));
@@ -432,13 +432,13 @@ pub fn full_check(
     Err(single)
 }
 
-/// The answer to a full check that was not acknowledged before.
+/// Checks the answer to a full check that was not acknowledged before.
 pub fn judge(single: &Single, answer: &Value) -> Result<(), String> {
     compare::single(false, single.purchase.in_doubt(), answer, &single.email, &single.reasons)
 }
 
-/// Anything but no answer or one of these is wrong.
-pub fn expect(life: &Life<'_>, kind: &str, outcome: &Result<Reply, Lost>, statuses: &[u16]) {
+/// Records a fault unless the answer is missing or has one of these statuses.
+pub fn expect(life: &Life<'_>, kind: &str, outcome: &Result<HttpReply, Lost>, statuses: &[u16]) {
     if let Ok(reply) = outcome
         && !statuses.contains(&reply.status)
     {

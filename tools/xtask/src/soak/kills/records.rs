@@ -1,9 +1,9 @@
-//! What the clients know: of each account what it must have paid and what it may have paid, of each request what came
-//! of it, and what was acknowledged and has to stay so.
+//! The records of the clients: for each account what it must and may have paid, for each request its result, and every
+//! acknowledged fact that must remain.
 //!
-//! A request whose answer is verified leaves a number here and nothing else, so memory does not grow with the kills.
+//! A request with a verified answer leaves only a count here, so memory does not grow with the kills.
 
-use super::client::{Client, Lost, Reply, Request};
+use super::client::{HttpClient, HttpReply, HttpRequest, Lost};
 use super::compare::Claim;
 use mailnet::Scenario;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Secrets that are kept of each kind.
+/// How many secrets of each kind are kept.
 const KEPT_MAX: usize = 60;
-/// Addresses that accounts may share.
+/// How many addresses are kept that accounts may share.
 const KNOWN_MAX: usize = 200;
-/// Requests whose outcome is kept for the message of a fault.
+/// How many requests are kept for the message of a fault.
 const TRACE_MAX: usize = 400;
-/// After a request that was not answered or was refused for now.
+/// The pause after a request that was not answered or was refused temporarily.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is promised, and so what can be broken.
+/// The guarantees that are tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
     Charges,
@@ -37,7 +37,7 @@ pub enum Rule {
     Log,
 }
 
-/// Every rule, and what the report calls it.
+/// Every rule with its name in the report.
 pub const RULES: [(Rule, &str); 11] = [
     (Rule::Charges, "every acknowledged charge exists once"),
     (Rule::Batches, "every acknowledged batch ends with each row once"),
@@ -52,76 +52,76 @@ pub const RULES: [(Rule, &str); 11] = [
     (Rule::Log, "no panic"),
 ];
 
-/// An account of the service.
+/// An account of the service, with its charges.
 pub struct Account {
-    /// What `account list` calls it; of a user it is known once it was looked up.
+    /// The name in `account list`. That of a user is known after it was looked up.
     name: Mutex<Option<String>>,
-    /// The address of its user; empty where there is none.
+    /// The email address of its user; empty if it has none.
     pub email: String,
     claim: Mutex<Claim>,
 }
 
-/// Something that is paid once, however often it is asked for.
+/// A service that is paid once, however often it is requested.
 pub struct Purchase {
     account: Arc<Account>,
     credits: u64,
-    state: State,
-    /// An attempt had no answer: it may have been charged.
+    state: RecordState,
+    /// An attempt had no answer, so it may have been charged.
     doubt: bool,
-    /// Its credits may be held while the server goes on with it by itself.
+    /// The server may continue it after its answer, and hold its credits meanwhile.
     lasts: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum RecordState {
     Free,
     Maybe,
     Paid,
 }
 
-/// Which secrets are looked at after each start.
+/// The kinds of secrets that are checked after each start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Secret {
     Key,
     Token,
 }
 
-/// What all clients share.
-pub struct Shared {
+/// The state that all clients share.
+pub struct SharedRecords {
     pub server: SocketAddr,
     pub scenario: Scenario,
     pub accounts: Mutex<Vec<Arc<Account>>>,
     faults: Mutex<Vec<(Rule, String)>>,
-    /// By kind of request: answered, refused for now, without an answer.
+    /// By kind of request: answered, refused temporarily, without an answer.
     totals: Mutex<BTreeMap<&'static str, [u64; 3]>>,
-    /// What was verified, by what it is called in the report.
+    /// The numbers of verified facts, by their name in the report.
     verified: Mutex<BTreeMap<&'static str, u64>>,
     trace: Mutex<VecDeque<String>>,
     revoked: Mutex<VecDeque<(Secret, String)>>,
     living: Mutex<VecDeque<(Secret, String)>>,
-    /// Addresses that were asked about, and which of the programs' accounts have asked about each.
+    /// Addresses that were asked about, each with a bit set of the accounts that have asked.
     known: Mutex<VecDeque<(u64, u32)>>,
     next: AtomicU64,
     next_secret: AtomicU64,
-    /// Sign-ups that were acknowledged, and those whose form was sent and not answered yet.
+    /// The number of acknowledged sign-ups, and of those whose form was sent and not answered yet.
     pub signed_up: AtomicU64,
     pub signing_up: AtomicU64,
 }
 
-/// One life of the server, as its clients see it.
+/// One life of the server from the clients' view.
 pub struct Life<'s> {
-    pub shared: &'s Shared,
+    pub shared: &'s SharedRecords,
     pub number: u32,
-    /// The signal is about to be sent: from now on answers may fail to come.
+    /// The signal is about to be sent: from now on answers may be missing.
     pub ending: AtomicBool,
-    /// The server is gone.
+    /// The server has ended.
     pub over: AtomicBool,
-    /// Clients begin nothing new.
+    /// Clients start nothing new.
     pub finishing: bool,
 }
 
 impl Account {
-    /// One that is named.
+    /// An account whose name is known.
     pub fn named(name: &str) -> Arc<Account> {
         Arc::new(Account {
             name: Mutex::new(Some(name.into())),
@@ -130,81 +130,87 @@ impl Account {
         })
     }
 
-    /// One of a user.
+    /// An account of a user with this email address.
     pub fn of_user(email: &str) -> Arc<Account> {
         Arc::new(Account { name: Mutex::default(), email: email.into(), claim: Mutex::default() })
     }
 
-    /// Its name, if that is known.
+    /// The name of the account, if it is known.
     pub fn name(&self) -> Option<String> {
         lock(&self.name).clone()
     }
 
-    /// Now its name is known.
+    /// Sets the name of the account.
     pub fn is_named(&self, name: &str) {
         *lock(&self.name) = Some(name.to_owned());
     }
 
-    /// What it must have paid and may have paid.
+    /// The credits that the account must have paid and may have paid.
     pub fn claim(&self) -> Claim {
         *lock(&self.claim)
     }
 }
 
 impl Purchase {
-    /// Of something that is answered at once.
+    /// A purchase that is complete with its answer.
     pub fn new(account: &Arc<Account>, credits: u64) -> Purchase {
-        Purchase { account: Arc::clone(account), credits, state: State::Free, doubt: false, lasts: false }
+        Purchase {
+            account: Arc::clone(account),
+            credits,
+            state: RecordState::Free,
+            doubt: false,
+            lasts: false,
+        }
     }
 
-    /// Of something that the server goes on with after its answer.
+    /// A purchase that the server continues after its answer.
     pub fn lasting(account: &Arc<Account>, credits: u64) -> Purchase {
         Purchase { lasts: true, ..Purchase::new(account, credits) }
     }
 
-    /// It is asked for.
+    /// Records that a request for it is sent.
     pub fn asks(&mut self) {
-        if self.state == State::Free {
+        if self.state == RecordState::Free {
             let mut claim = lock(&self.account.claim);
             claim.open += self.credits;
             if self.lasts {
                 claim.lasting += self.credits;
                 claim.lasting_count += 1;
             }
-            self.state = State::Maybe;
+            self.state = RecordState::Maybe;
         }
     }
 
-    /// There was no answer, or one that does not tell.
+    /// Records that there was no answer, or one that does not state the charge.
     pub fn unknown(&mut self) {
         self.doubt = true;
     }
 
-    /// The answer said that nothing was charged.
+    /// Records an answer which states that nothing was charged.
     pub fn refused(&mut self) {
-        if self.state == State::Maybe && !self.doubt {
+        if self.state == RecordState::Maybe && !self.doubt {
             let mut claim = lock(&self.account.claim);
             claim.open -= self.credits;
             if self.lasts {
                 claim.lasting -= self.credits;
                 claim.lasting_count -= 1;
             }
-            self.state = State::Free;
+            self.state = RecordState::Free;
         }
     }
 
-    /// It was acknowledged.
+    /// Records an answer that acknowledges the charge.
     pub fn paid(&mut self) {
-        if self.state != State::Paid {
+        if self.state != RecordState::Paid {
             self.asks();
             let mut claim = lock(&self.account.claim);
             claim.open -= self.credits;
             claim.paid += self.credits;
-            self.state = State::Paid;
+            self.state = RecordState::Paid;
         }
     }
 
-    /// The server has done with it: nothing is held for it any longer.
+    /// Records that the server has completed it, so nothing is held for it any longer.
     pub fn ended(&mut self) {
         if std::mem::take(&mut self.lasts) {
             let mut claim = lock(&self.account.claim);
@@ -213,16 +219,16 @@ impl Purchase {
         }
     }
 
-    /// An earlier attempt may have been done.
+    /// Whether an earlier attempt may have been executed.
     pub fn in_doubt(&self) -> bool {
         self.doubt
     }
 }
 
-impl Shared {
-    /// Of a server.
-    pub fn new(server: SocketAddr, scenario: Scenario) -> Shared {
-        Shared {
+impl SharedRecords {
+    /// The state at the start, for a server and its scenario.
+    pub fn new(server: SocketAddr, scenario: Scenario) -> SharedRecords {
+        SharedRecords {
             server,
             scenario,
             accounts: Mutex::default(),
@@ -240,12 +246,12 @@ impl Shared {
         }
     }
 
-    /// So many numbers that nobody else has.
+    /// Returns the first of this many unused numbers.
     pub fn numbers(&self, count: u64) -> u64 {
         self.next.fetch_add(count, Ordering::SeqCst)
     }
 
-    /// An account of programs asks about the address of this number.
+    /// Records that an account of programs asks about the address with this number.
     pub fn is_known(&self, number: u64, account: u32) {
         let mut known = lock(&self.known);
         if known.len() < KNOWN_MAX {
@@ -253,30 +259,29 @@ impl Shared {
         }
     }
 
-    /// An address that another account has asked about and this one has not. Where there is a verdict it is shared, for a
-    /// credit.
+    /// An address that another account has asked about and this one has not. Its verdict may be shared, for a credit.
     pub fn known_to_others(&self, account: u32) -> Option<u64> {
         let mut known = lock(&self.known);
         let at = known.iter().position(|(_, asked)| asked & 1 << account == 0)?;
         let (number, asked) = known.remove(at)?;
-        // What all have asked about is of no use any longer.
+        // An address that all accounts have asked about is of no further use.
         if (asked | 1 << account).count_ones() < super::ACCOUNTS as u32 {
             known.push_back((number, asked | 1 << account));
         }
         Some(number)
     }
 
-    /// The ledger has another account.
+    /// Adds an account that the ledger has.
     pub fn add(&self, account: Arc<Account>) {
         lock(&self.accounts).push(account);
     }
 
-    /// A promise is broken.
+    /// Records a broken guarantee.
     pub fn fault(&self, rule: Rule, what: impl Into<String>) {
         lock(&self.faults).push((rule, what.into()));
     }
 
-    /// Holds a comparison to its rule, and counts what it verified.
+    /// Records the result of a comparison under its rule, and counts it if it was right.
     pub fn judge(&self, rule: Rule, counted: &'static str, outcome: Result<(), String>) {
         match outcome {
             Ok(()) => self.verified(counted, 1),
@@ -284,22 +289,22 @@ impl Shared {
         }
     }
 
-    /// So many more of these were verified.
+    /// Adds to the number of verified facts of this kind.
     pub fn verified(&self, counted: &'static str, count: u64) {
         *lock(&self.verified).entry(counted).or_default() += count;
     }
 
-    /// Whether a promise is broken.
+    /// Whether a guarantee was broken.
     pub fn has_faults(&self) -> bool {
         !lock(&self.faults).is_empty()
     }
 
-    /// Every promise that was broken since it was last asked.
+    /// Removes and returns every broken guarantee since the last call.
     pub fn take_faults(&self) -> Vec<(Rule, String)> {
         std::mem::take(&mut lock(&self.faults))
     }
 
-    /// What was verified, and how often.
+    /// The numbers of verified facts by their kind.
     pub fn figures(&self) -> BTreeMap<&'static str, u64> {
         lock(&self.verified).clone()
     }
@@ -309,28 +314,28 @@ impl Shared {
         lock(&self.totals).clone()
     }
 
-    /// The last requests.
+    /// The last requests with their results, oldest first.
     pub fn trace(&self) -> Vec<String> {
         lock(&self.trace).iter().cloned().collect()
     }
 
-    /// The secret works from now on.
+    /// Records that the secret works from now on.
     pub fn works(&self, kind: Secret, secret: &str) {
         keep(&mut lock(&self.living), (kind, secret.to_owned()));
     }
 
-    /// The secret is about to be revoked: nothing is known of it until that is acknowledged.
+    /// Records that the secret is about to be revoked: nothing is known about it until that is acknowledged.
     pub fn is_being_revoked(&self, secret: &str) {
         lock(&self.living).retain(|(_, kept)| kept != secret);
     }
 
-    /// The secret must never work again.
+    /// Records that the secret must never work again.
     pub fn is_revoked(&self, kind: Secret, secret: &str) {
         self.is_being_revoked(secret);
         keep(&mut lock(&self.revoked), (kind, secret.to_owned()));
     }
 
-    /// Some of the secrets, others each time, and whether they have to work.
+    /// Some of the secrets, others on each call, and whether each must work.
     pub fn some_secrets(&self, count: usize) -> Vec<(Secret, String, bool)> {
         let first = self.next_secret.fetch_add(count as u64, Ordering::SeqCst) as usize;
         let mut some = Vec::new();
@@ -347,21 +352,21 @@ impl Shared {
 }
 
 impl<'s> Life<'s> {
-    /// One that is just beginning.
-    pub fn new(shared: &'s Shared, number: u32) -> Life<'s> {
+    /// A life of the server that begins.
+    pub fn new(shared: &'s SharedRecords, number: u32) -> Life<'s> {
         let (ending, over) = (AtomicBool::new(false), AtomicBool::new(false));
         Life { shared, number, ending, over, finishing: false }
     }
 
-    /// Sends a request, and records what came of it. An answer is missing only where the server was ended, and no
-    /// answer is a 5xx but 503.
+    /// Sends a request and records its result. A missing answer is a fault unless the server was ended, and so is a 5xx
+    /// other than 503.
     pub fn ask(
         &self,
-        client: &mut Client,
+        client: &mut HttpClient,
         kind: &'static str,
         what: &str,
-        request: &Request,
-    ) -> Result<Reply, Lost> {
+        request: &HttpRequest,
+    ) -> Result<HttpReply, Lost> {
         let began = Instant::now();
         let outcome = client.send(request);
         let (place, said) = match &outcome {
@@ -394,15 +399,16 @@ impl<'s> Life<'s> {
         outcome
     }
 
-    /// An answer that the request cannot have.
-    pub fn wrong(&self, kind: &str, reply: &Reply) {
+    /// Records an answer that the request cannot have.
+    pub fn wrong(&self, kind: &str, reply: &HttpReply) {
         let mut text = reply.text();
         text.truncate(text.char_indices().nth(600).map_or(text.len(), |(at, _)| at));
         self.shared.fault(Rule::Answers, format!("{kind}: {} {text}", reply.status));
     }
 }
 
-/// The newest stay, and of the oldest some: what was revoked long ago is looked at too.
+/// Adds a secret. If there are too many, the newest stay with some of the oldest, so that early revocations are checked
+/// as well.
 fn keep(kept: &mut VecDeque<(Secret, String)>, new: (Secret, String)) {
     if kept.len() >= KEPT_MAX {
         kept.remove(KEPT_MAX / 2);
@@ -410,7 +416,7 @@ fn keep(kept: &mut VecDeque<(Secret, String)>, new: (Secret, String)) {
     kept.push_back(new);
 }
 
-/// What a panic of another thread leaves behind is whole: each change is one step.
+/// Locks a mutex, also after a panic of another thread: each change is one step, so the data is consistent.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
-//! The beginning of the campaign and every start of its server.
+//! The setup of the campaign, and every start of its server.
 
 use super::people::Person;
 use super::programs::{BATCH_WAIT, Program};
-use super::records::{Account, Shared};
+use super::records::{Account, SharedRecords};
 use super::{
-    ACCOUNTS, Campaign, Failure, Figures, Mailnet, PEOPLE, PROGRAMS_OF_AN_ACCOUNT, Scenario, Serve, World,
-    addresses, sleep,
+    ACCOUNTS, CampaignFolder, Failure, KillCampaign, KillFigures, Mailnet, PEOPLE, PROGRAMS_OF_AN_ACCOUNT,
+    Scenario, Serve, addresses, sleep,
 };
 use std::fs;
 use std::io;
@@ -14,16 +14,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Credits a month of everybody: none is ever short of them.
+/// Monthly credits of every account: more than any of them can spend.
 const CREDITS: u64 = 10_000_000;
-/// A start that is cut short is cut within this time.
+/// The longest time before an interrupted start is killed.
 const CUT_MS: u64 = 150;
 
-impl Campaign {
-    /// Makes the accounts and the clients; the server runs once for that.
-    pub fn prepare(world: World, mailnet: Mailnet, mut random: fastrand::Rng) -> Result<Campaign, Failure> {
+impl KillCampaign {
+    /// Creates the accounts and the clients, for which the server runs once.
+    pub fn prepare(
+        world: CampaignFolder,
+        mailnet: Mailnet,
+        mut random: fastrand::Rng,
+    ) -> Result<KillCampaign, Failure> {
         let mut flags = Vec::from(world.free_plan(CREDITS)?);
-        // All clients have one address, so what is bounded for a network is not bounded here.
+        // All clients have one address, so limits per network are off.
         flags.extend(["--connections-per-peer".into(), "0".into()]);
         flags.extend(["--batch-wait".into(), BATCH_WAIT.as_secs().to_string()]);
         let more: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -31,7 +35,7 @@ impl Campaign {
         let server = serve.address;
         let scenario = Scenario::parse(addresses::SCENARIO);
         let scenario = scenario.map_err(|error| Failure(format!("the scenario: {error}")))?;
-        let shared = Shared::new(server, scenario);
+        let shared = SharedRecords::new(server, scenario);
         let mut programs = Vec::new();
         for number in 0..ACCOUNTS as u32 {
             let name = format!("programs-{number}");
@@ -48,12 +52,12 @@ impl Campaign {
         let listed = world.json(&["account", "list"])?;
         let made = listed.as_array().map_or(0, Vec::len);
         serve.stop()?;
-        let figures = Figures::default();
+        let figures = KillFigures::default();
         let ends = Vec::new();
-        Ok(Campaign { world, mailnet, flags, shared, programs, people, random, ends, made, figures })
+        Ok(KillCampaign { world, mailnet, flags, shared, programs, people, random, ends, made, figures })
     }
 
-    /// Starts the server where it was before.
+    /// Starts the server on the same address and data as before.
     pub fn start(&mut self) -> Result<Serve, Failure> {
         let (at, more) = self.place();
         let began = Instant::now();
@@ -64,7 +68,7 @@ impl Campaign {
         Ok(serve)
     }
 
-    /// A start that is killed on its way, perhaps before it has looked at the ledger and perhaps after it.
+    /// Kills a start before it completes, perhaps before it reads the ledger and perhaps after it.
     pub fn cut_start(&mut self) -> Result<(), Failure> {
         let (at, more) = self.place();
         let more: Vec<&str> = more.iter().map(String::as_str).collect();
@@ -82,7 +86,7 @@ impl Campaign {
     }
 }
 
-/// Copies the files of a folder and of the folders in it; sockets are left out.
+/// Copies the files of a folder and of its subfolders, except sockets.
 pub fn copy_folder(from: &Path, to: &Path) -> Result<(), Failure> {
     let wrong = |error: io::Error| Failure(format!("{}: {error}", from.display()));
     fs::create_dir(to).map_err(wrong)?;

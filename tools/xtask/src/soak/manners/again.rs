@@ -1,58 +1,59 @@
-//! Single checks that get a transient reply: asked once more within their time, but not at a greylisting server.
+//! Single checks that get a transient reply: they are repeated once within their time, but not at a greylisting server.
 
-use super::{Check, Outcome, Place, check};
+use super::{CheckOutcome, CheckSetting, MannersCheck, check};
 use crate::soak::Failure;
 use crate::soak::{http, peers};
 use std::time::{Duration, Instant};
 
-/// An answer that comes later was asked for again.
+/// An answer that takes longer was asked for twice.
 const AT_ONCE: Duration = Duration::from_secs(5);
-/// Two tries and the pause between them.
+/// The longest time of two tries with the pause between them.
 const RETRY_MAX: Duration = Duration::from_secs(20);
 
-struct Server {
+struct RestartedServer {
     domain: &'static str,
-    /// What a scenario says of it beside its name.
+    /// The text of its scenario, without its name.
     text: &'static str,
-    /// Whether it is asked again.
+    /// Whether a check of it is repeated.
     again: bool,
 }
 
-const SERVERS: [Server; 5] = [
-    Server {
+const SERVERS: [RestartedServer; 5] = [
+    RestartedServer {
         domain: "postscreen.example",
         text: "server = { personality = \"postscreen\", faults = [{ at = \"rcpt\", does = \"reply\", first = 1, \
                text = \"450 4.3.2 Service currently unavailable\" }] }",
         again: true,
     },
-    Server {
+    RestartedServer {
         domain: "verifies.example",
         text: "server = \"postfix-verify\"\ngreylist_ms = 4500\ngreylist_everyone = true\ngreylist_by = \"recipient\"",
         again: true,
     },
-    Server {
+    RestartedServer {
         domain: "greylists.example",
         text: "server = \"postfix\"\ngreylist_ms = 4500\ngreylist_everyone = true",
         again: false,
     },
-    Server {
+    RestartedServer {
         domain: "names-an-hour.example",
         text: "server = { personality = \"generic\", faults = [{ at = \"rcpt\", does = \"reply\", \
                text = \"450 4.7.1 Please try again in 3600 seconds\" }] }",
         again: false,
     },
-    Server { domain: "well.example", text: "server = \"generic\"", again: false },
+    RestartedServer { domain: "well.example", text: "server = \"generic\"", again: false },
 ];
 
-pub fn checks() -> Vec<Check> {
+/// The checks of single addresses with transient replies.
+pub fn checks() -> Vec<MannersCheck> {
     vec![check("single checks after a transient reply", singles)]
 }
 
-fn scenario(server: &Server) -> String {
+fn scenario(server: &RestartedServer) -> String {
     format!("[[domain]]\nname = \"{}\"\n{}\nmailboxes.ok = [\"real-#\"]\n", server.domain, server.text)
 }
 
-fn singles(place: &Place<'_>) -> Result<Outcome, Failure> {
+fn singles(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let servers: String = SERVERS.iter().map(scenario).collect();
     let net = peers::start(&place.scenario(&servers))?;
     let plans = place.world.plans()?;
@@ -60,7 +61,7 @@ fn singles(place: &Place<'_>) -> Result<Outcome, Failure> {
     let (dns, port) = (net.dns().to_string(), net.smtp_port().to_string());
     let serve = place.world.serve_paced("polite", "127.0.0.1:0", (&dns, &port), &flags)?;
     let key = place.world.unlimited("again", 100)?;
-    let ask = |server: &'static Server, word: &'static str| {
+    let ask = |server: &'static RestartedServer, word: &'static str| {
         let (address, key) = (format!("{word}@{}", server.domain), key.as_str());
         let at = serve.address;
         move || {
@@ -70,7 +71,7 @@ fn singles(place: &Place<'_>) -> Result<Outcome, Failure> {
         }
     };
     let mut said = Vec::new();
-    // One address of a server after the other: the first session of one is not the first of another.
+    // The addresses of a server are checked one after the other: the first session of one is not the first of another.
     for word in ["real-1", "gone-1", "real-2"] {
         let answers = std::thread::scope(|scope| {
             let calls: Vec<_> = SERVERS.iter().map(|server| scope.spawn(ask(server, word))).collect();
@@ -95,7 +96,7 @@ fn singles(place: &Place<'_>) -> Result<Outcome, Failure> {
     Ok(if complaints.is_empty() { Ok(figures.join("; ")) } else { Err(complaints.join("; ")) })
 }
 
-fn judge(server: &Server, word: &str, reason: &str, took: Duration) -> Result<(), String> {
+fn judge(server: &RestartedServer, word: &str, reason: &str, took: Duration) -> Result<(), String> {
     let is_well = server.again || server.domain == "well.example";
     let expected = match (is_well, word.starts_with("real")) {
         (false, _) => "unverifiable",
@@ -103,7 +104,7 @@ fn judge(server: &Server, word: &str, reason: &str, took: Duration) -> Result<()
         (true, false) => "mailbox_not_found",
     };
     let limit = if server.again { RETRY_MAX } else { AT_ONCE };
-    // The control recipient is verified as well, and meets the same reply at its own first time.
+    // The control recipient is verified as well, and gets the same reply at its own first attempt.
     let is_first = word == "real-1" && server.domain == "verifies.example" && reason == "unverifiable";
     if (reason == expected || is_first) && took <= limit {
         return Ok(());

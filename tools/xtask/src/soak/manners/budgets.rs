@@ -1,18 +1,19 @@
-//! Refused recipients of one host: how many in an hour, over two runs; and hosts that have nothing to refuse.
+//! Refused recipients of one host: their number in an hour, over two runs; and hosts that refuse nobody.
 
-use super::{Check, HOST, Outcome, Place, check, count, holds, rows};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, holds, rows};
 use crate::soak::Failure;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
-/// What a host of which nothing is known is asked for in an hour.
+/// The hourly budget at an unknown host.
 const STRANGE_MAX: u64 = 100;
-/// What Cisco's gateways allow by default.
+/// The default limit of Cisco gateways.
 const CISCO_MAX: u64 = 25;
-/// Longer than this and a list of existing mailboxes does not finish in any useful time.
+/// The longest useful time of a list of existing mailboxes.
 const EXISTING_LIMIT: Duration = Duration::from_secs(600);
 
-pub fn checks() -> Vec<Check> {
+/// The checks of hourly budgets, which need processor time.
+pub fn checks() -> Vec<MannersCheck> {
     let cisco = "{ personality = \"cisco-hosted\", changes = [{ after = 25, counted = \"client\", \
                  within_ms = 3600000, to = \"reply\", text = \"550 Too many invalid recipients\" }] }";
     vec![
@@ -24,8 +25,8 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// Two runs of one installation, each with a list of unknown recipients of its own.
-fn unknown(place: &Place<'_>, name: &str, server: &str, most: u64) -> Result<Outcome, Failure> {
+/// Makes two runs of one installation, each with another list of unknown recipients.
+fn unknown(place: &CheckSetting<'_>, name: &str, server: &str, most: u64) -> Result<CheckOutcome, Failure> {
     let net = place.net(server)?;
     let size = place.of(3000, 600);
     let (mut refused, mut took, mut confirmed) = (Vec::new(), Vec::new(), 0);
@@ -48,7 +49,7 @@ fn unknown(place: &Place<'_>, name: &str, server: &str, most: u64) -> Result<Out
     Ok(holds(is_within && confirmed == 0, figures))
 }
 
-fn existing(place: &Place<'_>) -> Result<Outcome, Failure> {
+fn existing(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let net = place.net("{ personality = \"generic\" }")?;
     let size = place.of(3000, 600);
     let cleaned = place.clean(&net, "existing", "existing", &rows("real", 0..size))?;

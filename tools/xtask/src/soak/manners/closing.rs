@@ -1,24 +1,24 @@
-//! 421: when it comes, how soon the next session begins, and how long a short list waits.
+//! The reply 421: its position in the session, the pause until the next session, and the time of a short list.
 
-use super::{Check, HOST, Outcome, Place, check, domain, holds, peers, rows};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, domain, holds, peers, rows};
 use crate::soak::Failure;
 use mailnet::{Event, Journal, What};
 use std::time::Duration;
 
-/// The next session after a 421 that speaks of our rate.
+/// The shortest pause after a 421 that names our rate.
 const WAIT_MIN: Duration = Duration::from_secs(5);
-/// A list ends so long after its last row that can be answered, and this is a list of which none can be.
+/// How long a list may wait after its last answerable row; no row of this list is answerable.
 const SHORT_LIST_MAX: Duration = Duration::from_secs(70);
-/// Long enough for many sessions after the first 421.
+/// The wait of a list in seconds: long enough for many sessions after the first 421.
 const RATE_WAIT_S: &str = "90";
-/// New sessions are counted for so long before the first 421, and for so long after the pause behind it.
+/// New sessions are counted for this time before the first 421, and for this time after the pause behind it.
 const RATE_SPAN: Duration = Duration::from_secs(15);
-/// With fewer of them there is no rate to speak of.
+/// The fewest sessions from which a rate can be computed.
 const SESSIONS_MIN: usize = 8;
-/// Half, and what comes back of the rate while it is measured.
+/// The largest allowed share of the former rate: half, and the recovery during the measurement.
 const SHARE_MAX: f64 = 0.65;
 
-/// Where the 421 comes, as a misdeed of mailnet.
+/// The positions of the 421, as misdeeds of mailnet.
 const PLACES: [(&str, &str); 4] = [
     ("the banner", "at = \"banner\""),
     ("MAIL", "at = \"mail\""),
@@ -26,7 +26,8 @@ const PLACES: [(&str, &str); 4] = [
     ("half of the RCPTs", "at = \"rcpt\", percent = 50"),
 ];
 
-pub fn checks() -> Vec<Check> {
+/// The checks of sessions after a 421.
+pub fn checks() -> Vec<MannersCheck> {
     let mut checks = vec![check("a 421 that speaks of our rate", rate)];
     for (number, (words, at)) in PLACES.into_iter().enumerate() {
         for size in [2, 8] {
@@ -39,7 +40,7 @@ pub fn checks() -> Vec<Check> {
     checks
 }
 
-fn short_list(place: &Place<'_>, name: &str, at: &str, size: usize) -> Result<Outcome, Failure> {
+fn short_list(place: &CheckSetting<'_>, name: &str, at: &str, size: usize) -> Result<CheckOutcome, Failure> {
     let net = place.net(&format!(
         "{{ personality = \"generic\", faults = [{{ {at}, does = \"reply\", \
          text = \"421 4.3.2 Service not available, closing transmission channel\" }}] }}"
@@ -58,15 +59,15 @@ fn short_list(place: &Place<'_>, name: &str, at: &str, size: usize) -> Result<Ou
     Ok(holds(took <= SHORT_LIST_MAX && wrong == 0 && sessions > 0, figures))
 }
 
-/// A server that bears five recipients and two transactions a session, so that new sessions are what takes the time. It
-/// counts unknown recipients over all sessions, and ends them by 421 for a while.
-fn rate(place: &Place<'_>) -> Result<Outcome, Failure> {
+/// A server that takes five recipients and two transactions a session, so that new sessions take most of the time. It
+/// counts unknown recipients over all sessions, and then ends sessions by 421 for a while.
+fn rate(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let few = "[[personality]]\nname = \"few\"\nlike = \"generic\"\nehlo = [\"PIPELINING\", \
                \"LIMITS RCPTMAX=5 MAILMAX=2\"]\n";
     let server = "{ personality = \"few\", latency_ms = 120, changes = [{ after = 24, counted = \"client\", \
                   within_ms = 4000, to = \"reply\", text = \"421 4.7.0 Too many unknown recipients, slow down\" }] }";
     let net = peers::start(&place.scenario(&(few.to_owned() + &domain("d.example", server))))?;
-    // A session with existing recipients has one refusal, that of the control recipient; the others have five.
+    // A session with existing recipients has one refusal, that of the control recipient. The other sessions have five.
     let list = [rows("real", 0..180), rows("gone", 0..40), rows("real", 180..260)].concat();
     let cleaned = place.clean_patiently(&net, "rate", RATE_WAIT_S, &list)?;
     let journal = net.journal();
@@ -84,8 +85,8 @@ fn rate(place: &Place<'_>) -> Result<Outcome, Failure> {
     Ok(holds(soonest.is_some_and(|wait| wait >= WAIT_MIN) && enough && halves, figures))
 }
 
-/// When sessions of a host began, in milliseconds: for so long before its first 421, and for so long from the first one behind
-/// that.
+/// The start times of sessions of a host, in milliseconds: those within `span` before its first 421, and those within
+/// `span` from the first start after it.
 fn begun(journal: &Journal, host: &str, span: Duration) -> (Vec<u64>, Vec<u64>) {
     let span = span.as_millis() as u64;
     let of = |what: What| {
@@ -99,7 +100,7 @@ fn begun(journal: &Journal, host: &str, span: Duration) -> (Vec<u64>, Vec<u64>) 
     (before, after)
 }
 
-/// How many a second there are of what happened at these times.
+/// How many of these times there are per second.
 fn a_second(times: &[u64]) -> f64 {
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0.0 };
     (times.len() - 1) as f64 * 1000.0 / last.saturating_sub(*first).max(1) as f64

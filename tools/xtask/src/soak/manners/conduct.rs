@@ -1,21 +1,22 @@
 //! Control names, EHLO names, tarpits, blanket refusals, and IPv4 after IPv6.
 
-use super::{Check, HOST, Outcome, Place, check, count, domain, holds, rows, wrong};
+use super::{CheckOutcome, CheckSetting, HOST, MannersCheck, check, count, domain, holds, rows, wrong};
 use crate::soak::Failure;
-use crate::soak::peers::{self, Run};
+use crate::soak::peers::{self, CleanRun};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
 const DOMAINS: usize = 20;
-/// Of the domains of two installations at most so many may have the same control name.
+/// How many domains of two installations may have the same control name.
 const SAME_MAX: usize = 1;
 const LIMIT: Duration = Duration::from_secs(300);
-/// Twenty recipients hear the same refusal before the host is left alone; five transactions of ten may be under way
-/// then.
+/// Twenty recipients get the same refusal before the host is left alone. Five transactions of ten recipients may be
+/// under way then.
 const BLANKET_MAX: u64 = 70;
 
-pub fn checks() -> Vec<Check> {
+/// The checks of names, delays and refusals.
+pub fn checks() -> Vec<MannersCheck> {
     let blanket = |name: &str, text: &'static str| {
         let name_of_run = format!("blanket-{name}");
         check(format!("a blanket refusal by \"{text}\""), move |place| blanket(place, &name_of_run, text))
@@ -36,11 +37,11 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// Local parts of each domain that are on no list.
+/// The local parts of each domain that are on no list.
 type Names = BTreeMap<String, BTreeSet<String>>;
 
-/// Two runs of one installation, one of another.
-fn controls(place: &Place<'_>) -> Result<Outcome, Failure> {
+/// Compares the control names of two runs of one installation and one run of another.
+fn controls(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let domains: String =
         (0..DOMAINS).map(|n| domain(&format!("d{n}.example"), "{ personality = \"generic\" }")).collect();
     let mut names = Vec::new();
@@ -65,7 +66,7 @@ fn controls(place: &Place<'_>) -> Result<Outcome, Failure> {
     Ok(judge_controls(&names[0], &names[1]))
 }
 
-fn judge_controls(one: &Names, other: &Names) -> Outcome {
+fn judge_controls(one: &Names, other: &Names) -> CheckOutcome {
     let several = one.values().filter(|names| names.len() != 1).count();
     let same =
         one.iter().filter(|(domain, names)| other.get(*domain).is_some_and(|set| set == *names)).count();
@@ -79,11 +80,11 @@ fn judge_controls(one: &Names, other: &Names) -> Outcome {
     holds(several == 0 && same <= SAME_MAX, figures)
 }
 
-/// The name of a machine that nobody has named is a literal of its address (RFC 5321 4.1.1.1).
-fn ehlo(place: &Place<'_>) -> Result<Outcome, Failure> {
+/// The default EHLO name of a machine without a name is an address literal (RFC 5321 4.1.1.1).
+fn ehlo(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     let net = place.net("{ personality = \"generic\" }")?;
     let rows = rows("real", 0..3);
-    let run = Run { name: "ehlo", rows: &rows, flags: &[], named: false, state: "ehlo", limit: LIMIT };
+    let run = CleanRun { name: "ehlo", rows: &rows, flags: &[], named: false, state: "ehlo", limit: LIMIT };
     peers::clean(place.world, &net, &run)?;
     let names = net.journal().ehlo_names();
     let right = !names.is_empty() && names.iter().all(|name| is_ehlo_name(name));
@@ -101,8 +102,8 @@ fn is_ehlo_name(name: &str) -> bool {
     }
 }
 
-/// Who runs from a tarpit has a new session after every few refusals.
-fn tarpit(place: &Place<'_>) -> Result<Outcome, Failure> {
+/// A client that evades a tarpit starts a new session after every few refusals.
+fn tarpit(place: &CheckSetting<'_>) -> Result<CheckOutcome, Failure> {
     const AFTER: usize = 3;
     let ms = place.of(3000, 1000);
     let server = format!(
@@ -115,11 +116,11 @@ fn tarpit(place: &Place<'_>) -> Result<Outcome, Failure> {
     let right = count(&cleaned, "mailbox_not_found");
     let figures =
         format!("{sessions} sessions, {right} of {size} right in {:.0} s", cleaned.took.as_secs_f64());
-    // Ten may begin before it is known.
+    // Ten sessions may begin before the delay is known.
     Ok(holds(right == size && sessions <= 10 + size / AFTER / 4, figures))
 }
 
-fn blanket(place: &Place<'_>, name: &str, text: &str) -> Result<Outcome, Failure> {
+fn blanket(place: &CheckSetting<'_>, name: &str, text: &str) -> Result<CheckOutcome, Failure> {
     let net = place.net(&format!(
         "{{ personality = \"generic\", faults = [{{ at = \"rcpt\", does = \"reply\", text = \"{text}\" }}] }}"
     ))?;
@@ -136,7 +137,7 @@ fn blanket(place: &Place<'_>, name: &str, text: &str) -> Result<Outcome, Failure
     Ok(holds(asked <= BLANKET_MAX && unverifiable == size, figures))
 }
 
-fn ipv6(place: &Place<'_>, at: &str, text: &str) -> Result<Outcome, Failure> {
+fn ipv6(place: &CheckSetting<'_>, at: &str, text: &str) -> Result<CheckOutcome, Failure> {
     let server = format!(
         "{{ personality = \"generic\", faults = [{{ at = \"{at}\", does = \"reply\", family = \"ipv6\", text = \"{text}\" }}] }}"
     );

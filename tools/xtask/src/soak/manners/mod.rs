@@ -1,12 +1,12 @@
-//! `soak manners`: what a mail server sees of a client that must never look like a directory harvest.
+//! `soak manners`: the conduct of a client that must never look like a directory harvest to a mail server.
 //!
-//! Each check has a mail internet of its own in this process, asks `mailprobe` about it at the default pace, and reads
-//! from mailnet's journal what the client did: refusals in an hour, names asked about, sessions after a 421, EHLO names.
-//! They mostly wait, so all run at once; those that compute (budgets.rs) one after the other.
+//! Each check starts its own mail internet in this process, runs `mailprobe` against it at the default pace, and reads
+//! the client's conduct from mailnet's journal: refusals in an hour, names asked about, sessions after a 421, EHLO
+//! names. Most checks wait, so they all run at once; those that compute (budgets.rs) run one after the other.
 //!
-//! - budgets.rs: refused recipients of strange hosts over two runs, and hosts that have nothing to refuse;
+//! - budgets.rs: refused recipients of unknown hosts over two runs, and hosts that refuse nobody;
 //! - conduct.rs: control names, EHLO names, tarpits, blanket refusals, IPv4 after IPv6;
-//! - closing.rs: 421, when it comes and how long a list waits for it;
+//! - closing.rs: the reply 421, and the time of a list after it;
 //! - again.rs: single checks that get a transient reply.
 
 mod again;
@@ -14,49 +14,54 @@ mod budgets;
 mod closing;
 mod conduct;
 
-use super::peers::{self, Cleaned, Run};
-use super::world::World;
-use super::{Failure, Options};
+use super::peers::{self, CleanRun, Cleaned};
+use super::world::CampaignFolder;
+use super::{Failure, SoakOptions};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, raise_open_files};
 use std::time::Duration;
 
-/// What a check found out, or what is wrong.
-type Outcome = Result<String, String>;
+/// The figures of a check, or its fault.
+type CheckOutcome = Result<String, String>;
 
-/// A check of the campaign.
-struct Check {
+/// A check of the campaign with its name.
+struct MannersCheck {
     name: String,
     #[expect(clippy::type_complexity, reason = "one kind of closure, named here")]
-    go: Box<dyn Fn(&Place<'_>) -> Result<Outcome, Failure> + Send + Sync>,
+    go: Box<dyn Fn(&CheckSetting<'_>) -> Result<CheckOutcome, Failure> + Send + Sync>,
 }
 
-/// Where checks are made.
-struct Place<'a> {
-    world: &'a World,
+/// The environment of the checks.
+struct CheckSetting<'a> {
+    world: &'a CampaignFolder,
     small: bool,
     seed: u64,
 }
 
 fn check(
     name: impl Into<String>,
-    go: impl Fn(&Place<'_>) -> Result<Outcome, Failure> + Send + Sync + 'static,
-) -> Check {
-    Check { name: name.into(), go: Box::new(go) }
+    go: impl Fn(&CheckSetting<'_>) -> Result<CheckOutcome, Failure> + Send + Sync + 'static,
+) -> MannersCheck {
+    MannersCheck { name: name.into(), go: Box::new(go) }
 }
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let seed = options.seed();
     report::line(&format!("manners: seed {seed}"));
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     raise_open_files();
-    let place = Place { world: &world, small: options.small, seed };
-    let waiting: Vec<Check> = [closing::checks(), conduct::checks(), again::checks()]
+    let place = CheckSetting { world: &world, small: options.small, seed };
+    let waiting: Vec<MannersCheck> = [closing::checks(), conduct::checks(), again::checks()]
         .into_iter()
         .flatten()
         .filter(|check| options.wants(&check.name))
         .collect();
-    let computing: Vec<Check> =
+    let computing: Vec<MannersCheck> =
         budgets::checks().into_iter().filter(|check| options.wants(&check.name)).collect();
     if waiting.is_empty() && computing.is_empty() {
         return Err(Failure("no check has such a name".into()));
@@ -76,27 +81,27 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-/// A check that could not be made is one that fails; the others still tell something.
-fn report_check(tally: &mut Tally, name: &str, found: Result<Outcome, Failure>) {
+/// A check that cannot be made counts as failed; the other checks continue.
+fn report_check(tally: &mut Tally, name: &str, found: Result<CheckOutcome, Failure>) {
     tally.check(name, found.unwrap_or_else(|Failure(message)| Err(message)));
 }
 
-/// A list at the default pace may wait for what is due within a minute.
+/// The time limit of a list at the default pace, which may wait for rows that are due within a minute.
 const LIST_LIMIT: Duration = Duration::from_secs(660);
 
-impl Place<'_> {
-    /// One number for the full version, another for the small one.
+impl CheckSetting<'_> {
+    /// Selects the number of the full or of the small version.
     fn of(&self, full: usize, small: usize) -> usize {
         if self.small { small } else { full }
     }
 
-    /// Cleans a list with the defaults of the product; runs of the same `state` are of one installation.
+    /// Cleans a list with the defaults of the product. Runs with the same `state` are of one installation.
     fn clean(&self, net: &Running, name: &str, state: &str, rows: &[String]) -> Result<Cleaned, Failure> {
-        let run = Run { name, rows, flags: &[], named: true, state, limit: LIST_LIMIT };
+        let run = CleanRun { name, rows, flags: &[], named: true, state, limit: LIST_LIMIT };
         peers::clean(self.world, net, &run)
     }
 
-    /// The same with a wait for rows whose server says "later".
+    /// Does the same with a wait for rows that a server defers.
     fn clean_patiently(
         &self,
         net: &Running,
@@ -105,11 +110,11 @@ impl Place<'_> {
         rows: &[String],
     ) -> Result<Cleaned, Failure> {
         let flags = &["--max-wait", wait];
-        let run = Run { name, rows, flags, named: true, state: name, limit: LIST_LIMIT };
+        let run = CleanRun { name, rows, flags, named: true, state: name, limit: LIST_LIMIT };
         peers::clean(self.world, net, &run)
     }
 
-    /// A domain `d.example` with one server and the mailboxes `real-#`, played.
+    /// Plays a domain `d.example` with one server and the mailboxes `real-#`.
     fn net(&self, server: &str) -> Result<Running, Failure> {
         peers::start(&self.scenario(&domain("d.example", server)))
     }
@@ -119,29 +124,29 @@ impl Place<'_> {
     }
 }
 
-/// The host of [`Place::net`].
+/// The host name of the simulated server.
 const HOST: &str = "mx1.d.example";
 
 fn domain(name: &str, server: &str) -> String {
     format!("[[domain]]\nname = \"{name}\"\nserver = {server}\nmailboxes.ok = [\"real-#\"]\n")
 }
 
-/// Addresses `WORD-FROM@d.example` and on.
+/// The addresses `WORD-N@d.example` for these numbers.
 fn rows(word: &str, numbers: std::ops::Range<usize>) -> Vec<String> {
     numbers.map(|n| format!("{word}-{n}@d.example")).collect()
 }
 
-/// How many rows have this verdict.
+/// The number of rows with this verdict.
 fn count(cleaned: &Cleaned, reason: &str) -> usize {
     cleaned.said.values().filter(|said| *said == reason).count()
 }
 
-/// Rows with another verdict than mailnet expects of a server that tells the truth.
+/// The number of rows whose verdict differs from mailnet's expectation of a server that answers truly.
 fn wrong(net: &Running, cleaned: &Cleaned) -> usize {
     cleaned.said.iter().filter(|(row, reason)| net.expected(row).reason.as_str() != **reason).count()
 }
 
-/// An outcome of whether something holds, with its figures.
-fn holds(holds: bool, figures: String) -> Outcome {
+/// The figures as a result, or as a fault if `holds` is false.
+fn holds(holds: bool, figures: String) -> CheckOutcome {
     if holds { Ok(figures) } else { Err(figures) }
 }

@@ -1,17 +1,18 @@
-//! The power fails under `mailprobe serve` itself, at every change of its data folder.
+//! Power failures under `mailprobe serve` itself, at every change of its data folder.
 //!
-//! A server is started on an empty folder, is asked for checks and batches, stops, and lives on a week later, when the keys of what
-//! it sealed are destroyed; its changes of the folder are recorded ([`crate::soak::intercept`]). Then, for each of them, the folder is made as
-//! a power failure right after it may leave it ([`Disk`]), and a server is started there: it has to start, to have kept what was answered
-//! by then, and to go on so that in the end each address is paid once.
+//! A server starts on an empty folder, takes checks and batches, and stops. It starts again a week later, when it
+//! destroys the keys of expired data. Its changes of the folder are recorded ([`crate::soak::intercept`]). For each
+//! change the folder is then rebuilt as a power failure right after it may leave it ([`Disk`]), and a server starts on
+//! it. It must start, must have kept all answered requests of that time, and must continue so that each address is paid
+//! once in the end.
 
 use crate::interop::live_key;
-use crate::interop::process::{self, Server, interrupted, wait_until};
-use crate::soak::disk::{Change, Disk, remove_folder};
-use crate::soak::intercept::{self, Intercepted, Plan};
-use crate::soak::load::{Client, Load};
-use crate::soak::world::{Mailnet, World, listening};
-use crate::soak::{Failure, Options, http};
+use crate::interop::process::{self, ServerProcess, interrupted, wait_until};
+use crate::soak::disk::{Disk, FolderChange, remove_folder};
+use crate::soak::intercept::{self, InterceptPlan, Intercepted};
+use crate::soak::load::{LoadClient, RequestLoad};
+use crate::soak::world::{CampaignFolder, Mailnet, listening};
+use crate::soak::{Failure, SoakOptions, http};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What each change is followed by, in the full campaign: so many draws of what is left.
+/// How many random states after each change the full campaign tests.
 const DRAWS: u64 = 4;
-/// The small version looks at every such change.
+/// The small version tests each change with a multiple of this number.
 const STEP_SMALL: u64 = 61;
 const WORKERS: u64 = 4;
 const END_LIMIT: Duration = Duration::from_secs(60);
-/// The server looks for what is to be destroyed once a minute.
+/// How long the destruction of keys may take: the server looks for expired keys once a minute.
 const DESTROYED_LIMIT: Duration = Duration::from_secs(90);
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const LATER_MS: u64 = 9 * DAY_MS;
@@ -36,17 +37,21 @@ const SCENARIO: &str =
     "seed = 13\n[[group]]\nname = \"shop-{n}.example\"\ncount = 60\nmailboxes.ok = [\"user-#\"]\n";
 const CREDITS: u64 = 100;
 
-/// A run whose power is cut at each change; what was seen.
-pub fn run(options: &Options, seed: u64) -> Result<String, String> {
+/// Records a run, cuts its power at each change, and returns a line of figures.
+///
+/// # Errors
+///
+/// A state after a power failure breaks a guarantee, or the run cannot be set up.
+pub fn run(options: &SoakOptions, seed: u64) -> Result<String, String> {
     let told = |failure: Failure| failure.0;
-    let world = World::make(options).map_err(told)?;
+    let world = CampaignFolder::make(options).map_err(told)?;
     let mailnet = world.mailnet(SCENARIO).map_err(told)?;
     let plans = world.free_plan(CREDITS).map_err(told)?;
-    let campaign = Campaign { world, mailnet, plans, seed };
+    let campaign = FolderCampaign { world, mailnet, plans, seed };
     let recorded = campaign.record().map_err(told)?;
     let (step, draws) = if options.small { (STEP_SMALL, 1) } else { (1, DRAWS) };
     let survived = campaign.cut_everywhere(&recorded, step, draws, &[])?;
-    // The campaign can fail: a disk that does not sync folders, or the database, loses what was answered.
+    // Proof that the campaign can fail: a disk that does not sync folders, or the database, loses answered requests.
     let folders = [recorded.folder.clone(), recorded.folder.join("keys")];
     for unsynced in [&folders[..], &[recorded.folder.join(DATABASE)]] {
         if campaign.cut_everywhere(&recorded, STEP_SMALL, 1, unsynced).is_ok() {
@@ -61,38 +66,38 @@ pub fn run(options: &Options, seed: u64) -> Result<String, String> {
     ))
 }
 
-struct Campaign {
-    world: World,
+struct FolderCampaign {
+    world: CampaignFolder,
     mailnet: Mailnet,
     plans: [String; 2],
     seed: u64,
 }
 
-/// A run of two lives.
+/// The record of a run of two lives.
 struct Recorded {
     folder: PathBuf,
-    changes: Vec<Change>,
-    /// When the first life listened, and how many changes it made.
+    changes: Vec<FolderChange>,
+    /// How many changes the first life had made when it listened.
     listened: u64,
     until_later: u64,
-    load: Load,
+    load: RequestLoad,
     key: String,
 }
 
-impl Campaign {
+impl FolderCampaign {
     fn record(&self) -> Result<Recorded, Failure> {
         let folder = self.world.path("recorded");
         let (mut server, calls, address) = self.recorded_life(&folder, &[])?;
         let listened = calls.operations();
         let key = live_key(&folder)?;
-        let mut load = Load::new();
-        load.run(&Client { address, key: &key }, &calls).map_err(|why| server.complain(&why))?;
+        let mut load = RequestLoad::new();
+        load.run(&LoadClient { address, key: &key }, &calls).map_err(|why| server.complain(&why))?;
         server.running()?;
         server.terminate(END_LIMIT)?;
         let mut changes = calls.finish()?;
         let until_later = changes.len() as u64;
         let (server, calls, _) = self.recorded_life(&folder, &["--test-clock"])?;
-        // The two that last have no time in their names.
+        // Without the two folders that remain, which have no time in their names.
         let expiring = || {
             let entries =
                 std::fs::read_dir(folder.join("keys")).map_err(|error| Failure(error.to_string()))?;
@@ -112,11 +117,11 @@ impl Campaign {
         &self,
         folder: &Path,
         more: &[&str],
-    ) -> Result<(Server, Intercepted, SocketAddr), Failure> {
+    ) -> Result<(ServerProcess, Intercepted, SocketAddr), Failure> {
         let mut command = self.serve(folder, more);
         intercept::ask_us(&mut command);
-        let mut server = Server::start("mailprobe serve", command, &self.world.path("recorded.log"))?;
-        let calls = Intercepted::attach(server.id(), folder, Plan::Record)?;
+        let mut server = ServerProcess::start("mailprobe serve", command, &self.world.path("recorded.log"))?;
+        let calls = Intercepted::attach(server.id(), folder, InterceptPlan::Record)?;
         let address = listening(&mut server)?.ok_or_else(|| server.complain("it does not start"))?;
         Ok((server, calls, address))
     }
@@ -134,7 +139,7 @@ impl Campaign {
         std::thread::scope(|scope| {
             for _ in 0..WORKERS {
                 scope.spawn(|| {
-                    // Each worker applies the changes to a disk of its own, up to where it cuts.
+                    // Each worker applies the changes to its own disk, up to the cut.
                     let (mut disk, mut applied) = (Disk::default(), 0);
                     loop {
                         let cut = next.fetch_add(step, Ordering::SeqCst);
@@ -143,13 +148,13 @@ impl Campaign {
                         }
                         let survived = (applied..cut)
                             .try_for_each(|at| {
-                                // Between its lives the folder was left in peace.
+                                // Between its lives all changes of the folder were synced.
                                 if at == recorded.until_later {
                                     disk.settle();
                                 }
                                 let change = &recorded.changes[at as usize];
                                 match change {
-                                    Change::Sync(path) if unsynced.contains(path) => Ok(()),
+                                    FolderChange::Sync(path) if unsynced.contains(path) => Ok(()),
                                     change => disk.apply(change),
                                 }
                             })
@@ -181,20 +186,20 @@ impl Campaign {
         }
     }
 
-    /// One state that a power failure leaves, and a server on it.
+    /// Tests one state after a power failure, and a server on it.
     fn cut(&self, recorded: &Recorded, disk: &Disk, cut: u64, draw: u64) -> Result<(), Failure> {
         let mut random = fastrand::Rng::with_seed(self.seed ^ (cut << 8) ^ draw);
         let folder = self.world.path(&format!("cut-{cut}-{draw}"));
         let log = self.world.path(&format!("cut-{cut}-{draw}.log"));
-        // One that lost something is left to be looked at, until it is cut there again.
+        // A folder with a loss is kept for inspection, until the next cut at the same change.
         remove_folder(&folder)?;
         disk.write_left(&recorded.folder, &folder, &mut random)?;
-        let mut server = Server::start("mailprobe serve", self.serve(&folder, &[]), &log)?;
+        let mut server = ServerProcess::start("mailprobe serve", self.serve(&folder, &[]), &log)?;
         let address = listening(&mut server)?
             .ok_or_else(|| server.complain("it does not start after the power failure"))?;
-        // Before it said that it listens nobody knew of its first account.
+        // Before the server listens, no client knows its first account.
         let key = if cut >= recorded.listened { recorded.key.clone() } else { live_key(&folder)? };
-        let client = Client { address, key: &key };
+        let client = LoadClient { address, key: &key };
         let account = http::get(address, &key, "/v1/account").map_err(Failure)?;
         if account.status != 200 {
             return Err(server.complain(&format!("the first key: {} {}", account.status, account.body)));
@@ -204,8 +209,8 @@ impl Campaign {
             recorded.load.at(cut).settle(&client, spent)
         } else {
             match spent() {
-                Ok((credits, 0)) if credits == Load::price() => Ok(()),
-                other => Err(format!("{other:?} spent and held, instead of {}", Load::price())),
+                Ok((credits, 0)) if credits == RequestLoad::price() => Ok(()),
+                other => Err(format!("{other:?} spent and held, instead of {}", RequestLoad::price())),
             }
         };
         is_right.map_err(|why| server.complain(&why))?;
@@ -214,7 +219,7 @@ impl Campaign {
         std::fs::remove_file(&log).map_err(|error| Failure(format!("{}: {error}", log.display())))
     }
 
-    /// What the account has spent and holds.
+    /// The spent and held credits of the account.
     fn spent(&self, folder: &Path) -> Result<(u64, u64), Failure> {
         let credits = self.world.books(folder, ACCOUNT)?;
         Ok((credits.spent, credits.held))

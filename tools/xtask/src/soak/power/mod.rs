@@ -1,27 +1,32 @@
-//! `soak power`: the power fails while the ledger is written, and again while it recovers; and under a server, at every change of its
-//! data folder ([`folder`]).
+//! `soak power`: the power fails while the ledger is written, and again while it recovers; and under a server, at every
+//! change of its data folder ([`folder`]).
 //!
-//! The disk is a storage of redb's in memory that loses, tears and reorders what was not synced; the loads (holds and their answers,
-//! API keys, batches with idempotency keys, attempts of connections, what the engine has learned) and what must be true afterwards are
-//! the store's own tests (frontend/store-redb/src/crash.rs). This runs many seeds of them, and then plants a sync that does nothing, which
-//! has to be found.
+//! The disk is a redb storage in memory that loses, tears and reorders unsynced data. The loads are holds and their
+//! answers, API keys, batches with idempotency keys, attempts of connections, and the engine's memory. The loads and
+//! the conditions afterwards are the store's own tests (frontend/store-redb/src/tests/crash.rs). The campaign runs many seeds
+//! of them. Then it plants a sync that does nothing, which the tests must find.
 
 mod folder;
 
 use super::world::cargo;
-use super::{Failure, Options};
+use super::{Failure, SoakOptions};
 use crate::interop::report::{self, Tally};
 use std::process::Output;
 
 const SEEDS: u64 = 10_000;
 const SEEDS_SMALL: u64 = 40;
-/// A planted defect has to be found within so many.
+/// How many seeds may pass before a planted defect is found.
 const SEEDS_PLANTED: u64 = 200;
-/// Recoveries that the power has to cut short in the full campaign.
+/// How many recoveries of the full campaign must lose power.
 const IN_RECOVERY_MIN: u64 = 1_000;
-const TEST: &str = "crash::power::campaign";
+const TEST: &str = "tests::crash::power::campaign";
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The store's tests cannot be built or run.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let first = options.seed().saturating_mul(1_000_000) % 1_000_000_000_000;
     let seeds = if options.small { SEEDS_SMALL } else { SEEDS };
     report::line(&format!("power: {seeds} seeds from {first}"));
@@ -37,7 +42,7 @@ pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
     Ok(Some(tally))
 }
 
-fn campaign(options: &Options, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
+fn campaign(options: &SoakOptions, first: u64, seeds: u64, plant: bool) -> Result<Output, Failure> {
     let mut command = cargo();
     command.args(["test", "--package", "store-redb", "--lib"]);
     if !options.small {
@@ -54,13 +59,13 @@ fn campaign(options: &Options, first: u64, seeds: u64, plant: bool) -> Result<Ou
         .map_err(|error| Failure(format!("cargo did not start: {error}")))
 }
 
-/// The line that the campaign ends with: seeds, rounds, and how many of them the power cut short.
+/// The last line of the campaign: seeds, rounds, and how many of them lost power.
 fn told(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find(|line| line.contains(" in recovery")).map(str::to_owned)
 }
 
-fn survived(output: &Output, options: &Options) -> Result<String, String> {
+fn survived(output: &Output, options: &SoakOptions) -> Result<String, String> {
     let errors = String::from_utf8_lossy(&output.stderr);
     let last = |count: usize| {
         let lines: Vec<&str> = errors.lines().collect();
@@ -80,7 +85,7 @@ fn survived(output: &Output, options: &Options) -> Result<String, String> {
 
 fn found(output: &Output) -> Result<String, String> {
     let errors = String::from_utf8_lossy(&output.stderr);
-    // redb may panic again while it drops a database that lost a sync; cargo tells how the test ended.
+    // redb may panic again while it drops a database that lost a sync. cargo reports the end of the test.
     if errors.contains("SIGABRT") {
         return Ok("within 200 seeds: redb ended the process".into());
     }

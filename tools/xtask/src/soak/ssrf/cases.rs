@@ -1,81 +1,85 @@
-//! Hosts by what DNS says of them, and the zone that says it.
+//! Hosts by their DNS records, and the zone with these records.
 
-use super::dns::{Entry, Zone};
+use super::dns::{Entry, SsrfZone};
 use super::vectors::{self, Vector};
 use std::net::IpAddr;
 
-/// Names of their own for each, so that none has the others' answers.
+/// Each place has its own names, so that it does not use cached answers of another.
 const PLACES: [&str; 4] = ["api", "check", "oauth", "open"];
 
-/// A host, by what DNS says of it.
-pub struct Case {
+/// A host with its DNS records.
+pub struct HostCase {
     pub name: String,
-    pub way: Way,
-    /// The addresses at the first question, and at all others.
+    pub way: HostRoute,
+    /// The addresses in the answer to the first question, and in all later answers.
     pub first: Vec<IpAddr>,
     pub later: Vec<IpAddr>,
-    /// Those of them that may be contacted.
+    /// The addresses among them that may be contacted.
     pub public: Vec<IpAddr>,
     pub is_sample: bool,
 }
 
-/// How a domain comes to its host.
+/// The relation between a domain and its host.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum HostRoute {
     Mx,
-    /// By having no MX record: it is the host.
+    /// The domain has no MX record, so it is its own host.
     Implicit,
     /// The host of its MX record is an alias.
     Alias,
 }
 
-impl Case {
+impl HostCase {
+    /// Whether later answers differ from the first (DNS rebinding).
     pub fn is_rebound(&self) -> bool {
         self.first != self.later
     }
 }
 
-/// The reason of a full check. An unspecified address is what filters answer, and proves nothing.
-pub fn expected(case: &Case) -> &'static str {
+/// The reason of a full check. Filters answer with an unspecified address, so it proves nothing.
+pub fn expected(case: &HostCase) -> &'static str {
     let is_unspecified = case.first.iter().any(IpAddr::is_unspecified);
     if is_unspecified { "unverifiable" } else { "mailbox_not_found" }
 }
 
+/// The name of a case's domain, which is unique for the place, the kind and the index.
 pub fn domain(place: &str, kind: char, index: usize) -> String {
     format!("{place}-{kind}{index}.example")
 }
 
+/// The name of the mail host of [`domain`] with the same arguments.
 pub fn host(place: &str, kind: char, index: usize) -> String {
     format!("mx.{}", domain(place, kind, index))
 }
 
+/// A recipient address at [`domain`] with the same arguments.
 pub fn address(place: &str, kind: char, index: usize) -> String {
     format!("user@{}", domain(place, kind, index))
 }
 
-/// Hosts at one address each that must not be contacted, and some that are found in other ways.
-pub fn refused() -> Vec<Case> {
-    let case = |way: Way| {
+/// Hosts with one address each that must not be contacted, and some with several or none.
+pub fn refused() -> Vec<HostCase> {
+    let case = |way: HostRoute| {
         move |Vector { name, address, is_sample }: Vector| {
             let addresses = vec![address];
-            Case { name, way, first: addresses.clone(), later: addresses, public: Vec::new(), is_sample }
+            HostCase { name, way, first: addresses.clone(), later: addresses, public: Vec::new(), is_sample }
         }
     };
     let samples = || vectors::forbidden().into_iter().filter(|vector| vector.is_sample);
-    let mut cases: Vec<Case> = vectors::forbidden().into_iter().map(case(Way::Mx)).collect();
-    cases.extend(samples().step_by(5).map(case(Way::Implicit)));
-    cases.extend(samples().step_by(3).map(case(Way::Alias)));
+    let mut cases: Vec<HostCase> = vectors::forbidden().into_iter().map(case(HostRoute::Mx)).collect();
+    cases.extend(samples().step_by(5).map(case(HostRoute::Implicit)));
+    cases.extend(samples().step_by(3).map(case(HostRoute::Alias)));
     cases
 }
 
-/// Hosts that have a public address as well, or had one when they were first asked for.
-pub fn mixed(small: bool) -> Vec<Case> {
+/// Hosts that also have a public address, or had one in the first answer.
+pub fn mixed(small: bool) -> Vec<HostCase> {
     let special = |text: &str| text.parse::<IpAddr>().ok();
     let specials =
         ["10.66.0.1", "127.0.0.66", "169.254.169.254", "192.168.66.1", "fd66::1", "::1", "::ffff:10.66.0.2"];
     let mut cases = Vec::new();
     let mut next = 0_u8;
-    // No two cases have a public address in common.
+    // No two cases share a public address.
     let mut public = |ipv6: bool| {
         next += 1;
         if ipv6 {
@@ -85,9 +89,12 @@ pub fn mixed(small: bool) -> Vec<Case> {
         }
     };
     for special in specials.into_iter().filter_map(special) {
-        for (what, way) in
-            [("rebound", Way::Mx), ("both", Way::Mx), ("other family", Way::Mx), ("alias", Way::Alias)]
-        {
+        for (what, way) in [
+            ("rebound", HostRoute::Mx),
+            ("both", HostRoute::Mx),
+            ("other family", HostRoute::Mx),
+            ("alias", HostRoute::Alias),
+        ] {
             let good = public(special.is_ipv6() != (what == "other family"));
             let (first, later) = match what {
                 "rebound" => (vec![good], vec![special]),
@@ -95,20 +102,21 @@ pub fn mixed(small: bool) -> Vec<Case> {
                 _ => (vec![good, special], vec![good, special]),
             };
             let name = format!("{good} and {special}: {what}");
-            cases.push(Case { name, way, first, later, public: vec![good], is_sample: true });
+            cases.push(HostCase { name, way, first, later, public: vec![good], is_sample: true });
         }
     }
     for Vector { name, address, is_sample } in vectors::public() {
         let addresses = vec![address];
         let (first, later) = (addresses.clone(), addresses.clone());
-        cases.push(Case { name, way: Way::Mx, first, later, public: addresses, is_sample });
+        cases.push(HostCase { name, way: HostRoute::Mx, first, later, public: addresses, is_sample });
     }
-    // Each way and each family is among them.
+    // The selection contains each way and each family.
     if small { cases.into_iter().step_by(5).collect() } else { cases }
 }
 
-pub fn zone(kinds: &[(char, &Vec<Case>)]) -> Zone {
-    let mut zone = Zone::new();
+/// The zone with the records of all cases, for all places.
+pub fn zone(kinds: &[(char, &Vec<HostCase>)]) -> SsrfZone {
+    let mut zone = SsrfZone::new();
     for place in PLACES {
         for (kind, cases) in kinds {
             for (index, case) in cases.iter().enumerate() {
@@ -117,15 +125,15 @@ pub fn zone(kinds: &[(char, &Vec<Case>)]) -> Zone {
                     Entry { first: case.first.clone(), later: case.later.clone(), ..Entry::default() };
                 let to_host = Entry { mx: Some(host.clone()), ..Entry::default() };
                 match case.way {
-                    Way::Mx => {
+                    HostRoute::Mx => {
                         zone.insert(domain, to_host);
                         zone.insert(host, found);
                     }
-                    Way::Implicit => {
+                    HostRoute::Implicit => {
                         zone.insert(domain, found.clone());
                         zone.insert(host, found);
                     }
-                    Way::Alias => {
+                    HostRoute::Alias => {
                         let target = format!("alias.{domain}");
                         zone.insert(domain, to_host);
                         zone.insert(host, Entry { alias: Some(target.clone()), ..Entry::default() });

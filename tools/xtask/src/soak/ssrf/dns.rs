@@ -1,4 +1,4 @@
-//! A resolver that says what a zone holds, with a time to live of 0 (RFC 1035 4), and that may say something else from the second
+//! A resolver that answers from a zone, with a time to live of 0 (RFC 1035 4). It can change an answer from the second
 //! question on.
 
 use crate::soak::Failure;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Where resolvers listen: the system's resolver has no setting for another port.
+/// The address of the resolver: the system's resolver has no setting for another port.
 pub const AT: &str = "127.0.0.1:53";
 
 const A: u16 = 1;
@@ -16,38 +16,42 @@ const AAAA: u16 = 28;
 const NX_DOMAIN: u8 = 3;
 const MESSAGE_BYTES_MAX: usize = 512;
 
-/// What a name has.
+/// The records of a name.
 #[derive(Debug, Clone, Default)]
 pub struct Entry {
     /// The host of its MX record.
     pub mx: Option<String>,
-    /// It is an alias of this name.
+    /// The target of its CNAME record.
     pub alias: Option<String>,
-    /// What the first question of each type is answered with.
+    /// The addresses in the answer to the first question of each type.
     pub first: Vec<IpAddr>,
-    /// What all others are answered with.
+    /// The addresses in all later answers.
     pub later: Vec<IpAddr>,
 }
 
-/// Names in lower case.
-pub type Zone = HashMap<String, Entry>;
+/// The entries of names in lower case.
+pub type SsrfZone = HashMap<String, Entry>;
 
-/// The resolver. It goes on until the process ends, as its namespace does.
-pub struct Resolver {
+/// The resolver, with counts of its questions. It runs until the process ends.
+pub struct SsrfResolver {
     asked: Arc<Mutex<HashMap<(String, u16), usize>>>,
 }
 
-impl Resolver {
-    /// Starts one at [`AT`].
-    pub fn start(zone: Zone) -> Result<Resolver, Failure> {
+impl SsrfResolver {
+    /// Starts a resolver at [`AT`].
+    ///
+    /// # Errors
+    ///
+    /// The address cannot be bound.
+    pub fn start(zone: SsrfZone) -> Result<SsrfResolver, Failure> {
         let socket = UdpSocket::bind(AT).map_err(|error| Failure(format!("a resolver at {AT}: {error}")))?;
         let asked = Arc::default();
-        let resolver = Resolver { asked: Arc::clone(&asked) };
+        let resolver = SsrfResolver { asked: Arc::clone(&asked) };
         std::thread::spawn(move || serve(&socket, &zone, &asked));
         Ok(resolver)
     }
 
-    /// How often the addresses of a name were asked for, by the type that was asked for most often.
+    /// How often the addresses of a name were asked for: the count of the more frequent type, A or AAAA.
     pub fn asked(&self, name: &str) -> usize {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |kind| asked.get(&(name.to_owned(), kind)).copied().unwrap_or(0);
@@ -55,10 +59,10 @@ impl Resolver {
     }
 }
 
-fn serve(socket: &UdpSocket, zone: &Zone, asked: &Mutex<HashMap<(String, u16), usize>>) {
+fn serve(socket: &UdpSocket, zone: &SsrfZone, asked: &Mutex<HashMap<(String, u16), usize>>) {
     let mut message = [0; MESSAGE_BYTES_MAX];
     loop {
-        // An error of one client's, as one whose port is closed by now, is no reason to stop.
+        // An error of one client, such as a closed port, must not stop the resolver.
         let Ok((length, client)) = socket.recv_from(&mut message) else { continue };
         let Some(question) = Question::read(&message[..length]) else { continue };
         let count = {
@@ -72,7 +76,7 @@ fn serve(socket: &UdpSocket, zone: &Zone, asked: &Mutex<HashMap<(String, u16), u
 }
 
 fn reply(socket: &UdpSocket, client: SocketAddr, answer: &[u8]) {
-    // A client that has gone asks again, or fails the check that it was asked for.
+    // A client that has gone asks again, or fails its check.
     let _ = socket.send_to(answer, client);
 }
 
@@ -101,7 +105,7 @@ impl Question<'_> {
         (end <= message.len()).then(|| Question { message, end, name: labels.join("."), kind })
     }
 
-    fn answer(&self, zone: &Zone, is_first: bool) -> Vec<u8> {
+    fn answer(&self, zone: &SsrfZone, is_first: bool) -> Vec<u8> {
         let Some(entry) = zone.get(&self.name) else { return self.with(NX_DOMAIN, &[]) };
         let mut records = Vec::new();
         let mut owner = self.name.clone();
@@ -123,9 +127,9 @@ impl Question<'_> {
         self.with(0, &records)
     }
 
-    /// The answer with these records. One that denies something has the SOA record of the root, which proves it (RFC 2308 3).
+    /// The answer with these records. A denial has the SOA record of the root as its proof (RFC 2308 3).
     fn with(&self, code: u8, records: &[Vec<u8>]) -> Vec<u8> {
-        // Besides CNAME: an alias of a name that has nothing is a denial too.
+        // CNAME records do not count: an alias of a name without records is also a denial.
         let is_denial = records.iter().all(|record| record_kind(record) == Some(CNAME));
         let mut message = self.message[..2].to_vec();
         message.extend_from_slice(&[0x81, 0x80 | code, 0, 1]);
@@ -156,7 +160,7 @@ fn record_kind(record: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes([*record.get(end + 1)?, *record.get(end + 2)?]))
 }
 
-/// A name as messages have it, without compression.
+/// A name in the format of messages, without compression (RFC 1035 3.1).
 fn written(name: &str) -> Vec<u8> {
     let mut written = Vec::new();
     for label in name.split('.').filter(|label| !label.is_empty()) {
@@ -171,7 +175,7 @@ fn written(name: &str) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn ask(zone: &Zone, name: &str, kind: u16, is_first: bool) -> Vec<u8> {
+    fn ask(zone: &SsrfZone, name: &str, kind: u16, is_first: bool) -> Vec<u8> {
         let mut message = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         message.extend(written(name));
         message.extend_from_slice(&kind.to_be_bytes());
@@ -189,10 +193,10 @@ mod tests {
             ..Entry::default()
         };
         let alias = Entry { alias: Some("a.example".into()), ..Entry::default() };
-        let zone = Zone::from([("a.example".into(), both), ("b.example".into(), alias)]);
+        let zone = SsrfZone::from([("a.example".into(), both), ("b.example".into(), alias)]);
         assert!(ask(&zone, "A.example", A, true).ends_with(&[0, 4, 8, 8, 8, 8]));
         assert!(ask(&zone, "b.example", A, false).ends_with(&[0, 4, 10, 0, 0, 1]));
-        // Counts of answers and of what proves a denial.
+        // The counts of answers and of authority records.
         assert_eq!(ask(&zone, "b.example", A, false)[6..10], [0, 2, 0, 0]);
         assert_eq!(ask(&zone, "b.example", AAAA, true)[6..10], [0, 1, 0, 1]);
         assert_eq!(ask(&zone, "a.example", MX, true)[6..10], [0, 0, 0, 1]);

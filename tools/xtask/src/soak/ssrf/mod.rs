@@ -1,13 +1,15 @@
-//! `soak ssrf`: no packet is sent to an address that is not public, whoever names it.
+//! `soak ssrf`: no packet is sent to an address that is not public, whatever the source of the name.
 //!
-//! Two places take names of hosts from strangers: the domain of an address, whose mail hosts are asked (over the API and by
-//! `mailprobe check`), and the URL of a client's metadata. Every address of [`vectors`] is tried in each. The server runs in
-//! namespaces of its own, where a default route leads everything to a device that nobody listens behind; a sniffer sees what is
-//! sent there and on the loopback device.
+//! Two features take host names from strangers: the domain of an address, whose mail hosts are asked (over the API and
+//! by `mailprobe check`), and the URL of a client's metadata. Each feature is tested with every address of [`vectors`].
+//! The server runs in new namespaces with a default route to a device without a peer. A sniffer records all packets on
+//! it and on the loopback device.
 //!
-//! 1. hosts at such addresses alone: they are refused, and no packet is seen;
-//! 2. hosts at such addresses and at public ones, at once or one after the other: packets go to the public ones alone;
-//! 3. the filter is off (`--allow-net 0.0.0.0/0`): the sniffer sees packets to each address, so it would have seen them before.
+//! 1. Hosts that have only such addresses: they are refused, and no packet is sent.
+//! 2. Hosts that have such addresses and public ones, at once or one after the other: packets go only to the public
+//!    ones.
+//! 3. The filter is off (`--allow-net 0.0.0.0/0`): the sniffer records packets to each address, which proves that it
+//!    would have recorded them before.
 
 mod cases;
 mod dns;
@@ -15,14 +17,14 @@ mod sniffer;
 mod vectors;
 
 use super::visitor::Visitor;
-use super::world::{Serve, World};
-use super::{Failure, Options, http};
-use crate::interop::process::{self, Server, sleep, wait_until};
+use super::world::{CampaignFolder, Serve};
+use super::{Failure, SoakOptions, http};
+use crate::interop::process::{self, ServerProcess, sleep, wait_until};
 use crate::interop::report::{self, Tally};
-use cases::{Case, Way, address, expected, host, mixed, refused, zone};
-use dns::Resolver;
+use cases::{HostCase, HostRoute, address, expected, host, mixed, refused, zone};
+use dns::SsrfResolver;
 use serde_json::Value;
-use sniffer::{Seen, Sniffer};
+use sniffer::{PacketLog, Sniffer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -34,10 +36,10 @@ use vectors::{is_connectable, on_the_wire};
 
 const API: &str = "127.0.0.1:8025";
 const API_PORT: u16 = 8025;
-/// Of the user who is sent to consent to clients.
+/// The email of the user who is asked to consent to clients.
 const EMAIL: &str = "joe@probe.example";
 const DNS_PORT: u16 = 53;
-/// Most rows of a batch.
+/// The most rows of a batch.
 const BATCH_ROWS: usize = 200;
 const SMTP: u16 = 25;
 const HTTPS: u16 = 443;
@@ -54,14 +56,14 @@ const ENGINE: &[&str] = &[
 const FILTER_OFF: &[&str] = &["--allow-net", "0.0.0.0/0", "--allow-net", "::/0"];
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
-/// Within this each host that may be contacted has been.
+/// How soon each permitted host must be contacted.
 const CONTACT_LIMIT: Duration = Duration::from_secs(60);
-/// What the engine keeps an answer for, though its time to live is 0, and some more.
+/// Longer than the engine keeps an answer with a time to live of 0.
 const KEPT: Duration = Duration::from_secs(62);
-/// Each fetch from a host that does not answer takes two seconds, and they go one after the other.
+/// How many clients' URLs the small version tests: each fetch takes two seconds, and they run one after the other.
 const SMALL_FETCHES: usize = 6;
 
-/// Spellings that resolvers of systems take for addresses of this host and of the link.
+/// Spellings that the resolver of a system may read as addresses of this host or of the link.
 const SPELLINGS: &[&str] = &[
     "2130706433",
     "0x7f000001",
@@ -80,17 +82,22 @@ const SPELLINGS: &[&str] = &[
     "①②⑦.⓪.⓪.①",
 ];
 
-pub fn run(options: &Options) -> Result<Option<Tally>, Failure> {
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     match &options.outside {
         None => enter(options).map(|never| match never {}),
         Some(outside) => inside(options, outside).map(Some),
     }
 }
 
-/// Builds what is tested, which may take downloads, and becomes this campaign in namespaces of its own. They are gone with the last
-/// process in them.
-fn enter(options: &Options) -> Result<Infallible, Failure> {
-    let binaries = World::make(options)?.binaries().to_owned();
+/// Builds the binaries, which may need downloads, and restarts this campaign in new namespaces. They disappear with
+/// their last process.
+fn enter(options: &SoakOptions) -> Result<Infallible, Failure> {
+    let binaries = CampaignFolder::make(options)?.binaries().to_owned();
     let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--"]).arg(this);
@@ -104,13 +111,13 @@ fn network_namespace() -> Result<PathBuf, Failure> {
     std::fs::read_link(path).map_err(|error| Failure(format!("{path}: {error}")))
 }
 
-fn inside(options: &Options, outside: &PathBuf) -> Result<Tally, Failure> {
+fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
     if network_namespace()? == *outside {
         return Err(Failure("this is the network namespace of the machine".into()));
     }
-    let world = World::make(options)?;
+    let world = CampaignFolder::make(options)?;
     prepare(&world)?;
-    let mut campaign = Campaign::new(world, options.small)?;
+    let mut campaign = SsrfCampaign::new(world, options.small)?;
     report::line(&format!(
         "ssrf: {} addresses that are not public, {} hosts that are so in part, in two places",
         campaign.refused.len(),
@@ -122,8 +129,8 @@ fn inside(options: &Options, outside: &PathBuf) -> Result<Tally, Failure> {
     Ok(tally)
 }
 
-/// A device that leads nowhere with default routes to it, and our resolver as that of the system.
-fn prepare(world: &World) -> Result<(), Failure> {
+/// Creates a device without a peer, default routes to it, and a configuration that makes our resolver the system's.
+fn prepare(world: &CampaignFolder) -> Result<(), Failure> {
     let run = |program: &str, words: &str| {
         let mut command = Command::new(program);
         command.args(words.split(' '));
@@ -133,7 +140,7 @@ fn prepare(world: &World) -> Result<(), Failure> {
     for words in [
         "link set lo up",
         "link add name out0 type veth peer name out1",
-        // Nobody has to answer for an address before a packet is sent to it.
+        // Packets leave without address resolution.
         "link set dev out0 arp off",
         "link set dev out0 addrgenmode none",
         "link set dev out1 addrgenmode none",
@@ -156,22 +163,22 @@ fn prepare(world: &World) -> Result<(), Failure> {
     Ok(())
 }
 
-struct Campaign {
-    world: World,
+struct SsrfCampaign {
+    world: CampaignFolder,
     small: bool,
     sniffer: Sniffer,
-    resolver: Resolver,
-    /// No address of theirs may be contacted.
-    refused: Vec<Case>,
-    mixed: Vec<Case>,
+    resolver: SsrfResolver,
+    /// Hosts with addresses that must not be contacted.
+    refused: Vec<HostCase>,
+    mixed: Vec<HostCase>,
 }
 
-impl Campaign {
-    fn new(world: World, small: bool) -> Result<Campaign, Failure> {
+impl SsrfCampaign {
+    fn new(world: CampaignFolder, small: bool) -> Result<SsrfCampaign, Failure> {
         let (refused, mixed) = (refused(), mixed(small));
-        let resolver = Resolver::start(zone(&[('r', &refused), ('m', &mixed)]))?;
+        let resolver = SsrfResolver::start(zone(&[('r', &refused), ('m', &mixed)]))?;
         let sniffer = Sniffer::start(vec![API_PORT, DNS_PORT])?;
-        Ok(Campaign { world, small, sniffer, resolver, refused, mixed })
+        Ok(SsrfCampaign { world, small, sniffer, resolver, refused, mixed })
     }
 
     fn go(&mut self, tally: &mut Tally) -> Result<(), Failure> {
@@ -203,7 +210,7 @@ impl Campaign {
 
         self.sniffer.forget()?;
         tally.check("without the filter, by `mailprobe check`", self.open_check());
-        // On a folder of its own: it would go on with the batches of the other.
+        // This server uses another folder: otherwise it would continue the batches of the first.
         self.world.use_data("open");
         let serve = self.serve(&plans, FILTER_OFF)?;
         let key = self.world.unlimited("ssrf", 100_000)?;
@@ -219,7 +226,7 @@ impl Campaign {
         self.world.serve_bare(&[&["--listen", API], ENGINE, plans, more].concat())
     }
 
-    /// Each is answered as docs/verdicts.md says of a domain without a host that may be contacted.
+    /// Checks that each is answered as docs/verdicts.md says of a domain without a permitted host.
     fn refuses_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
         let mut said = Vec::new();
         for (index, case) in self.refused.iter().enumerate() {
@@ -234,7 +241,7 @@ impl Campaign {
     fn refuses_by_check(&self) -> Result<String, String> {
         let rows: Vec<String> = (0..self.refused.len()).map(|index| address("check", 'r', index)).collect();
         let said = self.check(&rows)?;
-        let wrong = |(case, row): (&Case, &String)| {
+        let wrong = |(case, row): (&HostCase, &String)| {
             let (reason, _) = said.get(row).map_or(("", ""), |(reason, rule)| (reason, rule));
             (reason != expected(case)).then(|| format!("{}: {:?}", case.name, said.get(row)))
         };
@@ -256,12 +263,12 @@ impl Campaign {
         counted(self.refused.len(), &said)
     }
 
-    /// Addresses where names belong: in the URL of a client, and in the address of a recipient.
+    /// Tests addresses in the position of names: in the URL of a client, and in the address of a recipient.
     fn refuses_literals(&self, serve: &Serve, key: &str, visitor: &Visitor) -> Result<String, String> {
         let literals: Vec<IpAddr> = self
             .refused
             .iter()
-            .filter(|case| case.way == Way::Mx)
+            .filter(|case| case.way == HostRoute::Mx)
             .flat_map(|case| case.first.clone())
             .collect();
         let mut said = Vec::new();
@@ -295,11 +302,11 @@ impl Campaign {
         if seen.is_empty() { Ok("0 packets".into()) } else { Err(format!("{seen:?}")) }
     }
 
-    /// Who has a public address is asked there; after that, who had one has none any more.
+    /// Checks that hosts with a public address are contacted there, and after the change of their records no longer.
     fn asks_by_check(&self) -> Result<String, String> {
         let rows: Vec<String> = (0..self.mixed.len()).map(|index| address("check", 'm', index)).collect();
         self.check_until_seen(&rows, &self.mixed, &[])?;
-        let rebound = |(index, case): (usize, &Case)| case.is_rebound().then(|| rows[index].clone());
+        let rebound = |(index, case): (usize, &HostCase)| case.is_rebound().then(|| rows[index].clone());
         let rows: Vec<String> = self.mixed.iter().enumerate().filter_map(rebound).collect();
         let before = self.sniffer.seen().map_err(|failure| failure.0)?;
         let said = self.check(&rows)?;
@@ -321,7 +328,8 @@ impl Campaign {
     fn asks_clients(&self, visitor: &Visitor) -> Result<String, String> {
         self.sniffer.forget().map_err(|failure| failure.0)?;
         let mut rebound = 0;
-        for (index, case) in self.mixed.iter().enumerate().filter(|(_, case)| case.way != Way::Implicit) {
+        for (index, case) in self.mixed.iter().enumerate().filter(|(_, case)| case.way != HostRoute::Implicit)
+        {
             let host = host("oauth", 'm', index);
             let page = visitor.consent(&format!("https://{host}/1.json")).map_err(|failure| failure.0)?;
             if page.status != 400 {
@@ -342,11 +350,12 @@ impl Campaign {
         let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
         // Sessions of the check over the API may still begin.
         let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
-        let asked: Vec<&Case> = self.mixed.iter().filter(|case| case.way != Way::Implicit).collect();
+        let asked: Vec<&HostCase> =
+            self.mixed.iter().filter(|case| case.way != HostRoute::Implicit).collect();
         Ok(format!("{}, {rebound} of them rebound", seen_all(&asked, Some(HTTPS), &seen)?))
     }
 
-    /// The engine asks DNS again, and is told another address now.
+    /// Checks that the engine asks DNS again and uses the changed address.
     fn asks_again(&self, serve: &Serve, key: &str) -> Result<String, String> {
         let mut said = Vec::new();
         let rebound = self.mixed.iter().enumerate().filter(|(_, case)| case.is_rebound());
@@ -365,27 +374,27 @@ impl Campaign {
         counted(count, &said)
     }
 
-    fn seen_all(&self, cases: &[Case], port: Option<u16>, seen: &Seen) -> Result<String, String> {
+    fn seen_all(&self, cases: &[HostCase], port: Option<u16>, seen: &PacketLog) -> Result<String, String> {
         seen_all(&cases.iter().collect::<Vec<_>>(), port, seen)
     }
 
     fn open_check(&self) -> Result<String, String> {
         let open = self.open_cases();
         let rows: Vec<String> = open.iter().map(|(index, _)| address("check", 'r', *index)).collect();
-        let cases: Vec<Case> = open.into_iter().map(|(_, case)| case).collect();
+        let cases: Vec<HostCase> = open.into_iter().map(|(_, case)| case).collect();
         self.check_until_seen(&rows, &cases, FILTER_OFF)
     }
 
     fn open_mail(&self, serve: &Serve, key: &str) -> Result<String, String> {
         let open = self.open_cases();
         let rows: Vec<String> = open.iter().map(|(index, _)| address("open", 'r', *index)).collect();
-        let cases: Vec<Case> = open.into_iter().map(|(_, case)| case).collect();
+        let cases: Vec<HostCase> = open.into_iter().map(|(_, case)| case).collect();
         self.submit_until_seen(serve, key, &rows, &cases)
     }
 
     fn open_clients(&self, visitor: &Visitor) -> Result<String, String> {
         let mut cases = self.open_cases();
-        cases.retain(|(_, case)| case.is_sample && case.way == Way::Mx);
+        cases.retain(|(_, case)| case.is_sample && case.way == HostRoute::Mx);
         if self.small {
             let step = cases.len().div_ceil(SMALL_FETCHES);
             cases = cases.into_iter().step_by(step).collect();
@@ -399,22 +408,23 @@ impl Campaign {
         seen_all(&cases.iter().map(|(_, case)| case).collect::<Vec<_>>(), Some(HTTPS), &seen)
     }
 
-    /// What must be contacted where everything may be, with its place among [`Campaign::refused`].
-    fn open_cases(&self) -> Vec<(usize, Case)> {
-        let connectable = |(index, case): (usize, &Case)| {
-            let Case { name, way, is_sample, .. } = case;
+    /// The hosts that must be contacted when every address is permitted, with their index in [`SsrfCampaign::refused`].
+    fn open_cases(&self) -> Vec<(usize, HostCase)> {
+        let connectable = |(index, case): (usize, &HostCase)| {
+            let HostCase { name, way, is_sample, .. } = case;
             let public: Vec<IpAddr> = case.first.iter().copied().filter(|it| is_connectable(*it)).collect();
             let (first, later) = (public.clone(), public.clone());
-            let case = Case { name: name.clone(), way: *way, first, later, public, is_sample: *is_sample };
+            let case =
+                HostCase { name: name.clone(), way: *way, first, later, public, is_sample: *is_sample };
             (!case.public.is_empty()).then_some((index, case))
         };
         self.refused.iter().enumerate().filter_map(connectable).collect()
     }
 
-    /// Starts `mailprobe check` and waits until it has asked all hosts; their answers never come.
-    fn check_until_seen(&self, rows: &[String], cases: &[Case], more: &[&str]) -> Result<String, String> {
+    /// Starts `mailprobe check` and waits until it has contacted all hosts, which never answer.
+    fn check_until_seen(&self, rows: &[String], cases: &[HostCase], more: &[&str]) -> Result<String, String> {
         let log = self.world.path("check.log");
-        let checking = Server::start("mailprobe check", self.check_command(rows, more), &log);
+        let checking = ServerProcess::start("mailprobe check", self.check_command(rows, more), &log);
         let checking = checking.map_err(|failure| failure.0)?;
         let seen = self.wait_until_seen(cases)?;
         drop(checking);
@@ -426,7 +436,7 @@ impl Campaign {
         serve: &Serve,
         key: &str,
         rows: &[String],
-        cases: &[Case],
+        cases: &[HostCase],
     ) -> Result<String, String> {
         for rows in rows.chunks(BATCH_ROWS) {
             let answer = http::submit(serve.address, key, "", rows)?;
@@ -438,8 +448,8 @@ impl Campaign {
         self.seen_all(cases, Some(SMTP), &seen)
     }
 
-    /// Waits until there were packets to all public addresses of the cases, and gives all that were sent.
-    fn wait_until_seen(&self, cases: &[Case]) -> Result<Seen, String> {
+    /// Waits until packets to all public addresses of the cases were sent, and returns all recorded packets.
+    fn wait_until_seen(&self, cases: &[HostCase]) -> Result<PacketLog, String> {
         let all: BTreeSet<IpAddr> =
             cases.iter().flat_map(|case| &case.public).map(|it| on_the_wire(*it)).collect();
         let mut missing = BTreeSet::new();
@@ -459,7 +469,7 @@ impl Campaign {
         command
     }
 
-    /// Reason and rule of each address.
+    /// The reason and rule of each address.
     fn check(&self, rows: &[String]) -> Result<BTreeMap<String, (String, String)>, String> {
         let command = self.check_command(rows, &[]);
         let finished =
@@ -478,8 +488,8 @@ impl Campaign {
     }
 }
 
-/// Packets went to each public address of the cases, and to nobody else; with a port, to that alone.
-fn seen_all(cases: &[&Case], port: Option<u16>, seen: &Seen) -> Result<String, String> {
+/// Checks that packets went to each public address of the cases, and to no other; with a port, only to that port.
+fn seen_all(cases: &[&HostCase], port: Option<u16>, seen: &PacketLog) -> Result<String, String> {
     let all: BTreeSet<IpAddr> =
         cases.iter().flat_map(|case| &case.public).map(|it| on_the_wire(*it)).collect();
     let stray: Vec<_> = seen

@@ -1,4 +1,4 @@
-//! Sees every packet that a namespace sends, on each of its devices (packet(7)).
+//! A recorder of every packet that is sent in a namespace, on each of its devices (packet(7)).
 
 use crate::interop::process::wait_until;
 use crate::soak::Failure;
@@ -15,17 +15,17 @@ use std::time::Duration;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-/// The flag of TCP by which the kernel refuses a connection.
+/// The TCP flag by which the kernel refuses a connection.
 const RESET: u8 = 4;
-/// What the kernel says by itself: ICMP, IGMP, hop-by-hop options (which stand before reports of groups) and ICMPv6. A program
-/// that wants to be heard sends something else first.
+/// Protocols of the kernel's own packets: ICMP, IGMP, hop-by-hop options (before reports of groups) and ICMPv6. A
+/// program's first packet to a host has another protocol.
 const OF_THE_KERNEL: [u8; 4] = [1, 2, 0, 58];
-/// Where marks are sent to: an address that nobody else is sent to, and the first port.
+/// The destination of marks: an address that no test uses, and the first port.
 const MARK: (Ipv4Addr, u16) = (Ipv4Addr::new(1, 0, 0, 1), 20_000);
 const MARK_LIMIT: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 16 << 20;
 
-/// Where a packet goes, and its protocol and port.
+/// The destination, protocol and port of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet {
     pub to: IpAddr,
@@ -33,12 +33,12 @@ pub struct Packet {
     pub port: u16,
 }
 
-/// Where packets were sent to.
-pub type Seen = BTreeSet<Packet>;
+/// All destinations that packets were sent to.
+pub type PacketLog = BTreeSet<Packet>;
 
-/// The sniffer; it ends when it is dropped.
+/// A running sniffer; it ends when it is dropped.
 pub struct Sniffer {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<PacketLog>>,
     marks: AtomicU16,
     marker: UdpSocket,
     end: Arc<AtomicBool>,
@@ -46,8 +46,12 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Starts one in this process's namespace, which does not tell of TCP and UDP between these ports on 127.0.0.1 and others
-    /// there.
+    /// Starts a sniffer in the namespace of this process. It leaves out TCP and UDP between these ports on 127.0.0.1
+    /// and any other port there.
+    ///
+    /// # Errors
+    ///
+    /// The packet socket cannot be opened, which needs root.
     pub fn start(ours: Vec<u16>) -> Result<Sniffer, Failure> {
         let wrong = |error: &dyn std::error::Error| Failure(format!("a packet socket: {error}"));
         let (family, kind) = (AddressFamily::PACKET, SocketType::DGRAM);
@@ -65,9 +69,13 @@ impl Sniffer {
         Ok(Sniffer { seen, marks: AtomicU16::new(0), marker, end, thread: Some(thread) })
     }
 
-    /// All that was sent before this call. A mark is sent and waited for: packets are seen in their order, so all before it have
-    /// been seen then, and the sniffer sees what leaves.
-    pub fn seen(&self) -> Result<Seen, Failure> {
+    /// Returns all packets that were sent before this call. It sends a mark and waits for it. The sniffer gets packets
+    /// in the order of sending, so it has recorded all earlier ones by then.
+    ///
+    /// # Errors
+    ///
+    /// The mark does not arrive, or the sniffer has failed.
+    pub fn seen(&self) -> Result<PacketLog, Failure> {
         let port = MARK.1 + self.marks.fetch_add(1, Ordering::Relaxed);
         let to = SocketAddr::from((MARK.0, port));
         self.marker.send_to(b"mark", to).map_err(|error| Failure(format!("a mark: {error}")))?;
@@ -76,23 +84,27 @@ impl Sniffer {
         Ok(self.so_far())
     }
 
-    /// What was seen until now, without marks.
-    pub fn so_far(&self) -> Seen {
+    /// The packets that were recorded until now, without marks.
+    pub fn so_far(&self) -> PacketLog {
         self.lock().iter().filter(|packet| packet.to != MARK.0).copied().collect()
     }
 
-    /// Forgets what was seen.
+    /// Removes all packets that were sent before this call.
     pub fn forget(&self) -> Result<(), Failure> {
         self.seen()?;
         self.lock().clear();
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Seen> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, PacketLog> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends it; an error if it had stopped to see before.
+    /// Ends the sniffer.
+    ///
+    /// # Errors
+    ///
+    /// It had stopped recording before.
     pub fn stop(mut self) -> Result<(), Failure> {
         self.end.store(true, Ordering::Relaxed);
         let thread = self.thread.take().map(JoinHandle::join);
@@ -106,7 +118,7 @@ impl Drop for Sniffer {
     }
 }
 
-fn listen(socket: &OwnedFd, ours: &[u16], seen: &Mutex<Seen>, end: &AtomicBool) -> Result<(), Failure> {
+fn listen(socket: &OwnedFd, ours: &[u16], seen: &Mutex<PacketLog>, end: &AtomicBool) -> Result<(), Failure> {
     let mut bytes = [0; 128];
     while !end.load(Ordering::Relaxed) {
         match recv(socket, &mut bytes, RecvFlags::empty()) {
@@ -122,7 +134,7 @@ fn listen(socket: &OwnedFd, ours: &[u16], seen: &Mutex<Seen>, end: &AtomicBool) 
     Ok(())
 }
 
-/// A packet that somebody sent; none for what the kernel says by itself and for our own.
+/// Reads a packet of a program; `None` for packets of the kernel and of the test itself.
 fn read(bytes: &[u8], ours: &[u16]) -> Option<Packet> {
     let (protocol, from, to, head) = match bytes.first()? >> 4 {
         4 => {

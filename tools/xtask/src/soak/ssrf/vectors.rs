@@ -1,5 +1,5 @@
-//! Addresses that must not be contacted: IANA's special-purpose registries, written down from the registries and not from the
-//! filter under test, and IPv4 addresses of theirs inside IPv6 addresses.
+//! Addresses that must not be contacted: those of IANA's special-purpose registries, taken from the registries and not
+//! from the filter under test, and IPv4 addresses of these within IPv6 addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -33,8 +33,8 @@ const IPV4: &[(&str, u32, &str)] = &[
     ("255.255.255.255", 32, "limited broadcast"),
 ];
 
-/// <https://www.iana.org/assignments/iana-ipv6-special-registry/>, multicast, and what was returned or deprecated. The blocks
-/// that hold IPv4 addresses are below.
+/// <https://www.iana.org/assignments/iana-ipv6-special-registry/>, multicast, and returned or deprecated blocks. The
+/// blocks with embedded IPv4 addresses are below.
 const IPV6: &[(&str, u32, &str)] = &[
     ("::", 128, "unspecified"),
     ("::1", 128, "loopback"),
@@ -63,7 +63,7 @@ const IPV6: &[(&str, u32, &str)] = &[
     ("ff00::", 8, "multicast"),
 ];
 
-/// IPv4 addresses that are embedded in every way.
+/// IPv4 addresses that are embedded in every format.
 const EMBEDDED: &[Ipv4Addr] = &[
     Ipv4Addr::new(10, 200, 0, 1),
     Ipv4Addr::new(100, 100, 100, 200),
@@ -73,7 +73,7 @@ const EMBEDDED: &[Ipv4Addr] = &[
     Ipv4Addr::new(192, 168, 1, 1),
 ];
 
-/// A way to write an IPv4 address as an IPv6 one.
+/// The name of a format that embeds an IPv4 address in an IPv6 address, and its function.
 type Embedding = (&'static str, fn(u128) -> u128);
 
 const EMBEDDINGS: &[Embedding] = &[
@@ -82,9 +82,9 @@ const EMBEDDINGS: &[Embedding] = &[
     ("IPv4-translated", |v4| 0xffff << 48 | v4),
     ("6to4", |v4| 0x2002 << 112 | v4 << 80 | 1),
     ("NAT64", |v4| 0x64_ff9b << 96 | v4),
-    // RFC 6052 2.2 puts the address of a prefix of 48 bits around bits 64 to 71, which are zero.
+    // RFC 6052 2.2: with a prefix of 48 bits the address is divided around bits 64 to 71, which are zero.
     ("local NAT64", |v4| 0x64_ff9b_0001 << 80 | v4 >> 16 << 64 | (v4 & 0xffff) << 40),
-    // The server in clear, the client inverted: RFC 4380 4.
+    // The address of the server is plain, that of the client is inverted (RFC 4380 4).
     ("Teredo server", |v4| 0x2001 << 112 | v4 << 64 | 0xf7f7_f7f7),
     ("Teredo client", |v4| 0x2001 << 112 | 0x0808_0808 << 64 | (!v4 & 0xffff_ffff)),
     ("ISATAP", |v4| 0x2a00_1450_4001_0001 << 64 | 0x5efe << 32 | v4),
@@ -92,7 +92,8 @@ const EMBEDDINGS: &[Embedding] = &[
     ("ISATAP in 6to4", |v4| 0x2002_0808_0808_0001 << 64 | 0x5efe << 32 | v4),
 ];
 
-/// Addresses that may be contacted. The filter has to let them through, or it would not be known whether anything gets through.
+/// Addresses that may be contacted. The filter must admit them: otherwise the tests would pass with a filter that
+/// refuses everything.
 const PUBLIC: &[&str] = &[
     "8.8.8.8",
     "2a00:1450:4001::1a",
@@ -106,17 +107,17 @@ const PUBLIC: &[&str] = &[
 
 const LOOPBACK_BROADCAST: Ipv4Addr = Ipv4Addr::new(127, 255, 255, 255);
 
-/// An address and where it is from.
+/// An address with the name of its block or format.
 #[derive(Debug, Clone)]
 pub struct Vector {
     pub name: String,
     pub address: IpAddr,
-    /// It stands for its block or embedding where not every address of it can be tried.
+    /// It represents a block or format that is too large to be tested completely.
     pub is_sample: bool,
 }
 
-/// Every address that must not be contacted, each once: the first, a middle and the last address of each block, and every
-/// embedding of each of [`EMBEDDED`].
+/// Every address that must not be contacted, without duplicates: the first, a middle and the last address of each
+/// block, and every embedding of each of [`EMBEDDED`].
 pub fn forbidden() -> Vec<Vector> {
     let mut vectors: Vec<Vector> = Vec::new();
     let blocks = IPV4.iter().map(|row| (row, 32)).chain(IPV6.iter().map(|row| (row, 128)));
@@ -143,7 +144,7 @@ pub fn forbidden() -> Vec<Vector> {
     vectors
 }
 
-/// Every address that may be contacted.
+/// Every address that may be contacted, as IPv4 or IPv6.
 pub fn public() -> Vec<Vector> {
     let vector = |text: &&str| {
         let address = text.parse().ok()?;
@@ -152,7 +153,7 @@ pub fn public() -> Vec<Vector> {
     PUBLIC.iter().filter_map(vector).collect()
 }
 
-/// Where the kernel sends what is meant for an address: the IPv4 address of a mapped one, and this host for none.
+/// The destination of packets for an address: the IPv4 address of a mapped one, and this host for an unspecified one.
 pub fn on_the_wire(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
@@ -161,9 +162,9 @@ pub fn on_the_wire(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether anybody connects to an address where no filter forbids it. The kernel lets nobody connect to groups, nor to everybody on
-/// a link (as 127.255.255.255), nor to a link that is not named, and the engine takes an unspecified address for a denial. About these nothing can be shown
-/// with the filter off.
+/// Whether a connection is possible without a filter. The kernel refuses connections to groups, to the broadcast
+/// address of a link (as 127.255.255.255), and to a link-local address without a link. The engine reads an unspecified
+/// address as a denial. For these addresses a test without the filter shows nothing.
 pub fn is_connectable(address: IpAddr) -> bool {
     match address.to_canonical() {
         it if it.is_unspecified() => false,
@@ -183,7 +184,7 @@ fn of_v4(bits: u128) -> IpAddr {
     IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(bits).unwrap_or(u32::MAX)))
 }
 
-/// So many low bits.
+/// A mask of this many low bits.
 fn mask(bits: u32) -> u128 {
     u128::MAX.checked_shr(128 - bits).unwrap_or(0)
 }

@@ -1,0 +1,100 @@
+//! Tables of retries.
+
+use super::*;
+
+const fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Doubles, and ends at once if the server wants too long a delay.
+const DOUBLING: Schedule = Schedule {
+    delay_min: seconds(1),
+    delay_max: Duration::MAX,
+    is_doubling: true,
+    retries_max: None,
+    has_last_try: false,
+};
+/// Follows the server, up to a limit of the delay and of the retries, with a last try.
+const FOLLOWING: Schedule = Schedule {
+    delay_min: Duration::from_millis(1),
+    delay_max: seconds(900),
+    is_doubling: false,
+    retries_max: Some(8),
+    has_last_try: true,
+};
+/// Doubles up to a minute, with a last try.
+const OUTAGE: Schedule = Schedule { delay_max: seconds(60), has_last_try: true, ..DOUBLING };
+
+#[test]
+fn delays_follow_the_schedule() {
+    // Retries so far, last delay, wanted delay and rest of the wait in seconds; expected delay.
+    for (schedule, retries, last_delay, wanted, left, expected) in [
+        (DOUBLING, 0, 0, 0, 1200, Some(1)),
+        (DOUBLING, 0, 0, 60, 1200, Some(60)),
+        (DOUBLING, 0, 60, 60, 1140, Some(120)),
+        (DOUBLING, 0, 60, 300, 1140, Some(300)),
+        (DOUBLING, 200, 600, 60, 700, Some(700)),
+        (DOUBLING, 0, 0, 60, 60, Some(60)),
+        (DOUBLING, 0, 0, 61, 60, None),
+        (DOUBLING, 0, 0, 0, 0, None),
+        (FOLLOWING, 0, 0, 60, 1200, Some(60)),
+        (FOLLOWING, 1, 60, 60, 1200, Some(60)),
+        (FOLLOWING, 0, 0, 3600, 1200, Some(900)),
+        (FOLLOWING, 0, 0, 3600, 5, Some(5)),
+        (FOLLOWING, 7, 0, 60, 1200, Some(60)),
+        (FOLLOWING, 8, 0, 60, 1200, None),
+        (FOLLOWING, 0, 0, 60, 0, None),
+        (OUTAGE, 0, 0, 0, 3600, Some(1)),
+        (OUTAGE, 0, 1, 0, 3600, Some(2)),
+        (OUTAGE, 0, 32, 0, 3600, Some(60)),
+        (OUTAGE, 0, 60, 0, 10, Some(10)),
+        (OUTAGE, 0, 60, 0, 0, None),
+    ] {
+        let tries = Tries { retries, last_delay: seconds(last_delay) };
+        assert_eq!(
+            schedule.delay(tries, seconds(wanted), seconds(left)),
+            expected.map(seconds),
+            "{schedule:?} {tries:?} {wanted} {left}"
+        );
+    }
+}
+
+#[test]
+fn a_delay_is_never_longer_than_the_wait_and_never_zero() {
+    for schedule in [DOUBLING, FOLLOWING, OUTAGE] {
+        for left in [0, 1, 999, 1000, 60_000].map(Duration::from_millis) {
+            for wanted in [Duration::ZERO, Duration::from_micros(5), seconds(1), seconds(3600), Duration::MAX]
+            {
+                let tries = Tries { retries: 0, last_delay: Duration::MAX };
+                if let Some(delay) = schedule.delay(tries, wanted, left) {
+                    assert!(!delay.is_zero() && delay <= left, "{schedule:?} {wanted:?} {left:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_rest_of_a_wait_counts_from_its_beginning() {
+    for (wait, since, now, expected) in
+        [(0, 0, 0, 0), (900, 0, 0, 900), (900, 5, 65, 840), (900, 0, 1000, 0), (900, 70, 60, 900)]
+    {
+        assert_eq!(left(seconds(wait), since * 1000, now * 1000), seconds(expected));
+    }
+}
+
+#[test]
+fn answers_about_the_recipient_are_about_the_address() {
+    let minute = Some(seconds(60));
+    for (rule, retry_after, expected) in [
+        ("greylisted", minute, true),
+        ("blocklist", None, true),
+        ("session-closing", minute, false),
+        ("for-now", minute, false),
+        ("hung_up", minute, false),
+        ("no_connection", minute, false),
+        ("", minute, false),
+    ] {
+        assert_eq!(is_about_address(rule, retry_after), expected, "{rule}");
+    }
+}

@@ -1,0 +1,400 @@
+//! Servers that behave, and servers that change: what a session's answers are worth.
+
+use super::*;
+use proptest::prelude::*;
+
+const OTHERS: Context = Context { honest: false, known: false, no_postmaster: false };
+const KNOWN: Context = Context { known: true, ..OTHERS };
+
+/// How a server answers from some refusal on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Same,
+    AcceptsAll,
+    RefusesAll,
+}
+
+/// A server that counts refusals.
+#[derive(Debug, Clone, Copy)]
+struct Server {
+    refused: u32,
+    changes_after: u32,
+    change: Change,
+    has_postmaster: bool,
+    /// It refuses in words that prove nothing.
+    unclear: bool,
+}
+
+impl Server {
+    fn new(change: Change, changes_after: u32) -> Server {
+        Server { refused: 0, changes_after, change, has_postmaster: true, unclear: false }
+    }
+
+    fn asked(&mut self, exists: bool) -> bool {
+        let accepts = match self.change {
+            Change::AcceptsAll if self.refused >= self.changes_after => true,
+            Change::RefusesAll if self.refused >= self.changes_after => false,
+            _ => exists,
+        };
+        self.refused += u32::from(!accepts);
+        accepts
+    }
+
+    fn on_told(&mut self, question: ProofQuestion) -> Told {
+        let exists = match question {
+            ProofQuestion::Known { .. } | ProofQuestion::KnownFirst => true,
+            ProofQuestion::Postmaster => self.has_postmaster,
+            ProofQuestion::Control { .. } | ProofQuestion::RefusedBefore { .. } => false,
+        };
+        match self.asked(exists) {
+            true => Told::Accepted,
+            false if self.unclear => Told::RefusedUnclearly,
+            false => Told::Refused,
+        }
+    }
+}
+
+const SAID: Classification = Classification {
+    class: Class::Accepted,
+    scope: Scope::Recipient,
+    permanent: false,
+    to_all: false,
+    rule: "test",
+};
+
+/// Closes a checkpoint: asks until nothing is left to ask.
+fn prove(evidence: &mut SessionEvidence<bool>, server: &mut Server, context: Context) -> Vec<Released<bool>> {
+    for _ in 0..8 {
+        let questions = evidence.questions(context);
+        if questions.is_empty() {
+            return evidence.close(context, true);
+        }
+        for question in questions {
+            let told = server.on_told(question);
+            evidence.on_told(question, told);
+        }
+    }
+    panic!("the questions never end");
+}
+
+/// A whole session: rows that exist or not, all of one domain.
+fn session(rows: &[bool], server: &mut Server, mut context: Context) -> Vec<Released<bool>> {
+    let (mut evidence, mut released) = (SessionEvidence::default(), Vec::new());
+    for &exists in rows {
+        match server.asked(exists) {
+            true => evidence.hold(exists, Held::Accepted, SAID, 1, false),
+            false if server.unclear => evidence.note(Held::Unclear, 1),
+            false => evidence.hold(exists, Held::Refused, SAID, 1, false),
+        }
+        if evidence.is_due() {
+            released.extend(prove(&mut evidence, server, context));
+            context.known |=
+                released.iter().any(|one| one.held == Held::Accepted && one.proof == Proof::Proven);
+        }
+    }
+    released.extend(prove(&mut evidence, server, context));
+    released
+}
+
+/// Confirmed, denied, accepted by everyone, and without a proof; with the wrong ones among the first two.
+fn count(released: &[Released<bool>]) -> (usize, usize, usize, usize, usize) {
+    let of = |held, proof| released.iter().filter(|one| one.held == held && one.proof == proof).count();
+    let wrong = |one: &&Released<bool>| {
+        matches!(one.proof, Proof::Proven | Proof::Assumed)
+            && match one.held {
+                Held::Accepted => !one.item,
+                Held::Refused | Held::Denied | Held::Unclear => one.item,
+            }
+    };
+    let confirmed = of(Held::Accepted, Proof::Proven);
+    let denied = of(Held::Refused, Proof::Proven) + of(Held::Refused, Proof::Assumed);
+    let all = of(Held::Accepted, Proof::CatchAll);
+    let wrong = released.iter().filter(wrong).count();
+    (confirmed, denied, all, released.len() - confirmed - denied - all, wrong)
+}
+
+fn mixed(count: usize) -> Vec<bool> {
+    (0..count).map(|row| row * 7 % 3 != 0).collect()
+}
+
+#[test]
+fn an_honest_server_proves_all_that_it_says() {
+    for context in
+        [OTHERS, KNOWN, Context { honest: true, ..OTHERS }, Context { no_postmaster: true, ..OTHERS }]
+    {
+        for rows in [mixed(400), vec![true; 400], vec![false; 400], vec![true], vec![false], vec![false; 11]]
+        {
+            let existing = rows.iter().filter(|exists| **exists).count();
+            for has_postmaster in [true, false] {
+                let mut server = Server { has_postmaster, ..Server::new(Change::Same, 0) };
+                let counts = count(&session(&rows, &mut server, context));
+                assert_eq!(counts, (existing, rows.len() - existing, 0, 0, 0), "{context:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn questions_cost_an_honest_server_little() {
+    let mut server = Server::new(Change::Same, 0);
+    session(&[true; 1000], &mut server, OTHERS);
+    assert_eq!(
+        server.refused, 7,
+        "a control recipient each checkpoint: 20, 40, 80, 160, 320, 320, and the rest"
+    );
+}
+
+#[test]
+fn a_server_that_accepts_everyone_is_a_catch_all_from_the_start() {
+    let mut server = Server::new(Change::AcceptsAll, 0);
+    assert_eq!(count(&session(&mixed(100), &mut server, OTHERS)), (0, 0, 100, 0, 0));
+}
+
+#[test]
+fn a_server_that_begins_to_accept_everyone_confirms_nobody_who_does_not_exist() {
+    for changes_after in [1, 3, 7, 12, 20] {
+        for (rows, least) in [(mixed(400), 90), (vec![false; 400], 100), (vec![true; 400], 90)] {
+            let mut server = Server::new(Change::AcceptsAll, changes_after);
+            let released = session(&rows, &mut server, OTHERS);
+            let (confirmed, denied, all, unproven, wrong) = count(&released);
+            assert_eq!((wrong, all), (0, 0), "after {changes_after}");
+            if rows.iter().all(|exists| *exists) && changes_after > 5 {
+                assert_eq!(confirmed, 400, "it refused too few to change");
+                continue;
+            }
+            assert!(unproven > 0);
+            let before = rows_before(&rows, changes_after);
+            assert!(
+                (confirmed + denied) * 100 >= before * least,
+                "after {changes_after}: {confirmed} and {denied} of {before}"
+            );
+        }
+    }
+}
+
+/// Rows that were answered before so many refusals had been heard.
+fn rows_before(rows: &[bool], refusals: u32) -> usize {
+    let mut refused = 0;
+    let before = |exists: &&bool| {
+        let honest = refused < refusals;
+        refused += u32::from(!**exists);
+        honest
+    };
+    let unknown = rows.iter().any(|exists| !exists);
+    if unknown { rows.iter().take_while(before).count() } else { 0 }
+}
+
+#[test]
+fn a_server_that_begins_to_refuse_everyone_denies_nobody_who_was_accepted_there() {
+    for changes_after in [3, 7, 12, 20] {
+        for rows in [mixed(400), vec![true; 400]] {
+            for context in [OTHERS, KNOWN] {
+                let mut server =
+                    Server { has_postmaster: false, ..Server::new(Change::RefusesAll, changes_after) };
+                let (.., wrong) = count(&session(&rows, &mut server, context));
+                assert_eq!(wrong, 0, "after {changes_after}");
+            }
+        }
+        let mut server = Server::new(Change::RefusesAll, changes_after);
+        let (_, denied, _, _, wrong) = count(&session(&[false; 400], &mut server, OTHERS));
+        assert_eq!((denied, wrong), (400, 0), "all unknown, after {changes_after}");
+    }
+}
+
+#[test]
+fn unclear_words_prove_an_accept_where_two_control_recipients_of_different_shapes_hear_them() {
+    let mut server = Server { unclear: true, ..Server::new(Change::Same, 0) };
+    let (confirmed, .., unproven, wrong) = count(&session(&mixed(60), &mut server, OTHERS));
+    assert_eq!((confirmed, unproven, wrong), (40, 0, 0));
+    let mut evidence = SessionEvidence::default();
+    evidence.hold(true, Held::Accepted, SAID, 1, true);
+    let control = |second| ProofQuestion::Control { domain: 1, second };
+    assert_eq!(evidence.questions(OTHERS), [control(false)]);
+    evidence.on_told(control(false), Told::RefusedUnclearly);
+    let known = ProofQuestion::Known { domain: Some(1) };
+    assert_eq!(evidence.questions(OTHERS), [known, control(true), known]);
+    evidence.on_told(known, Told::Accepted);
+    // A domain that accepts everyone but names that look random.
+    evidence.on_told(control(true), Told::Accepted);
+    evidence.on_told(known, Told::Accepted);
+    assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Unclear);
+}
+
+#[test]
+fn a_domain_that_accepts_everyone_may_refuse_a_mailbox_that_it_closed() {
+    let mut evidence = SessionEvidence::default();
+    for (row, held) in [Held::Accepted, Held::Refused, Held::Accepted].into_iter().enumerate() {
+        evidence.hold(row, held, SAID, 1, false);
+    }
+    let control = ProofQuestion::Control { domain: 1, second: false };
+    assert_eq!(evidence.questions(OTHERS), [control], "no row stands in for the first control recipient");
+    evidence.on_told(control, Told::Accepted);
+    let again = ProofQuestion::RefusedBefore { domain: 1 };
+    assert_eq!(evidence.questions(OTHERS), [again]);
+    let mut changed = evidence_with(&evidence_rows(), control, again, Told::Accepted);
+    evidence.on_told(again, Told::Refused);
+    let proofs: Vec<Proof> = evidence.close(OTHERS, true).iter().map(|one| one.proof).collect();
+    assert_eq!(proofs, [Proof::CatchAll, Proof::Proven, Proof::CatchAll]);
+    assert!(!evidence.has_changed());
+    let proofs: Vec<Proof> = changed.close(OTHERS, true).iter().map(|one| one.proof).collect();
+    assert_eq!(proofs, [Proof::Proven, Proof::Proven, Proof::Changed], "the refused one is accepted now");
+}
+
+fn evidence_rows() -> [Held; 3] {
+    [Held::Accepted, Held::Refused, Held::Accepted]
+}
+
+fn evidence_with(
+    rows: &[Held],
+    control: ProofQuestion,
+    again: ProofQuestion,
+    told: Told,
+) -> SessionEvidence<usize> {
+    let mut evidence = SessionEvidence::default();
+    rows.iter().enumerate().for_each(|(row, &held)| evidence.hold(row, held, SAID, 1, false));
+    evidence.on_told(control, Told::Accepted);
+    evidence.on_told(again, told);
+    evidence
+}
+
+#[test]
+fn an_accepted_control_recipient_contradicts_an_earlier_session() {
+    let mut evidence = SessionEvidence::default();
+    evidence.on_refused_elsewhere(1);
+    evidence.hold("row", Held::Accepted, SAID, 1, false);
+    evidence.on_told(ProofQuestion::Control { domain: 1, second: false }, Told::Accepted);
+    assert_eq!(evidence.close(OTHERS, true)[0].proof, Proof::Changed);
+    assert!(evidence.has_changed());
+}
+
+#[test]
+fn a_row_that_was_refused_elsewhere_stands_in_for_no_control_recipient() {
+    let mut evidence = SessionEvidence::default();
+    evidence.on_refused_elsewhere(1);
+    evidence.hold("row", Held::Accepted, SAID, 1, false);
+    evidence.hold("closed", Held::Refused, SAID, 1, false);
+    assert_eq!(evidence.questions(OTHERS)[0], ProofQuestion::Control { domain: 1, second: false });
+}
+
+#[test]
+fn a_postmaster_that_is_accepted_counts_once_the_control_recipient_is_refused() {
+    let mut evidence = SessionEvidence::default();
+    (0..RUN_MIN).for_each(|row| evidence.hold(row, Held::Refused, SAID, 1, false));
+    assert_eq!(evidence.questions(OTHERS), [ProofQuestion::Postmaster]);
+    evidence.on_told(ProofQuestion::Postmaster, Told::Accepted);
+    let control = ProofQuestion::Control { domain: 1, second: false };
+    assert_eq!(evidence.questions(OTHERS)[0], control);
+    evidence.on_told(control, Told::Refused);
+    assert!(!evidence.questions(OTHERS).contains(&control));
+    assert!(evidence.close(OTHERS, true).iter().all(|one| one.proof == Proof::Proven));
+}
+
+#[test]
+fn a_lost_session_proves_what_was_proven_before() {
+    let rows = |refused: u32| {
+        let mut evidence = SessionEvidence::default();
+        evidence.on_control_refused_elsewhere(1);
+        for held in [Held::Refused, Held::Accepted] {
+            evidence.hold((), held, SAID, 1, false);
+        }
+        (0..refused).for_each(|_| evidence.hold((), Held::Refused, SAID, 1, false));
+        let released = evidence.close(OTHERS, false);
+        released.into_iter().map(|one| one.proof).collect::<Vec<_>>()
+    };
+    assert_eq!(rows(0), [Proof::Proven, Proof::Lost]);
+    assert_eq!(
+        rows(1),
+        [Proof::Proven, Proof::Proven, Proof::Carried],
+        "it was seen to accept somebody before"
+    );
+    assert_eq!(rows(5)[2..], [Proof::Lost; 5], "after so many it may have changed for this session alone");
+}
+
+#[test]
+fn a_lost_session_proves_no_refusal_where_a_mailbox_is_known() {
+    let known = Context { known: true, ..OTHERS };
+    for (context, first, expected) in [
+        (OTHERS, None, Proof::Assumed),
+        (known, None, Proof::Lost),
+        (known, Some(Told::Accepted), Proof::Carried),
+        (known, Some(Told::Refused), Proof::Changed),
+        (Context { honest: true, ..known }, None, Proof::Proven),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        first.into_iter().for_each(|told| evidence.on_told(ProofQuestion::KnownFirst, told));
+        evidence.hold((), Held::Refused, SAID, 1, false);
+        assert_eq!(evidence.close(context, false)[0].proof, expected, "{context:?} {first:?}");
+    }
+}
+
+#[test]
+fn the_next_session_proves_a_refusal_that_is_carried_into_it() {
+    let known = Context { known: true, ..OTHERS };
+    let question = ProofQuestion::Known { domain: None };
+    for (context, told, alive, expected) in [
+        (known, Told::Accepted, true, Proof::Proven),
+        (known, Told::Accepted, false, Proof::Proven),
+        (known, Told::Refused, true, Proof::Changed),
+        (known, Told::Nothing, true, Proof::Unclear),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        evidence.carry((), Held::Refused, SAID, 1, false);
+        assert_eq!(evidence.questions(context), [question]);
+        evidence.on_told(question, told);
+        assert!(evidence.questions(context).is_empty());
+        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{told:?} {alive}");
+    }
+    for (held, context, alive, expected) in [
+        (Some(Held::Accepted), known, false, Proof::Proven),
+        (Some(Held::Refused), known, false, Proof::Carried),
+        (None, known, false, Proof::Carried),
+        (None, OTHERS, true, Proof::Lost),
+    ] {
+        let mut evidence = SessionEvidence::default();
+        evidence.carry((), Held::Refused, SAID, 1, true);
+        assert!(evidence.is_due());
+        held.into_iter().for_each(|held| evidence.hold((), held, SAID, 1, false));
+        assert_eq!(evidence.close(context, alive)[0].proof, expected, "{held:?} {context:?} {alive}");
+    }
+}
+
+#[test]
+fn a_known_mailbox_that_is_asked_first_speaks_for_nobody_behind_it() {
+    let mut evidence = SessionEvidence::default();
+    evidence.on_told(ProofQuestion::KnownFirst, Told::Accepted);
+    evidence.hold((), Held::Refused, SAID, 1, false);
+    let context = Context { known: true, ..OTHERS };
+    assert_eq!(evidence.questions(context), [ProofQuestion::Known { domain: None }]);
+}
+
+#[test]
+fn what_is_held_can_be_taken_out() {
+    let mut evidence = SessionEvidence::default();
+    (0..5).for_each(|row| evidence.hold(row, Held::Accepted, SAID, 1, false));
+    assert_eq!(evidence.take_where(|row| row % 2 == 0), [0, 2, 4]);
+    assert_eq!(evidence.close(OTHERS, false).len(), 2);
+    assert!(evidence.is_empty() && !evidence.is_due());
+}
+
+proptest! {
+    #[test]
+    fn no_change_ever_leads_to_a_wrong_verdict(
+        rows in prop::collection::vec(any::<bool>(), 1..200),
+        changes_after in 1u32..30,
+        accepts in any::<bool>(),
+        has_postmaster in any::<bool>(),
+        known in any::<bool>(),
+    ) {
+        let then = if accepts { Change::AcceptsAll } else { Change::RefusesAll };
+        let mut server = Server { has_postmaster, ..Server::new(then, changes_after) };
+        let released = session(&rows, &mut server, Context { known, ..OTHERS });
+        let confirmed = released.iter().any(|one| {
+            one.proof == Proof::Proven && one.held == Held::Accepted && !one.item
+        });
+        prop_assert!(!confirmed, "nobody who does not exist is confirmed");
+        let (.., wrong) = count(&released);
+        // Where nobody was ever accepted there, nobody can tell.
+        let told = known || rows.first() == Some(&true);
+        prop_assert!(wrong == 0 || !told, "{} wrong", wrong);
+    }
+}

@@ -1,0 +1,234 @@
+//! What this machine is: its resolvers, its name, whether it has IPv6. (A *host* is a mail server: `docs/glossary.md`.)
+
+use crate::StartError;
+use crate::config::{EngineConfig, SourceWay};
+use crate::ehlo;
+use crate::resolver::Resolver;
+use crate::runtime::Runtime;
+use engine_proto::address::{Address, Domain};
+use engine_proto::dns::public::is_public;
+use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
+use rustix::time::{ClockId, clock_gettime};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// Completes a configuration by the properties of this machine, and checks it.
+///
+/// # Errors
+/// A property that cannot be found out or used, and the option that sets it.
+pub(crate) fn complete(config: &mut EngineConfig) -> Result<(), StartError> {
+    if config.resolvers.is_empty() {
+        config.resolvers = system_resolvers()?;
+    }
+    let ehlo = match config.ehlo.take() {
+        Some(name) => ehlo::parse(&name).map_err(|why| StartError(format!("--ehlo: {why}")))?,
+        // If each source has its own name, the name of the machine is not used.
+        None => config
+            .sources
+            .iter()
+            .find_map(|source| source.ehlo.clone())
+            .filter(|_| config.sources.iter().all(|source| source.ehlo.is_some()))
+            .or_else(host_name)
+            .unwrap_or_else(|| without_name(config)),
+    };
+    for source in &mut config.sources {
+        // The common setting counts for each source without its own.
+        source.mail_from = source.mail_from.take().or_else(|| config.mail_from.clone());
+    }
+    if config.mail_from.is_none() {
+        config.mail_from = Some(format!("postmaster@{ehlo}"));
+    } else if let Some(from) = config.mail_from.as_deref().filter(|from| !from.is_empty()) {
+        Address::parse(from)
+            .map_err(|error| StartError(format!("--mail-from is not an address: {error}")))?;
+    }
+    config.ehlo = Some(ehlo);
+    if config.sessions == 0 || config.tickets_max == 0 {
+        return Err(StartError("--sessions must be at least 1".into()));
+    }
+    Ok(())
+}
+
+/// The resolvers that the system is set to, in `/etc/resolv.conf`.
+///
+/// # Errors
+/// It cannot be read, or names none.
+pub fn system_resolvers() -> Result<Vec<SocketAddr>, StartError> {
+    let text = std::fs::read_to_string("/etc/resolv.conf").map_err(|error| {
+        StartError(format!("/etc/resolv.conf cannot be read ({error}): name a resolver with --resolver"))
+    })?;
+    let resolvers = parse_resolvers(&text);
+    if resolvers.is_empty() {
+        return Err(StartError(
+            "/etc/resolv.conf names no resolver: name a resolver with --resolver IP:PORT".into(),
+        ));
+    }
+    Ok(resolvers)
+}
+
+fn parse_resolvers(text: &str) -> Vec<SocketAddr> {
+    text.lines()
+        .filter_map(|line| line.trim().strip_prefix("nameserver"))
+        .filter_map(|rest| rest.trim().parse::<IpAddr>().ok())
+        .map(|address| SocketAddr::new(address, 53))
+        .collect()
+}
+
+/// The fully qualified name: the kernel's, or the one that `/etc/hosts` has for it.
+fn host_name() -> Option<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+    name_of(name.trim(), &hosts)
+}
+
+fn name_of(name: &str, hosts: &str) -> Option<String> {
+    let full = if name.contains('.') { Some(name.to_owned()) } else { full_name(hosts, name) };
+    let domain = full.as_deref().and_then(|full| Domain::parse(full).ok());
+    domain.map(|domain| domain.as_str().to_owned())
+}
+
+/// The EHLO argument of a machine without a full name: an address literal. A source that is an address uses its own literal.
+fn without_name(config: &mut EngineConfig) -> String {
+    let own = ehlo::literal(ehlo::own_address());
+    for source in config.sources.iter_mut().filter(|source| source.ehlo.is_none()) {
+        if let SourceWay::Address(address) = source.way {
+            source.ehlo = Some(ehlo::literal(address));
+        }
+    }
+    tracing::warn!(
+        "this host has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such clients: \
+         set --ehlo to a name that resolves to the address of this host, and let the address resolve to the name"
+    );
+    own
+}
+
+fn full_name(hosts: &str, name: &str) -> Option<String> {
+    hosts
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .map(|line| line.split_ascii_whitespace().skip(1).collect::<Vec<_>>())
+        .find(|names| names.contains(&name))?
+        .into_iter()
+        .find(|candidate| candidate.contains('.'))
+        .map(str::to_owned)
+}
+
+/// Warns if our name has no forward-confirmed reverse DNS (RFC 8601 2.7.3), because many servers refuse such clients. `own` is the
+/// address that mail servers see, if it is known: behind NAT it is not.
+pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str, own: Option<IpAddr>) {
+    if ehlo::is_literal(name) {
+        return;
+    }
+    let own = own.filter(|address| is_public(*address));
+    let Some(ours) = Name::parse(name) else { return };
+    for kind in [RecordKind::A, RecordKind::Aaaa] {
+        let outcome = resolver.look_up(&Question { name: ours.clone(), kind }, true).await;
+        for address in addresses(&outcome).into_iter().filter(|address| own.is_none_or(|own| own == *address))
+        {
+            let question = Question { name: Name::reverse(address), kind: RecordKind::Ptr };
+            if let Outcome::Records { records: Records::Ptr(names), .. } =
+                &*resolver.look_up(&question, true).await
+                && names.contains(&ours)
+            {
+                return;
+            }
+        }
+    }
+    let whose = own.map_or_else(|| "this host's address".to_owned(), |own| own.to_string());
+    tracing::warn!(
+        "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
+         resolve to {whose} and that address to it, or set another name"
+    );
+}
+
+fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
+    match outcome {
+        Outcome::Records { records: Records::A(found), .. } => {
+            found.iter().copied().map(IpAddr::V4).collect()
+        }
+        Outcome::Records { records: Records::Aaaa(found), .. } => {
+            found.iter().copied().map(IpAddr::V6).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The processor time of this thread, where the kernel counts it.
+pub(crate) fn thread_time() -> Option<Duration> {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().ok()
+}
+
+/// Whether the kernel has a route to hosts on IPv6: the public Internet, or a network that the operator allows.
+pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
+    // A UDP socket that connects sends nothing; the address is one of the root servers'.
+    let root = Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30);
+    let reachable =
+        UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((root, 53))).is_ok();
+    reachable || config.allow_net.iter().any(|net| net.is_ipv6())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SourceConfig;
+
+    #[test]
+    fn resolvers_are_read_as_resolv_conf_has_them() {
+        let text = "# nameserver 192.0.2.9\nnameserver 192.0.2.1\n  nameserver\t2001:db8::1 \nsearch example\nnameserver x\n";
+        let expected: Vec<SocketAddr> =
+            ["192.0.2.1:53", "[2001:db8::1]:53"].iter().map(|text| text.parse().unwrap()).collect();
+        assert_eq!(parse_resolvers(text), expected);
+    }
+
+    #[test]
+    fn a_name_that_is_none_is_not_said() {
+        let hosts = "127.0.1.1 box.example.org box\n127.0.0.1 localhost other";
+        for (name, expected) in [
+            ("mx1.example.org", Some("mx1.example.org")),
+            ("box", Some("box.example.org")),
+            ("other", None),
+            ("localhost", None),
+            ("a_b.example", None),
+            ("", None),
+        ] {
+            assert_eq!(name_of(name, hosts).as_deref(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_a_name_says_its_addresses() {
+        let source = |text| SourceConfig::parse_address(text).unwrap();
+        let mut config = EngineConfig {
+            sources: vec![source("192.0.2.7"), source("2001:db8::7"), source("192.0.2.8=mx8.example.org")],
+            ..EngineConfig::default()
+        };
+        let own = without_name(&mut config);
+        assert!(ehlo::is_literal(&own), "{own}");
+        let names: Vec<&str> = config.sources.iter().filter_map(|source| source.ehlo.as_deref()).collect();
+        assert_eq!(names, ["[192.0.2.7]", "[IPv6:2001:db8::7]", "mx8.example.org"]);
+    }
+
+    #[test]
+    fn what_is_neither_a_name_nor_a_literal_is_refused() {
+        let complete = |name: &str| {
+            let resolvers = vec![([127, 0, 0, 1], 53).into()];
+            let mut config =
+                EngineConfig { ehlo: Some(name.to_owned()), resolvers, ..EngineConfig::default() };
+            super::complete(&mut config).map(|()| (config.ehlo, config.mail_from))
+        };
+        let said = complete("localhost").unwrap_err().0;
+        assert!(
+            said.starts_with("--ehlo: `localhost` is not a full name (") && said.contains("literal"),
+            "{said}"
+        );
+        let literal = complete("[192.0.2.1]").unwrap();
+        assert_eq!(literal, (Some("[192.0.2.1]".into()), Some("postmaster@[192.0.2.1]".into())));
+    }
+
+    #[test]
+    fn the_full_name_comes_from_the_hosts_file() {
+        let hosts = "127.0.0.1 localhost\n192.0.2.7 mx.example.org mx # ours\n";
+        assert_eq!(full_name(hosts, "mx").as_deref(), Some("mx.example.org"));
+        assert_eq!(full_name(hosts, "other"), None);
+        assert_eq!(full_name("127.0.0.1 localhost mx", "mx"), None);
+    }
+}

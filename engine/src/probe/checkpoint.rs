@@ -1,0 +1,293 @@
+//! The end of a checkpoint: what the replies of a session mean together, and so for each answer that the session holds. The rules
+//! are [`engine_proto::verdict::evidence`].
+
+use super::context::ProbeContext;
+use super::replies::{ask_elsewhere, finish, returned};
+use super::transaction::{NextStep, SessionState};
+use crate::faults::{Fault, planted};
+use crate::runtime::Runtime;
+use crate::site::{HeldAnswers, UnclearWait};
+use crate::work::{CarriedRefusal, Work, unverifiable};
+use crate::{Finding, Priority};
+use engine_proto::address::Domain;
+use engine_proto::limits::{
+    CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, RUN_MIN,
+    TRANSIENT_WAIT,
+};
+use engine_proto::verdict::Reason;
+use engine_proto::verdict::catch_all::ControlFinding;
+use engine_proto::verdict::classify::reason_at_rcpt;
+use engine_proto::verdict::evidence::{Held, Proof, Released, SessionEvidence};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// The rule of an address that a server gave an answer to which its own behaviour contradicts.
+const CHANGED: &str = "behaviour_changed";
+
+/// The rule of a refusal behind which no mailbox was accepted.
+const UNPROVEN: &str = "refusal_unproven";
+
+/// The rule of an accept behind which the session ended.
+const UNANSWERED: &str = "control_unanswered";
+
+/// Releases what the session holds. `alive`: all questions were answered, or there was none. Tells whether what comes next
+/// had better be asked in another session.
+pub(super) fn release<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    state: &SessionState,
+    alive: bool,
+) -> NextStep {
+    if state.held.evidence.borrow().is_empty() {
+        return NextStep::Open;
+    }
+    let known = context.knows(state);
+    let mut evidence = state.held.evidence.borrow_mut();
+    learn(context, &state.held, &evidence);
+    let released = evidence.close(known, alive);
+    let changed = evidence.has_changed();
+    let proven = evidence.refusals_proven();
+    let (has_accepted, refused_in_a_row) = (evidence.has_accepted(), evidence.run());
+    drop(evidence);
+    if changed {
+        context.on_change(&released, proven);
+    } else if alive {
+        context.route().on_no_change();
+        learn_refusals(context, &released, R::now());
+        context.group.on_proven(released.iter().filter(|one| is_answer(one.proof)).count());
+    }
+    let is_untold = |one: &Released<Work>| one.held != Held::Accepted && one.proof == Proof::Unclear;
+    let only_catch_all = only_catch_all(&released);
+    let in_a_row = only_catch_all.map_or(0, |_| state.held.catch_all_in_a_row.get() + 1);
+    state.held.catch_all_in_a_row.set(in_a_row);
+    let is_long = released.len() >= CHECKPOINT_MIN as usize || in_a_row >= CATCH_ALL_CHECKPOINTS_MIN;
+    let confirms = is_long && only_catch_all.is_some_and(|domain| is_to_confirm(context, domain));
+    let leaves = released.iter().any(is_untold) || confirms;
+    let after = if leaves { NextStep::Leave } else { NextStep::Open };
+    let (mut again, now) = (Vec::new(), R::now());
+    // Sessions that end there are counted, not the answers that they held.
+    let ended = state.held.ended_at_control.take();
+    let without_control =
+        ended.filter(|&domain| !context.shard.knowledge.borrow_mut().on_unanswered(domain, now));
+    for one in released {
+        let wait = state.held.unclear_wait.get();
+        let closed = Closed { without_control, changed, has_accepted, refused_in_a_row, alive, wait };
+        again.extend(settle_released(context, one, &closed, now));
+    }
+    // They come before other works, in the order in which they were asked about.
+    again.into_iter().rev().for_each(|work| context.group.put_back(work));
+    if context.route().is_changing() {
+        context.route().set_down(now + HOST_DOWN, CHANGED);
+    }
+    after
+}
+
+/// Remembers of which domains recipients were refused, and none accepted: where that adds up they cannot be domains that accept
+/// everyone.
+fn learn_refusals<R: Runtime>(context: &ProbeContext<'_, R>, released: &[Released<Work>], now: Instant) {
+    let is_refused = |one: &&Released<Work>| one.held == Held::Refused && is_answer(one.proof);
+    if !context.group.catch_alls.get() && released.iter().filter(is_refused).count() < RUN_MIN as usize {
+        return;
+    }
+    let mut refused: BTreeMap<u64, u32> = BTreeMap::new();
+    for one in released.iter().filter(is_refused) {
+        *refused.entry(context.number(one.item.address.domain())).or_default() += 1;
+    }
+    for one in released.iter().filter(|one| one.held == Held::Accepted) {
+        refused.remove(&context.number(one.item.address.domain()));
+    }
+    let mut knowledge = context.shard.knowledge.borrow_mut();
+    refused.into_iter().for_each(|(domain, count)| knowledge.on_refusals(domain, count, now));
+}
+
+/// The domain, where all that was released shows that this one domain accepts everyone, and nothing else.
+fn only_catch_all(released: &[Released<Work>]) -> Option<&Domain> {
+    let domain = released.first()?.item.address.domain();
+    let is_such = |one: &Released<Work>| one.proof == Proof::CatchAll && one.item.address.domain() == domain;
+    released.iter().all(is_such).then_some(domain)
+}
+
+/// Whether another session is to confirm that the domain accepts everyone: this one may have met the one node of a pool that does.
+fn is_to_confirm<R: Runtime>(context: &ProbeContext<'_, R>, domain: &Domain) -> bool {
+    context.group.waiting() > 0
+        && !context.shard.knowledge.borrow().is_catch_all(context.number(domain), R::now())
+}
+
+/// How the checkpoint was closed.
+struct Closed {
+    /// The domain that is not asked about again, because too many sessions ended at its control recipient.
+    without_control: Option<u64>,
+    changed: bool,
+    /// The session accepted a recipient.
+    has_accepted: bool,
+    /// Number of refusals since the last accept, or in all.
+    refused_in_a_row: u32,
+    /// All questions were answered.
+    alive: bool,
+    /// How long to wait where the control recipient got a reply that proves nothing.
+    wait: UnclearWait,
+}
+
+/// Remembers what the checkpoint showed of its domains.
+fn learn<R: Runtime>(context: &ProbeContext<'_, R>, held: &HeldAnswers, evidence: &SessionEvidence<Work>) {
+    let now = R::now();
+    let (mut knowledge, mut contradicted) = (context.shard.knowledge.borrow_mut(), Vec::new());
+    for (domain, finding) in evidence.findings() {
+        let again = !held.learned.borrow_mut().insert(domain);
+        if knowledge.on_shown(domain, finding, again, now) {
+            contradicted.push(domain);
+        }
+        if finding == ControlFinding::Unknown && held.unclear_wait.get() == UnclearWait::Soon {
+            knowledge.on_transient(domain, now);
+        }
+        if finding == ControlFinding::RefusesUnknown {
+            knowledge.on_control_refused(&context.route().host);
+        }
+        if finding == ControlFinding::AcceptsAll {
+            context.group.catch_alls.set(true);
+        }
+    }
+    drop(knowledge);
+    for work in contradicted.into_iter().filter_map(|domain| evidence.recipient(Some(domain), None)) {
+        context.shard.withdraw(context.evidence_key(work.address.domain()));
+    }
+}
+
+/// Answers a work with a released answer, or returns it to be asked about in another session.
+fn settle_released<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    one: Released<Work>,
+    closed: &Closed,
+    now: Instant,
+) -> Option<Work> {
+    let Released { item: mut work, held, said, proof } = one;
+    let proof = mistaken(held, proof);
+    let evidence = Some(context.evidence_key(work.address.domain()));
+    let doubted = proof == Proof::Assumed
+        && !closed.has_accepted
+        && context.doubts_refusals(work.priority == Priority::Single, closed.refused_in_a_row);
+    let proof = if doubted { Proof::Changed } else { proof };
+    work.note(|| format!("checkpoint: {}", in_words_of(held, proof)));
+    if held == Held::Accepted && matches!(proof, Proof::CatchAll | Proof::Changed) {
+        context
+            .shard
+            .knowledge
+            .borrow_mut()
+            .on_mailbox_unproven(&context.route().host, work.address.as_str());
+    }
+    match (held, proof) {
+        (Held::Accepted, Proof::Proven) => {
+            context.on_known(work.address.as_str(), true, now);
+            finish(work, &said, ControlFinding::RefusesUnknown, "control_refused", evidence);
+            None
+        }
+        (Held::Accepted, Proof::CatchAll) => {
+            finish(work, &said, ControlFinding::AcceptsAll, "control_accepted", evidence);
+            None
+        }
+        (Held::Accepted, Proof::Unclear) => {
+            unclear(context, work, closed.wait, now);
+            None
+        }
+        (Held::Accepted, Proof::Lost)
+            if closed.without_control == Some(context.number(work.address.domain())) =>
+        {
+            work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
+            None
+        }
+        (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
+            work.was_accepted = true;
+            returned(work, UNANSWERED, now)
+        }
+        // It contradicts an earlier session, and the session ended before a question could settle that.
+        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed)
+            if work.was_accepted && !closed.alive =>
+        {
+            returned(work, UNPROVEN, now)
+        }
+        (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
+            let reason = reason_at_rcpt(&said);
+            work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+            None
+        }
+        (_, Proof::Changed) => {
+            // The next session may meet the same: not for ever.
+            work.returns += 1;
+            returned(work, CHANGED, now)
+        }
+        (Held::Refused | Held::Denied, Proof::Carried) => {
+            work.was_refused = true;
+            let number = context.number(work.address.domain());
+            work.carried = Some(Box::new(CarriedRefusal { number, held, said }));
+            returned(work, UNPROVEN, now)
+        }
+        (Held::Refused | Held::Denied, proof) => {
+            work.was_refused = true;
+            // No question gave a clear answer, so another session may not either: the number of tries is bounded.
+            work.returns += u8::from(proof == Proof::Unclear);
+            returned(work, if closed.changed { CHANGED } else { UNPROVEN }, now)
+        }
+        (Held::Unclear, Proof::Proven) => {
+            work.finish(Finding {
+                reason: Reason::MailboxNotFound,
+                rule: said.rule,
+                retry_after: None,
+                evidence,
+            });
+            None
+        }
+        (Held::Unclear, Proof::Lost) => returned(work, said.rule, now),
+        (Held::Unclear, _) => {
+            work.leave(said.rule, Some(HOST_DOWN));
+            ask_elsewhere(context, work, &said);
+            None
+        }
+    }
+}
+
+/// Whether an answer counts, as far as its session shows.
+fn is_answer(proof: Proof) -> bool {
+    matches!(proof, Proof::Proven | Proof::Assumed)
+}
+
+/// Takes an answer for proven, where such a defect is planted.
+fn mistaken(held: Held, proof: Proof) -> Proof {
+    match held {
+        Held::Accepted if planted(Fault::BelieveAccept) => Proof::Proven,
+        Held::Refused | Held::Denied if planted(Fault::BelieveRefusals) => Proof::Proven,
+        _ => proof,
+    }
+}
+
+/// The words for a proof in a trace.
+fn in_words_of(held: Held, proof: Proof) -> &'static str {
+    match (held, proof) {
+        (Held::Accepted, Proof::Proven) => "an unknown recipient of the domain was refused after the accept",
+        (_, Proof::Proven | Proof::Assumed) => {
+            "no change of the server's behaviour was seen after the refusal"
+        }
+        (_, Proof::CatchAll) => "the control recipient was accepted too",
+        (_, Proof::Changed) => "the server changed its behaviour, so the answer proves nothing",
+        (_, Proof::Unclear) => "the questions after the answer got no clear reply",
+        (_, Proof::Carried) => {
+            "the session ended before the answer could be proven; the next one may prove it"
+        }
+        (_, Proof::Lost) => "the session ended before the answer could be proven",
+    }
+}
+
+/// The control recipient got no clear reply. If that may pass soon (a server that verifies recipients does not know this one yet),
+/// the address is asked about once more.
+fn unclear<R: Runtime>(context: &ProbeContext<'_, R>, mut work: Work, wait: UnclearWait, now: Instant) {
+    let single = work.priority == Priority::Single;
+    let after = match wait {
+        UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
+            let again = if single { context.shard.single_retry() } else { TRANSIENT_WAIT };
+            work.leave_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
+            work.may_begin_anew();
+            return context.shard.give_up(work, now);
+        }
+        UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
+        UnclearWait::Greylisting => GREYLISTING_WAIT,
+    };
+    work.finish(unverifiable("control_unclear", Some(after)));
+}

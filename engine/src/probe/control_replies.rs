@@ -1,0 +1,107 @@
+//! What the reply to a control recipient or a known mailbox means: the evidence of the session, and what is remembered of the host.
+
+use super::context::ProbeContext;
+use super::endings::push_back;
+use super::replies::in_words;
+use super::transaction::{Answered, ReplyEffect};
+use crate::runtime::Runtime;
+use crate::site::HeldAnswers;
+use engine_proto::address::Address;
+use engine_proto::verdict::classify::{Classification, classify};
+use engine_proto::verdict::evidence::{ProofQuestion, Told};
+use engine_proto::verdict::{Class, Scope, Stage};
+use std::rc::Rc;
+
+/// A question with the recipient that it is asked about.
+pub(super) struct AskedControls {
+    pub(super) question: ProofQuestion,
+    pub(super) recipient: String,
+    /// It is the mailbox of another owner, so its name appears in no trace.
+    pub(super) private: bool,
+    /// The host that accepted it in another session.
+    pub(super) elsewhere: Option<Rc<str>>,
+}
+
+/// Reads the reply to a question, and adds it to the evidence of the session.
+pub(super) fn control_answered<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    held: &HeldAnswers,
+    asked: &AskedControls,
+    heard: &Answered<'_>,
+) -> ReplyEffect {
+    let Answered { reply, behind_others, at, .. } = *heard;
+    let said: Classification = classify(&context.view(Stage::Control, reply, Some(&asked.recipient)));
+    if said.class == Class::Throttled && said.scope == Scope::Session && behind_others {
+        // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
+        return ReplyEffect::Later;
+    }
+    let shard = context.shard;
+    if shard.wants_traces.get() {
+        let line = format!("{}: {}", name(asked.question), in_words(&said));
+        held.evidence.borrow_mut().each(|work| work.note(|| line.clone()));
+    }
+    if said.class == Class::Throttled || said.scope == Scope::Session {
+        push_back(context, said.rule);
+        return ReplyEffect::Push;
+    }
+    let mut told = Told::of(&said);
+    if let Some(host) = &asked.elsewhere
+        && told == Told::Refused
+        && !shard.knowledge.borrow_mut().on_mailbox_refused(host, at)
+    {
+        // It may have been accepted by a server that accepts everyone: that it is refused here shows nothing.
+        told = Told::Nothing;
+    }
+    match (asked.question, told) {
+        (ProofQuestion::Control { .. }, Told::Nothing) => held.on_unclear_control(&said),
+        (ProofQuestion::Control { domain, .. }, Told::Refused | Told::Accepted) => {
+            let postmaster = held.postmaster.borrow_mut().take_if(|(at, _)| *at == domain);
+            match postmaster {
+                Some((_, postmaster)) if told == Told::Refused => context.on_known(&postmaster, true, at),
+                // It was accepted as everyone is.
+                Some((_, postmaster)) => {
+                    shard.knowledge.borrow_mut().on_mailbox_unproven(&context.route().host, &postmaster);
+                }
+                None => {}
+            }
+        }
+        // This host has accepted it now, whichever did before.
+        (ProofQuestion::Known { .. } | ProofQuestion::KnownFirst, Told::Accepted) => {
+            context.on_known_again(&asked.recipient, at);
+        }
+        (ProofQuestion::Postmaster, Told::Accepted) => {
+            let recipient = Address::parse(&asked.recipient).ok();
+            let domain = recipient.map(|address| context.number(address.domain()));
+            held.postmaster.replace(domain.map(|domain| (domain, asked.recipient.clone())));
+            context.on_known(&asked.recipient, false, at);
+        }
+        (ProofQuestion::Postmaster, _) => {
+            if let Some(domain) =
+                Address::parse(&asked.recipient).ok().map(|address| address.domain().clone())
+            {
+                let number = context.number(&domain);
+                shard.knowledge.borrow_mut().on_no_postmaster(number, at);
+            }
+        }
+        _ => {}
+    }
+    if told == Told::Accepted {
+        context.route().on_accepted();
+        shard.knowledge.borrow_mut().on_mailbox_accepted(&context.route().host);
+    }
+    held.evidence.borrow_mut().on_told(asked.question, told);
+    // A refusal that proves nothing may be what the host says to everyone.
+    let is_answer = matches!(told, Told::Accepted | Told::Refused) || reply.is_transient();
+    if is_answer { ReplyEffect::Answer } else { ReplyEffect::Refusal }
+}
+
+fn name(question: ProofQuestion) -> &'static str {
+    match question {
+        ProofQuestion::Control { second: false, .. } => "control recipient",
+        ProofQuestion::Control { second: true, .. } => "second control recipient",
+        ProofQuestion::Known { .. } => "a mailbox that was accepted before, asked again",
+        ProofQuestion::KnownFirst => "a mailbox that was accepted before, asked first",
+        ProofQuestion::RefusedBefore { .. } => "a recipient that was refused before, asked again",
+        ProofQuestion::Postmaster => "postmaster",
+    }
+}

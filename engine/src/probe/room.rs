@@ -1,0 +1,78 @@
+//! The room of a session: what its next transaction may be, by the server's limits, the site's pace and the budget of refusals.
+
+use super::context::ProbeContext;
+use super::transaction::SessionState;
+use crate::runtime::Runtime;
+use crate::session::Session;
+use engine_proto::limits::TRANSACTION_RECIPIENTS_MAX;
+
+/// What the next transaction of a session may contain.
+pub(super) enum SessionRoom {
+    /// Up to this number of recipients.
+    Recipients(usize),
+    /// One for what proves the answers that are held: behind another one there would be no room for that.
+    Proof,
+    /// No further transaction in this session.
+    Spent,
+    /// None before the budget of refusals has room again.
+    OverBudget,
+}
+
+/// The room that an open session has for its next transaction.
+pub(super) fn room<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &Session<R>,
+    state: &SessionState,
+) -> SessionRoom {
+    let group = context.group;
+    let (extensions, pace) = (session.dialog.extensions(), group.site.pace.borrow());
+    let transactions = |most: u32| most.saturating_sub(state.tally.transactions);
+    let transactions = extensions.transactions_max.map_or(u32::MAX, transactions);
+    let mut recipients = pace.group(&state.tally);
+    if state.one_transaction && recipients > 1 {
+        // Half of them may be control recipients.
+        recipients = recipients.min(TRANSACTION_RECIPIENTS_MAX) / 2;
+    }
+    if context.route().is_blanket() {
+        // One is enough to see whether it still says the same to everyone.
+        recipients = recipients.min(1);
+    }
+    recipients = recipients.min(extensions.recipients_max.map_or(usize::MAX, |most| most as usize));
+    if recipients == 0 || transactions == 0 {
+        return SessionRoom::Spent;
+    }
+    let evidence = state.held.evidence.borrow();
+    let wanted = evidence.controls_wanted();
+    if !evidence.is_empty() && transactions == 1 {
+        return SessionRoom::Proof;
+    }
+    if pace.bounds_errors() {
+        // After the last refusal that a session allows, nothing can be proven in it.
+        let kept = match wanted {
+            // The control recipient and a mailbox that was accepted, if one is.
+            0 if evidence.is_empty() => {
+                if context.has_known_mailbox() {
+                    1
+                } else {
+                    2
+                }
+            }
+            0 => 1,
+            // One that is refused in unclear words needs a second one, and a known mailbox behind it.
+            wanted => wanted + 2,
+        };
+        let is_first = state.tally.asked == state.opened.unwrap_or(0);
+        match recipients.checked_sub(kept) {
+            Some(left) if left > 0 => recipients = left,
+            _ if is_first => recipients = 1,
+            _ if evidence.is_empty() => return SessionRoom::Spent,
+            _ => return SessionRoom::Proof,
+        }
+    }
+    match group.refusal_room(context.shard.refusal_step()) {
+        0 => SessionRoom::OverBudget,
+        // Control recipients are refused, too.
+        budget if budget <= wanted => SessionRoom::Proof,
+        budget => SessionRoom::Recipients(recipients.min(budget - wanted)),
+    }
+}

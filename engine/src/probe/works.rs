@@ -1,0 +1,153 @@
+//! The transaction of recipients that are asked about: which works it takes, and what becomes of those without an answer.
+
+use super::context::ProbeContext;
+use super::endings::{cut_off, out_of_time, put_back_rest};
+use super::proving::Questions;
+use super::replies::{answered, mail_refused};
+use super::transaction::{self, Answered, NextStep, Recipients, ReplyEffect, SessionState};
+use crate::Priority;
+use crate::in_flight::InFlight;
+use crate::runtime::Runtime;
+use crate::session::Session;
+use crate::site::HeldAnswers;
+use crate::work::Work;
+use engine_proto::limits::COMPANY_PATIENCE;
+use engine_proto::pace::Tally;
+use engine_proto::smtp::dialog::Closure;
+use engine_proto::smtp::reply::Reply;
+use engine_proto::verdict::Reason;
+use std::rc::Rc;
+
+/// Those of the works that this session has to ask about. The others are answered, put back, or taken into the evidence of the
+/// session.
+pub(super) fn to_ask<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    state: &SessionState,
+    works: Vec<Work>,
+    smtputf8: bool,
+) -> Vec<Work> {
+    let works = refuse_utf8(carry(context, state, works), smtputf8);
+    pass_over(context, answer_if_known_catch_all(context, works))
+}
+
+/// Takes works with a refusal of an earlier session at this host into the evidence of the session, and returns the others.
+fn carry<R: Runtime>(context: &ProbeContext<'_, R>, state: &SessionState, works: Vec<Work>) -> Vec<Work> {
+    let mut others = Vec::with_capacity(works.len());
+    for mut work in works {
+        let Some(carried) = work.carried.take() else {
+            others.push(work);
+            continue;
+        };
+        let number = context.number(work.address.domain());
+        if carried.number != number {
+            // Another host has to be asked itself.
+            others.push(work);
+            continue;
+        }
+        let urgent = work.priority == Priority::Single;
+        state.held.evidence.borrow_mut().carry(work, carried.held, carried.said, number, urgent);
+    }
+    others
+}
+
+/// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.
+fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
+    let (can, cannot): (Vec<_>, Vec<_>) =
+        works.into_iter().partition(|work| smtputf8 || !work.address.needs_smtputf8());
+    for work in cannot {
+        work.settle(Reason::Unverifiable, "no_smtputf8");
+    }
+    can
+}
+
+/// Puts back the works whose domain this host is not asked about now.
+fn pass_over<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+    let now = R::now();
+    let is_shut = |work: &Work| context.route().shut_rule(work.address.domain(), now).is_some();
+    let (shut, open): (Vec<_>, Vec<_>) = works.into_iter().partition(is_shut);
+    for mut work in shut {
+        context.group.pass_over_shut(&mut work, now);
+        context.group.put_back(work);
+    }
+    open
+}
+
+/// Answers the works of domains that are known to accept everyone at this host.
+fn answer_if_known_catch_all<R: Runtime>(context: &ProbeContext<'_, R>, works: Vec<Work>) -> Vec<Work> {
+    if !context.group.catch_alls.get() {
+        return works;
+    }
+    let (host, now) = (&context.route().host, R::now());
+    works.into_iter().filter_map(|work| context.shard.answer_if_known_catch_all_at(host, work, now)).collect()
+}
+
+/// One transaction for recipients that are asked about.
+pub(super) async fn ask<R: Runtime>(
+    context: &ProbeContext<'_, R>,
+    session: &mut Session<R>,
+    works: Vec<Work>,
+    state: &mut SessionState,
+) -> NextStep {
+    let now = R::now();
+    session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
+    if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
+        // A server may hang at one of them, and others wait behind it.
+        session.limit = session.limit.min(now + COMPANY_PATIENCE);
+    }
+    let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
+    let controls = Questions::beside(context, state, &works);
+    let recipients = works.iter().map(|work| work.address.as_str());
+    session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
+    let (count, asked) = (works.len(), works.len() + controls.recipients().count());
+    let in_flight = Rc::new(InFlight::new(works));
+    context.group.on_asked(&in_flight);
+    let held = Rc::clone(&state.held);
+    transaction::hear(context, session, asked, state, AskedWorks { in_flight, held, count, controls }).await
+}
+
+/// The recipients that are asked about.
+struct AskedWorks {
+    in_flight: Rc<InFlight>,
+    /// The answers that the session holds.
+    held: Rc<HeldAnswers>,
+    /// How many recipients come before the control recipients.
+    count: usize,
+    /// Control recipients, where they have to be asked in the same transaction.
+    controls: Questions,
+}
+
+impl<R: Runtime> Recipients<R> for AskedWorks {
+    fn record(&mut self, _context: &ProbeContext<'_, R>, lines: &mut Vec<String>) {
+        self.in_flight.each(|work| {
+            if let Some(trace) = &mut work.trace {
+                trace.extend(lines.iter().cloned());
+            }
+        });
+    }
+
+    fn on_reply(&mut self, context: &ProbeContext<'_, R>, heard: &Answered<'_>) -> ReplyEffect {
+        if let Some(place) = heard.place.checked_sub(self.count) {
+            return self.controls.on_reply(context, &Answered { place, ..*heard });
+        }
+        // A work whose deadline has passed is already answered.
+        let Some(work) = self.in_flight.take(heard.place) else { return heard.too_late() };
+        answered(context, work, &self.held, heard)
+    }
+
+    fn on_mail_refused(&mut self, context: &ProbeContext<'_, R>, reply: &Reply) -> bool {
+        let utf8 = self.in_flight.any(|work| work.address.needs_smtputf8());
+        mail_refused(context, self.in_flight.take_all(), utf8, reply)
+    }
+
+    fn put_back(&mut self, context: &ProbeContext<'_, R>) -> bool {
+        put_back_rest(context.group, &self.in_flight)
+    }
+
+    fn on_timeout(&mut self, context: &ProbeContext<'_, R>) {
+        out_of_time(context.group, &self.in_flight, R::now());
+    }
+
+    fn on_cut_off(&mut self, context: &ProbeContext<'_, R>, closure: &Closure, tally: &Tally) {
+        cut_off(context, &self.in_flight, closure, tally);
+    }
+}

@@ -1,0 +1,193 @@
+//! The order of works and routes in a group, and the answers of works without a route.
+
+use super::*;
+use crate::Priority;
+use crate::work::testing::{answer, mailbox, work};
+use engine_proto::pace::{Ceiling, Profile};
+use engine_proto::verdict::Reason;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+use std::time::Duration;
+
+/// Two hosts, the first with two addresses.
+fn group(site: &str, now: Instant) -> Group {
+    let route = |host: &str, last: u8| PlannedRoute {
+        host: host.into(),
+        preference: if host == "mx1.example" { 10 } else { 20 },
+        address: [192, 0, 2, last].into(),
+    };
+    let plan = Plan {
+        site: site.into(),
+        group: site.into(),
+        routes: vec![route("mx1.example", 1), route("mx1.example", 2), route("mx2.example", 3)],
+        handed: Default::default(),
+    };
+    let pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
+    Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now)
+}
+
+#[test]
+fn those_who_are_left_without_a_route_may_come_again() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    group.enqueue(work(&client, "a@a.example", Priority::List));
+    let mut tried = work(&client, "b@a.example", Priority::List);
+    tried.tried = 0b011;
+    tried.leave("said", None);
+    group.enqueue(tried);
+    group.routes[2].set_down(now + HOST_DOWN, "test");
+    let stranded = group.take_unroutable(now);
+    assert_eq!(stranded.len(), 1, "two routes are left for the other one");
+    stranded.into_iter().for_each(Work::give_up);
+    assert_eq!(answer(&client), Some((Reason::Unverifiable, "test", true)));
+    assert_eq!(group.waiting(), 1);
+    group.take_expired(None).into_iter().for_each(Work::give_up);
+}
+
+#[test]
+fn silence_costs_the_impatient_a_route_and_the_patient_nothing() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    group.enqueue(work(&client, "a@a.example", Priority::Single));
+    assert!(!group.release_singles(0, "test"), "nobody else is there to be spared");
+    assert_eq!(group.next(now), Next::Route(0));
+    group.enqueue(work(&client, "b@a.example", Priority::Batch));
+    assert!(group.release_singles(0, "test"));
+    let taken = group.take(0, 10, now);
+    assert_eq!(taken.len(), 1);
+    assert_eq!(taken[0].priority, Priority::Batch);
+    assert_eq!(group.take(1, 10, now).len(), 1);
+}
+
+#[test]
+fn google_gets_one_domain_a_transaction() {
+    let (client, now) = (mailbox(), Instant::now());
+    for (site, sizes) in [("google", [2, 1, 0]), ("example", [3, 0, 0])] {
+        let group = group(site, now);
+        for address in ["a@a.example", "b@b.example", "c@a.example"] {
+            group.enqueue(work(&client, address, Priority::List));
+        }
+        assert_eq!(sizes.map(|_| group.take(0, 10, now).len()), sizes, "{site}");
+        assert_eq!(group.is_one_domain(), site == "google");
+    }
+}
+
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn only_sessions_that_are_idle_are_woken() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    let counters: [Arc<Counter>; 2] = Default::default();
+    let wakers = counters.clone().map(Waker::from);
+    let woken = || counters.each_ref().map(|counter| counter.0.load(Ordering::Relaxed));
+    for waker in [&wakers[0], &wakers[1], &wakers[1]] {
+        group.add_idle(waker);
+    }
+    group.remove_idle(&wakers[1]);
+    group.put_back(work(&client, "a@a.example", Priority::List));
+    assert_eq!(woken(), [1, 0]);
+    group.enqueue(work(&client, "b@a.example", Priority::List));
+    assert_eq!(woken(), [1, 0]);
+    group.add_idle(&wakers[0]);
+    group.put_back(work(&client, "c@a.example", Priority::List));
+    assert_eq!(woken(), [2, 0]);
+}
+
+#[test]
+fn patient_work_waits_for_a_short_rest_and_nobody_for_a_long_one() {
+    let (client, now) = (mailbox(), Instant::now());
+    let group = group("example", now);
+    group.enqueue(work(&client, "a@a.example", Priority::Batch));
+    let rest = |time: Duration| group.routes[..2].iter().for_each(|route| route.set_resting(now + time));
+    rest(REST_SHORT);
+    assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
+    group.enqueue(work(&client, "b@a.example", Priority::Single));
+    assert_eq!(group.next(now), Next::Route(2), "somebody waits");
+    assert_eq!(group.take(2, 10, now).len(), 1);
+    assert_eq!(group.next(now), Next::Rest(now + REST_SHORT));
+    let mut tried = work(&client, "c@a.example", Priority::List);
+    tried.tried = 0b011;
+    group.enqueue(tried);
+    assert_eq!(group.next(now), Next::Route(2), "it has been there");
+    assert_eq!(group.take(2, 10, now).len(), 1);
+    rest(REST_SHORT * 2);
+    assert_eq!(group.next(now), Next::Route(2));
+    assert_eq!(group.take(2, 10, now).len(), 1);
+}
+
+#[test]
+fn hosts_share_the_room_for_routes() {
+    let route = |host: usize, last: usize| PlannedRoute {
+        host: format!("mx{host}.example").into(),
+        preference: host as u16,
+        address: [192, 0, host as u8, last as u8].into(),
+    };
+    let plan = |hosts: usize, of: fn(usize) -> usize| -> Vec<PlannedRoute> {
+        (0..hosts).flat_map(|host| (0..of(host)).map(move |last| route(host, last))).collect()
+    };
+    let counts = |plan: &[PlannedRoute]| -> Vec<usize> {
+        chosen(plan).chunk_by(|a, b| a.host == b.host).map(<[_]>::len).collect()
+    };
+    assert_eq!(counts(&plan(16, |_| 16)), [4; 16]);
+    assert_eq!(counts(&plan(3, |host| host + 1)), [1, 2, 3]);
+    assert_eq!(counts(&plan(5, |host| if host == 0 { 16 } else { 13 })), [12; 5]);
+}
+
+#[test]
+fn somebody_waits_for_a_site_that_answers_at_times_and_not_for_one_that_only_pushes_back() {
+    let now = Instant::now();
+    let group = group("example", now);
+    let push = |at: Instant| {
+        let mut pace = group.site.pace.borrow_mut();
+        pace.on_pushed_back(at, 1, 512);
+        pace.pause(at).expect("no pause")
+    };
+    let mut at = now;
+    for _ in 0..4 {
+        assert!(!group.is_hopeless(at));
+        at = push(at);
+    }
+    push(at);
+    assert!(group.is_hopeless(at), "half a second and one and two and four, and eight to come");
+    group.on_session_opened(now);
+    group.on_session_opened(now);
+    assert!(!group.is_hopeless(at), "another session goes on");
+    group.on_session_closed(at);
+    group.site.pace.borrow_mut().on_answer();
+    assert!(!group.is_hopeless(at));
+}
+
+#[test]
+fn an_ipv4_address_of_the_same_host_is_tried_where_ipv6_is_refused() {
+    let now = Instant::now();
+    let route = |host: &str, address: &str| PlannedRoute {
+        host: host.into(),
+        preference: 10,
+        address: address.parse().expect("an address"),
+    };
+    let plan = Plan {
+        site: "example".into(),
+        group: "example".into(),
+        routes: vec![
+            route("mx1.example", "2001:db8::1"),
+            route("mx1.example", "192.0.2.1"),
+            route("mx2.example", "2001:db8::2"),
+        ],
+        handed: Default::default(),
+    };
+    let pace = SitePace::new(Ceiling::of(Profile::Polite, "example"), now);
+    let group = Group::new(&plan, Rc::new(Site::new(pace)), None, 0, now);
+    assert_eq!([0, 1, 2].map(|index| group.has_ipv4_beside(index, now)), [true, false, false]);
+    assert_eq!([0, 1, 2].map(|index| group.same_host_and_family(index)), [0b001, 0b010, 0b100]);
+    group.routes[1].set_down(now + HOST_DOWN, "test");
+    assert!(!group.has_ipv4_beside(0, now), "it is down");
+}

@@ -1,0 +1,91 @@
+//! The generator of `frontend/api/openapi.json`, the description of the API.
+//!
+//! Schemas are derived from the types that are rendered. A type with a renderer of its own has a mirror in `wire.rs`.
+//! Every example is a rendered value of such a type. So the description always agrees with the code, and the tests
+//! compare it with the routes, the error codes and the request parsers.
+//!
+//! The version is OpenAPI 3.1 (<https://spec.openapis.org/oas/v3.1.1.html>) with only the keywords of 3.0, so that
+//! older tools can read it: no `const`, no `prefixItems`, no keyword beside `$ref`, and a single type where one is
+//! enough. For null alone the two versions have no common form. It is written in the form of 3.1, `type: [string,
+//! "null"]` or `anyOf` with the type `null`.
+
+mod answers;
+mod examples;
+mod meaning;
+mod operations;
+pub mod schemas;
+pub mod wire;
+
+use crate::openapi::{Description, HERE};
+use serde_json::{Value, json};
+
+/// The version in the description: that of the contract, not of the program.
+const VERSION: &str = "1.0.0";
+const TITLE: &str = "Email Deliverability Verification API";
+
+/// The description of the API for a server without a configured base URL.
+pub fn description() -> Description {
+    Description {
+        openapi: "3.1.0".to_owned(),
+        info: info(),
+        servers: json!([{ "url": HERE }]),
+        security: json!([{ "bearer": [] }]),
+        tags: tags(),
+        paths: operations::paths(),
+        components: json!({
+            "schemas": schemas::all(),
+            "responses": answers::all(),
+            "headers": answers::headers(),
+            "securitySchemes": {
+                "bearer": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "An API key: live keys start with `mp_live_`, test keys with `mp_test_`. Keep it on \
+                        your server, never in a browser.",
+                },
+            },
+        }),
+    }
+}
+
+fn info() -> Value {
+    json!({
+        "title": TITLE,
+        "version": VERSION,
+        "description": OVERVIEW,
+        "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },
+    })
+}
+
+fn tags() -> Value {
+    json!([
+        { "name": "Verify", "description": "Check one address and wait for the answer." },
+        { "name": "Batch", "description": "Check up to 200 addresses and poll for the results." },
+        { "name": "Account", "description": "Plan and credits." },
+        { "name": "Description", "description": "This document." },
+    ])
+}
+
+const OVERVIEW: &str = "\
+Can mail be sent to an address without bouncing? `deliverable` says yes or no, strictly: it is true only for \
+confirmed mailboxes. `reason` says why.
+
+A full check asks the recipient's mail servers, usually takes 1 to 5 seconds and costs 1 credit. These requests are \
+free:
+
+- a fast check (`mode=fast`), which asks no mail server and can only prove that mail to an address would bounce;
+- a repeated check of an address within 24 hours;
+- a text that is not an address;
+- the account;
+- every request with a test key;
+- an answer of 503, because the service returns the credit.
+
+Test keys never ask mail servers. The local part chooses the answer; the domain and a `+tag` do not matter: \
+`deliverable`, `role`, `disposable`, `spamtrap`, `inbox_full`, `mailbox_disabled`, `catch_all`, `unverifiable`; any \
+other local part gets `mailbox_not_found`.
+
+Each key has a limit of requests in any 60 seconds for each endpoint. The headers `RateLimit` and `X-RateLimit-*` \
+show how many requests remain. `Retry-After` of 429 and 503 is the number of seconds to wait before the next try. \
+Every answer has an `X-Request-Id`; quote it in questions about an answer.
+
+Within `/v1`, new versions only add fields: ignore fields that you do not know.";

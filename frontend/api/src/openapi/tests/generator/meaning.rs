@@ -1,0 +1,81 @@
+//! The meaning of reasons and error codes, as tables in the description. The matches are exhaustive, so that a new
+//! value needs a text.
+
+use crate::{ErrorCode, Reason};
+use std::fmt::Write;
+
+/// A table of reasons in Markdown.
+pub fn of_reasons(reasons: &[Reason]) -> String {
+    let mut text = "\n\n| reason | deliverable | meaning |\n| --- | --- | --- |".to_owned();
+    for reason in reasons {
+        let deliverable = reason.deliverable().map_or("null".to_owned(), |it| it.to_string());
+        let _ = write!(text, "\n| `{}` | {deliverable} | {} |", reason.as_str(), meaning_of_reason(*reason));
+    }
+    text
+}
+
+/// A table of error codes in Markdown.
+pub fn of_errors(codes: &[ErrorCode]) -> String {
+    let mut text = "\n\n| error | status | meaning |\n| --- | --- | --- |".to_owned();
+    for code in codes {
+        let _ = write!(text, "\n| `{}` | {} | {} |", code.as_str(), code.status(), of_error(*code));
+    }
+    text
+}
+
+fn meaning_of_reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::MailboxExists => "The mailbox is confirmed to accept mail.",
+        Reason::RoleAccount => "Deliverable, but a role address such as `info` or `sales`.",
+        Reason::InvalidSyntax => "The text is not a valid address. The check is free.",
+        Reason::Disposable => "The domain belongs to a provider of temporary addresses.",
+        Reason::Spamtrap => "The address is a known spam trap.",
+        Reason::InboxFull => "The mailbox is full.",
+        Reason::MailboxDisabled => "The mailbox is disabled by its provider.",
+        Reason::CatchAll => "The domain accepts every recipient, so the mailbox cannot be confirmed.",
+        Reason::MailboxNotFound => "The mailbox does not exist; mail to it would bounce.",
+        Reason::Unverifiable => {
+            "The mailbox could not be confirmed, for example because of greylisting or a \
+            time-out."
+        }
+        Reason::PossibleTypo => "Fast mode only: the domain looks like a typo; see `suggestion`.",
+        Reason::NoMx => "Fast mode only: the domain has no mail server.",
+        Reason::FastCheckPassed => "Fast mode only: no problem was found, but no mail server was asked.",
+    }
+}
+
+/// The meaning of a code in one sentence.
+pub fn of_error(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::InvalidRequest => {
+            "The request is malformed or a value is unknown; `detail` has the \
+            positions."
+        }
+        ErrorCode::InvalidEmails => "The batch has addresses that are not valid; nothing was charged.",
+        ErrorCode::MissingApiKey => "No key was sent.",
+        ErrorCode::InvalidApiKey => "The key is unknown or malformed.",
+        ErrorCode::ApiKeyRevoked => "The key was revoked.",
+        ErrorCode::InsufficientCredits => "Too few credits are left.",
+        ErrorCode::SubscriptionInactive => "The subscription is paused or canceled.",
+        ErrorCode::PlanNotAllowed => "The plan does not include batches.",
+        ErrorCode::NotAvailableOn(_) => "This API gateway offers no more than single checks.",
+        ErrorCode::NotFound => "The account has no such batch, or the path does not exist.",
+        ErrorCode::MethodNotAllowed => "The path does not have this method; `Allow` lists its methods.",
+        ErrorCode::RequestTimeout => "The request took too long to arrive.",
+        ErrorCode::IdempotencyInProgress => {
+            "A request with this `Idempotency-Key` is in progress; retry after `Retry-After`."
+        }
+        ErrorCode::RequestTooLarge => "The body has more than 256 KiB.",
+        ErrorCode::UnsupportedMediaType => "The `Content-Type` of the body is not JSON.",
+        ErrorCode::IdempotencyKeyReused => "This `Idempotency-Key` was used with another body.",
+        ErrorCode::RateLimited => "Too many requests; retry after `Retry-After`.",
+        ErrorCode::InternalError => "A defect of the service.",
+        ErrorCode::ProviderUnavailable => {
+            "The service cannot reach mail servers at present; nothing was charged, and a retry is safe."
+        }
+        ErrorCode::TemporarilyUnavailable => {
+            "The service is busy, starts or stops, or has asked the recipient's mail server as often as it \
+                may for now; nothing was charged, and a retry after `Retry-After` is safe."
+        }
+    }
+}

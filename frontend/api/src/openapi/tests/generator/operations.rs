@@ -1,0 +1,200 @@
+//! The paths of the description: one operation for every route of `/v1`.
+//!
+//! The contract requires that every operation declares 400, 401, 402, 429 and 503, even if it never answers with some
+//! of them.
+
+use super::answers::{self, Refused, answer, with_limits};
+use super::{examples, schemas, wire};
+use crate::request::Choice;
+use crate::{Account, BatchBody, BatchCreated, DetailLevel, Mode, VerifyBody};
+use serde_json::{Map, Value, json};
+
+/// Every path with its operations.
+pub fn paths() -> Value {
+    json!({
+        "/v1/verify": { "get": verify_by_query(), "post": verify() },
+        "/v1/verify/batch": { "post": create_batch() },
+        "/v1/verify/batch/{batch_id}": { "get": poll_batch() },
+        "/v1/account": { "get": account() },
+        "/v1/openapi.json": { "get": description() },
+    })
+}
+
+fn verify_by_query() -> Value {
+    let email = json!({
+        "name": "email",
+        "in": "query",
+        "required": true,
+        "description": "The address to check. A text that is not an address gets the reason `invalid_syntax` \
+            and costs nothing. Write a plus sign as `%2B`.",
+        "schema": { "type": "string" },
+        "examples": { "address": { "value": examples::ADDRESS } },
+    });
+    json!({
+        "operationId": "verifyByQuery",
+        "tags": ["Verify"],
+        "summary": "Verify one address",
+        "description": "The same as `POST /v1/verify`. Prefer `POST`: queries are often logged, and \
+            addresses are personal data.",
+        "parameters": [email, mode(), detail()],
+        "responses": responses("200", verification(), &answers::INVALID, &[]),
+    })
+}
+
+fn verify() -> Value {
+    json!({
+        "operationId": "verify",
+        "tags": ["Verify"],
+        "summary": "Verify one address",
+        "description": "Costs 1 credit. It is free if the address is not valid, this account checked it in \
+            the last 24 hours, `mode` is `fast` or the key is a test key. An answer of 503 costs nothing. If \
+            a result of the last 24 hours proves to be wrong, the next request checks the address again and \
+            costs 1 credit. `mode` and `detail` can be in the query or in the body. If they are in both, \
+            they must be equal.",
+        "parameters": [mode(), detail()],
+        "requestBody": body::<VerifyBody>(examples::verify_requests()),
+        "responses":
+            responses("200", verification(), &answers::INVALID, &[&answers::TOO_LARGE, &answers::NO_JSON]),
+    })
+}
+
+fn verification() -> Value {
+    let schema = schemas::of::<wire::VerificationSchema>();
+    answer("The result of the check.", &schema, examples::verifications(), &with_limits(&[]))
+}
+
+fn create_batch() -> Value {
+    let key = json!({
+        "name": "Idempotency-Key",
+        "in": "header",
+        "required": false,
+        "description": "Makes a retry safe: for 24 hours, the same key with the same body gets the first \
+            answer again, with `Idempotent-Replayed: true` and without a second charge.",
+        "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" },
+        "examples": { "key": { "value": "5f0c9a52-newsletter-june" } },
+    });
+    let mut accepted = answer(
+        "The batch is accepted.",
+        &schemas::of::<BatchCreated>(),
+        examples::batches_created(),
+        &with_limits(&["Idempotent-Replayed"]),
+    );
+    accepted["links"] = json!({
+        "poll": {
+            "operationId": "pollBatch",
+            "parameters": { "batch_id": "$response.body#/batch_id" },
+            "description": "Poll every few seconds until `status` is `completed`.",
+        },
+    });
+    let refused = [
+        &answers::NOT_ALLOWED,
+        &answers::IN_PROGRESS,
+        &answers::TOO_LARGE,
+        &answers::NO_JSON,
+        &answers::KEY_REUSED,
+    ];
+    json!({
+        "operationId": "createBatch",
+        "tags": ["Batch"],
+        "summary": "Start a batch",
+        "description": "Costs 1 credit for each submitted address, charged at once. If one address is not \
+            valid, the whole batch is refused and nothing is charged. If no mail server could be asked about \
+            an address, its row gets the reason `unverifiable` and its credit is returned.",
+        "parameters": [key],
+        "requestBody": body::<BatchBody>(examples::batch_requests()),
+        "responses": responses("202", accepted, &answers::INVALID_BATCH, &refused),
+    })
+}
+
+fn poll_batch() -> Value {
+    let id = json!({
+        "name": "batch_id",
+        "in": "path",
+        "required": true,
+        "description": "The id in the answer that accepted the batch.",
+        "schema": { "type": "string" },
+        "examples": { "id": { "value": examples::BATCH_ID } },
+    });
+    let schema = schemas::of::<wire::BatchStatusSchema>();
+    let status = answer("The state of the batch.", &schema, examples::batch_statuses(), &with_limits(&[]));
+    json!({
+        "operationId": "pollBatch",
+        "tags": ["Batch"],
+        "summary": "Poll a batch",
+        "description": "Free. The results are available for 7 days after `status` becomes `completed`.",
+        "parameters": [id],
+        "responses": responses("200", status, &answers::INVALID, &[&answers::NOT_FOUND]),
+    })
+}
+
+fn account() -> Value {
+    let schema = schemas::of::<Account>();
+    let shown = answer("The account.", &schema, examples::accounts(), &with_limits(&[]));
+    json!({
+        "operationId": "showAccount",
+        "tags": ["Account"],
+        "summary": "Show plan and credits",
+        "description": "Free. Live and test keys get the same answer.",
+        "responses": responses("200", shown, &answers::INVALID, &[]),
+    })
+}
+
+fn description() -> Value {
+    let schema = json!({ "type": "object" });
+    let document = answer("An OpenAPI 3 document.", &schema, examples::descriptions(), &["Cache-Control"]);
+    json!({
+        "operationId": "describe",
+        "tags": ["Description"],
+        "summary": "Show this description",
+        "description": "Needs no key.",
+        "security": [],
+        "responses": responses("200", document, &answers::INVALID, &[]),
+    })
+}
+
+/// A successful response, the errors that every operation declares, and further ones.
+fn responses(status: &str, success: Value, invalid: &Refused, more: &[&Refused]) -> Value {
+    let everywhere =
+        [invalid, &answers::UNAUTHORIZED, &answers::UNPAID, &answers::LIMITED, &answers::UNAVAILABLE];
+    let refused = everywhere.iter().chain(more).map(|refused| (refused.status(), refused.reference()));
+    std::iter::once((status.to_owned(), success)).chain(refused).collect::<Map<_, _>>().into()
+}
+
+fn body<T: utoipa::ToSchema>(examples: Vec<examples::Example>) -> Value {
+    let mut shown = Map::new();
+    for (name, summary, value) in examples {
+        shown.insert(name.into(), json!({ "summary": summary, "value": value }));
+    }
+    json!({
+        "required": true,
+        "content": { "application/json": { "schema": schemas::of::<T>(), "examples": shown } },
+    })
+}
+
+fn mode() -> Value {
+    let mut mode = choice::<Mode>(
+        "mode",
+        "`full` asks the recipient's mail servers. `fast` is free and asks no mail server. It checks the \
+            syntax, typos in the domain, its MX records, disposable providers and role addresses.",
+    );
+    mode["schema"]["default"] = json!(Mode::default());
+    mode
+}
+
+fn detail() -> Value {
+    let description = "`full` adds the `detail` block to a full check with a live key, at the same price.";
+    choice::<DetailLevel>("detail", description)
+}
+
+/// A query parameter with a closed set of values.
+fn choice<T: Choice>(name: &str, description: &str) -> Value {
+    let values: Vec<&str> = T::VALUES.iter().map(|(value, _)| *value).collect();
+    json!({
+        "name": name,
+        "in": "query",
+        "required": false,
+        "description": description,
+        "schema": { "type": "string", "enum": values },
+        "examples": { values[0]: { "value": values[0] } },
+    })
+}

@@ -1,0 +1,220 @@
+//! Tests: expired data cannot be read, whatever remains on the disk.
+//!
+//! The test keeps every sealed value that the tables ever had, like a backup or an old page of redb. After the expiry
+//! it tries every remaining key file on every one of them.
+
+use super::index_check::check_index;
+use crate::row::Row;
+use crate::tables::{BATCH_ROWS, BATCHES, BatchRow, RESULTS, ResultRow, split_rows};
+use crate::vault::{KEY_FOLDER, Place, VaultKey};
+use crate::*;
+use ::redb::{ReadableDatabase, ReadableTable};
+use api::Reason;
+use std::collections::BTreeSet;
+use std::path::Path;
+use store::*;
+
+const HOUR: UnixMs = 60 * 60 * 1000;
+const DAY: UnixMs = 24 * HOUR;
+/// Ten minutes into an hour.
+const NOW: UnixMs = 1_801_386_600_000;
+
+/// A sealed value and its place.
+type Sealed = (&'static str, [u8; 32], Vec<u8>);
+
+fn open_store(folder: &Path, now: UnixMs) -> RedbStore {
+    RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+}
+
+/// A store in a new folder, with an account.
+fn new_store() -> (tempfile::TempDir, RedbStore, AccountId) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open_store(folder.path(), NOW);
+    let account = account(&store);
+    (folder, store, account)
+}
+
+/// Every sealed value in the tables.
+fn sealed_values(store: &RedbStore) -> BTreeSet<Sealed> {
+    let transaction = store.database().begin_read().unwrap();
+    let mut found = BTreeSet::new();
+    for next in transaction.open_table(RESULTS).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let sealed = ResultRow::decode(row.value()).unwrap().sealed;
+        found.insert((ResultRow::TABLE, *key.value(), sealed));
+    }
+    let rows = transaction.open_table(BATCH_ROWS).unwrap();
+    for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {
+        let (key, row) = next.unwrap();
+        let row = BatchRow::decode(row.value()).unwrap();
+        let stored = rows.get(key.value()).unwrap().unwrap();
+        let sealed = split_rows(&row, stored.value()).unwrap().1.to_vec();
+        found.insert(("batch_rows", *key.value(), sealed));
+        if !row.answers.is_empty() {
+            found.insert((BatchRow::TABLE, *key.value(), row.answers));
+        }
+    }
+    found
+}
+
+/// How many of the values can be opened with a key file of the folder.
+fn opened(folder: &Path, values: &BTreeSet<Sealed>) -> usize {
+    let keys: Vec<VaultKey> = std::fs::read_dir(folder.join(KEY_FOLDER))
+        .unwrap()
+        .map(|entry| {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            vault::vault_key(&bytes.try_into().unwrap())
+        })
+        .collect();
+    let opens = |(table, row, sealed): &&Sealed| {
+        keys.iter().any(|key| key.open(Place { table, row }, sealed).is_some())
+    };
+    values.iter().filter(opens).count()
+}
+
+fn verify(store: &RedbStore, account: AccountId, address: &str, reason: Reason, now: UnixMs) {
+    let bits = id::random_bits().unwrap();
+    let hold = HoldRef { account, id: EntryId::new(now, bits) };
+    store.hold(HoldRequest { hold, credits: 1 }, now).wait().unwrap();
+    let record = ResultRecord { address: store.hash_address(address), verdict: reason.into() };
+    store.settle(hold, Settlement { result: Some(record) }, now).wait().unwrap();
+}
+
+fn submit(store: &RedbStore, account: AccountId, addresses: &[&str], now: UnixMs) -> BatchId {
+    let row = |address: &&str| NewRow { email: (*address).into(), address: store.hash_address(address) };
+    let id = BatchId::new(now, id::random_bits().unwrap());
+    let rows = addresses.iter().map(row).collect();
+    let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
+    store.create_batch(new, now).wait().unwrap().batch
+}
+
+fn answer(store: &RedbStore, batch: BatchId, index: u32, now: UnixMs) {
+    let answer = RowAnswer { batch, index, outcome: RowOutcome::Verified(Reason::MailboxExists.into()) };
+    store.answer_rows(vec![answer], now).wait().unwrap();
+}
+
+fn account(store: &RedbStore) -> AccountId {
+    let id = AccountId::new(NOW, 1);
+    let new = NewAccount { id, name: "a".into(), plan: "scale".into() };
+    store.create_account(new, NOW).wait().unwrap();
+    id
+}
+
+#[test]
+fn after_its_expiry_no_key_that_is_left_opens_a_value() {
+    let (folder, store, a) = new_store();
+    let mut short = BTreeSet::new();
+    for n in 0..5 {
+        verify(&store, a, &format!("s{n}@example.com"), Reason::CatchAll, NOW + n);
+        short.append(&mut sealed_values(&store));
+    }
+    verify(&store, a, "long@example.com", Reason::MailboxExists, NOW);
+    let batch = submit(&store, a, &["one@example.com", "two@example.com"], NOW);
+    let mut all = sealed_values(&store);
+    answer(&store, batch, 0, NOW);
+    all.append(&mut sealed_values(&store));
+    answer(&store, batch, 1, NOW + HOUR);
+    all.append(&mut sealed_values(&store));
+    // Another batch, which is never answered.
+    submit(&store, a, &["three@example.com"], NOW);
+    all.append(&mut sealed_values(&store));
+    assert_eq!(opened(folder.path(), &all), all.len(), "the test opens what is not expired");
+    assert!(short.is_subset(&all));
+
+    // A value expires to the millisecond, its key at the end of the hour.
+    store.purge(NOW + DAY + 4).wait().unwrap();
+    assert_eq!(sealed_values(&store).intersection(&short).count(), 0);
+    store.purge((NOW / HOUR + 25) * HOUR).wait().unwrap();
+    assert_eq!(opened(folder.path(), &short), 0);
+    assert_eq!(opened(folder.path(), &all), all.len() - short.len());
+
+    // The open batch was ended a week after its creation, and can be read for one more week.
+    store.purge(NOW + 7 * DAY).wait().unwrap();
+    all.append(&mut sealed_values(&store));
+    let end = NOW + 14 * DAY + HOUR;
+    store.purge(end).wait().unwrap();
+    assert_eq!(opened(folder.path(), &all), 0);
+    assert_eq!(sealed_values(&store), BTreeSet::new());
+    check_index(&store);
+    let balance = store.account(a, NOW).unwrap().unwrap().balance;
+    assert_eq!((balance.spent, balance.held), (8, 0));
+}
+
+#[test]
+fn files_hold_no_address_in_clear() {
+    let (folder, store, a) = new_store();
+    verify(&store, a, "needle@example.com", Reason::MailboxExists, NOW);
+    let batch = submit(&store, a, &["needle@example.com", "needle-two@example.com"], NOW);
+    answer(&store, batch, 1, NOW);
+    assert!(store.batch(a, batch, NOW).unwrap().unwrap().completed);
+    drop(store);
+    let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
+    assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
+}
+
+#[test]
+fn what_has_lost_its_key_is_as_good_as_expired() {
+    let (folder, store, a) = new_store();
+    verify(&store, a, "one@example.com", Reason::MailboxExists, NOW);
+    let complete = submit(&store, a, &["one@example.com"], NOW);
+    let open = submit(&store, a, &["two@example.com", "three@example.com"], NOW);
+    answer(&store, open, 0, NOW);
+    drop(store);
+    for entry in std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("hash") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    for remade in [false, true] {
+        let store = open_store(folder.path(), NOW);
+        if remade {
+            // Keys of the same hours, with other bytes.
+            store.purge(NOW).wait().unwrap();
+        }
+        let address = store.hash_address("one@example.com");
+        assert_eq!(store.known(a, &address, NOW), Ok(Known::Nothing));
+        assert_eq!(store.batch(a, complete, NOW), Ok(None));
+        assert_eq!(store.unanswered(open), Ok(vec![]));
+        answer(&store, open, 1, NOW);
+        assert_eq!(store.batch(a, open, NOW).unwrap().unwrap().checked, 1, "the answer is dropped");
+    }
+    let store = open_store(folder.path(), NOW);
+    let purged = store.purge(NOW + BATCH_OPEN_MS).wait().unwrap();
+    assert_eq!((purged.ended, store.batch(a, open, NOW)), (1, Ok(None)));
+    check_index(&store);
+    // Three checks; the unanswered row of the open batch is refunded.
+    let balance = store.account(a, NOW).unwrap().unwrap().balance;
+    assert_eq!((balance.spent, balance.held), (3, 0));
+    assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
+fn one_purge_is_bounded_and_says_when_there_is_more() {
+    let (_folder, store, a) = new_store();
+    let addresses: Vec<String> = (0..200).map(|n| format!("{n}@example.com")).collect();
+    let rows: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    for round in 0..11u32 {
+        // The addresses differ each time, since repeats would need no check.
+        let rows: Vec<String> = rows.iter().map(|row| format!("{round}.{row}")).collect();
+        let batch = submit(&store, a, &rows.iter().map(String::as_str).collect::<Vec<_>>(), NOW);
+        let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
+        let answers = (0..200).map(|index| RowAnswer { batch, index, outcome }).collect();
+        store.answer_rows(answers, NOW).wait().unwrap();
+    }
+    let late = NOW + 8 * DAY;
+    let first = store.purge(late).wait().unwrap();
+    assert!(first.more && first.results < 2_200, "{first:?}");
+    let mut results = first.results;
+    loop {
+        let purged = store.purge(late).wait().unwrap();
+        results += purged.results;
+        if !purged.more {
+            break;
+        }
+    }
+    // Some were removed with the groups of writes.
+    assert!((2_000..=2_200).contains(&results), "{results}");
+    check_index(&store);
+    assert_eq!(sealed_values(&store), BTreeSet::new());
+}
