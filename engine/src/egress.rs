@@ -77,7 +77,7 @@ enum Way {
 }
 
 impl Pool {
-    /// As [`Pool::new`], with addresses that are this host's.
+    /// As [`Pool::new`], with addresses that are this machine's.
     pub(crate) fn on_this_host(config: &EngineConfig) -> Result<Pool, StartError> {
         for source in &config.sources {
             if let Configured::Address(address) = source.way {
@@ -239,12 +239,12 @@ fn dialog(ehlo: Option<&str>, mail_from: Option<&str>) -> DialogConfig {
 fn own_address(address: IpAddr) -> Result<(), StartError> {
     if address.is_unspecified() || address.is_multicast() {
         return Err(StartError(format!(
-            "the source {address} is not the address of a single host: name an address of this host"
+            "the source {address} is not the address of a single host: name an address of this machine"
         )));
     }
     bind(address).map_err(|error| match error.kind() {
         io::ErrorKind::AddrNotAvailable => StartError(format!(
-            "the source {address} is not an address of this host: add it to an interface, or remove the source"
+            "the source {address} is not an address of this machine: add it to an interface, or remove the source"
         )),
         _ => StartError(format!("the source {address} cannot be used ({error}): remove it")),
     })
@@ -254,7 +254,7 @@ fn bind(address: IpAddr) -> io::Result<()> {
     UdpSocket::bind((address, 0)).map(drop)
 }
 
-/// Whether an address that was this host's is so no more.
+/// Whether an address that was this machine's is so no more.
 fn is_gone(address: IpAddr) -> bool {
     bind(address).is_err_and(|error| error.kind() == io::ErrorKind::AddrNotAvailable)
 }
@@ -293,7 +293,7 @@ pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
             Way::Address(address) => Some(address),
             Way::Kernel | Way::Proxy { .. } => None,
         };
-        // That this host is out of descriptors just now says nothing about the source.
+        // That this machine is out of descriptors just now says nothing about the source.
         if let Err(Unconnected::Source(why)) = source.knock::<R>().await {
             tracing::warn!(
                 "the source {} cannot be used now: {why}; addresses whose sites are asked from it get no verdict \

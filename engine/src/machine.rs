@@ -95,8 +95,8 @@ fn without_name(config: &mut EngineConfig) -> String {
         }
     }
     tracing::warn!(
-        "this host has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such clients: \
-         set --ehlo to a name that resolves to the address of this host, and let the address resolve to the name"
+        "this machine has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such clients: \
+         set --ehlo to a name that resolves to the address of this machine, and let the address resolve to the name"
     );
     own
 }
@@ -133,7 +133,7 @@ pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str,
             }
         }
     }
-    let whose = own.map_or_else(|| "this host's address".to_owned(), |own| own.to_string());
+    let whose = own.map_or_else(|| "this machine's address".to_owned(), |own| own.to_string());
     tracing::warn!(
         "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
          resolve to {whose} and that address to it, or set another name"

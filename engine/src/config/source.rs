@@ -1,4 +1,4 @@
-//! Sources: addresses of this host and SOCKS5 proxies (RFC 1928) from which mail servers are asked.
+//! Sources: addresses of this machine and SOCKS5 proxies (RFC 1928) from which mail servers are asked.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -54,7 +54,7 @@ impl Source {
         match R::connect(source, destination, deadline).await {
             Ok(stream) => Ok((stream, Vec::new())),
             Err(error) if vanished(&error) => {
-                Err(Unconnected::Source("the address is no longer an address of this host".into()))
+                Err(Unconnected::Source("the address is no longer an address of this machine".into()))
             }
             Err(error) if is_ours(&error) => Err(Unconnected::Ours(error)),
             Err(error) => Err(Unconnected::Host(error)),
@@ -168,7 +168,7 @@ fn in_words(fault: Fault) -> String {
     format!("the proxy is at fault: {}", fault.as_str())
 }
 
-/// This host is out of descriptors, ports or memory, which says nothing about the other one.
+/// This machine is out of descriptors, ports or memory, which says nothing about the other one.
 fn is_ours(error: &io::Error) -> bool {
     let ours =
         [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::EADDRNOTAVAIL, libc::EADDRINUSE];

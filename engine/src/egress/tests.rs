@@ -24,7 +24,7 @@ fn what_cannot_be_a_source_is_refused_with_what_to_do() {
         assert!(said.contains(expected) && !said.contains("secret"), "{sources:?}: {said}");
     };
     check(&["127.0.0.2"], "");
-    check(&["192.0.2.1"], "192.0.2.1 is not an address of this host: add it to an interface");
+    check(&["192.0.2.1"], "192.0.2.1 is not an address of this machine: add it to an interface");
     check(&["0.0.0.0"], "not the address of a single host");
     check(&["224.0.0.1"], "not the address of a single host");
     check(&["127.0.0.2", "127.0.0.2=a.example"], "127.0.0.2 is named twice");
@@ -112,7 +112,7 @@ fn an_address_that_is_gone_is_our_fault_and_a_host_that_refuses_is_not() {
             flavor,
             "192.0.2.1",
             open,
-            "the source cannot be used: the address is no longer an address of this host",
+            "the source cannot be used: the address is no longer an address of this machine",
         );
         check(
             flavor,

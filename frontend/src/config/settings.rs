@@ -260,7 +260,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "ehlo",
         value_name: "NAME",
-        help: "Name in EHLO, or an address literal such as [192.0.2.1]; default: the fully qualified name of this host, else its address",
+        help: "Name in EHLO, or an address literal such as [192.0.2.1]; default: the fully qualified name of this machine, else its address",
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
@@ -278,7 +278,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "source",
         value_name: "ADDRESS[=EHLO]",
-        help: "Address of this host for connections to mail servers, with its EHLO name (repeatable; default: the system chooses)",
+        help: "Address of this machine for connections to mail servers, with its EHLO name (repeatable; default: the system chooses)",
         scope: Scope::Engine,
         many: true,
         set: sources::set_addresses,

@@ -137,7 +137,7 @@ impl Txn<'_> {
         Ok(Some(account))
     }
 
-    /// Adds a key to an account. If it has too many, the keys that were revoked first are removed.
+    /// Adds a key to an account. If it has too many, the keys with the oldest revocation are removed.
     pub fn create_key(
         &mut self,
         index: &KeyIndex,
@@ -159,7 +159,7 @@ impl Txn<'_> {
         Ok(self.add_key(new, now)?)
     }
 
-    /// Whether the account may have one more key. The keys that were revoked first are removed for it, if there are too
+    /// Whether the account may have one more key. The keys with the oldest revocation are removed for it, if there are too
     /// many.
     fn make_room_for_key(&mut self, index: &KeyIndex, account: AccountId) -> Result<bool, StoreError> {
         let mut keys: BTreeMap<KeyId, UnixMs> = index.revocations(account).into_iter().collect();

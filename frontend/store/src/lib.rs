@@ -133,7 +133,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     fn keys(&self, account: AccountId) -> Result<Vec<KeyInfo>, StoreError>;
 
     /// Adds a key, if the account has fewer than [`KEYS_MAX`] unrevoked ones. Beyond [`KEYS_KEPT_MAX`] in all, the keys
-    /// that were revoked first are removed.
+    /// with the oldest revocation are removed.
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
 
     /// Revokes a key permanently; a second revocation changes nothing.

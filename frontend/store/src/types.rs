@@ -52,7 +52,7 @@ pub const TEXT_CHARS_MAX: usize = 200;
 /// The largest number of unrevoked keys of an account.
 pub const KEYS_MAX: usize = 100;
 
-/// The largest number of keys of an account with the revoked ones. Beyond it, the keys that were revoked first are
+/// The largest number of keys of an account with the revoked ones. Beyond it, the keys with the oldest revocation are
 /// removed.
 pub const KEYS_KEPT_MAX: usize = 1000;
 

@@ -81,7 +81,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
             row("mailprobe", driver, &name, &run.loaded[0], memory);
             row("hyper hello", driver, &name, &run.loaded[1], (None, None));
             if run.whole == 0 {
-                return Err(Failure(format!("{driver}, {name}: no bomb was read to its end")));
+                return Err(Failure(format!("{driver}, {name}: no download was read to its end")));
             }
             tally.passed += 1;
             verdicts.push((driver, name, run));
@@ -202,8 +202,8 @@ impl WaitTimes {
 
 fn name(load: DownloadLoad) -> String {
     match load.unread {
-        0 => format!("{} bombs", load.bombs),
-        unread => format!("{} bombs, {unread} unread", load.bombs),
+        0 => format!("{} downloads", load.bombs),
+        unread => format!("{} downloads, {unread} unread", load.bombs),
     }
 }
 

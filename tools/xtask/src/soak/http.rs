@@ -106,6 +106,7 @@ fn read_to_end(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
                 interrupted().map_err(|failure| io::Error::other(failure.0))?;
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

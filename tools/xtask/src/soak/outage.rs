@@ -30,6 +30,8 @@ const GRANTED: u64 = 1_000_000;
 /// How soon the server must notice that an outage began or ended.
 const NOTICE_LIMIT: Duration = Duration::from_secs(60);
 const BATCH: usize = 20;
+/// Ports below those that Linux gives to clients (ip_local_port_range in ip(7): from 32,768).
+const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// The longest wait of a batch at the fourth point, in seconds.
 const BATCH_WAIT: &str = "5";
 
@@ -364,13 +366,24 @@ impl AnswerTotals {
 }
 
 impl Ports {
-    /// Two ports that are free now.
+    /// Two ports that are free now, and that no client gets from the kernel: mailnet ends and starts again on them. A port
+    /// of a client would be in use for a minute after its connection.
     fn draw() -> Result<Ports, Failure> {
-        let free = || -> std::io::Result<Ports> {
-            let dns = UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port();
-            let smtp = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-            Ok(Ports { dns, smtp })
-        };
-        free().map_err(|error| Failure(format!("free ports: {error}")))
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        // Two campaigns at once begin at different ports.
+        let first = std::process::id() as usize * 2;
+        let mut free = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::SeqCst))
+            .take(PORTS.len())
+            .map(|tried| PORTS.start + ((first + tried) % PORTS.len()) as u16)
+            .filter(|port| is_free(*port));
+        match (free.next(), free.next()) {
+            (Some(dns), Some(smtp)) => Ok(Ports { dns, smtp }),
+            _ => Err(Failure(format!("no two free ports in {PORTS:?}"))),
+        }
     }
+}
+
+/// True if a port is free on every address, for UDP and TCP.
+fn is_free(port: u16) -> bool {
+    UdpSocket::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("0.0.0.0", port)).is_ok()
 }
