@@ -100,7 +100,7 @@ impl Demand {
         let cpu_parts = cpu(workload, &figures.cpu_us, &counts);
         let memory = &figures.memory;
         let rows = if workload.way == Way::Batch { full.min(ROWS_IN_MEMORY) } else { 0.0 };
-        let remembered = domains.min(DOMAINS_IN_MEMORY * f64::from(figures.cores));
+        let remembered = domains.min(DOMAIN_BYTES_MAX / memory.domain);
         let memory_bytes = memory.base
             + sessions_open * (memory.session + workload.tls * memory.tls_session)
             + remembered * memory.domain
@@ -124,8 +124,8 @@ impl Demand {
 
 /// The largest number of batch rows in memory (docs/operations.md).
 const ROWS_IN_MEMORY: f64 = 100_000.0;
-/// The largest number of domains in a shard's cache; there is a shard for each core.
-const DOMAINS_IN_MEMORY: f64 = 200_000.0;
+/// The most bytes of all DNS answers in memory (docs/operations.md).
+const DOMAIN_BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
 
 struct Counts {
     fast: f64,
