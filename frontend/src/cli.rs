@@ -1,7 +1,8 @@
 //! The command line, one subcommand per file.
 //!
 //! Scripts rely on these rules: results go to standard output and everything else to standard error. An error is one line
-//! `mailprobe: what is wrong; what to do`. The exit code is 0 for success, 1 for a failure, 2 for wrong usage.
+//! `mailprobe: what is wrong; what to do`. The exit code is 0 for success, 1 for a failure, 2 for wrong usage. A command
+//! without the arguments that it needs prints its help, as wrong usage.
 
 mod accept_keys;
 pub mod account;
@@ -11,6 +12,7 @@ pub mod classify;
 pub mod clean;
 mod clock;
 mod credentials;
+mod examples;
 mod flags;
 mod installation;
 pub mod key;
@@ -22,17 +24,19 @@ mod place;
 mod print_config;
 mod serve;
 mod table;
+mod terminal;
 
 use crate::config::ConfigError;
 use account::Place;
 use checks::engine_client::Backend;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use engine::StartError;
 use engine::config::EngineConfig;
 use flags::{DATA, Flags};
 use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Starts an engine. Tests run the whole command line with an engine that contacts no server.
@@ -46,48 +50,79 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
     engine::Engine::start(config).map(|engine| Box::new(engine) as Box<dyn Backend>)
 }
 
+/// The version, and the commit if the build knows it.
+const VERSION: &str = env!("MAILPROBE_VERSION");
+
 const EXIT_CODES: &str = "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage";
 
 /// Verify mail addresses: check whether their mailboxes accept mail.
 #[derive(Parser)]
-#[command(name = "mailprobe", version, propagate_version = true, arg_required_else_help = false, after_help = EXIT_CODES)]
+#[command(name = "mailprobe", version = VERSION, propagate_version = true, arg_required_else_help = true)]
+#[command(after_help = EXIT_CODES, after_long_help = examples::MAILPROBE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Print only results and errors: no progress, no summary, no warnings.
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve the HTTP API.
+    /// Serve the HTTP API and the dashboard.
+    #[command(after_long_help = examples::SERVE)]
     Serve(serve::ServeArgs),
     /// Check addresses and print one line for each.
+    #[command(arg_required_else_help = true, after_long_help = examples::CHECK)]
     Check(check::CheckArgs),
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
+    #[command(arg_required_else_help = true, after_long_help = examples::CLEAN)]
     Clean(clean::CleanCommand),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
-    #[command(long_about = classify::ABOUT)]
+    #[command(long_about = classify::ABOUT, after_long_help = examples::CLASSIFY)]
     Classify,
     /// Manage accounts: on a running server, or in the data folder of a stopped server.
+    #[command(arg_required_else_help = true, after_long_help = examples::ACCOUNT)]
     Account(Administered<account::AccountArgs>),
     /// Manage API keys: on a running server, or in the data folder of a stopped server.
+    #[command(arg_required_else_help = true, after_long_help = examples::KEY)]
     Key(Administered<key::KeyArgs>),
     /// Write a backup of all accounts, keys, credits and results. The server may keep running.
+    #[command(arg_required_else_help = true, after_long_help = examples::BACKUP)]
     Backup(Administered<backup::BackupArgs>),
     /// Create a data folder from a backup. The folder must be new or empty.
+    #[command(arg_required_else_help = true, after_long_help = examples::RESTORE)]
     Restore(Administered<backup::RestoreArgs>),
     /// Return unused space of the database to the file system. Stop the server first.
+    #[command(after_long_help = examples::COMPACT)]
     Compact(Administered<backup::CompactArgs>),
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
-    #[command(long_about = accept_keys::ABOUT)]
+    #[command(long_about = accept_keys::ABOUT, after_long_help = examples::ACCEPT_KEYS)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
     /// Print the metrics of a running server in the text format of Prometheus.
+    #[command(after_long_help = examples::METRICS)]
     Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
-    /// Print the effective configuration as TOML, with all defaults.
+    /// Print the effective configuration as TOML, or a commented file with all defaults.
+    #[command(after_long_help = examples::CONFIG)]
     Config(print_config::PrintConfigArgs),
     /// Print the OpenAPI description of the HTTP API as JSON.
+    #[command(after_long_help = examples::OPENAPI)]
     Openapi(openapi::OpenapiArgs),
+    /// Print the completions of a shell: bash, zsh, fish, elvish or powershell.
+    #[command(arg_required_else_help = true, after_long_help = examples::COMPLETIONS)]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    // For packages.
+    /// Write a page for man of each command to a folder.
+    #[command(hide = true)]
+    Man {
+        /// The folder, which exists.
+        folder: PathBuf,
+    },
 }
 
 // A command for a store, and the flags that locate the store. It has no doc comment: clap would use it as the help of each command.
@@ -139,13 +174,18 @@ impl From<io::Error> for Failure {
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEngine) -> ExitCode {
     let failure = match Cli::try_parse_from(arguments) {
-        Ok(cli) => match run(cli.command, start_engine) {
+        Ok(Cli { command, quiet }) => match run(command, quiet, start_engine) {
             Ok(()) => return ExitCode::SUCCESS,
             Err(failure) => failure,
         },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                // If standard error is closed, only the exit code remains.
+                let _ = error.print();
+                return ExitCode::from(2);
             }
             _ => Failure::usage(in_one_line(&error)),
         },
@@ -157,11 +197,11 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEn
     ExitCode::from(failure.code)
 }
 
-fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
+fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
     match command {
-        Command::Serve(args) => serve::run(&args, start_engine),
-        Command::Check(args) => check::run(&args, start_engine),
-        Command::Clean(args) => clean::run(args, start_engine),
+        Command::Serve(args) => serve::run(&args, quiet, start_engine),
+        Command::Check(args) => check::run(&args, quiet, start_engine),
+        Command::Clean(args) => clean::run(args, quiet, start_engine),
         Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
@@ -189,6 +229,16 @@ fn run(command: Command, start_engine: StartEngine) -> Result<(), Failure> {
         }
         Command::Config(args) => print_config::run(&args),
         Command::Openapi(args) => openapi::run(&args),
+        Command::Completions { shell } => {
+            // The generator panics if a write fails, so it writes to memory.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "mailprobe", &mut script);
+            Ok(io::stdout().write_all(&script)?)
+        }
+        Command::Man { folder } => {
+            let made = clap_mangen::generate_to(Cli::command(), &folder);
+            made.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", folder.display())))
+        }
     }
 }
 
@@ -222,13 +272,20 @@ fn in_one_line(error: &clap::Error) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     let what = words.join(" ");
-    format!("{}; see `mailprobe --help`", what.trim_start_matches("error: "))
+    format!("{}; see `{} --help`", what.trim_start_matches("error: "), command_in_error(&text))
+}
+
+/// The command that the line `Usage:` of an error names, such as `mailprobe key create`.
+fn command_in_error(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).unwrap_or("mailprobe");
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let words: Vec<&str> = usage.split_whitespace().take_while(is_name).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
@@ -236,17 +293,55 @@ mod tests {
     }
 
     #[test]
+    fn a_command_without_its_arguments_prints_its_help() {
+        for arguments in
+            ["mailprobe", "mailprobe check", "mailprobe clean", "mailprobe account", "mailprobe key"]
+        {
+            let Err(error) = Cli::try_parse_from(arguments.split(' ')) else { panic!("{arguments}") };
+            assert_eq!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, "{arguments}");
+            assert!(error.to_string().contains(&format!("Usage: {arguments}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_command_shows_examples_that_it_accepts() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+            let name = command.get_name();
+            let examples = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<&str> = examples.lines().filter_map(|line| line.strip_prefix("  ")).collect();
+            assert!(!lines.is_empty(), "{name}: no example");
+            for line in lines {
+                let said = line.split_once("mailprobe ").map(|(_, rest)| rest);
+                let said = said.and_then(|rest| rest.split([';', '|', '>', '<']).next()).unwrap_or_default();
+                let words = said.split_whitespace().map(|word| word.trim_matches(['\'', '"']));
+                let read = Cli::try_parse_from(std::iter::once("mailprobe").chain(words));
+                assert!(read.is_ok(), "{name}: {line}: {}", read.err().unwrap());
+                assert!(said.starts_with(name), "{name}: {line}");
+            }
+        }
+    }
+
+    #[test]
     fn usage_errors_are_one_line() {
         for (arguments, expected) in [
-            ("mailprobe", "requires a subcommand"),
             ("mailprobe srve", "unrecognized subcommand 'srve'"),
-            ("mailprobe check", "required arguments were not provided: <ADDRESS>..."),
-            ("mailprobe serve --lissten x", "unexpected argument '--lissten' found"),
+            ("mailprobe check --fast", "were not provided: <ADDRESS>...; see `mailprobe check --help`"),
+            (
+                "mailprobe key create --test",
+                "were not provided: <ACCOUNT>; see `mailprobe key create --help`",
+            ),
+            ("mailprobe serve --lissten x", "see `mailprobe serve --help`"),
+            (
+                "mailprobe account --json",
+                "'mailprobe account' requires a subcommand but one was not provided",
+            ),
         ] {
             let Err(error) = Cli::try_parse_from(arguments.split(' ')) else { panic!("{arguments}") };
             let line = in_one_line(&error);
             assert!(line.contains(expected) && !line.contains('\n'), "{arguments}: {line}");
-            assert!(line.ends_with("; see `mailprobe --help`"), "{line}");
+            assert!(line.ends_with(" --help`"), "{line}");
         }
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! [`settings`] is the one table of all settings. Flags, keys of the file and environment variables are derived from it, so
 //! that every setting has all three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources,
-//! [`gateways`] its gateways, [`canaries`] its canaries.
+//! [`gateways`] its gateways, [`canaries`] its canaries. [`reference`](mod@reference) describes all of it for readers.
 
 pub mod canaries;
 pub mod file;
 pub mod gateways;
 pub mod plans;
+pub mod reference;
 pub mod settings;
 pub mod sources;
 
@@ -21,6 +22,7 @@ use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use store::{Plan, PlanTable};
+use tracing::Level;
 
 /// Largest file of spam traps: some millions of addresses, which stay in memory.
 const SPAMTRAPS_BYTES_MAX: u64 = 128 << 20;
@@ -50,6 +52,8 @@ pub struct Config {
     pub dashboard: Dashboard,
     /// The format of log lines.
     pub log: LogFormat,
+    /// The least important lines of the log.
+    pub log_level: Level,
     /// Whether a verdict of one account may answer other accounts.
     pub reuse_verdicts: bool,
     /// Limits of the batches in the engine.
@@ -141,6 +145,7 @@ impl Default for Config {
             metrics: None,
             dashboard: Dashboard::default(),
             log: LogFormat::Text,
+            log_level: Level::INFO,
             reuse_verdicts: true,
             batch: Limits::default(),
             spamtraps: None,

@@ -2,6 +2,7 @@
 
 use super::flags::{ENGINE, Flags, STATE};
 use super::installation::{self, Keeper, Sharing};
+use super::terminal::shows_colours;
 use super::{Failure, StartEngine, log, open_files};
 use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
 use checks::convert;
@@ -10,18 +11,22 @@ use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
 /// Maximum number of requests in progress; further ones wait.
 const UNDER_WAY_MAX: usize = 256;
+/// Maximum number of addresses from standard input. Their results stay in memory until the end; `clean` is for lists.
+const ADDRESSES_MAX: usize = 10_000;
+/// Maximum size of standard input in bytes.
+const INPUT_BYTES_MAX: usize = 4 << 20;
 /// After this time without any answer the engine counts as stuck.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
 /// The arguments of `mailprobe check`, without those of the engine.
 #[derive(clap::Args)]
 pub struct CheckArgs {
-    /// Addresses to check.
+    /// Addresses to check; - reads them from standard input, one per line.
     #[arg(required = true, value_name = "ADDRESS")]
     addresses: Vec<String>,
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists.
@@ -65,9 +70,10 @@ impl From<Finding> for Told {
 /// # Errors
 ///
 /// One line for standard error: some addresses have no answer, or the output or the state file cannot be written.
-pub fn run(args: &CheckArgs, start_engine: StartEngine) -> Result<(), Failure> {
+pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
-    log::warnings();
+    log::warnings(quiet);
+    let addresses = with_input(&args.addresses, io::stdin)?;
     open_files::raise(config.engine.sessions);
     let mut engine_config = config.engine_config()?;
     let installation = match args.fast {
@@ -80,14 +86,15 @@ pub fn run(args: &CheckArgs, start_engine: StartEngine) -> Result<(), Failure> {
     let engine = start_engine(engine_config)?;
     let keeper = installation.map(|installation| Keeper::start(installation, engine.refusals()));
     let keeper = keeper.transpose().map_err(Failure::failed)?;
-    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), args);
+    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args);
     engine.stop();
     // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);
     let rows = rows?;
+    let style = if shows_colours(&io::stdout()) { in_colour } else { plain };
     let mut output = io::stdout().lock();
-    for (address, row) in args.addresses.iter().zip(&rows) {
-        print(&mut output, args, address, row)?;
+    for (address, row) in addresses.iter().zip(&rows) {
+        print(&mut output, args, style, address, row)?;
     }
     output.flush()?;
     if let Some(why) = unasked(&rows) {
@@ -96,13 +103,37 @@ pub fn run(args: &CheckArgs, start_engine: StartEngine) -> Result<(), Failure> {
     kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
 }
 
-fn ask_all(line: &dyn EngineHandle, args: &CheckArgs) -> Result<Vec<Row>, Failure> {
-    if args.fast {
-        return ask_fast(line, &args.addresses);
+/// The addresses, with the lines of standard input in place of each `-`. Empty lines do not count.
+fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<String>, Failure> {
+    let mut addresses = Vec::with_capacity(given.len());
+    for text in given {
+        if text != "-" {
+            addresses.push(text.clone());
+            continue;
+        }
+        let mut read = Vec::new();
+        let limit = INPUT_BYTES_MAX as u64 + 1;
+        let count = input().take(limit).read_to_end(&mut read);
+        let count = count.map_err(|error| Failure::failed(format!("cannot read standard input: {error}")))?;
+        let text = String::from_utf8_lossy(&read);
+        addresses.extend(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned));
+        if count > INPUT_BYTES_MAX || addresses.len() > ADDRESSES_MAX {
+            return Err(Failure::usage(format!(
+                "standard input has more than {ADDRESSES_MAX} addresses or {INPUT_BYTES_MAX} bytes; use `mailprobe clean -` \
+                 for a list"
+            )));
+        }
     }
-    let mut rows = ask(line, &args.addresses, args.trace)?;
+    Ok(addresses)
+}
+
+fn ask_all(line: &dyn EngineHandle, addresses: &[String], args: &CheckArgs) -> Result<Vec<Row>, Failure> {
+    if args.fast {
+        return ask_fast(line, addresses);
+    }
+    let mut rows = ask(line, addresses, args.trace)?;
     if args.detail {
-        add_details(line, &args.addresses, &mut rows)?;
+        add_details(line, addresses, &mut rows)?;
     }
     Ok(rows)
 }
@@ -239,7 +270,13 @@ fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec
     Ok(rows)
 }
 
-fn print(output: &mut impl Write, args: &CheckArgs, address: &str, row: &Row) -> Result<(), Failure> {
+fn print(
+    output: &mut impl Write,
+    args: &CheckArgs,
+    style: fn(Reason) -> String,
+    address: &str,
+    row: &Row,
+) -> Result<(), Failure> {
     let Ok(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
     if args.json {
         let verification = Verification {
@@ -254,7 +291,7 @@ fn print(output: &mut impl Write, args: &CheckArgs, address: &str, row: &Row) ->
         return Ok(());
     }
     let rule = rule.unwrap_or("fast");
-    writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), verdict(*reason), reason.as_str())?;
+    writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), style(*reason), reason.as_str())?;
     match findings {
         Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) => {
             writeln!(output, "    did you mean {}?", shown(suggestion))?;
@@ -288,11 +325,22 @@ fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
     )
 }
 
-fn verdict(reason: Reason) -> &'static str {
+fn plain(reason: Reason) -> String {
+    verdict(reason).0.to_owned()
+}
+
+/// The verdict in its colour, by the codes of ECMA-48.
+fn in_colour(reason: Reason) -> String {
+    let (text, colour) = verdict(reason);
+    format!("\u{1b}[{colour}m{text}\u{1b}[0m")
+}
+
+/// The verdict and its colour: green, red or yellow.
+fn verdict(reason: Reason) -> (&'static str, u8) {
     match reason.deliverable() {
-        Some(true) => "deliverable",
-        Some(false) => "not deliverable",
-        None => "unknown",
+        Some(true) => ("deliverable", 32),
+        Some(false) => ("not deliverable", 31),
+        None => ("unknown", 33),
     }
 }
 
@@ -304,6 +352,25 @@ fn shown(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dash_stands_for_the_lines_of_standard_input() {
+        let given = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let check = |arguments: &[&str], input: &[u8], expected: &[&str]| {
+            let read = with_input(&given(arguments), || input);
+            assert_eq!(read.ok().unwrap(), given(expected));
+        };
+        check(&["a@b.example"], b"", &["a@b.example"]);
+        check(&["-"], b"", &[]);
+        check(&["x@y", "-", "z@y"], b"a@b\r\n\n  c@d \ne@f", &["x@y", "a@b", "c@d", "e@f", "z@y"]);
+        check(&["-"], b"\xff@b\n", &["\u{fffd}@b"]);
+        let lines = |count: usize| "a@b.example\n".repeat(count).into_bytes();
+        check(&["-"], &lines(ADDRESSES_MAX), &vec!["a@b.example"; ADDRESSES_MAX]);
+        for input in [lines(ADDRESSES_MAX + 1), vec![b' '; INPUT_BYTES_MAX + 1]] {
+            let refused = with_input(&given(&["-"]), || &input[..]).err().unwrap();
+            assert!(refused.code == 2 && refused.line.contains("`mailprobe clean -`"), "{}", refused.line);
+        }
+    }
 
     #[test]
     fn it_is_told_why_addresses_were_not_asked_about() {

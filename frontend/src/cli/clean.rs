@@ -67,12 +67,13 @@ pub(super) struct CleanCommand {
     flags: Flags<{ ENGINE | STATE }>,
 }
 
-pub(super) fn run(args: CleanCommand, start_engine: StartEngine) -> Result<(), Failure> {
+pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
-    log::warnings();
+    log::warnings(quiet);
     open_files::raise(config.engine.sessions);
     let (mut engine, mut keeper) = (None, None);
-    let (fast, list) = (args.list.fast, args.list);
+    let (fast, mut list) = (args.list.fast, args.list);
+    list.no_progress |= quiet;
     let start = || {
         let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         fit(&mut engine_config);
@@ -96,7 +97,8 @@ pub(super) fn run(args: CleanCommand, start_engine: StartEngine) -> Result<(), F
         };
         Ok(checker)
     };
-    let mut result = clean(list, start, &mut io::stderr());
+    let mut errors: Box<dyn Write> = if quiet { Box::new(io::sink()) } else { Box::new(io::stderr()) };
+    let mut result = clean(list, start, &mut errors);
     if let Some(engine) = engine {
         result = result.map_err(|error| error.because(engine.trouble()));
         engine.stop();

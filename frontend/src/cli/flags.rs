@@ -1,6 +1,6 @@
 //! The flags of a command, built from the table of settings.
 
-use crate::config::settings::{SETTINGS, Scope, Setting};
+use crate::config::settings::{Group, SETTINGS, Scope, Setting};
 use crate::config::{Config, ConfigError, Given};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
@@ -51,23 +51,35 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
             .long("config")
             .value_name("FILE")
             .env("MAILPROBE_CONFIG")
+            .hide_env_values(true)
             .global(true)
+            .help_heading(Group::General.heading())
             .help("Configuration file in TOML")
             .value_parser(clap::value_parser!(PathBuf));
         let defaults = Config::default();
-        Self::settings().fold(command.arg(file), |command, setting| {
+        // clap lists the headings in the order of their first flags.
+        let groups = Group::ALL.into_iter();
+        let settings =
+            groups.flat_map(|group| Self::settings().filter(move |setting| setting.group == group));
+        settings.fold(command.arg(file), |command, setting| {
             let default = match (setting.show)(&defaults) {
                 Some(value) if !setting.many => {
                     format!(" [default: {}]", value.to_string().trim_matches('"'))
                 }
                 _ => String::new(),
             };
-            let help = format!("{}{default} [env: {}]", setting.help, setting.variable());
+            let variable = setting.variable();
             command.arg(
                 Arg::new(setting.key)
                     .long(setting.key.replace('_', "-"))
                     .value_name(setting.value_name)
-                    .help(help)
+                    .help(format!("{}{default}", setting.help))
+                    .long_help(format!(
+                        "{}\n\n{}",
+                        setting.text(),
+                        format!("{default} [env: {variable}]").trim_start()
+                    ))
+                    .help_heading(setting.group.heading())
                     .global(true)
                     .action(if setting.many { ArgAction::Append } else { ArgAction::Set }),
             )

@@ -8,9 +8,10 @@
 
 mod plain;
 
+use super::terminal::shows_colours;
 use crate::config::LogFormat;
 use plain::Plain;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,28 +28,30 @@ const LAST_LINES_TIME_MAX: Duration = Duration::from_secs(1);
 static LINES: Lines = Lines::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Starts the log of `serve`: all requests and events. Dropping the result writes the buffered lines.
+/// Starts the log of `serve`: requests and events of this level and above. Dropping the result writes the buffered lines.
 #[must_use = "the last lines are written when it is dropped"]
-pub fn start(format: LogFormat) -> Flush {
+pub fn start(format: LogFormat, level: Level) -> Flush {
     let tell =
         |lines| tracing::warn!(lines, "log lines before this one were dropped: nothing read standard error");
     let writes = move || LINES.write_to(io::stderr(), tell);
     let started = std::thread::Builder::new().name("log".into()).spawn(writes);
     LINES.has_writer.store(started.is_ok(), Ordering::Relaxed);
-    let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false);
+    let log = tracing_subscriber::fmt().with_writer(Gathering).with_target(false).with_max_level(level);
     // An error means that a log exists already, as in some tests.
     let _ = match format {
-        LogFormat::Text if io::stderr().is_terminal() => log.with_ansi(true).try_init(),
+        LogFormat::Text if shows_colours(&io::stderr()) => log.with_ansi(true).try_init(),
         LogFormat::Text => log.with_ansi(false).event_format(Plain).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     Flush
 }
 
-/// Starts the log of other commands: only warnings and errors, which need an action of the operator.
-pub fn warnings() {
+/// Starts the log of other commands: only warnings and errors, which need an action of the operator. With `quiet`, only
+/// errors.
+pub fn warnings(quiet: bool) {
+    let level = if quiet { Level::ERROR } else { Level::WARN };
     let log = tracing_subscriber::fmt().with_writer(io::stderr).with_target(false).without_time();
-    let _ = log.with_max_level(Level::WARN).with_ansi(io::stderr().is_terminal()).try_init();
+    let _ = log.with_max_level(level).with_ansi(shows_colours(&io::stderr())).try_init();
 }
 
 /// Number of lines dropped since the start of the process because nothing read standard error.

@@ -1,12 +1,16 @@
-//! `mailprobe config`: prints the effective configuration.
+//! `mailprobe config`: prints the effective configuration, or the commented file.
 
 use super::Failure;
 use super::flags::{DATA, ENGINE, Flags, SERVER, STATE};
+use crate::config::reference;
 use std::io::{self, Write};
 
 /// The flags of all commands, so that the output shows their effect.
 #[derive(clap::Args)]
 pub struct PrintConfigArgs {
+    /// Print a commented file with every setting and its default, as a start for your own.
+    #[arg(long)]
+    default: bool,
     #[command(flatten)]
     flags: Flags<{ DATA | SERVER | ENGINE | STATE }>,
 }
@@ -17,6 +21,9 @@ pub struct PrintConfigArgs {
 ///
 /// One line for standard error: the configuration has an error.
 pub fn run(args: &PrintConfigArgs) -> Result<(), Failure> {
+    if args.default {
+        return Ok(io::stdout().write_all(reference::commented_file().as_bytes())?);
+    }
     let config = args.flags.config()?;
     config.plan_table()?;
     config.gateways()?;

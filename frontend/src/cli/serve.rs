@@ -83,12 +83,12 @@ struct Thread {
 /// # Errors
 ///
 /// One line for standard error: the server could not start, or a part of it failed.
-pub fn run(args: &ServeArgs, start_engine: StartEngine) -> Result<(), Failure> {
+pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
     config.gateways()?;
     let engine_config = config.engine_config()?;
-    let _log = log::start(config.log);
+    let _log = log::start(config.log, config.log_level);
     log_panics();
     if args.test_clock {
         clock::make_movable();
@@ -153,9 +153,13 @@ pub fn run(args: &ServeArgs, start_engine: StartEngine) -> Result<(), Failure> {
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
         endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
-        writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+        if !quiet {
+            writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
+        }
     }
-    announce(&config, &choice, &*engine, &address.to_string())?;
+    if !quiet {
+        announce(&config, &choice, &*engine, &address.to_string())?;
+    }
 
     let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox) else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.

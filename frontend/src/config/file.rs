@@ -67,7 +67,7 @@ fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> 
             continue;
         }
         if name == "gateway" {
-            config.gateways = read_gateways(value)?;
+            config.gateways = read_gateways(value, folder)?;
             continue;
         }
         if name == "canary" {
@@ -166,13 +166,13 @@ fn read_plans(value: &Spanned<DeValue<'_>>) -> Result<Vec<Plan>, Fault> {
     Ok(read)
 }
 
-fn read_gateways(value: &Spanned<DeValue<'_>>) -> Result<Vec<Gateway>, Fault> {
+fn read_gateways(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<Vec<Gateway>, Fault> {
     let wrong = |at: usize| Fault { at, why: "gateway: write each gateway as a table [[gateway]]".into() };
     let items = value.get_ref().as_array().ok_or_else(|| wrong(value.span().start))?;
     let mut read: Vec<Gateway> = Vec::new();
     for item in items.iter() {
         let at = item.span().start;
-        let gateway = gateways::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?)?;
+        let gateway = gateways::read(at, item.get_ref().as_table().ok_or_else(|| wrong(at))?, folder)?;
         gateways::admit(&read, &gateway).map_err(|why| Fault { at, why: format!("gateway: {why}") })?;
         read.push(gateway);
     }

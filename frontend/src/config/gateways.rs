@@ -8,10 +8,12 @@ use super::{Config, ConfigError};
 use checks::gateway::{Gateway, Gateways, Secret};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::Path;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-const KEYS: [&str; 7] = ["name", "header", "secrets", "user_header", "plan_header", "plans", "users_max"];
+pub(super) const KEYS: [&str; 8] =
+    ["name", "header", "secrets", "secrets_file", "user_header", "plan_header", "plans", "users_max"];
 const NAME_CHARS_MAX: usize = 32;
 const HEADER_CHARS_MAX: usize = 64;
 /// Shorter secrets can be guessed.
@@ -21,6 +23,8 @@ const SECRET_BYTES_MAX: usize = 256;
 const SECRETS_MAX: usize = 2;
 const PLANS_MAX: usize = 100;
 const GATEWAYS_MAX: usize = 16;
+/// A file of two secrets with their line ends, and room for comments.
+const SECRETS_FILE_BYTES_MAX: u64 = 4096;
 /// Default and upper bound of a gateway's maximum number of users. Each user is an account, and stays in memory.
 const USERS: usize = 100_000;
 const USERS_MAX: usize = 10_000_000;
@@ -43,8 +47,8 @@ const TAKEN: [&str; 14] = [
     "x-request-id",
 ];
 
-/// Reads one table; `at` is its position.
-pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
+/// Reads one table; `at` is its position, and its paths are relative to `folder`.
+pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Gateway, Fault> {
     let (mut name, mut secrets, mut plans) = (None, None, None);
     let (mut header, mut user_header, mut plan_header) = (None, None, None);
     let mut users_max = USERS;
@@ -56,7 +60,11 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
         match key_name.as_str() {
             "name" => name = Some(read_name(value).map_err(fault)?),
             "header" => header = Some(read_header(value).map_err(fault)?),
+            "secrets" | "secrets_file" if secrets.is_some() => {
+                return Err(fault("give either `secrets` or `secrets_file`".into()));
+            }
             "secrets" => secrets = Some(read_secrets(value).map_err(fault)?),
+            "secrets_file" => secrets = Some(read_secrets_file(value, folder).map_err(fault)?),
             "user_header" => user_header = Some(read_header(value).map_err(fault)?),
             "plan_header" => plan_header = Some(read_header(value).map_err(fault)?),
             "plans" => plans = Some(read_plans(value).map_err(fault)?),
@@ -71,7 +79,7 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<Gateway, Fault> {
         not_offered: format!("{}{name}", api::NOT_AVAILABLE_ON).leak(),
         name,
         header: header.ok_or_else(|| missing("header"))?,
-        secrets: secrets.ok_or_else(|| missing("secrets"))?,
+        secrets: secrets.ok_or_else(|| missing("secrets` or `secrets_file"))?,
         user_header: user_header.ok_or_else(|| missing("user_header"))?,
         plan_header: plan_header.ok_or_else(|| missing("plan_header"))?,
         plans: plans.ok_or_else(|| missing("plans"))?,
@@ -161,21 +169,33 @@ fn read_header(value: &DeValue<'_>) -> Result<String, String> {
 }
 
 fn read_secrets(value: &DeValue<'_>) -> Result<Vec<Secret>, String> {
+    let items = value.as_array().ok_or("must be an array of one or two strings")?;
+    let texts: Option<Vec<&str>> = items.iter().map(|item| item.get_ref().as_str()).collect();
+    hashed(&texts.unwrap_or_default())
+}
+
+/// Reads the secrets of a file: one per line. Empty lines and lines that start with `#` do not count.
+fn read_secrets_file(value: &DeValue<'_>, folder: &Path) -> Result<Vec<Secret>, String> {
+    let path = folder.join(value.as_str().ok_or("must be a string")?);
+    let text = super::read_file(&path, SECRETS_FILE_BYTES_MAX, "the secrets in").map_err(|error| error.0)?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    hashed(&lines.collect::<Vec<_>>())
+}
+
+fn hashed(texts: &[&str]) -> Result<Vec<Secret>, String> {
     let wrong = || {
         format!(
-            "must be one or two strings of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} visible ASCII characters, \
+            "must be one or two secrets of {SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} visible ASCII characters, \
              without spaces"
         )
     };
-    let items = value.as_array().ok_or_else(wrong)?;
-    let fits = |text: &&str| {
+    let fits = |text: &&&str| {
         (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic())
     };
     let mut secrets: Vec<Secret> = Vec::new();
-    for item in items.iter() {
-        let secret = item.get_ref().as_str().filter(fits).map(|text| Secret::new(text.as_bytes()));
-        let secret = secret.ok_or_else(wrong)?;
+    for text in texts {
+        let secret = Some(text).filter(fits).map(|text| Secret::new(text.as_bytes())).ok_or_else(wrong)?;
         if secrets.contains(&secret) {
             return Err("the two secrets are equal".into());
         }
@@ -206,7 +226,6 @@ fn read_users_max(value: &DeValue<'_>) -> Result<usize, String> {
 mod tests {
     use super::*;
     use crate::config::file::apply;
-    use std::path::Path;
 
     const WHOLE: &str = "[[gateway]]\nname = \"rapid\"\nheader = \"X-Secret\"\nsecrets = [\"swordfish\"]\n\
                          user_header = \"X-User\"\nplan_header = \"X-Plan\"\nplans = { BASIC = \"free\" }\n";
@@ -232,7 +251,7 @@ mod tests {
             load(&printed.replace("# secrets = [\"(not shown)\"]", "secrets = [\"swordfish\"]")).unwrap();
         assert_eq!(again.gateways, config.gateways);
         // The printed file has no secret, so that it cannot be used as it is.
-        assert_eq!(load(&printed).unwrap_err(), "gateway: `secrets` is missing");
+        assert_eq!(load(&printed).unwrap_err(), "gateway: `secrets` or `secrets_file` is missing");
     }
 
     #[test]
@@ -243,10 +262,10 @@ mod tests {
         };
         for key in ["name", "header", "secrets", "user_header", "plan_header", "plans"] {
             let line = WHOLE.lines().find(|line| line.starts_with(&format!("{key} ="))).unwrap();
-            check(&format!("{line}\n"), "", &format!("gateway: `{key}` is missing"));
+            check(&format!("{line}\n"), "", &format!("gateway: `{key}`"));
         }
         check("[\"swordfish\"]", "[]", "must be one or two");
-        check("[\"swordfish\"]", "\"swordfish\"", "must be one or two");
+        check("[\"swordfish\"]", "\"swordfish\"", "must be an array of one or two");
         check("[\"swordfish\"]", "[\"swordfish\", \"swordfish2\", \"swordfish3\"]", "must be one or two");
         check("[\"swordfish\"]", "[\"swordfish\", \"swordfish\"]", "the two secrets are equal");
         for secret in ["", "seven77", "sword fish", "swordfisch\u{e9}"] {
@@ -262,6 +281,39 @@ mod tests {
         check("{ BASIC = \"free\" }", "{ BASIC = 1 }", "1 to 100 plans");
         check("plans = ", "plan = 1\nplans = ", "did you mean `plans`?");
         check("plans = ", "users_max = 0\nplans = ", "users_max: `0` is not a number from 1");
+    }
+
+    #[test]
+    fn secrets_come_from_a_file_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |content: &str, expected: Result<usize, &str>| {
+            std::fs::write(folder.path().join("secrets"), content).unwrap();
+            let text = WHOLE.replace("secrets = [\"swordfish\"]", "secrets_file = \"secrets\"");
+            let mut config = Config::default();
+            let read = apply(&text, folder.path(), &mut config).map_err(|fault| fault.why);
+            match expected {
+                Ok(count) => {
+                    assert_eq!(read, Ok(()));
+                    assert_eq!(config.gateways[0].secrets.len(), count);
+                    let same = load(WHOLE).unwrap().gateways[0].secrets[0] == config.gateways[0].secrets[0];
+                    assert!(same, "{content}");
+                }
+                Err(why) => {
+                    let said = read.unwrap_err();
+                    assert!(said.contains(why) && !said.contains("swordfish"), "{said}");
+                }
+            }
+        };
+        check("swordfish\n", Ok(1));
+        check("# until May\r\nswordfish\r\n\n# from May\nanother-secret", Ok(2));
+        check("", Err("must be one or two"));
+        check("swordfish\nswordfish\n", Err("the two secrets are equal"));
+        check("sword fish\n", Err("must be one or two"));
+        check(&"#\n".repeat(3000), Err("larger than"));
+        let both = WHOLE.replace("user_header", "secrets_file = \"x\"\nuser_header");
+        assert!(load(&both).unwrap_err().contains("give either `secrets` or `secrets_file`"));
+        let none = WHOLE.replace("secrets = [\"swordfish\"]", "secrets_file = \"/nonexistent/file\"");
+        assert!(load(&none).unwrap_err().contains("cannot read the secrets in /nonexistent/file"));
     }
 
     #[test]

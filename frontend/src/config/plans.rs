@@ -9,7 +9,7 @@ use store::{CREDITS_MAX, Plan, PlanTable};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-const KEYS: [&str; 6] = ["id", "name", "monthly_credits", "batches", "resets", "limits"];
+pub(super) const KEYS: [&str; 6] = ["id", "name", "monthly_credits", "batches", "resets", "limits"];
 
 /// The plans that apply if the file defines none.
 pub fn standard() -> Vec<Plan> {

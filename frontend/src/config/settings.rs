@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use toml::Value;
+use tracing::Level;
 
 /// The commands that accept a setting as a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +23,71 @@ pub enum Scope {
     State,
 }
 
+/// The groups of settings, in the help, in the commented file and in the reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Group {
+    /// What every command with a store needs.
+    General,
+    /// The HTTP server.
+    Api,
+    /// The dashboard.
+    Dashboard,
+    /// Log and metrics.
+    Observation,
+    /// Checks of the API and of batches.
+    Checks,
+    /// Lists of the operator.
+    Lists,
+    /// Name resolution.
+    Dns,
+    /// Connections to mail servers.
+    Smtp,
+    /// Threads and bounds of the engine.
+    Engine,
+}
+
+impl Group {
+    /// All groups, in the order of the reference.
+    pub const ALL: [Group; 9] = [
+        Group::General,
+        Group::Api,
+        Group::Dashboard,
+        Group::Observation,
+        Group::Checks,
+        Group::Lists,
+        Group::Dns,
+        Group::Smtp,
+        Group::Engine,
+    ];
+
+    /// The heading of the group.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::General => "General settings",
+            Group::Api => "HTTP server",
+            Group::Dashboard => "Dashboard",
+            Group::Observation => "Log and metrics",
+            Group::Checks => "Checks and batches",
+            Group::Lists => "Lists of the operator",
+            Group::Dns => "DNS",
+            Group::Smtp => "Connections to mail servers",
+            Group::Engine => "Threads and bounds of the engine",
+        }
+    }
+}
+
 /// One setting of the configuration.
 pub struct Setting {
     /// The key in the file. With dashes it is the flag; in capitals and after `MAILPROBE_` it is the variable.
     pub key: &'static str,
     /// The name of the value in the help.
     pub value_name: &'static str,
-    /// The help text: one line.
+    /// What it is: one line, without a full stop.
     pub help: &'static str,
+    /// What else its user should know: sentences, or nothing.
+    pub details: &'static str,
+    /// The group of settings to which it belongs.
+    pub group: Group,
     /// The commands that accept it as a flag.
     pub scope: Scope,
     /// Whether it can be given several times.
@@ -44,6 +102,11 @@ impl Setting {
     /// The flag, such as `--smtp-port`.
     pub fn flag(&self) -> String {
         format!("--{}", self.key.replace('_', "-"))
+    }
+
+    /// What it is, and what else its user should know: sentences.
+    pub fn text(&self) -> String {
+        format!("{}. {}", self.help, self.details).trim_end().to_owned()
     }
 
     /// The environment variable, such as `MAILPROBE_SMTP_PORT`.
@@ -68,7 +131,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "listen",
         value_name: "ADDR",
-        help: "Address of the API: IP:PORT; port 0: a free port",
+        help: "Address of the API: IP:PORT",
+        details: "With port 0 the server takes a free port and prints it.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.listen, socket(one(given))),
@@ -77,9 +142,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "public_url",
         value_name: "URL",
-        help: "Public URL of the server, such as https://api.example.com. It appears in the description of the API and \
-               in the dashboard. Assistants require it, unless the server listens on loopback; default: the URL of the \
-               request",
+        help: "Public URL of the server, such as https://api.example.com",
+        details: "The URL appears in the description of the API and in the dashboard. Assistants require it, \
+                  unless the server listens on loopback. Without it the server uses the URL of each request.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.public_url, base_url(one(given)).map(Some)),
@@ -89,6 +155,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "data",
         value_name: "DIR",
         help: "Data folder",
+        details: "Default for users other than root: mailprobe below XDG_DATA_HOME or ~/.local/share.",
+        group: Group::General,
         scope: Scope::Data,
         many: false,
         set: |config, given| put(&mut config.data, path(one(given))),
@@ -98,6 +166,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "frontends",
         value_name: "N",
         help: "Number of threads that serve the API; 0: one per two cores",
+        details: "",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.frontends, number(one(given), 0, 1024)),
@@ -106,7 +176,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections",
         value_name: "N",
-        help: "Maximum number of connections to the API; at this number, a new connection replaces the one that has been idle longest",
+        help: "Maximum number of connections to the API",
+        details: "At this number a new connection replaces the one that has been idle longest.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections, number(one(given), 1, 1_000_000)),
@@ -115,7 +187,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "connections_per_peer",
         value_name: "N",
-        help: "Maximum number of connections from one address (IPv6: one /64 network); 0: no limit, for use behind a proxy",
+        help: "Maximum number of connections from one client address; 0: no limit",
+        details: "For IPv6, one /64 network counts as one address. Behind a proxy set 0, because all connections \
+                  have the address of the proxy.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.connections_per_peer, number(one(given), 0, 1_000_000)),
@@ -124,7 +199,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "tls_cert",
         value_name: "FILE",
-        help: "Certificate for HTTPS with its chain, in PEM; SIGHUP reads it again; default: HTTP",
+        help: "Certificate for HTTPS with its chain, in PEM",
+        details: "Without it the server speaks plain HTTP. On SIGHUP the server reads it again.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.tls_cert, path(one(given)).map(Some)),
@@ -134,6 +211,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "tls_key",
         value_name: "FILE",
         help: "Private key of the certificate, in PEM",
+        details: "On SIGHUP the server reads it again.",
+        group: Group::Api,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.tls_key, path(one(given)).map(Some)),
@@ -142,7 +221,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "metrics",
         value_name: "ADDR",
-        help: "Address of the metrics for Prometheus, at /metrics: IP:PORT, preferably on loopback; default: none",
+        help: "Address of the metrics for Prometheus, at /metrics: IP:PORT",
+        details: "They need no key, so keep this address on loopback. Without this \
+                  setting only `mailprobe metrics` shows them.",
+        group: Group::Observation,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.metrics, socket(one(given)).map(Some)),
@@ -152,15 +234,30 @@ pub const SETTINGS: &[Setting] = &[
         key: "log_format",
         value_name: "FORMAT",
         help: "Format of log lines: text or json",
+        details: "",
+        group: Group::Observation,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.log, choice(one(given), LOG)),
         show: |config| name(config.log, LOG),
     },
     Setting {
+        key: "log_level",
+        value_name: "LEVEL",
+        help: "Least important lines of the log: error, warn, info or debug",
+        details: "A request is a line of the level info.",
+        group: Group::Observation,
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.log_level, choice(one(given), LEVEL)),
+        show: |config| name(config.log_level, LEVEL),
+    },
+    Setting {
         key: "dashboard_enabled",
         value_name: "BOOL",
         help: "Serve the dashboard beside the API: true or false",
+        details: "",
+        group: Group::Dashboard,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.enabled, choice(one(given), BOOLEAN)),
@@ -169,7 +266,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "dashboard_sign_up",
         value_name: "BOOL",
-        help: "Let visitors of the dashboard create an account on the free plan: true or false",
+        help: "Let visitors create an account on the free plan: true or false",
+        details: "",
+        group: Group::Dashboard,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.sign_up, choice(one(given), BOOLEAN)),
@@ -178,7 +277,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "dashboard_upload_mib",
         value_name: "N",
-        help: "Largest list that users may upload to the dashboard, in MiB",
+        help: "Largest list that users may upload, in MiB",
+        details: "",
+        group: Group::Dashboard,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.dashboard.upload_mib, number(one(given), 1, 4096)),
@@ -187,7 +288,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "reuse_verdicts",
         value_name: "BOOL",
-        help: "Reuse a verdict of one account for other accounts (each pays one credit): true or false",
+        help: "Reuse a verdict of one account for other accounts: true or false",
+        details: "Each account pays one credit for it.",
+        group: Group::Checks,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.reuse_verdicts, choice(one(given), BOOLEAN)),
@@ -196,7 +299,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_rows_max",
         value_name: "N",
-        help: "Maximum number of batch rows that are checked at the same time; at most half of --queue",
+        help: "Maximum number of batch rows that are checked at the same time",
+        details: "It has an effect up to half of `queue`: the other half is for single checks.",
+        group: Group::Checks,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.under_way_max, number(one(given), 1, 1_000_000)),
@@ -205,8 +310,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_wait",
         value_name: "SECONDS",
-        help: "Maximum wait of the rows of a batch, counted from its creation, for a server that answers \"later\" or for the budget of \
-               refused recipients; after this time, such a row is unverifiable",
+        help: "Maximum wait of batch rows for a server that answers \"later\", in seconds",
+        details: "The time counts from the creation of the batch. It also applies to rows that wait for the \
+                  budget of refused recipients. After this time such a row is unverifiable.",
+        group: Group::Checks,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.wait, seconds(one(given))),
@@ -215,7 +322,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "batch_outage_wait",
         value_name: "SECONDS",
-        help: "Maximum wait of the rows of a batch, counted from its creation, for the end of an outage; after this time, the remaining rows are refunded",
+        help: "Maximum wait of batch rows for the end of an outage, in seconds",
+        details: "The time counts from the creation of the batch. After this time the remaining rows are \
+                  refunded.",
+        group: Group::Checks,
         scope: Scope::Server,
         many: false,
         set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
@@ -225,6 +335,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "spamtraps",
         value_name: "FILE",
         help: "File of known spam traps: one address or domain per line",
+        details: "",
+        group: Group::Lists,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.spamtraps, path(one(given)).map(Some)),
@@ -233,7 +345,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "resolver",
         value_name: "IP:PORT",
-        help: "Recursive DNS resolver (repeatable; default: the resolvers of the system)",
+        help: "Recursive DNS resolver: IP or IP:PORT (repeatable)",
+        details: "Default: the resolvers of the system, from /etc/resolv.conf.",
+        group: Group::Dns,
         scope: Scope::Engine,
         many: true,
         set: |config, given| put(&mut config.engine.resolvers, each(given, resolver)),
@@ -243,6 +357,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "smtp_port",
         value_name: "N",
         help: "Port of the recipients' mail servers",
+        details: "",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.smtp_port, number(one(given), 1, u16::MAX)),
@@ -252,6 +368,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "allow_net",
         value_name: "CIDR",
         help: "Non-public network that mailprobe may contact (repeatable)",
+        details: "Without it mailprobe contacts no private, loopback or reserved address, whatever DNS answers.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: true,
         set: |config, given| put(&mut config.engine.allow_net, each(given, Network::parse)),
@@ -260,7 +378,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "ehlo",
         value_name: "NAME",
-        help: "Name in EHLO, or an address literal such as [192.0.2.1]; default: the fully qualified name of this machine, else its address",
+        help: "Name in EHLO, or an address literal such as [192.0.2.1]",
+        details: "Default: the fully qualified name of this machine, else its address.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.ehlo, host_name(one(given)).map(Some)),
@@ -269,7 +389,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "mail_from",
         value_name: "ADDRESS",
-        help: "Reverse-path of MAIL; default: postmaster at the EHLO name",
+        help: "Reverse-path of MAIL",
+        details: "Default: postmaster at the EHLO name.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.mail_from, address(one(given)).map(Some)),
@@ -278,7 +400,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "source",
         value_name: "ADDRESS[=EHLO]",
-        help: "Address of this machine for connections to mail servers, with its EHLO name (repeatable; default: the system chooses)",
+        help: "Address of this machine for connections to mail servers (repeatable)",
+        details: "Its EHLO name may follow after `=`. Default: the system chooses the address.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: true,
         set: sources::set_addresses,
@@ -287,7 +411,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "proxy",
         value_name: "URL[=EHLO]",
-        help: "SOCKS5 proxy for connections to mail servers: socks5://HOST:PORT, with its EHLO name (repeatable)",
+        help: "SOCKS5 proxy for connections to mail servers: socks5://HOST:PORT (repeatable)",
+        details: "Its EHLO name may follow after `=`.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: true,
         set: sources::set_proxies,
@@ -296,8 +422,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "state",
         value_name: "FILE",
-        help: "File in which check and clean keep the counts of refused recipients between runs; `none`: no file; default: \
-               mailprobe/state below XDG_STATE_HOME or ~/.local/state",
+        help: "File of the counts of refused recipients between runs of check and clean",
+        details: "`none`: no file. Default: mailprobe/state below XDG_STATE_HOME or ~/.local/state.",
+        group: Group::Smtp,
         scope: Scope::State,
         many: false,
         set: |config, given| put(&mut config.state, state_file(one(given)).map(Some)),
@@ -307,6 +434,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "shards",
         value_name: "N",
         help: "Number of threads that contact mail servers; 0: one per core",
+        details: "",
+        group: Group::Engine,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.shards, number(one(given), 0, 1024)),
@@ -316,6 +445,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "runtime",
         value_name: "RUNTIME",
         help: "Runtime of the threads that contact mail servers: auto, monoio or glommio",
+        details: "",
+        group: Group::Engine,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.runtime, choice(one(given), RUNTIME)),
@@ -325,6 +456,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "driver",
         value_name: "DRIVER",
         help: "Kernel interface: auto, io_uring or epoll",
+        details: "",
+        group: Group::Engine,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.driver, choice(one(given), DRIVER)),
@@ -333,7 +466,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "pace",
         value_name: "PACE",
-        help: "Pace at each site: polite, fast or lab (no limits: for your own servers)",
+        help: "Pace at each site: polite, fast or lab",
+        details: "`lab` has no limits: use it for your own servers only.",
+        group: Group::Smtp,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.pace, choice(one(given), PACE)),
@@ -343,6 +478,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "sessions",
         value_name: "N",
         help: "Maximum number of SMTP sessions at the same time",
+        details: "",
+        group: Group::Engine,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.sessions, number(one(given), 1, 1_000_000)),
@@ -351,7 +488,9 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "queue",
         value_name: "N",
-        help: "Maximum number of addresses in progress or waiting; above this number, `serve` answers 503",
+        help: "Maximum number of addresses in progress or waiting",
+        details: "Above this number `serve` answers 503.",
+        group: Group::Engine,
         scope: Scope::Engine,
         many: false,
         set: |config, given| put(&mut config.engine.tickets_max, number(one(given), 1, 1_000_000)),
@@ -361,6 +500,8 @@ pub const SETTINGS: &[Setting] = &[
 
 const BOOLEAN: &[(&str, bool)] = &[("true", true), ("false", false)];
 const LOG: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
+const LEVEL: &[(&str, Level)] =
+    &[("error", Level::ERROR), ("warn", Level::WARN), ("info", Level::INFO), ("debug", Level::DEBUG)];
 const RUNTIME: &[(&str, RuntimeChoice)] =
     &[("auto", RuntimeChoice::Auto), ("monoio", RuntimeChoice::Monoio), ("glommio", RuntimeChoice::Glommio)];
 const DRIVER: &[(&str, DriverChoice)] =
@@ -485,6 +626,15 @@ mod tests {
             ]
             .contains(&setting.key);
             assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
+        }
+    }
+
+    #[test]
+    fn texts_are_a_line_and_sentences() {
+        for setting in SETTINGS {
+            let Setting { key, help, details, .. } = setting;
+            assert!(help.chars().count() <= 90 && !help.ends_with('.'), "{key}: {help}");
+            assert!(details.is_empty() || details.ends_with('.'), "{key}: {details}");
         }
     }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use toml::de::DeTable;
 
-const KEYS: [&str; 6] = ["address", "proxy", "password_file", "ipv6", "ehlo", "mail_from"];
+pub(super) const KEYS: [&str; 6] = ["address", "proxy", "password_file", "ipv6", "ehlo", "mail_from"];
 
 /// A password has at most 255 bytes (RFC 1929). Its file may have a line end too.
 const PASSWORD_FILE_BYTES_MAX: u64 = 1024;

@@ -13,9 +13,8 @@ fn check(arguments: &[&str], code: i32, expected: &str) {
 
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
-    check(&[], 2, "subcommand");
     check(&["srve"], 2, "srve");
-    check(&["check"], 2, "ADDRESS");
+    check(&["check", "--fast"], 2, "ADDRESS");
     check(&["serve", "--listen", "nowhere"], 2, "--listen: `nowhere` is not IP:PORT");
     check(
         &["check", "a@example.com", "--pace", "quick"],
@@ -23,6 +22,34 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         "--pace: `quick` is not one of polite, fast, lab",
     );
     check(&["config", "--config", "/nonexistent/file"], 2, "/nonexistent/file");
+}
+
+#[test]
+fn a_command_without_its_arguments_prints_its_help() {
+    for command in [&[][..], &["check"], &["clean"], &["account"], &["key"], &["backup"], &["restore"]] {
+        let output = mailprobe(command);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{command:?}: {said}");
+        assert!(said.contains("Usage: mailprobe"), "{command:?}: {said}");
+    }
+}
+
+#[test]
+fn completions_and_pages_for_man_name_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = mailprobe(["completions", shell]);
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && script.contains("clean") && script.contains("max-wait"),
+            "{shell}"
+        );
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = mailprobe(["man", folder.path().to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for page in ["mailprobe.1", "mailprobe-serve.1", "mailprobe-clean.1", "mailprobe-key-create.1"] {
+        assert!(fs::read_to_string(folder.path().join(page)).unwrap().contains(".TH"), "{page}");
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ enum Task {
     Confined(confined::ConfinedOptions),
     /// Build the program for distribution, and a file with its symbols beside it (see docs/performance.md).
     Dist(dist::DistOptions),
-    /// Test verdicts about real DNS and mail servers, in network namespaces (root; see docs/testing.md).
+    /// Test verdicts with real DNS and mail servers, in network namespaces (root; see docs/testing.md).
     Interop(interop::InteropOptions),
     /// Measure the costs of mailprobe (see docs/performance.md).
     Measure(measure::MeasureOptions),

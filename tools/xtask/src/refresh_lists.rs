@@ -314,7 +314,8 @@ fn sentence(text: &str) -> String {
 fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
     let mut page = format!(
         "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages and \
-         writes\n`engine/proto/data/` and this page. Review the changes before you commit them.\n\n\
+         writes\nthe files of this table to `engine/proto/data/`, and this page. Review the changes before you \
+         commit them.\n\n\
          | list | entries | source | note |\n| --- | --- | --- | --- |\n"
     );
     for list in lists {
@@ -338,8 +339,8 @@ const USE: &str = "\
 ## Use of the lists
 
 - Each file of the table contains lower-case ASCII, sorted, without duplicates, below a header of `#` lines. The file is compiled
-  into the program. The first look-up in a list builds a table of its lines (one millisecond for the longest list). A look-up
-  allocates no memory.
+  into the program. The first look-up in a list builds a table of its lines (one millisecond for the longest list). Later
+  look-ups allocate no memory.
 - A domain is disposable if the list contains the domain or one of its parents.
 - A domain is free if the list contains the domain itself.
 - A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
