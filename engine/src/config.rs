@@ -4,12 +4,13 @@ mod source;
 
 use crate::seed;
 use engine_proto::address::Address;
-use engine_proto::lists::SpamTraps;
+use engine_proto::lists::Lists;
 use engine_proto::pace::Profile;
 use engine_proto::refusals::KeptRefusals;
 pub use source::{Proxy, SourceConfig, SourceWay};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The engine's settings. [`Default`] is the configuration without any option.
 #[derive(Clone)]
@@ -39,8 +40,8 @@ pub struct EngineConfig {
     pub sessions: usize,
     /// Most requests under way at once, over all clients.
     pub tickets_max: usize,
-    /// The operator's spam traps: addresses that are never asked about.
-    pub spamtraps: SpamTraps,
+    /// The operator's lists, before the built-in ones.
+    pub lists: SharedLists,
     /// The secret of this installation, 32 random bytes: it keys the names of control recipients, which are the same for
     /// a domain and a day, and every keyed hash that leaves the engine.
     pub installation: [u8; 32],
@@ -66,10 +67,31 @@ impl fmt::Debug for EngineConfig {
             .field("pace", &self.pace)
             .field("sessions", &self.sessions)
             .field("tickets_max", &self.tickets_max)
-            .field("spamtraps", &self.spamtraps)
+            .field("lists", &self.lists.get())
             .field("refusals", &self.refusals.len())
             .field("canaries", &self.canaries.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// The lists that all threads use. The operator can replace them while the engine runs.
+#[derive(Clone, Default)]
+pub struct SharedLists(Arc<RwLock<Arc<Lists>>>);
+
+impl SharedLists {
+    /// Makes these the lists that all threads use.
+    pub fn new(lists: Lists) -> SharedLists {
+        SharedLists(Arc::new(RwLock::new(Arc::new(lists))))
+    }
+
+    /// The lists of the moment. They stay the same object until they are replaced.
+    pub fn get(&self) -> Arc<Lists> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the lists for all later checks.
+    pub fn replace(&self, lists: Lists) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(lists);
     }
 }
 
@@ -181,7 +203,7 @@ impl Default for EngineConfig {
             pace: Pace::Polite,
             sessions: 1000,
             tickets_max: 16_384,
-            spamtraps: SpamTraps::default(),
+            lists: SharedLists::default(),
             installation: seed::secret(),
             refusals: Vec::new(),
             canaries: Vec::new(),

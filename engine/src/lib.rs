@@ -469,6 +469,11 @@ impl Client {
         }
     }
 
+    /// The lists of the moment.
+    pub fn lists(&self) -> Arc<engine_proto::lists::Lists> {
+        self.shared.config.lists.get()
+    }
+
     /// Asks DNS whether a domain has mail hosts. The answer arrives within [`FAST_PATIENCE`]; without an answer of DNS it is
     /// [`MailHosts::Unknown`].
     ///

@@ -13,7 +13,6 @@ use engine_proto::address::Domain;
 use engine_proto::dns::mx::Dead;
 use engine_proto::dns::{Failure, ttl};
 use engine_proto::limits::{DNS_FAILURE_TTL, SINGLE_DNS_RETRY_MAX, WALK_FRESH};
-use engine_proto::lists;
 use engine_proto::verdict::Reason;
 use std::pin::pin;
 use std::rc::Rc;
@@ -44,13 +43,16 @@ pub(crate) fn inquire<R: Runtime>(shard: &Rc<Shard<R>>, inquiry: Inquiry, now: I
 /// The reasons for which no mail server is contacted: decisions on the order of the reasons.
 fn needs_no_server(mut work: Work, config: &EngineConfig) -> Option<Work> {
     let (local, domain) = (work.address.local(), work.address.domain().as_str());
-    if config.spamtraps.matches(local, domain) {
+    let lists = config.lists.get();
+    if lists.is_spam_trap(local, domain) {
         work.note(|| "lists: a spam trap of the operator's file".to_owned());
         work.settle(Reason::Spamtrap, "list_spamtrap");
-    } else if lists::is_disposable(domain) {
+    } else if lists.is_disposable(domain) {
         work.note(|| "lists: a disposable domain".to_owned());
         work.settle(Reason::Disposable, "list_disposable");
     } else {
+        let role = lists.is_role(local);
+        work.role = role;
         return Some(work);
     }
     None

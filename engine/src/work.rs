@@ -34,6 +34,8 @@ pub(crate) struct WorkState {
     pub(crate) tried: u64,
     /// How often it was put back: by throttling, or by a session that ended at it.
     pub(crate) returns: u8,
+    /// Its local part names a function, by the lists.
+    pub(crate) role: bool,
     /// A session got no answer to it: it is asked about alone, for it may happen again.
     pub(crate) suspect: bool,
     /// It was refused, permanently and for itself, in a session that did not prove that.
@@ -184,6 +186,7 @@ impl Work {
             source: 0,
             tried: 0,
             returns: 0,
+            role: false,
             suspect: false,
             was_refused: false,
             was_accepted: false,

@@ -1,8 +1,8 @@
 //! The engine against a mail internet that shares no code with it and knows the truth.
 
-use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice};
+use engine::config::{DriverChoice, EngineConfig, Network, Pace, RuntimeChoice, SharedLists};
 use engine::proto::address::Address;
-use engine::proto::lists::SpamTraps;
+use engine::proto::lists::{ListKind, Lists};
 use engine::{Answer, Client, Engine, Priority, Request};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +23,8 @@ fn scenario(name: &str) -> Scenario {
 }
 
 fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
+    let mut lists = Lists::default();
+    lists.add(ListKind::SpamTraps, "trap@ok.example\ntrapped.example\n").expect("traps");
     EngineConfig {
         resolvers: vec![net.dns()],
         smtp_port: net.smtp_port(),
@@ -36,7 +38,7 @@ fn config(net: &Running, (runtime, driver): Flavor) -> EngineConfig {
         driver,
         pace: Pace::Lab,
         // As the scenario has them.
-        spamtraps: SpamTraps::parse("trap@ok.example\ntrapped.example\n").expect("traps"),
+        lists: SharedLists::new(lists),
         ..EngineConfig::default()
     }
 }

@@ -22,6 +22,7 @@ mod open_files;
 mod openapi;
 mod place;
 mod print_config;
+mod reload;
 mod serve;
 mod table;
 mod terminal;

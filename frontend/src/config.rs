@@ -11,12 +11,13 @@ pub mod plans;
 pub mod reference;
 pub mod settings;
 pub mod sources;
+mod values;
 
 use checks::batch::Limits;
 use checks::gateway::Gateway;
-use engine::config::EngineConfig;
+use engine::config::{EngineConfig, SharedLists};
 use engine::proto::address::Address;
-use engine::proto::lists::SpamTraps;
+use engine::proto::lists::{ListKind, Lists};
 use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,8 +25,8 @@ use std::path::{Path, PathBuf};
 use store::{Plan, PlanTable};
 use tracing::Level;
 
-/// Largest file of spam traps: some millions of addresses, which stay in memory.
-const SPAMTRAPS_BYTES_MAX: u64 = 128 << 20;
+/// Largest file of a list: some millions of addresses, which stay in memory.
+const LIST_BYTES_MAX: u64 = 128 << 20;
 
 /// All settings of an operator, with their effective values.
 #[derive(Debug, Clone)]
@@ -58,8 +59,8 @@ pub struct Config {
     pub reuse_verdicts: bool,
     /// Limits of the batches in the engine.
     pub batch: Limits,
-    /// The file of spam traps, read when the engine starts.
-    pub spamtraps: Option<PathBuf>,
+    /// The files of the operator's lists, by their kinds.
+    pub lists: Vec<(ListKind, PathBuf)>,
     /// The state file of `check` and `clean`; `None`: a file below the user's state folder.
     pub state: Option<StateFile>,
     /// The operator's own mailboxes, which exist.
@@ -148,7 +149,7 @@ impl Default for Config {
             log_level: Level::INFO,
             reuse_verdicts: true,
             batch: Limits::default(),
-            spamtraps: None,
+            lists: Vec::new(),
             state: None,
             canaries: Vec::new(),
             sources: Vec::new(),
@@ -233,15 +234,41 @@ impl Config {
     /// The engine's settings.
     ///
     /// # Errors
-    /// The spam traps or the password of a proxy cannot be read.
+    /// A list or the password of a proxy cannot be read.
     pub fn engine_config(&self) -> Result<EngineConfig, ConfigError> {
         let mut engine = self.engine.clone();
-        if let Some(path) = &self.spamtraps {
-            engine.spamtraps = read_spamtraps(path)?;
-        }
+        engine.lists = SharedLists::new(self.lists()?);
         engine.canaries = self.canaries.clone();
         engine.sources = self.sources.iter().map(sources::Source::complete).collect::<Result<_, _>>()?;
         Ok(engine)
+    }
+
+    /// The operator's lists, read from their files.
+    ///
+    /// # Errors
+    /// A file cannot be read, with its line if one is no entry. The line may be an address, so the message does not repeat it.
+    pub fn lists(&self) -> Result<Lists, ConfigError> {
+        let mut lists = Lists::default();
+        for (kind, path) in &self.lists {
+            let (what, entry) = describe(*kind);
+            let text = read_file(path, LIST_BYTES_MAX, what)?;
+            lists.add(*kind, &text).map_err(|fault| {
+                let (path, line, problem) = (path.display(), fault.line, fault.problem);
+                ConfigError(format!("{path}:{line}: {problem}; write one {entry} per line"))
+            })?;
+        }
+        Ok(lists)
+    }
+
+    /// The file of this list.
+    pub fn list_file(&self, kind: ListKind) -> Option<&Path> {
+        self.lists.iter().find(|(known, _)| *known == kind).map(|(_, path)| path.as_path())
+    }
+
+    /// Sets the file of this list.
+    pub fn set_list_file(&mut self, kind: ListKind, path: PathBuf) {
+        self.lists.retain(|(known, _)| *known != kind);
+        self.lists.push((kind, path));
     }
 
     /// The base address of the API in its description.
@@ -279,17 +306,16 @@ fn read_file(path: &Path, bytes_max: u64, what: &str) -> Result<String, ConfigEr
     std::fs::read_to_string(path).map_err(|error| cannot(error.to_string()))
 }
 
-fn read_spamtraps(path: &Path) -> Result<SpamTraps, ConfigError> {
-    let text = read_file(path, SPAMTRAPS_BYTES_MAX, "the spam traps")?;
-    // The line may be an address, so the message does not repeat it.
-    SpamTraps::parse(&text).map_err(|error| {
-        ConfigError(format!(
-            "{}:{}: {}; write one address or domain per line",
-            path.display(),
-            error.line,
-            error.problem
-        ))
-    })
+/// What a list has, and what its entries are, for messages.
+fn describe(kind: ListKind) -> (&'static str, &'static str) {
+    match kind {
+        ListKind::SpamTraps => ("the spam traps", "address or domain"),
+        ListKind::Allowed => ("the allowed domains", "domain"),
+        ListKind::Disposable => ("the disposable domains", "domain"),
+        ListKind::Role => ("the role names", "name, without @,"),
+        ListKind::Free => ("the domains of free providers", "domain"),
+        ListKind::TypoTargets => ("the targets of typing mistakes", "domain"),
+    }
 }
 
 /// `/var/lib/mailprobe` for root and for users without a home folder, else the XDG folder for user data.
@@ -358,10 +384,11 @@ mod tests {
     fn spam_traps_are_read_from_their_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("traps");
-        let config = Config { spamtraps: Some(path.clone()), ..Config::default() };
+        let config = Config { lists: vec![(ListKind::SpamTraps, path.clone())], ..Config::default() };
         assert!(config.engine_config().unwrap_err().0.contains("cannot read the spam traps"));
         std::fs::write(&path, "# ours\ntrap@example.com\nexample.net\n").unwrap();
-        assert_eq!(config.engine_config().unwrap().spamtraps.len(), 2);
+        let lists = config.lists().unwrap();
+        assert!(lists.is_spam_trap("trap", "example.com") && lists.is_spam_trap("a", "example.net"));
         std::fs::write(&path, "example.net\nno address\n").unwrap();
         let said = config.engine_config().unwrap_err().0;
         assert!(said.contains("traps:2: ") && !said.contains("no address"), "{said}");

@@ -1,4 +1,4 @@
-//! Disposable, free and role look-ups, and the operator's spam traps.
+//! Disposable, free and role look-ups, and the operator's lists, which come before the built-in ones ([`Lists`]).
 //!
 //! The lists are sorted text that is compiled in and stays where it lies; the first look-up in one makes a table of where
 //! its lines begin. `cargo xtask refresh-lists` writes them; docs/lists.md says from what and how many there are.
@@ -8,6 +8,9 @@ use hashbrown::HashTable;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::OnceLock;
+
+mod operator;
+pub use operator::{ListKind, Lists};
 
 static DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
 static FREE: List = List::new(include_str!("../data/free.txt"));
@@ -104,9 +107,9 @@ pub struct SpamTraps {
     entries: HashSet<Box<str>>,
 }
 
-/// A line of the operator's file that is neither an address nor a domain.
+/// A line of an operator's file that is no entry of its list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpamTrapError {
+pub struct ListFault {
     /// The line's number, from 1.
     pub line: usize,
     /// The fault of the line.
@@ -118,19 +121,12 @@ impl SpamTraps {
     /// all its addresses, and not those of its subdomains.
     ///
     /// # Errors
-    /// [`SpamTrapError`] names the first line that cannot be read. No line is skipped, because a trap that is not known would be asked
+    /// [`ListFault`] names the first line that cannot be read. No line is skipped, because a trap that is not known would be asked
     /// about.
-    pub fn parse(text: &str) -> Result<SpamTraps, SpamTrapError> {
-        let mut entries = HashSet::new();
-        for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-            let entry = without_comment(line).trim();
-            if !entry.is_empty() {
-                let canonical =
-                    canonical(entry).map_err(|problem| SpamTrapError { line: index + 1, problem })?;
-                entries.insert(canonical);
-            }
-        }
-        Ok(SpamTraps { entries })
+    pub fn parse(text: &str) -> Result<SpamTraps, ListFault> {
+        let read =
+            lines(text).map(|(line, entry)| canonical(entry).map_err(|problem| ListFault { line, problem }));
+        Ok(SpamTraps { entries: read.collect::<Result<_, _>>()? })
     }
 
     /// True when the address `local@domain` or its domain is a trap. `domain` is in A-label form; ASCII case does
@@ -162,13 +158,19 @@ impl fmt::Debug for SpamTraps {
     }
 }
 
-impl fmt::Display for SpamTrapError {
+impl fmt::Display for ListFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}: {}", self.line, self.problem)
     }
 }
 
-impl std::error::Error for SpamTrapError {}
+impl std::error::Error for ListFault {}
+
+/// The entries of a file with the numbers of their lines, from 1.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.trim_start_matches('\u{feff}').lines().map(|line| without_comment(line).trim());
+    (1..).zip(lines).filter(|(_, entry)| !entry.is_empty())
+}
 
 fn without_comment(line: &str) -> &str {
     let comment = line.char_indices().find(|&(at, c)| {
@@ -186,14 +188,19 @@ fn canonical(entry: &str) -> Result<Box<str>, &'static str> {
         Some((local, domain)) => (Some(local), domain),
         None => (None, entry),
     };
-    let domain = idna::domain_to_ascii_strict(domain).map_err(|_| "not a domain")?;
-    if !domain.contains('.') || domain.len() > DOMAIN_BYTES_MAX {
-        return Err("not a domain");
-    }
+    let domain = canonical_domain(domain)?;
     match local {
         None => Ok(domain.into()),
         Some(local) if local.is_empty() || local.len() > LOCAL_PART_BYTES_MAX => Err("not an address"),
         Some(local) => Ok(format!("{}@{domain}", local.to_ascii_lowercase()).into()),
+    }
+}
+
+/// A domain in A-label form and lower case.
+fn canonical_domain(entry: &str) -> Result<String, &'static str> {
+    match idna::domain_to_ascii_strict(entry) {
+        Ok(domain) if domain.contains('.') && domain.len() <= DOMAIN_BYTES_MAX => Ok(domain),
+        _ => Err("not a domain"),
     }
 }
 

@@ -6,8 +6,9 @@
 //! many mistypings of the largest providers (`gmial.com`), because squatters run them: for these a mistake is the better guess.
 
 use crate::limits::TYPO_DOMAIN_CHARS_MAX;
-use crate::lists::{TYPO_TARGETS, is_disposable, is_free};
+use crate::lists::TYPO_TARGETS;
 use crate::public_suffix::has_known_suffix;
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// Shortest name (the text before the first dot) in which a slip differs from another name.
@@ -22,68 +23,105 @@ const MISTAKES_OF_COM: [&str; 3] = ["co", "cm", "om"];
 const FIRST_CHOICES: [&str; 6] =
     ["gmail.com", "yahoo.com", "hotmail.com", "outlook.com", "icloud.com", "googlemail.com"];
 
-/// The popular provider that `domain` (lower case, A-label form) looks like a mistyping of.
-pub fn suggest(domain: &str) -> Option<&'static str> {
+/// The domain that `domain` (A-label form) looks like a mistyping of: a popular provider, or one of `own`. It is none if the domain
+/// `is_right`.
+pub(crate) fn suggest(
+    domain: &str,
+    own: &ByLetter,
+    is_right: impl Fn(&str) -> bool,
+    is_disposable: impl Fn(&str) -> bool,
+) -> Option<Cow<'static, str>> {
     let (name, ending) = domain.split_once('.')?;
     if !domain.is_ascii() || domain.len() > TYPO_DOMAIN_CHARS_MAX {
         return None;
     }
     // Few domains are near any target, so the few near ones are searched first.
-    let (slips, rank, target) = BY_LETTER
+    let (slips, rank, target) = BUILT_IN
         .near(name)
-        .filter_map(|target| Some((slips(name, ending, target)?, target.rank, target.domain)))
+        .chain(own.near(name))
+        .filter_map(|target| Some((slips(name, ending, target)?, target.rank, &target.domain)))
         .min()?;
-    if is_provider(domain) {
+    if TYPO_TARGETS.contains(domain) || own.contains(domain) || is_right(domain) {
         return None;
     }
     let near_a_large_one = slips == 1 && rank < FIRST_CHOICES.len();
-    (near_a_large_one || !is_disposable(domain)).then_some(target)
+    (near_a_large_one || !is_disposable(domain)).then(|| target.clone())
 }
 
-fn is_provider(domain: &str) -> bool {
-    TYPO_TARGETS.contains(domain) || is_free(domain)
-}
-
-/// A popular provider's domain, taken apart once.
+/// A domain that a suggestion can name, taken apart once.
+#[derive(Clone)]
 struct TypoTarget {
-    domain: &'static str,
-    /// The text before its first dot, and the text after it.
-    name: &'static str,
-    ending: &'static str,
-    /// Its place among [`FIRST_CHOICES`].
+    domain: Cow<'static, str>,
+    /// The place of its first dot.
+    dot: usize,
+    /// Its place among [`FIRST_CHOICES`]; the domains of the operator come next, then the others.
     rank: usize,
 }
 
-/// The targets by the first letter of their names: no mistake is made in it, unless it is swapped with the second.
-struct ByLetter([Vec<TypoTarget>; 256]);
-
-static BY_LETTER: LazyLock<ByLetter> = LazyLock::new(|| {
-    let mut targets = ByLetter([const { Vec::new() }; 256]);
-    for domain in TYPO_TARGETS.entries() {
-        let Some((name, ending)) = domain.split_once('.') else { continue };
-        let Some(&first) = name.as_bytes().first() else { continue };
-        let rank = FIRST_CHOICES.iter().position(|choice| *choice == domain).unwrap_or(usize::MAX);
-        targets.0[usize::from(first)].push(TypoTarget { domain, name, ending, rank });
+impl TypoTarget {
+    fn new(domain: Cow<'static, str>, rank: usize) -> Option<TypoTarget> {
+        Some(TypoTarget { dot: domain.find('.')?, domain, rank })
     }
-    targets
+
+    /// The text before its first dot.
+    fn name(&self) -> &str {
+        &self.domain[..self.dot]
+    }
+
+    /// The text after its first dot.
+    fn ending(&self) -> &str {
+        &self.domain[self.dot + 1..]
+    }
+}
+
+/// The targets by the first letter of their names: no mistake is made in it, unless it is swapped with the second.
+#[derive(Clone, Default)]
+pub(crate) struct ByLetter(Vec<Vec<TypoTarget>>);
+
+static BUILT_IN: LazyLock<ByLetter> = LazyLock::new(|| {
+    let rank = |domain: &str| FIRST_CHOICES.iter().position(|choice| *choice == domain).unwrap_or(usize::MAX);
+    ByLetter::new(TYPO_TARGETS.entries().map(|domain| (domain.into(), rank(domain))))
 });
 
 impl ByLetter {
+    fn new(domains: impl Iterator<Item = (Cow<'static, str>, usize)>) -> ByLetter {
+        let mut targets = vec![Vec::new(); 256];
+        for target in domains.filter_map(|(domain, rank)| TypoTarget::new(domain, rank)) {
+            if let Some(&first) = target.name().as_bytes().first() {
+                targets[usize::from(first)].push(target);
+            }
+        }
+        ByLetter(targets)
+    }
+
+    /// The targets of an operator's file.
+    pub(crate) fn of_operator(domains: impl IntoIterator<Item = Box<str>>) -> ByLetter {
+        let domains = domains.into_iter().map(|domain| Cow::Owned(String::from(domain)));
+        ByLetter::new(domains.map(|domain| (domain, FIRST_CHOICES.len())))
+    }
+
     /// Those that begin with one of the first two letters of `name`.
     fn near(&self, name: &str) -> impl Iterator<Item = &TypoTarget> {
         let mut letters = name.bytes().take(2);
         let first = letters.next();
         let second = letters.next().filter(|second| Some(*second) != first);
-        first.into_iter().chain(second).flat_map(|letter| &self.0[usize::from(letter)])
+        first
+            .into_iter()
+            .chain(second)
+            .flat_map(|letter| self.0.get(usize::from(letter)).into_iter().flatten())
+    }
+
+    fn contains(&self, domain: &str) -> bool {
+        self.near(domain).any(|target| target.domain.eq_ignore_ascii_case(domain))
     }
 }
 
 /// How many slips lead from `target` to `name.ending`; none when it takes more than may be.
 fn slips(name: &str, ending: &str, target: &TypoTarget) -> Option<usize> {
-    if name == target.name {
-        return ending_slips(name, ending, target.ending);
+    if name == target.name() {
+        return ending_slips(name, ending, target.ending());
     }
-    (ending == target.ending).then(|| name_slips(name, target.name)).flatten()
+    (ending == target.ending()).then(|| name_slips(name, target.name())).flatten()
 }
 
 fn name_slips(name: &str, target: &str) -> Option<usize> {
@@ -124,7 +162,12 @@ fn ending_slips(name: &str, ending: &str, target: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lists::Lists;
     use proptest::prelude::*;
+
+    fn suggest(domain: &str) -> Option<Cow<'static, str>> {
+        Lists::default().suggest(domain)
+    }
 
     #[test]
     fn mistypings_of_popular_providers_are_seen() {
@@ -151,7 +194,7 @@ mod tests {
             ("gogglemial.com", "googlemail.com"),
             ("aol.con", "aol.com"),
         ] {
-            assert_eq!(suggest(domain), Some(target), "{domain}");
+            assert_eq!(suggest(domain).as_deref(), Some(target), "{domain}");
         }
     }
 
@@ -289,14 +332,14 @@ mod tests {
         #[test]
         fn anything_may_be_asked(domain in "\\PC{0,60}") {
             if let Some(target) = suggest(&domain) {
-                prop_assert!(target != domain && !is_provider(&domain));
+                prop_assert!(target != domain && !TYPO_TARGETS.contains(&domain) && !Lists::default().is_free(&domain));
             }
         }
 
         #[test]
         fn a_suggestion_is_near(domain in "(gmail|yahoo|hotmail|outlook){1}[a-z]{0,2}\\.[a-z]{2,3}") {
             if let Some(target) = suggest(&domain) {
-                prop_assert!(strsim::osa_distance(&domain, target) <= 2);
+                prop_assert!(strsim::osa_distance(&domain, &target) <= 2);
             }
         }
     }

@@ -14,7 +14,6 @@ use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX,
     SINGLE_NAMED_INTERVAL_MAX, TRANSIENT_WAIT,
 };
-use engine_proto::lists;
 use engine_proto::smtp::interval;
 use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
@@ -357,8 +356,7 @@ pub(super) fn finish(
     rule: &'static str,
     evidence: Option<u64>,
 ) {
-    let role = lists::is_role(work.address.local());
-    let reason = settle(said, Some(finding), role);
+    let reason = settle(said, Some(finding), work.role);
     // An unclear answer may be clear in another try.
     let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
     work.finish(Finding { reason, rule, retry_after, evidence });

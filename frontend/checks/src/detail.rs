@@ -6,18 +6,18 @@ use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};
 use engine::proto::address::Address;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
-use engine::proto::lists;
+use engine::proto::lists::Lists;
 use engine::proto::score::{Grade, Lead, score};
 
 /// Collects the detail of a checked address. It is free, and its errors do not fail the check.
 pub async fn gather(checks: &Checks, address: &Address, reason: Reason) -> Detail {
     let facts = checks.engine.facts(address.domain().clone()).await;
-    detail(address, reason, facts)
+    detail(address, reason, facts, &checks.engine.lists())
 }
 
 /// The detail of an address. Without `facts` the domain's DNS could not be read.
-pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>) -> Detail {
-    let flags = flags(address, reason);
+pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>, lists: &Lists) -> Detail {
+    let flags = flags(address, reason, lists);
     let lead =
         |dns| Lead { reason: convert::found(reason), role: flags.role_account, free: flags.free_email, dns };
     let score = facts.as_ref().map(|facts| score(&lead(facts)));
@@ -30,12 +30,12 @@ pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>) -> Det
     }
 }
 
-fn flags(address: &Address, reason: Reason) -> Flags {
+fn flags(address: &Address, reason: Reason, lists: &Lists) -> Flags {
     let (local, domain) = (address.local(), address.domain().as_str());
     Flags {
-        free_email: lists::is_free(domain),
-        role_account: lists::is_role(local),
-        disposable: lists::is_disposable(domain),
+        free_email: lists.is_free(domain),
+        role_account: lists.is_role(local),
+        disposable: lists.is_disposable(domain),
         catch_all: reason == Reason::CatchAll,
         mailbox_exists: mailbox_exists(reason),
     }
@@ -89,7 +89,7 @@ mod tests {
             ("joe@mailinator.com", Reason::Disposable, [false, false, true, false], None),
             ("joe@example.com", Reason::Spamtrap, [false; 4], None),
         ] {
-            let got = flags(&Address::parse(address).unwrap(), reason);
+            let got = flags(&Address::parse(address).unwrap(), reason, &Lists::default());
             assert_eq!(
                 ([got.free_email, got.role_account, got.disposable, got.catch_all], got.mailbox_exists),
                 (expected, exists),
@@ -101,10 +101,10 @@ mod tests {
     #[test]
     fn without_dns_all_that_hangs_on_it_is_null() {
         let address = Address::parse("joe@example.com").unwrap();
-        let got = detail(&address, Reason::MailboxExists, None);
+        let got = detail(&address, Reason::MailboxExists, None, &Lists::default());
         assert_eq!((got.grade, got.score, got.inbox_provider, got.dns), (None, None, None, None));
         let facts = DnsFacts { provider: Some("google"), spf: true, ..DnsFacts::default() };
-        let got = detail(&address, Reason::MailboxExists, Some(facts));
+        let got = detail(&address, Reason::MailboxExists, Some(facts), &Lists::default());
         assert_eq!((got.grade, got.score, got.inbox_provider), (Some("B"), Some(85), Some("google")));
         assert!(got.dns.is_some_and(|dns| !dns.mx && dns.spf && dns.dmarc_policy.is_none()));
     }

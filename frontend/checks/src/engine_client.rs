@@ -6,6 +6,7 @@
 
 use engine::proto::address::{Address, Domain};
 use engine::proto::facts::DnsFacts;
+use engine::proto::lists::Lists;
 use engine::{
     Answer, Figures, Finding, KeptRefusals, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request,
     Withdrawn,
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -73,6 +75,9 @@ pub trait EngineHandle {
     /// # Errors
     /// Nothing was asked.
     fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal>;
+
+    /// The lists of the moment.
+    fn lists(&self) -> Arc<Lists>;
 
     /// For about how many requests of this handle servers have replied so far, whether or not that was useful.
     fn answer_count(&self) -> u64;
@@ -138,6 +143,10 @@ impl EngineHandle for engine::Client {
 
     fn facts(&self, domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
         engine::Client::facts(self, domain)
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        engine::Client::lists(self)
     }
 
     fn answer_count(&self) -> u64 {
@@ -219,6 +228,11 @@ impl EngineClient {
         self.line.facts(domain).ok()?.answer().await.ok().flatten()
     }
 
+    /// The lists of the moment.
+    pub fn lists(&self) -> Arc<Lists> {
+        self.line.lists()
+    }
+
     /// Hands answers to their waiters; it never ends.
     pub async fn deliver(&self) {
         loop {
@@ -293,6 +307,10 @@ mod tests {
 
         fn facts(&self, _domain: Domain) -> Result<PendingInquiry<Option<DnsFacts>>, Refusal> {
             Err(Refusal::Full)
+        }
+
+        fn lists(&self) -> Arc<Lists> {
+            Arc::default()
         }
 
         fn answer_count(&self) -> u64 {

@@ -22,23 +22,24 @@ pub async fn check(checks: &Checks, email: String) -> Result<Verification, Check
         Err(_) => (Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None }),
         Ok(address) => {
             let domain = address.domain();
-            let known = checks.domains.borrow().get(domain, Instant::now());
+            let lists = checks.engine.lists();
+            let known = checks.domains.borrow_mut().get(&lists, domain, Instant::now());
             let (name, hosts) = match known {
                 Some(Known { name, hosts }) => (name, Ok(hosts)),
                 None => {
                     let (name, hosts) =
-                        (DomainName::of(domain), checks.engine.mail_hosts(domain.clone()).await);
+                        (DomainName::of(domain, &lists), checks.engine.mail_hosts(domain.clone()).await);
                     if let Ok(hosts) = hosts {
                         checks.domains.borrow_mut().put(
                             domain.clone(),
-                            Known { name, hosts },
+                            Known { name: name.clone(), hosts },
                             Instant::now(),
                         );
                     }
                     (name, hosts)
                 }
             };
-            judge_known(&address, name, hosts)?
+            judge_known(&address, &name, lists.is_role(address.local()), hosts)?
         }
     };
     Ok(Verification { email, reason, credits_remaining: None, findings: Findings::Fast(findings) })

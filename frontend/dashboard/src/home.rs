@@ -39,7 +39,8 @@ fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
     let account = store.account(signed_in.account, now)?.ok_or_else(Problem::not_found)?;
     let (days, keys) = (store.days(signed_in.account, now)?, store.keys(signed_in.account)?);
     let recent = store.recent_batches(signed_in.account, 5, now)?;
-    let plan = store.plans().find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
+    let plans = store.plans();
+    let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;
     let body = html! {
         h1 { "Overview" }

@@ -15,8 +15,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let store = &visit.checks.store;
     let account = store.account(signed_in.account, clock::now())?.ok_or_else(Problem::not_found)?;
     let terms = store.terms(signed_in.account).ok_or_else(Problem::not_found)?;
-    let plan_name =
-        store.plans().find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
+    let plans = store.plans();
+    let plan_name = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;
     let body = html! {
         h1 { "Plan" }
@@ -56,7 +56,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             h2 { "All plans" }
             div.scroll tabindex="0" role="region" aria-label="All plans" { table {
                 thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits per month" } } }
-                tbody { @for plan in store.plans().iter() {
+                tbody { @for plan in plans.iter() {
                     tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "current" } } } td.number { (plan.monthly_credits) } }
                 } }
             } }

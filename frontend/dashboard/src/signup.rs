@@ -85,7 +85,8 @@ fn closed(visit: &Visit) -> Reply {
 
 fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Problem> {
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;
-    let free = visit.checks.store.plans().find(PLAN);
+    let plans = visit.checks.store.plans();
+    let free = plans.find(PLAN);
     let body = html! {
         section.narrow {
             h1 { "Sign-up" }

@@ -213,7 +213,8 @@ async fn answer(
     if let Some(refusal) = unclear::refuse(&head.method, head.version, &head.headers) {
         return Err(refusal);
     }
-    let gateway = gateway::behind(head.uri.path(), &head.headers, &worker);
+    let gateways = worker.shared.gateways();
+    let gateway = gateway::behind(head.uri.path(), &head.headers, &gateways);
     // Gateways offer neither pages nor connections of assistants.
     if let Ok(None) = gateway {
         if let Some(found) = visit::find(&worker, &head) {

@@ -8,7 +8,7 @@ use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The state of one frontend thread.
 pub struct Worker {
@@ -28,12 +28,24 @@ pub struct SharedState {
     pub in_progress: Arc<InProgress>,
     /// The channel to the feeder of batches.
     pub new_batches: Arc<NewBatches>,
-    /// The API gateways with known secrets.
-    pub gateways: Gateways,
+    /// The API gateways with known secrets. The operator can replace them while the server runs.
+    pub gateways: RwLock<Arc<Gateways>>,
     /// The OpenAPI description of the API.
     pub description: Vec<u8>,
     /// The reference of the API as the content of a page.
     pub reference: Arc<str>,
     /// The dashboard with the endpoints of assistants, if it is served.
     pub dashboard: Option<Arc<Dashboard>>,
+}
+
+impl SharedState {
+    /// The API gateways of the moment.
+    pub fn gateways(&self) -> Arc<Gateways> {
+        Arc::clone(&self.gateways.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the API gateways for all later requests.
+    pub fn replace_gateways(&self, gateways: Gateways) {
+        *self.gateways.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(gateways);
+    }
 }

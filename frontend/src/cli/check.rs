@@ -165,6 +165,7 @@ fn unasked(rows: &[Row]) -> Option<String> {
 /// Runs fast checks, up to [`UNDER_WAY_MAX`] in parallel.
 fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::with_capacity(addresses.len());
+    let lists = line.lists();
     for some in addresses.chunks(UNDER_WAY_MAX) {
         let mut asked = Vec::with_capacity(some.len());
         for text in some {
@@ -180,7 +181,7 @@ fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, F
             let judged = match asked {
                 None => Ok((Reason::InvalidSyntax, FastFindings { suggestion: None, checks: None })),
                 Some((address, pending)) => {
-                    judge(&address, pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?)
+                    judge(&address, &lists, pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?)
                 }
             };
             let answer = judged.map(|(reason, findings)| Told {
@@ -206,7 +207,7 @@ fn add_details(line: &dyn EngineHandle, addresses: &[String], rows: &mut [Row]) 
         }
         for (address, told, pending) in asked {
             let facts = pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?.ok().flatten();
-            let block = detail(&address, told.reason, facts);
+            let block = detail(&address, told.reason, facts, &line.lists());
             told.findings = Findings::Full { cached: false, detail: Some(Box::new(block)) };
         }
     }

@@ -2,10 +2,11 @@
 //!
 //! The store, the port and the engine are opened before the first request is answered, so that errors appear at the start.
 //! SIGTERM or SIGINT starts a drain: the server accepts no new connections, `/readyz` answers 503, and requests in
-//! progress end within [`server::threads::DRAIN_TIME_MAX`]. A second signal ends the process at once. The next start
+//! progress end within [`server::threads::DRAIN_TIME_MAX`]. SIGHUP reads the configuration again (`reload.rs`). A second signal ends the process at once. The next start
 //! voids the holds that remain.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
+use super::reload::Reload;
 use super::{Failure, StartEngine, log, open_files};
 use crate::config::Config;
 use assistants::Assistants;
@@ -37,8 +38,8 @@ use std::io::{self, IsTerminal, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, RwLock};
 use std::thread;
 use store::Store;
 use store::clock;
@@ -58,6 +59,8 @@ pub struct ServeArgs {
 enum Event {
     /// A signal that ends the server.
     Signal,
+    /// A signal to read the configuration again.
+    Reload,
     /// A thread has ended: its name and its result.
     Ended(String, io::Result<()>),
 }
@@ -99,7 +102,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let (events, inbox) = channel();
     let tls = load_tls(&config)?;
     open_files::raise(config.connections + config.engine.sessions);
-    watch_signals(events.clone(), tls.clone())?;
+    watch_signals(events.clone())?;
     let choice = runtime::choose(config.engine.driver).map_err(Failure::failed)?;
     // Before the store: an occupied port then leaves no data folder behind. New connections wait until they are accepted.
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
@@ -120,6 +123,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let keeper = limiter::keep(Arc::clone(&limiter), clock::now).map_err(|error| {
         Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
     })?;
+    let lists = engine_config.lists.clone();
     let (engine, memory) = start_remembering(start_engine, engine_config, &store)?;
     let metrics = Metrics::new(
         listeners.sockets.len(),
@@ -149,7 +153,8 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         tls: &tls,
     };
     crew.start_feeder(&new_batches)?;
-    let threads = crew.start_frontends(listeners, &new_batches, &status)?;
+    let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
+    let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
         endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
@@ -161,7 +166,9 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         announce(&config, &choice, &*engine, &address.to_string())?;
     }
 
-    let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox) else {
+    let End::Drained(outcome) =
+        until_the_end(threads, &status, &new_batches, &inbox, || reload.run(args.flags.config()))
+    else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.
         std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
         return Err(Failure::failed("ended by a second signal; unfinished work was abandoned"));
@@ -206,23 +213,15 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
     }
 }
 
-/// SIGTERM and SIGINT end the server. With TLS, SIGHUP reloads the certificate.
-fn watch_signals(events: Sender<Event>, tls: Option<Arc<Tls>>) -> Result<(), Failure> {
+/// SIGTERM and SIGINT end the server. SIGHUP reads the configuration again.
+fn watch_signals(events: Sender<Event>) -> Result<(), Failure> {
     let cannot = |error: io::Error| Failure::failed(format!("cannot watch for signals: {error}"));
-    let mut signals = Signals::new([SIGTERM, SIGINT]).map_err(cannot)?;
-    if tls.is_some() {
-        signals.add_signal(SIGHUP).map_err(cannot)?;
-    }
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(cannot)?;
     let watch = move || {
         for signal in signals.forever() {
-            match &tls {
-                Some(tls) if signal == SIGHUP => match tls.reload() {
-                    Ok(()) => tracing::info!("the certificate was reloaded"),
-                    Err(why) => tracing::warn!("the certificate was not reloaded: {why}"),
-                },
-                // The receiver is closed only when the server ends anyway.
-                _ => drop(events.send(Event::Signal)),
-            }
+            let event = if signal == SIGHUP { Event::Reload } else { Event::Signal };
+            // The receiver is closed only when the server ends anyway.
+            let _ = events.send(event);
         }
     };
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(cannot)
@@ -295,7 +294,7 @@ impl Crew<'_> {
         listeners: Listeners,
         new_batches: &Arc<NewBatches>,
         status: &Arc<Status>,
-    ) -> Result<Vec<Thread>, Failure> {
+    ) -> Result<(Vec<Thread>, Arc<SharedState>), Failure> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
         let room = self.config.engine.tickets_max - self.batch_rows_max();
@@ -310,7 +309,7 @@ impl Crew<'_> {
         let shared = Arc::new(SharedState {
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
-            gateways: self.config.gateways()?,
+            gateways: RwLock::new(Arc::new(self.config.gateways()?)),
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference,
             dashboard,
@@ -321,7 +320,7 @@ impl Crew<'_> {
             limiter: Arc::clone(self.limiter),
             shared_checks: Arc::default(),
             status: Arc::clone(status),
-            shared,
+            shared: Arc::clone(&shared),
             connections: self.config.connections.div_ceil(count),
             peers: Peers::new(self.config.connections_per_peer),
             tls: self.tls.clone(),
@@ -339,7 +338,7 @@ impl Crew<'_> {
             };
             self.start(format!("frontend-{number}"), || frontend_thread.serve())?;
         }
-        Ok(threads)
+        Ok((threads, shared))
     }
 
     /// Starts a thread that reports its end.
@@ -403,6 +402,7 @@ fn until_the_end(
     status: &Status,
     new_batches: &NewBatches,
     inbox: &Receiver<Event>,
+    reload: impl Fn(),
 ) -> End {
     // The frontend threads and the batch feeder.
     let mut running = threads.len() + 1;
@@ -410,6 +410,10 @@ fn until_the_end(
     let mut outcome = Ok(());
     while running > 0 {
         match inbox.recv() {
+            Ok(Event::Reload) => {
+                reload();
+                continue;
+            }
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
             Ok(Event::Signal) => tracing::info!("draining; a second signal ends the server at once"),
             Ok(Event::Ended(name, result)) => {

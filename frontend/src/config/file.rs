@@ -13,10 +13,21 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings with a path as value: in the file it is relative to the folder of the file.
-const PATHS: [&str; 5] = ["data", "spamtraps", "tls_cert", "tls_key", "state"];
+const PATHS: [&str; 10] = [
+    "data",
+    "spamtraps",
+    "lists_allowed",
+    "lists_disposable",
+    "lists_role",
+    "lists_free",
+    "lists_typo_targets",
+    "tls_cert",
+    "tls_key",
+    "state",
+];
 
 /// Settings that can be in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
-const GROUPS: [&str; 1] = ["dashboard"];
+const GROUPS: [&str; 2] = ["dashboard", "lists"];
 
 /// A key and its value, with their positions.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);
@@ -196,6 +207,7 @@ fn read_sources(value: &Spanned<DeValue<'_>>, folder: &Path) -> Result<Vec<sourc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::proto::lists::ListKind;
 
     fn check(text: &str, expected: Result<(), (usize, &str)>) {
         let got = apply(text, Path::new("/etc"), &mut Config::default());
@@ -243,7 +255,9 @@ mod tests {
         let mut config = Config::default();
         assert!(apply("data = \"d\"\nspamtraps = \"/t\"", Path::new("/etc/mp"), &mut config).is_ok());
         assert_eq!(config.data, Path::new("/etc/mp/d"));
-        assert_eq!(config.spamtraps.as_deref(), Some(Path::new("/t")));
+        assert_eq!(config.list_file(ListKind::SpamTraps), Some(Path::new("/t")));
+        assert!(apply("[lists]\nrole = \"r\"", Path::new("/etc/mp"), &mut config).is_ok());
+        assert_eq!(config.list_file(ListKind::Role), Some(Path::new("/etc/mp/r")));
         for (given, expected) in [
             ("s", StateFile::At("/etc/mp/s".into())),
             ("/s", StateFile::At("/s".into())),

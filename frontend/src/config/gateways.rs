@@ -3,12 +3,13 @@
 //! No message and no output contains a secret: only its hash is kept.
 
 use super::file::{Fault, canonical, unknown};
-use super::settings::number;
+use super::values::number;
 use super::{Config, ConfigError};
 use checks::gateway::{Gateway, Gateways, Secret};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -75,8 +76,7 @@ pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Gateway, Fa
     let missing = |key: &str| Fault { at, why: format!("gateway: `{key}` is missing") };
     let name = name.ok_or_else(|| missing("name"))?;
     let gateway = Gateway {
-        // The file is read once, at the start, so this leaks little memory.
-        not_offered: format!("{}{name}", api::NOT_AVAILABLE_ON).leak(),
+        not_offered: error_code(&name),
         name,
         header: header.ok_or_else(|| missing("header"))?,
         secrets: secrets.ok_or_else(|| missing("secrets` or `secrets_file"))?,
@@ -90,6 +90,19 @@ pub fn read(at: usize, table: &DeTable<'_>, folder: &Path) -> Result<Gateway, Fa
         return Err(Fault { at, why: "gateway: its three headers must differ".into() });
     }
     Ok(gateway)
+}
+
+/// The error code of a gateway. Error codes are static, and the file may be read often: each name leaks once.
+fn error_code(name: &str) -> &'static str {
+    static CODES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut codes = CODES.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = format!("{}{name}", api::NOT_AVAILABLE_ON);
+    if let Some(known) = codes.get(code.as_str()) {
+        return known;
+    }
+    let code: &'static str = code.leak();
+    codes.insert(code);
+    code
 }
 
 /// Checks a gateway against those that were read before it.

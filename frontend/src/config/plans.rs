@@ -1,7 +1,7 @@
 //! `[[plan]]`: the plans of accounts.
 
 use super::file::{Fault, canonical, unknown};
-use super::settings::number;
+use super::values::number;
 use std::fmt::Write;
 use store::rate_limit::Limits;
 use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};

@@ -1,12 +1,12 @@
-//! The table of all settings, with their help texts and parsers.
+//! The table of all settings, with their help texts.
 
-use super::{Config, LogFormat, StateFile, sources};
+use super::values::{
+    address, base_url, choice, each, host_name, integer, list, name, number, one, path, put, resolver,
+    seconds, set_list, show_list, socket, state_file, text,
+};
+use super::{Config, LogFormat, sources};
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
-use engine::proto::address::Address;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::str::FromStr;
-use std::time::Duration;
+use engine::proto::lists::ListKind;
 use toml::Value;
 use tracing::Level;
 
@@ -119,12 +119,6 @@ impl Setting {
 pub fn find(key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.key == key)
 }
-
-/// Longest EHLO name: the longest domain name.
-const NAME_BYTES_MAX: usize = 253;
-
-/// Longest base address of the API, in bytes.
-const URL_BYTES_MAX: usize = 2048;
 
 /// Every setting, in the order of the help.
 pub const SETTINGS: &[Setting] = &[
@@ -335,12 +329,67 @@ pub const SETTINGS: &[Setting] = &[
         key: "spamtraps",
         value_name: "FILE",
         help: "File of known spam traps: one address or domain per line",
+        details: "An address of this list is never contacted, and its reason is `spamtrap`.",
+        group: Group::Lists,
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| set_list(config, ListKind::SpamTraps, one(given)),
+        show: |config| show_list(config, ListKind::SpamTraps),
+    },
+    Setting {
+        key: "lists_allowed",
+        value_name: "FILE",
+        help: "File of domains that are neither disposable nor a typing mistake",
+        details: "An entry covers its subdomains.",
+        group: Group::Lists,
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| set_list(config, ListKind::Allowed, one(given)),
+        show: |config| show_list(config, ListKind::Allowed),
+    },
+    Setting {
+        key: "lists_disposable",
+        value_name: "FILE",
+        help: "File of further disposable domains",
+        details: "An entry covers its subdomains.",
+        group: Group::Lists,
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| set_list(config, ListKind::Disposable, one(given)),
+        show: |config| show_list(config, ListKind::Disposable),
+    },
+    Setting {
+        key: "lists_role",
+        value_name: "FILE",
+        help: "File of further role names, such as kasse: the part before the @",
         details: "",
         group: Group::Lists,
         scope: Scope::Engine,
         many: false,
-        set: |config, given| put(&mut config.spamtraps, path(one(given)).map(Some)),
-        show: |config| config.spamtraps.as_ref().and_then(|path| text(path.display())),
+        set: |config, given| set_list(config, ListKind::Role, one(given)),
+        show: |config| show_list(config, ListKind::Role),
+    },
+    Setting {
+        key: "lists_free",
+        value_name: "FILE",
+        help: "File of further domains of free providers",
+        details: "",
+        group: Group::Lists,
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| set_list(config, ListKind::Free, one(given)),
+        show: |config| show_list(config, ListKind::Free),
+    },
+    Setting {
+        key: "lists_typo_targets",
+        value_name: "FILE",
+        help: "File of further domains that a suggestion can name",
+        details: "",
+        group: Group::Lists,
+        scope: Scope::Engine,
+        many: false,
+        set: |config, given| set_list(config, ListKind::TypoTargets, one(given)),
+        show: |config| show_list(config, ListKind::TypoTargets),
     },
     Setting {
         key: "resolver",
@@ -508,101 +557,6 @@ const DRIVER: &[(&str, DriverChoice)] =
     &[("auto", DriverChoice::Auto), ("io_uring", DriverChoice::IoUring), ("epoll", DriverChoice::Epoll)];
 const PACE: &[(&str, Pace)] = &[("polite", Pace::Polite), ("fast", Pace::Fast), ("lab", Pace::Lab)];
 
-fn put<T>(slot: &mut T, read: Result<T, String>) -> Result<(), String> {
-    *slot = read?;
-    Ok(())
-}
-
-fn one(given: &[String]) -> &str {
-    given.last().map_or("", String::as_str)
-}
-
-fn each<T>(given: &[String], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
-    given.iter().map(|text| read(text)).collect()
-}
-
-/// Parses a number from `min` to `max`.
-pub fn number<T: FromStr + PartialOrd + std::fmt::Display>(text: &str, min: T, max: T) -> Result<T, String> {
-    match text.parse::<T>() {
-        Ok(number) if number >= min && number <= max => Ok(number),
-        _ => Err(format!("`{text}` is not a number from {min} to {max}")),
-    }
-}
-
-/// Parses a time of up to one day.
-fn seconds(text: &str) -> Result<Duration, String> {
-    number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
-}
-
-fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
-    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
-        format!("`{text}` is not one of {}", names.join(", "))
-    })
-}
-
-fn socket(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is not IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
-}
-
-fn resolver(text: &str) -> Result<SocketAddr, String> {
-    let plain = || text.parse::<IpAddr>().map(|ip| SocketAddr::from((ip, 53)));
-    socket(text).or_else(|why| plain().map_err(|_| why))
-}
-
-fn path(text: &str) -> Result<PathBuf, String> {
-    if text.is_empty() { Err("the path is empty".into()) } else { Ok(text.into()) }
-}
-
-fn state_file(text: &str) -> Result<StateFile, String> {
-    if text == StateFile::NONE { Ok(StateFile::None) } else { path(text).map(StateFile::At) }
-}
-
-/// Parses a host name or an address literal. Other characters are refused, because they could end or split a command.
-pub fn host_name(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
-    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
-        return Err(format!("`{text}` is not a host name"));
-    }
-    Ok(text.to_owned())
-}
-
-/// Parses a base address. It ends without a slash, because paths are appended to it.
-fn base_url(text: &str) -> Result<String, String> {
-    let url = text.trim_end_matches('/');
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
-    if host.is_empty() || url.len() > URL_BYTES_MAX || !url.chars().all(fits) {
-        return Err(format!("`{text}` is not a base address such as https://api.example.com"));
-    }
-    Ok(url.to_owned())
-}
-
-/// Parses an address that needs no SMTPUTF8.
-pub fn address(text: &str) -> Result<String, String> {
-    match Address::parse(text) {
-        Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
-        _ => Err(format!("`{text}` is not an address")),
-    }
-}
-
-fn text(value: impl ToString) -> Option<Value> {
-    Some(Value::String(value.to_string()))
-}
-
-fn integer(value: usize) -> Option<Value> {
-    i64::try_from(value).ok().map(Value::Integer)
-}
-
-fn name<T: PartialEq>(value: T, names: &[(&str, T)]) -> Option<Value> {
-    names.iter().find(|(_, known)| *known == value).and_then(|(name, _)| text(name))
-}
-
-fn list<T: ToString>(values: &[T]) -> Option<Value> {
-    Some(Value::Array(values.iter().filter_map(|value| text(value.to_string())).collect()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -618,6 +572,11 @@ mod tests {
                 "public_url",
                 "metrics",
                 "spamtraps",
+                "lists_allowed",
+                "lists_disposable",
+                "lists_role",
+                "lists_free",
+                "lists_typo_targets",
                 "ehlo",
                 "mail_from",
                 "source",

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::credits::Balance;
 use store::rate_limit::{Kept, Overrides};
@@ -70,7 +70,7 @@ pub struct RedbStore {
     // unlocked.
     writer: Writer,
     database: Arc<Database>,
-    plans: Arc<PlanTable>,
+    plans: Arc<SharedPlans>,
     index: Arc<KeyIndex>,
     vault: Arc<Vault>,
     clock_check: ClockCheck,
@@ -149,7 +149,7 @@ impl RedbStore {
         let index = Arc::new(KeyIndex::default());
         index.apply(read_keys(&database)?);
         index.apply(limits::read_terms(&database)?);
-        let (database, plans) = (Arc::new(database), Arc::new(plans));
+        let (database, plans) = (Arc::new(database), Arc::new(SharedPlans::new(plans)));
         let clock_check = ClockCheck::read(&database, now)?;
         let context = Context {
             clock_check,
@@ -226,7 +226,8 @@ impl RedbStore {
     }
 
     fn view(&self, id: AccountId, mut row: AccountRow, now: UnixMs) -> Result<Account, StoreError> {
-        let plan = find_plan(&self.plans, &row)?;
+        let plans = self.plans.get();
+        let plan = find_plan(&plans, &row)?;
         row.subscription.roll(plan, self.clock_check.of_periods(now));
         Ok(view_account(id, &row, plan))
     }
@@ -234,6 +235,23 @@ impl RedbStore {
 
 type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
 type BatchTables = batches::Tables<ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>, ByPair, ByPair>;
+
+/// The plans that the store and its writer use.
+pub(super) struct SharedPlans(RwLock<Arc<PlanTable>>);
+
+impl SharedPlans {
+    pub(super) fn new(plans: PlanTable) -> SharedPlans {
+        SharedPlans(RwLock::new(Arc::new(plans)))
+    }
+
+    pub(super) fn get(&self) -> Arc<PlanTable> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, plans: PlanTable) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plans);
+    }
+}
 
 /// Checks that every account's plan is in the table: otherwise its period could not be updated.
 fn check_plans(database: &Database, plans: &PlanTable) -> Result<(), OpenError> {
@@ -264,8 +282,20 @@ fn read_keys(database: &Database) -> Result<Vec<KeyChange>, StoreError> {
 }
 
 impl Store for RedbStore {
-    fn plans(&self) -> &PlanTable {
-        &self.plans
+    fn plans(&self) -> Arc<PlanTable> {
+        self.plans.get()
+    }
+
+    fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError> {
+        // The writer reads the plans after it has begun a transaction, so no account gets a plan between the look and the
+        // replacement.
+        let transaction = self.database.begin_write().map_err(StoreError::from)?;
+        let before = self.plans.get();
+        if before.iter().any(|plan| plans.find(&plan.id).is_none()) {
+            check_plans(&self.database, &plans)?;
+        }
+        self.plans.replace(plans);
+        Ok(transaction.abort().map_err(StoreError::from)?)
     }
 
     fn health(&self) -> Result<(), StoreError> {
@@ -376,7 +406,7 @@ impl Store for RedbStore {
     }
 
     fn terms(&self, account: AccountId) -> Option<Terms> {
-        self.index.terms(account, &self.plans)
+        self.index.terms(account, &self.plans.get())
     }
 
     fn set_overrides(

@@ -10,6 +10,7 @@
 use super::clock_check::ClockCheck;
 use super::fail_stop::Failure;
 use super::index::{KeyChange, KeyIndex};
+use super::redb::SharedPlans;
 use super::sweep::Sweep;
 use super::txn::Txn;
 use super::vault::Vault;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::credits::PeriodStep;
-use store::{Pending, PlanTable, Reply, StoreError, StoreFigures, pending};
+use store::{Pending, Reply, StoreError, StoreFigures, pending};
 
 /// The most writes in one transaction: with more, a longer wait brings almost no gain.
 const GROUP_MAX: usize = 1000;
@@ -41,7 +42,7 @@ pub(super) enum Class {
 /// The objects that the writer thread works on.
 pub(super) struct Context {
     pub database: Arc<Database>,
-    pub plans: Arc<PlanTable>,
+    pub plans: Arc<SharedPlans>,
     pub vault: Arc<Vault>,
     pub index: Arc<KeyIndex>,
     pub clock_check: ClockCheck,
@@ -219,7 +220,8 @@ struct Written {
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let mut txn = Txn::open(&transaction, &context.plans, &context.vault, context.clock_check)?;
+    let plans = context.plans.get();
+    let mut txn = Txn::open(&transaction, &plans, &context.vault, context.clock_check)?;
     for job in group {
         job.run(&mut txn)?;
     }
@@ -284,6 +286,7 @@ mod tests {
     use ::redb::backends::InMemoryBackend;
     use std::path::Path;
     use std::sync::mpsc;
+    use store::PlanTable;
 
     fn writer() -> Writer {
         writer_of(Failure::default())
@@ -294,7 +297,7 @@ mod tests {
         migrations::migrate(&database, Path::new("memory")).unwrap();
         let context = Context {
             database: Arc::new(database),
-            plans: Arc::new(PlanTable::standard()),
+            plans: Arc::new(SharedPlans::new(PlanTable::standard())),
             vault: Arc::new(Vault::in_memory()),
             index: Arc::default(),
             clock_check: ClockCheck::default(),

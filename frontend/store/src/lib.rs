@@ -39,11 +39,20 @@ use credits::Balance;
 use engine::KeptRefusals;
 use rate_limit::{Kept, Overrides};
 use std::io::Write;
+use std::sync::Arc;
 
 /// The store of all persistent data. It is shared as `Arc<dyn Store>`.
 pub trait Store: Connections + ListStore + WebStore + Send + Sync {
-    /// The plans with which the store was opened.
-    fn plans(&self) -> &PlanTable;
+    /// The plans of the moment: those with which the store was opened, or their replacement.
+    fn plans(&self) -> Arc<PlanTable>;
+
+    /// Replaces the plans for all later operations. The credits of a period that has begun stay as they are. It waits for
+    /// the writes under way.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::PlanMissing`] if an account has a plan that the table lacks; nothing changes then.
+    fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError>;
 
     /// Whether the store accepts writes, for readiness checks. It reads memory only.
     ///

@@ -125,3 +125,49 @@ fn the_command_line_checks_fast_too() {
          a@gmial.com,false,possible_typo\n"
     );
 }
+
+#[test]
+fn the_lists_of_the_operator_come_first_and_are_exchanged_on_sighup() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    let lists = ["allowed", "disposable", "role", "free", "typo_targets"];
+    let keys: String = lists.iter().map(|list| format!("{list} = \"{list}\"\n")).collect();
+    file("mailprobe.toml", &format!("[lists]\n{keys}"));
+    file("allowed", "mailinator.com # ours\n");
+    file("disposable", "throw.example\n");
+    file("role", "kasse\n");
+    file("free", "post.example\n");
+    file("typo_targets", "ourcompany.example\n");
+    let config = folder.path().join("mailprobe.toml");
+    let server = Server::start(&["--config", config.to_str().unwrap()]);
+    let key = server.test.clone();
+    let check = |email: &str, reason: &str, of: [bool; 4]| {
+        let got = fast(&server, &key, email);
+        assert_eq!(got["reason"], reason, "{email}");
+        assert_eq!(got["checks"], checks(of[0], of[1], of[2], of[3]), "{email}");
+        got
+    };
+    check("Kasse@mailinator.com", "fast_check_passed", [true, false, true, false]);
+    check("a@x.throw.example", "disposable", [true, true, false, false]);
+    check("a@post.example", "fast_check_passed", [true, false, false, true]);
+    let got = check("a@ourcompnay.example", "possible_typo", [true, false, false, false]);
+    assert_eq!(got["suggestion"], "a@ourcompany.example");
+
+    // A domain that this thread has in its cache too.
+    let await_log = |text: &str| {
+        let began = std::time::Instant::now();
+        while !server.log().contains(text) {
+            assert!(began.elapsed().as_secs() < 10, "{}", server.log());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    file("disposable", "post.example\nnot a domain\n");
+    server.signal(libc::SIGHUP);
+    await_log("disposable:2: ");
+    check("a@post.example", "fast_check_passed", [true, false, false, true]);
+    file("disposable", "post.example\n");
+    server.signal(libc::SIGHUP);
+    await_log("the configuration was read again: ");
+    check("a@post.example", "disposable", [true, true, false, true]);
+    check("a@x.throw.example", "fast_check_passed", [true, false, false, false]);
+}

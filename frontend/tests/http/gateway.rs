@@ -4,6 +4,7 @@ use crate::client::Answer;
 use crate::server::{Server, get, mailprobe, post};
 use serde_json::{Value, json};
 use std::fs;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const SECRET: &str = "correct-horse-battery-staple";
@@ -422,4 +423,44 @@ fn neither_the_log_nor_the_configuration_has_a_secret() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn secrets_and_plans_are_exchanged_on_sighup() {
+    let server = start_with(tempfile::tempdir().unwrap(), &format!("[\"{OLD_SECRET}\"]"));
+    let path = server.folder().join("mailprobe.toml");
+    let status = |secret: &str| {
+        let headers = [("X-Rapid-Secret", secret), ("X-Rapid-User", "ann"), ("X-Rapid-Plan", "PRO")];
+        send(&server, "POST", "/v1/verify", &headers, &body("ok@example.com")).status
+    };
+    let reload = |text: &str, expected: &str, times: usize| {
+        fs::write(&path, text).unwrap();
+        server.signal(libc::SIGHUP);
+        let began = Instant::now();
+        while server.log().matches(expected).count() < times {
+            assert!(began.elapsed() < Duration::from_secs(10), "{}", server.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    assert_eq!((status(OLD_SECRET), status(SECRET)), (200, 401));
+    let both = config(&format!("[\"{OLD_SECRET}\", \"{SECRET}\"]"));
+    reload(&both, "the configuration was read again: ", 1);
+    assert_eq!((status(OLD_SECRET), status(SECRET)), (200, 200));
+
+    // Whatever is wrong: nothing changes.
+    let nothing = "nothing changed because of an error: ";
+    let new = config(&format!("[\"{SECRET}\"]"));
+    reload(&format!("{new}smtp_prt = 1\n"), nothing, 1);
+    reload(&new.replace("id = \"starter\"", "id = \"other\""), nothing, 2);
+    reload(&format!("lists_role = \"missing\"\n{new}"), nothing, 3);
+    assert_eq!((status(OLD_SECRET), status(SECRET)), (200, 200));
+
+    // What needs a restart is named; the rest is used.
+    let more = "[[plan]]\nid = \"team\"\nname = \"Team\"\nmonthly_credits = 70\n";
+    reload(&format!("queue = 99\nsessions = 7\n{new}{more}"), "need a restart", 1);
+    assert!(server.log().contains("keys=\"sessions, queue\""), "{}", server.log());
+    assert_eq!((status(OLD_SECRET), status(SECRET)), (401, 200));
+    assert!(server.administer(&["account", "create", "crew", "--plan", "team"]).contains("crew"));
+    let log = server.log();
+    assert!(!log.contains(SECRET) && !log.contains(OLD_SECRET), "{log}");
 }

@@ -10,10 +10,11 @@
 //! way: `absent`, `unknown`, `outage` or `full`; with any other label it has some.
 
 use checks::engine_client::{Backend, EngineGauge, EngineHandle, RefusalsLook, WithdrawnLook};
-use engine::config::EngineConfig;
+use engine::config::{EngineConfig, SharedLists};
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::limits::REFUSALS_STEP;
+use engine::proto::lists::Lists;
 use engine::proto::verdict::Reason;
 use engine::{
     Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, PendingInquiry, Refusal, Request, StartError,
@@ -52,6 +53,7 @@ fn is_mailprobe() {
 }
 
 struct Scripted {
+    lists: SharedLists,
     memory: Arc<Mutex<Memory>>,
     /// The data of its start: the stored refusals, and the installation.
     started: String,
@@ -63,6 +65,7 @@ impl Scripted {
         let secret: String = config.installation.iter().map(|byte| format!("{byte:02x}")).collect();
         let memory = Memory { refusals: config.refusals, ..Memory::default() };
         Scripted {
+            lists: config.lists,
             memory: Arc::new(Mutex::new(memory)),
             started: format!("scripted, asks nobody, {kept} refused before, installation {secret}"),
         }
@@ -149,7 +152,8 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
 
 impl Backend for Scripted {
     fn line(&self, capacity: usize) -> Box<dyn EngineHandle + Send> {
-        Box::new(ScriptedLine { capacity, memory: Arc::clone(&self.memory), shared: Arc::default() })
+        let (memory, lists) = (Arc::clone(&self.memory), self.lists.clone());
+        Box::new(ScriptedLine { capacity, lists, memory, shared: Arc::default() })
     }
 
     fn describe(&self) -> String {
@@ -175,6 +179,7 @@ impl Backend for Scripted {
 
 struct ScriptedLine {
     capacity: usize,
+    lists: SharedLists,
     memory: Arc<Mutex<Memory>>,
     shared: Arc<Mutex<Shared>>,
 }
@@ -230,6 +235,10 @@ impl EngineHandle for ScriptedLine {
             }
         });
         Ok(())
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        self.lists.get()
     }
 
     fn mail_hosts(&self, domain: Domain) -> Result<PendingInquiry<MailHosts>, Refusal> {

@@ -344,6 +344,7 @@ const USE: &str = "\
 - A domain is disposable if the list contains the domain or one of its parents.
 - A domain is free if the list contains the domain itself.
 - A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
+- The operator's own lists come before these ([operations.md](operations.md#changes-without-a-restart)).
 - Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` begins a
   comment. A domain covers all its addresses, but not the addresses of its subdomains. Letter case does not matter, and
   internationalized domains may be in either form. If one line is invalid, the whole file is refused, with the number of the

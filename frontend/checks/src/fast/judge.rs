@@ -8,23 +8,27 @@
 use api::{Checks, FastFindings, Reason};
 use engine::MailHosts;
 use engine::proto::address::{Address, Domain};
-use engine::proto::{lists, typo};
+use engine::proto::lists::Lists;
+use std::borrow::Cow;
 
 /// The facts that follow from the name of a domain, for all its addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DomainName {
     /// The domain that it may be a typo of.
-    meant: Option<&'static str>,
+    meant: Option<Cow<'static, str>>,
     disposable: bool,
     free: bool,
 }
 
 impl DomainName {
     /// Looks the name up in the lists.
-    pub fn of(domain: &Domain) -> DomainName {
+    pub fn of(domain: &Domain, lists: &Lists) -> DomainName {
         let name = domain.as_str();
-        let meant = typo::suggest(name);
-        DomainName { meant, disposable: lists::is_disposable(name), free: lists::is_free(name) }
+        DomainName {
+            meant: lists.suggest(name),
+            disposable: lists.is_disposable(name),
+            free: lists.is_free(name),
+        }
     }
 }
 
@@ -33,23 +37,30 @@ impl DomainName {
 /// # Errors
 ///
 /// The error in `hosts`, if the result depends on it.
-pub fn judge<E>(address: &Address, hosts: Result<MailHosts, E>) -> Result<(Reason, FastFindings), E> {
-    judge_known(address, DomainName::of(address.domain()), hosts)
+pub fn judge<E>(
+    address: &Address,
+    lists: &Lists,
+    hosts: Result<MailHosts, E>,
+) -> Result<(Reason, FastFindings), E> {
+    let name = DomainName::of(address.domain(), lists);
+    judge_known(address, &name, lists.is_role(address.local()), hosts)
 }
 
-/// The result for an address whose domain name was already looked up.
+/// The result for an address whose domain name and local part were already looked up.
 ///
 /// # Errors
 ///
 /// The error in `hosts`, if the result depends on it.
 pub fn judge_known<E>(
     address: &Address,
-    name: DomainName,
+    name: &DomainName,
+    role: bool,
     hosts: Result<MailHosts, E>,
 ) -> Result<(Reason, FastFindings), E> {
     let local = address.local();
     let DomainName { meant, disposable, free } = name;
-    let suggestion = meant.map(|target| format!("{local}@{target}"));
+    let (disposable, free) = (*disposable, *free);
+    let suggestion = meant.as_ref().map(|target| format!("{local}@{target}"));
     let mx = matches!(hosts, Ok(MailHosts::Seen));
     let reason = if suggestion.is_some() {
         Reason::PossibleTypo
@@ -61,7 +72,7 @@ pub fn judge_known<E>(
             MailHosts::Seen | MailHosts::Unknown => Reason::FastCheckPassed,
         }
     };
-    let checks = Checks { mx, disposable, role_account: lists::is_role(local), free_email: free };
+    let checks = Checks { mx, disposable, role_account: role, free_email: free };
     Ok((reason, FastFindings { suggestion, checks: Some(checks) }))
 }
 
@@ -90,13 +101,13 @@ mod tests {
             ("joe@gmail.com", Ok(Seen), "fast_check_passed", None, [true, false, false, true]),
         ] {
             let parsed = Address::parse(address).unwrap();
-            let (got, findings) = judge(&parsed, hosts).unwrap();
+            let (got, findings) = judge(&parsed, &Lists::default(), hosts).unwrap();
             let c = findings.checks.unwrap();
             assert_eq!(got.as_str(), reason, "{address}");
             assert_eq!(findings.suggestion.as_deref(), suggestion, "{address}");
             assert_eq!([c.mx, c.disposable, c.role_account, c.free_email], checks, "{address}");
         }
         let address = Address::parse("a@example.com").unwrap();
-        assert!(judge(&address, Err(())).is_err(), "the answer hangs on DNS");
+        assert!(judge(&address, &Lists::default(), Err(())).is_err(), "the answer hangs on DNS");
     }
 }

@@ -4,7 +4,7 @@
 use crate::worker::Worker;
 use api::{ErrorCode, NOT_AVAILABLE_ON};
 use checks::auth::Caller;
-use checks::gateway::{Gateway, GatewayGuest, OFFERED_PATH};
+use checks::gateway::{Gateway, GatewayGuest, Gateways, OFFERED_PATH};
 use http_core::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use store::clock;
@@ -16,12 +16,11 @@ use store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
 /// # Errors
 ///
 /// 403 for paths that gateways do not offer, 400 for a repeated secret, and 401 for a request that also has a key.
-pub fn behind<'w>(
+pub fn behind<'g>(
     path: &str,
     headers: &HeaderMap,
-    worker: &'w Worker,
-) -> Result<Option<&'w Gateway>, Refusal> {
-    let gateways = &worker.shared.gateways;
+    gateways: &'g Gateways,
+) -> Result<Option<&'g Gateway>, Refusal> {
     let (gateway, doubled) = match gateways.behind(|name| values(headers, name)) {
         Ok(None) => return Ok(None),
         Ok(Some(gateway)) => (gateway, None),

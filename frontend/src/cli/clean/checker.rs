@@ -149,7 +149,8 @@ impl Fast {
             self.asked.push_back(PendingCheck { pending, tries: asked.tries + 1, ..asked });
             return None;
         }
-        let result = judge(&asked.address, hosts).map(|(reason, _)| Verdict::from(reason));
+        let result =
+            judge(&asked.address, &self.line.lists(), hosts).map(|(reason, _)| Verdict::from(reason));
         Some(Answered { ticket: asked.ticket, result, rule: "", retry_after: None })
     }
 }

@@ -546,6 +546,34 @@ fn a_plan_that_is_in_use_must_be_defined() {
 }
 
 #[test]
+fn plans_are_replaced_while_the_store_is_open() {
+    let mut world = World::new();
+    let free = world.account("a", "free");
+    world.account("b", "endless");
+    let without = |id: &str| PlanTable::new(plans().iter().filter(|plan| plan.id != id).cloned()).unwrap();
+    let refused = world.store().replace_plans(without("endless"));
+    assert_eq!(refused, Err(OpenError::PlanMissing { plan: "endless".into(), accounts: 1 }));
+    assert!(world.store().plans().find("endless").is_some(), "nothing changed");
+
+    // A plan that nobody uses may go, and a new one may come.
+    let mut table: Vec<Plan> = without("scale").iter().cloned().collect();
+    table.push(Plan::new("team", "Team", 70));
+    table.iter_mut().filter(|plan| plan.id == "free").for_each(|plan| {
+        plan.monthly_credits = 9;
+        plan.limits.verify = 3;
+    });
+    assert_eq!(world.store().replace_plans(PlanTable::new(table).unwrap()), Ok(()));
+    assert_eq!(world.store().terms(free).unwrap().limits.verify, 3);
+    world.check(free, (100, 0, 0, 0, 0));
+    let team = world.account("c", "team");
+    world.check(team, (70, 0, 0, 0, 0));
+    let gone = world.store().set_plan(team, "scale".into(), world.now).wait();
+    assert_eq!(gone.unwrap_err(), ChangeError::UnknownPlan);
+    world.now = FEBRUARY;
+    world.check(free, (9, 0, 0, 0, 100));
+}
+
+#[test]
 fn writes_of_many_threads_lose_nothing() {
     let (world, id) = World::with_account("scale");
     let (store, now) = (world.shared(), world.now);

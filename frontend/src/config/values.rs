@@ -1,0 +1,124 @@
+//! The values of settings: texts to values and back.
+
+use super::{Config, StateFile};
+use engine::proto::address::Address;
+use engine::proto::lists::ListKind;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+use toml::Value;
+
+/// Longest EHLO name: the longest domain name.
+const NAME_BYTES_MAX: usize = 253;
+
+/// Longest base address of the API, in bytes.
+const URL_BYTES_MAX: usize = 2048;
+
+pub(super) fn put<T>(slot: &mut T, read: Result<T, String>) -> Result<(), String> {
+    *slot = read?;
+    Ok(())
+}
+
+pub(super) fn one(given: &[String]) -> &str {
+    given.last().map_or("", String::as_str)
+}
+
+pub(super) fn each<T>(given: &[String], read: fn(&str) -> Result<T, String>) -> Result<Vec<T>, String> {
+    given.iter().map(|text| read(text)).collect()
+}
+
+/// Parses a number from `min` to `max`.
+pub(super) fn number<T: FromStr + PartialOrd + std::fmt::Display>(
+    text: &str,
+    min: T,
+    max: T,
+) -> Result<T, String> {
+    match text.parse::<T>() {
+        Ok(number) if number >= min && number <= max => Ok(number),
+        _ => Err(format!("`{text}` is not a number from {min} to {max}")),
+    }
+}
+
+/// Parses a time of up to one day.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
+}
+
+pub(super) fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {
+    names.iter().find(|(name, _)| *name == text).map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        format!("`{text}` is not one of {}", names.join(", "))
+    })
+}
+
+pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
+}
+
+pub(super) fn resolver(text: &str) -> Result<SocketAddr, String> {
+    let plain = || text.parse::<IpAddr>().map(|ip| SocketAddr::from((ip, 53)));
+    socket(text).or_else(|why| plain().map_err(|_| why))
+}
+
+pub(super) fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("the path is empty".into()) } else { Ok(text.into()) }
+}
+
+pub(super) fn set_list(config: &mut Config, kind: ListKind, text: &str) -> Result<(), String> {
+    config.set_list_file(kind, path(text)?);
+    Ok(())
+}
+
+pub(super) fn show_list(config: &Config, kind: ListKind) -> Option<Value> {
+    config.list_file(kind).and_then(|path| text(path.display()))
+}
+
+pub(super) fn state_file(text: &str) -> Result<StateFile, String> {
+    if text == StateFile::NONE { Ok(StateFile::None) } else { path(text).map(StateFile::At) }
+}
+
+/// Parses a host name or an address literal. Other characters are refused, because they could end or split a command.
+pub(super) fn host_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '[' | ']' | ':');
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(fits) {
+        return Err(format!("`{text}` is not a host name"));
+    }
+    Ok(text.to_owned())
+}
+
+/// Parses a base address. It ends without a slash, because paths are appended to it.
+pub(super) fn base_url(text: &str) -> Result<String, String> {
+    let url = text.trim_end_matches('/');
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
+    if host.is_empty() || url.len() > URL_BYTES_MAX || !url.chars().all(fits) {
+        return Err(format!("`{text}` is not a base address such as https://api.example.com"));
+    }
+    Ok(url.to_owned())
+}
+
+/// Parses an address that needs no SMTPUTF8.
+pub(super) fn address(text: &str) -> Result<String, String> {
+    match Address::parse(text) {
+        Ok(address) if !address.needs_smtputf8() => Ok(address.as_str().to_owned()),
+        _ => Err(format!("`{text}` is not an address")),
+    }
+}
+
+pub(super) fn text(value: impl ToString) -> Option<Value> {
+    Some(Value::String(value.to_string()))
+}
+
+pub(super) fn integer(value: usize) -> Option<Value> {
+    i64::try_from(value).ok().map(Value::Integer)
+}
+
+pub(super) fn name<T: PartialEq>(value: T, names: &[(&str, T)]) -> Option<Value> {
+    names.iter().find(|(_, known)| *known == value).and_then(|(name, _)| text(name))
+}
+
+pub(super) fn list<T: ToString>(values: &[T]) -> Option<Value> {
+    Some(Value::Array(values.iter().filter_map(|value| text(value.to_string())).collect()))
+}
