@@ -58,7 +58,7 @@ use engine_proto::verdict::Reason;
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
-pub use machine::system_resolvers;
+pub use machine::{Identity, identities, system_resolvers};
 use runtime::{Chosen, Flavor};
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;

@@ -166,6 +166,58 @@ pub(crate) fn has_ipv6(config: &EngineConfig) -> bool {
     reachable || config.allow_net.iter().any(|net| net.is_ipv6())
 }
 
+/// A source as mail servers see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The source in messages: its address, its proxy, or `default`.
+    pub label: String,
+    /// The address that its connections are bound to; none if the kernel chooses, or a proxy.
+    pub bind: Option<IpAddr>,
+    /// Whether a proxy makes its connections.
+    pub proxy: bool,
+    /// The address of its connections on this machine. NAT can replace it; a proxy has its own.
+    pub address: Option<IpAddr>,
+    /// The argument of EHLO.
+    pub ehlo: String,
+}
+
+/// The sources of a configuration as mail servers see them, without starting an engine.
+///
+/// # Errors
+/// As [`crate::Engine::start`], for names and addresses.
+pub fn identities(config: &EngineConfig) -> Result<Vec<Identity>, StartError> {
+    let mut config = config.clone();
+    if config.resolvers.is_empty() {
+        // They say nothing about the sources, and the system may have none.
+        config.resolvers.push(SocketAddr::from(([127, 0, 0, 1], 53)));
+    }
+    complete(&mut config)?;
+    let common = config.ehlo.clone().unwrap_or_default();
+    let mut identities: Vec<Identity> = config
+        .sources
+        .iter()
+        .map(|source| {
+            let (label, address) = match &source.way {
+                SourceWay::Address(address) => (address.to_string(), Some(*address)),
+                SourceWay::Proxy(proxy) => (format!("{}:{}", proxy.host, proxy.port), None),
+            };
+            let ehlo = source.ehlo.clone().unwrap_or_else(|| common.clone());
+            Identity { label, bind: address, proxy: address.is_none(), address, ehlo }
+        })
+        .collect();
+    if identities.is_empty() {
+        let address = Some(ehlo::own_address());
+        identities.push(Identity {
+            label: "default".into(),
+            bind: None,
+            proxy: false,
+            address,
+            ehlo: common,
+        });
+    }
+    Ok(identities)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,8 @@
 //! The command line, one subcommand per file.
 //!
 //! Scripts rely on these rules: results go to standard output and everything else to standard error. An error is one line
-//! `mailprobe: what is wrong; what to do`. The exit code is 0 for success, 1 for a failure, 2 for wrong usage. A command
+//! `mailprobe: what is wrong; what to do`. The exit code is 0 for success, 1 for a failure, 2 for wrong usage
+//! (`doctor` adds 3 for warnings). A command
 //! without the arguments that it needs prints its help, as wrong usage.
 
 mod accept_keys;
@@ -12,6 +13,7 @@ pub mod classify;
 pub mod clean;
 mod clock;
 mod credentials;
+mod doctor;
 mod examples;
 mod flags;
 mod installation;
@@ -100,6 +102,9 @@ enum Command {
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
     #[command(long_about = accept_keys::ABOUT, after_long_help = examples::ACCEPT_KEYS)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
+    /// Find what makes checks fail or verdicts wrong on this machine, and say what to do.
+    #[command(long_about = doctor::ABOUT, after_long_help = examples::DOCTOR)]
+    Doctor(doctor::DoctorArgs),
     /// Print the metrics of a running server in the text format of Prometheus.
     #[command(after_long_help = examples::METRICS)]
     Metrics(Administered<metrics::MetricsArgs>),
@@ -176,7 +181,7 @@ impl From<io::Error> for Failure {
 pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEngine) -> ExitCode {
     let failure = match Cli::try_parse_from(arguments) {
         Ok(Cli { command, quiet }) => match run(command, quiet, start_engine) {
-            Ok(()) => return ExitCode::SUCCESS,
+            Ok(code) => return code,
             Err(failure) => failure,
         },
         Err(error) => match error.kind() {
@@ -198,8 +203,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEn
     ExitCode::from(failure.code)
 }
 
-fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
-    match command {
+fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitCode, Failure> {
+    let done = match command {
+        Command::Doctor(args) => return doctor::run(&args),
         Command::Serve(args) => serve::run(&args, quiet, start_engine),
         Command::Check(args) => check::run(&args, quiet, start_engine),
         Command::Clean(args) => clean::run(args, quiet, start_engine),
@@ -234,13 +240,14 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<(), F
             // The generator panics if a write fails, so it writes to memory.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "mailprobe", &mut script);
-            Ok(io::stdout().write_all(&script)?)
+            io::stdout().write_all(&script).map_err(Failure::from)
         }
         Command::Man { folder } => {
             let made = clap_mangen::generate_to(Cli::command(), &folder);
             made.map_err(|error| Failure::failed(format!("cannot write to {}: {error}", folder.display())))
         }
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 fn classify_lines() -> Result<(), Failure> {

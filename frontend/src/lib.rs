@@ -10,6 +10,7 @@
 
 pub mod cli;
 pub mod config;
+pub mod doctor;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -8,13 +8,19 @@
 
 mod stream;
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{CertificateError, RootCertStore, ServerConfig, ServerConnection};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 pub use stream::TlsStream;
 
+/// Later than the end of any certificate in use: the year 2200.
+const FAR: Duration = Duration::from_secs(7_258_118_400);
 /// The protocol above TLS (RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
 
@@ -78,6 +84,32 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {
     })?;
     config.alpn_protocols = vec![ALPN.to_vec()];
     Ok(Arc::new(config))
+}
+
+/// When a certificate expires, in seconds since 1970; `None` if that is far away.
+///
+/// # Errors
+///
+/// One line: the file cannot be read, or is no certificate.
+pub fn expires_at(certificate: &Path) -> Result<Option<u64>, String> {
+    let wrong = |why: String| format!("cannot read the certificate {}: {why}", certificate.display());
+    let chain = read_chain(certificate).map_err(wrong)?;
+    let own = chain.first().ok_or_else(|| wrong("it is empty".into()))?;
+    // The library shows the end of the validity only to a verifier whose clock is behind it. It looks at the validity before
+    // it looks for an issuer, so the certificate itself can stand for one.
+    let mut roots = RootCertStore::empty();
+    roots.add(own.clone()).map_err(|error| wrong(error.to_string()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let verifier = verifier.map_err(|error| wrong(error.to_string()))?;
+    let far = UnixTime::since_unix_epoch(FAR);
+    let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+    match verifier.verify_server_cert(own, &[], &name, &[], far) {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            Ok(Some(not_after.as_secs()))
+        }
+        _ => Ok(None),
+    }
 }
 
 /// The server's own certificate first, followed by the intermediate ones.

@@ -71,6 +71,13 @@ pub(super) const ACCEPT_KEYS: &str = "\
 Example:
   mailprobe accept-keys --data data";
 
+/// For `doctor`.
+pub(super) const DOCTOR: &str = "\
+Examples:
+  mailprobe doctor
+  mailprobe doctor --config /etc/mailprobe/mailprobe.toml
+  mailprobe doctor --json | jq '.findings[] | select(.severity != \"ok\")'";
+
 /// For `metrics`.
 pub(super) const METRICS: &str = "\
 Example:

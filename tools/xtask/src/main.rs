@@ -8,6 +8,7 @@
 //! - [`interop`]: real DNS and mail servers in network namespaces;
 //! - [`browser`], [`schemathesis`], [`confined`]: the pages, the API, and systems without io_uring;
 //! - [`measure`], [`bench_table`]: figures for docs/performance.md;
+//! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
 //! - [`dist`]: the program for distribution, with its symbols in a file beside it;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
@@ -18,6 +19,7 @@ mod bench_table;
 mod browser;
 mod confined;
 mod dist;
+mod doctor;
 mod interop;
 mod measure;
 mod refresh_lists;
@@ -46,6 +48,8 @@ enum Task {
     Confined(confined::ConfinedOptions),
     /// Build the program for distribution, and a file with its symbols beside it (see docs/performance.md).
     Dist(dist::DistOptions),
+    /// Test that `mailprobe doctor` names each fault of a machine (root; see docs/testing.md).
+    Doctor(doctor::DoctorOptions),
     /// Test verdicts with real DNS and mail servers, in network namespaces (root; see docs/testing.md).
     Interop(interop::InteropOptions),
     /// Measure the costs of mailprobe (see docs/performance.md).
@@ -66,6 +70,7 @@ fn main() -> ExitCode {
         Task::Browser(options) => browser::main(&options),
         Task::Confined(options) => confined::main(&options),
         Task::Dist(options) => dist::main(&options),
+        Task::Doctor(options) => doctor::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
         Task::RefreshLists => refresh_lists::main(),

@@ -8,7 +8,7 @@ mod bulk;
 mod cases;
 mod drivers;
 mod figures;
-mod net;
+pub mod net;
 mod patient;
 pub mod process;
 pub mod report;

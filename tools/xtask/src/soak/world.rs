@@ -464,7 +464,7 @@ pub fn listening(server: &mut ServerProcess) -> Result<Option<SocketAddr>, Failu
 }
 
 /// Builds the binaries in the target folder of this binary.
-fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
+pub fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
     let mut command = cargo();
     command.args(["build", "--package", "frontend", "--bin", "mailprobe"]);
     command.args(["--package", "mailnet", "--bin", "mailnet"]);

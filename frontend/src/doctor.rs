@@ -1,0 +1,88 @@
+//! `mailprobe doctor`: finds what makes checks fail or verdicts wrong, before it happens.
+//!
+//! [`report`] has the form of a finding: what was found, what it means for verdicts, and what to do. [`network`] asks
+//! resolvers and mail servers, and [`machine`] looks at this machine. Their judgements are pure functions of what was seen.
+//! No check sends mail, and no check changes anything.
+
+pub mod dns;
+pub mod machine;
+pub mod network;
+pub mod report;
+
+use crate::config::{Config, ConfigError};
+use engine::Identity;
+use report::{Finding, Report, Severity};
+
+/// The hosts and lists that are asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// Names of mail servers that are known to work.
+    pub mx: Vec<String>,
+    /// Zones of DNS blocklists.
+    pub blocklists: Vec<String>,
+}
+
+/// Runs all checks, one after another.
+pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
+    let mut findings = Vec::new();
+    let Some((config, identities)) = configuration(config, &mut findings) else {
+        return Report::new(findings);
+    };
+    let resolvers = match &config.engine.resolvers {
+        named if !named.is_empty() => named.clone(),
+        _ => match engine::system_resolvers() {
+            Ok(resolvers) => resolvers,
+            Err(error) => {
+                let found = Finding::ok("resolver", "", error.0);
+                findings.push(found.failure("no address can be checked", "name a resolver with --resolver"));
+                Vec::new()
+            }
+        },
+    };
+    findings.extend(network::resolvers(&resolvers));
+    if findings.iter().any(|finding| finding.check == "resolver" && finding.severity != Severity::Failure) {
+        findings.push(network::clock(&resolvers));
+        findings.extend(network::port_25(&identities, &asked.mx, config.engine.smtp_port, &resolvers));
+        findings.extend(network::names(&identities, &resolvers));
+        findings.extend(network::blocklists(&identities, &asked.blocklists, &resolvers));
+    } else {
+        // Their findings would only repeat that of the resolvers.
+        let skipped = "not checked without a resolver: the clock, port 25, reverse DNS, blocklists";
+        let found = Finding::ok("network", "", skipped);
+        findings.push(found.warning(
+            "further faults may be hidden",
+            "give mailprobe a resolver that works, and run this again",
+        ));
+    }
+    findings.push(network::ipv6(&identities));
+    findings.push(machine::open_files(&config));
+    findings.push(machine::driver(&config));
+    findings.extend(machine::data_folder(&config.data));
+    findings.extend(machine::certificate(&config));
+    Report::new(findings)
+}
+
+/// The configuration with the sources, or `None` and a failure.
+fn configuration(
+    config: Result<Config, ConfigError>,
+    findings: &mut Vec<Finding>,
+) -> Option<(Config, Vec<Identity>)> {
+    let read = config.and_then(|config| {
+        config.plan_table()?;
+        config.gateways()?;
+        let engine = config.engine_config()?;
+        let identities = engine::identities(&engine).map_err(|error| ConfigError(error.0))?;
+        Ok((config, identities))
+    });
+    match read {
+        Ok(read) => {
+            findings.push(Finding::ok("configuration", "", "it can be read, with all its files"));
+            Some(read)
+        }
+        Err(error) => {
+            let found = Finding::ok("configuration", "", error.0);
+            findings.push(found.failure("no command starts", "correct this setting"));
+            None
+        }
+    }
+}

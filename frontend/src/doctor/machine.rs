@@ -1,0 +1,224 @@
+//! Limits of the system, io_uring, the data folder and the certificate.
+
+use super::report::Finding;
+use crate::config::Config;
+use checks::runtime;
+use rustix::process::{Resource, getrlimit};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use store::clock;
+
+/// Open files besides connections and sessions: the database, DNS sockets, files of the runtimes.
+const OTHER_FILES: usize = 200;
+/// Free space in bytes below which a server soon stops, and below which it stops at once.
+const SPACE_LOW: u64 = 1 << 30;
+const SPACE_NONE: u64 = 64 << 20;
+/// A sync that takes longer limits the rate of charged checks.
+const SYNC_SLOW: Duration = Duration::from_millis(50);
+const SYNCS: usize = 5;
+/// Remaining validity of a certificate below which it should have been renewed.
+const RENEW_BEFORE: u64 = 14 * 24 * 60 * 60;
+const DAY: u64 = 24 * 60 * 60;
+
+/// The limit of open files, against what the settings allow.
+pub fn open_files(config: &Config) -> Finding {
+    let wanted = (config.connections + config.engine.sessions + OTHER_FILES) as u64;
+    let finding = |found: String| Finding::ok("open files", "", found);
+    match getrlimit(Resource::Nofile).maximum {
+        None => finding("no limit".into()),
+        Some(limit) if limit >= wanted => finding(format!("up to {limit}")),
+        Some(limit) => finding(format!("up to {limit}, and the settings allow {wanted}")).failure(
+            "under load connections and sessions fail",
+            format!("raise the hard limit to {wanted} (`LimitNOFILE=` in the unit, or `ulimit -Hn`), or lower --connections and --sessions"),
+        ),
+    }
+}
+
+/// The kernel interface of the runtimes.
+pub fn driver(config: &Config) -> Finding {
+    let finding = |found: String| Finding::ok("io_uring", "", found);
+    match runtime::choose(config.engine.driver) {
+        Ok(choice) => finding(format!("the server uses {} ({})", choice.driver.name(), choice.why)),
+        Err(why) => finding(why).failure("the server does not start", "use --driver auto, or allow io_uring"),
+    }
+}
+
+/// The data folder: its owner, its rights, its space, and the time of a sync.
+pub fn data_folder(folder: &Path) -> Vec<Finding> {
+    let finding = |found: String| Finding::ok("data folder", folder.display().to_string(), found);
+    let metadata = match fs::metadata(folder) {
+        Ok(metadata) => metadata,
+        Err(_) => {
+            let parent = folder.ancestors().skip(1).find(|parent| parent.is_dir()).unwrap_or(Path::new("/"));
+            let mut findings =
+                vec![space(parent, finding("the server creates it at its first start".into()))];
+            findings.extend(sync_time(parent));
+            return findings;
+        }
+    };
+    let own = rustix::process::geteuid().as_raw();
+    if metadata.uid() != own {
+        let found = format!(
+            "it belongs to the user with the number {}, and this command runs as {own}",
+            metadata.uid()
+        );
+        let remedy = format!("run this command as its owner, or run `chown -R` on {}", folder.display());
+        return vec![finding(found).failure("a server of this user cannot use it", remedy)];
+    }
+    let rights = if metadata.mode() & 0o077 != 0 {
+        let remedy = format!("run `chmod 700 {}`", folder.display());
+        finding(format!("other users can read it (mode {:o})", metadata.mode() & 0o777))
+            .warning("they can read accounts and keys", remedy)
+    } else {
+        finding("only its owner can read it".into())
+    };
+    let mut findings = vec![space(folder, rights)];
+    findings.extend(sync_time(folder));
+    findings
+}
+
+/// The finding, or a worse one about the space.
+fn space(folder: &Path, finding: Finding) -> Finding {
+    let free = match rustix::fs::statvfs(folder) {
+        Ok(status) => status.f_bavail.saturating_mul(status.f_frsize),
+        Err(error) => {
+            let found = format!("its space cannot be read: {error}");
+            return Finding { found, ..finding }
+                .warning("a full disk would not be noticed", "check it with `df`");
+        }
+    };
+    let text = format!("{} MiB are free", free >> 20);
+    let found = format!("{}; {text}", finding.found);
+    let remedy = "make room, or move the folder to a larger disk";
+    match free {
+        0..SPACE_NONE => Finding { found: text, ..finding }
+            .failure("the server cannot write, and answers charged checks with 503", remedy),
+        SPACE_NONE..SPACE_LOW if finding.meaning.is_empty() => Finding { found, ..finding }
+            .warning("the server stops charged checks when the disk is full", remedy),
+        _ => Finding { found, ..finding },
+    }
+}
+
+/// How long the disk takes to make a write durable.
+fn sync_time(folder: &Path) -> Option<Finding> {
+    let finding = |found: String| Finding::ok("disk", folder.display().to_string(), found);
+    let path = folder.join(format!(".doctor-{}", std::process::id()));
+    let measure = || -> std::io::Result<Duration> {
+        let mut file = File::options().write(true).create_new(true).open(&path)?;
+        let mut times = Vec::with_capacity(SYNCS);
+        for _ in 0..SYNCS {
+            let began = Instant::now();
+            file.write_all(&[0; 4096])?;
+            file.sync_data()?;
+            times.push(began.elapsed());
+        }
+        times.sort();
+        Ok(times[SYNCS / 2])
+    };
+    let measured = measure();
+    // It may not have been made.
+    let _ = fs::remove_file(&path);
+    Some(match measured {
+        Ok(took) if took <= SYNC_SLOW => {
+            finding(format!("a write is durable after {:.1} ms", took.as_secs_f64() * 1e3))
+        }
+        Ok(took) => finding(format!("a write is durable after {} ms", took.as_millis())).warning(
+            "each group of charged checks waits for this",
+            "use a disk with a faster sync, such as an SSD with power-loss protection",
+        ),
+        Err(error) => finding(format!("a file cannot be written: {error}")).failure(
+            "the server cannot write, and answers charged checks with 503",
+            "make room, or correct the rights of the folder",
+        ),
+    })
+}
+
+/// The certificate for HTTPS: whether it fits its key, and when it expires.
+pub fn certificate(config: &Config) -> Option<Finding> {
+    let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return None };
+    let finding = |found: String| Finding::ok("certificate", certificate.display().to_string(), found);
+    let renew = "renew it, and send SIGHUP to the server";
+    let until = server::tls::Tls::load(certificate.clone(), key.clone())
+        .and_then(|_| server::tls::expires_at(certificate));
+    let now = clock::now() / 1000;
+    Some(match until {
+        Err(why) => {
+            finding(why).failure("the server does not start", "name a certificate and its key in PEM")
+        }
+        Ok(None) => finding("it does not expire soon".into()),
+        Ok(Some(until)) if until <= now => finding(format!("it expired {} days ago", (now - until) / DAY))
+            .failure("clients refuse the connection", renew),
+        Ok(Some(until)) if until - now < RENEW_BEFORE => {
+            finding(format!("it expires in {} days", (until - now) / DAY))
+                .warning("clients soon refuse the connection", renew)
+        }
+        Ok(Some(until)) => finding(format!("it is valid for {} days", (until - now) / DAY)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Severity;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn a_folder_is_judged_by_its_rights_and_its_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        let findings = data_folder(folder.path());
+        assert!(findings.iter().all(|finding| finding.severity != Severity::Failure), "{findings:?}");
+        assert!(findings[0].found.contains("only its owner"), "{findings:?}");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let findings = data_folder(folder.path());
+        assert!(
+            findings[0].severity == Severity::Warning && findings[0].remedy.starts_with("run `chmod 700 ")
+        );
+        let missing = data_folder(&folder.path().join("a/b"));
+        assert!(missing[0].found.contains("first start"), "{missing:?}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays behind");
+    }
+
+    #[test]
+    fn limits_are_compared_with_the_settings() {
+        let mut config = Config { connections: 1, ..Config::default() };
+        config.engine.sessions = 1;
+        assert_eq!(open_files(&config).severity, Severity::Ok);
+        config.connections = usize::MAX >> 20;
+        let found = open_files(&config);
+        assert!(found.severity == Severity::Failure || found.found == "no limit", "{found:?}");
+    }
+
+    #[test]
+    fn a_certificate_is_judged_by_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let check = |days: i64, severity: Severity, said: &str| {
+            let mut parameters = rcgen::CertificateParams::new(["a.example".to_owned()]).unwrap();
+            let at = |ms: u64| UNIX_EPOCH + Duration::from_millis(ms);
+            let away = (days.unsigned_abs() * DAY + 3600) * 1000;
+            let end = if days < 0 { clock::now() - away } else { clock::now() + away };
+            parameters.not_before = at(DAY * 1000).into();
+            parameters.not_after = at(end).into();
+            let key = rcgen::KeyPair::generate().unwrap();
+            let made = parameters.self_signed(&key).unwrap();
+            let (cert, pem) = (folder.path().join("cert"), folder.path().join("key"));
+            fs::write(&cert, made.pem()).unwrap();
+            fs::write(&pem, key.serialize_pem()).unwrap();
+            let config = Config { tls_cert: Some(cert), tls_key: Some(pem), ..Config::default() };
+            let found = certificate(&config).unwrap();
+            assert_eq!(found.severity, severity, "{found:?}");
+            assert!(found.found.contains(said), "{found:?}");
+        };
+        check(90, Severity::Ok, "valid for 90 days");
+        check(3, Severity::Warning, "expires in 3 days");
+        check(-2, Severity::Failure, "expired 2 days ago");
+        let config =
+            Config { tls_cert: Some("/none".into()), tls_key: Some("/none".into()), ..Config::default() };
+        assert_eq!(certificate(&config).unwrap().severity, Severity::Failure);
+        assert!(certificate(&Config::default()).is_none());
+    }
+}

@@ -1,0 +1,494 @@
+//! Resolvers, port 25, names and reputation of the sources, IPv6, and the clock.
+
+use super::dns::{Reply, ask, receive_buffer, reversed};
+use super::report::Finding;
+use engine::Identity;
+use engine::proto::dns::public::is_public;
+use hickory_proto::op::ResponseCode;
+use hickory_proto::rr::RecordType;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+use store::clock as wall_clock;
+
+/// A resolver that needs longer for a name in its cache slows every check down.
+const SLOW: Duration = Duration::from_millis(300);
+/// Time for a connection to a mail server, and for its banner.
+const CONNECT: Duration = Duration::from_secs(6);
+const BANNER: Duration = Duration::from_secs(10);
+const BANNER_BYTES_MAX: usize = 2048;
+/// Names of the codes of RFC 8914 that say that the answer is not that of the zone.
+const FORGED: [(u16, &str); 5] =
+    [(4, "forged"), (15, "blocked"), (16, "censored"), (17, "filtered"), (18, "prohibited")];
+const NO_NAMES: &str = "no address can be checked";
+
+/// The resolvers, each asked for a name that exists and one that does not.
+pub fn resolvers(resolvers: &[SocketAddr]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = resolvers.iter().map(|resolver| resolver_finding(*resolver)).collect();
+    findings.push(buffer());
+    findings
+}
+
+fn resolver_finding(resolver: SocketAddr) -> Finding {
+    let finding = |found: String| Finding::ok("resolver", resolver.to_string(), found);
+    let root = match ask(resolver, ".", RecordType::NS) {
+        Ok(reply) => reply,
+        Err(why) => {
+            let remedy = "name a resolver that answers with --resolver, or let this machine reach it (UDP and TCP port 53)";
+            return finding(why).failure(format!("{NO_NAMES} through this resolver"), remedy);
+        }
+    };
+    if root.code() != ResponseCode::NoError || !root.has(RecordType::NS) {
+        let found = format!("it does not know the root zone ({})", root.code());
+        let remedy = "use a recursive resolver, such as Unbound on this machine, and not a filter or a zone's own server";
+        return finding(found).failure(NO_NAMES, remedy);
+    }
+    if let Some(name) = root.extended_errors().into_iter().find_map(forged) {
+        return filters(finding(format!("it says that its answers are {name}")));
+    }
+    // A name below a top-level domain that cannot exist (RFC 2606 2), so that every honest resolver denies it.
+    let denied = match ask(resolver, &unknown_name(), RecordType::MX) {
+        Ok(reply) => reply,
+        Err(why) => {
+            let remedy = "name a resolver that answers for unknown names too, with --resolver";
+            return finding(format!("{why} about a name that does not exist"))
+                .failure("addresses at unknown domains wait for long, and end as outages", remedy);
+        }
+    };
+    judge_denial(finding, &root, &denied)
+}
+
+fn judge_denial(finding: impl Fn(String) -> Finding, root: &Reply, denied: &Reply) -> Finding {
+    if let Some(name) = denied.extended_errors().into_iter().find_map(forged) {
+        return filters(finding(format!("it says that its answers are {name}")));
+    }
+    if denied.code() != ResponseCode::NXDomain || !denied.addresses().is_empty() {
+        let found = format!("it answers {} for a name that does not exist", denied.code());
+        return filters(finding(found));
+    }
+    if !denied.has_soa() {
+        let remedy = "use a resolver whose denials have an SOA record (RFC 2308), such as Unbound or Knot Resolver on this machine";
+        return finding("it denies names without proof (no SOA record)".into())
+            .failure("denials without proof count as outages, not as `no_mx`", remedy);
+    }
+    let took = root.took.max(denied.took);
+    let found = format!("answers in {} ms, and proves its denials", took.as_millis());
+    if took > SLOW {
+        let remedy = "use a resolver on this machine or in its network";
+        return finding(found).warning("every first address of a domain waits for this", remedy);
+    }
+    finding(found)
+}
+
+fn filters(finding: Finding) -> Finding {
+    finding.failure(
+        "filtered domains look as if they had no mail servers",
+        "use a resolver that does not filter, such as Unbound on this machine, with --resolver",
+    )
+}
+
+fn forged(code: u16) -> Option<&'static str> {
+    FORGED.iter().find(|(known, _)| *known == code).map(|(_, name)| *name)
+}
+
+fn unknown_name() -> String {
+    format!("mailprobe-doctor-{:x}.invalid", wall_clock::now())
+}
+
+fn buffer() -> Finding {
+    let finding = |found: String| Finding::ok("receive buffer", "", found);
+    match receive_buffer() {
+        Err(error) => finding(error.to_string()).failure(NO_NAMES, "allow this user to make sockets"),
+        Ok((kept, wanted)) if kept >= wanted => finding(format!("{} KiB for DNS", kept / 1024)),
+        Ok((kept, wanted)) => {
+            finding(format!("{} KiB for DNS; {} KiB are better", kept / 1024, wanted / 1024)).warning(
+                "in bulk, answers of DNS get lost and are asked for again",
+                format!("run `sysctl -w net.core.rmem_max={wanted}`, and add the line to /etc/sysctl.d"),
+            )
+        }
+    }
+}
+
+/// Whether mail servers can be reached: each source to each host, until one answers.
+pub fn port_25(sources: &[Identity], hosts: &[String], port: u16, resolvers: &[SocketAddr]) -> Vec<Finding> {
+    sources.iter().map(|source| source_reaches(source, hosts, port, resolvers)).collect()
+}
+
+fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[SocketAddr]) -> Finding {
+    let finding = |found: String| Finding::ok("port 25", source.label.clone(), found);
+    if source.proxy {
+        return finding("not checked: a proxy makes the connections".into());
+    }
+    let mut tries = Vec::new();
+    for host in hosts {
+        let addresses = resolve(host, source, resolvers);
+        let Some(address) = addresses.first() else {
+            tries.push((host, Reach::Unresolved));
+            continue;
+        };
+        let reach = reach(source.bind, SocketAddr::new(*address, port));
+        if let Reach::Greeted = reach {
+            return finding(format!("{host} answers"));
+        }
+        tries.push((host, reach));
+    }
+    let found: Vec<String> = tries.iter().map(|(host, reach)| format!("{host} {reach}")).collect();
+    let worst = tries.iter().map(|(_, reach)| reach.clone()).max().unwrap_or(Reach::Unresolved);
+    judge_reach(finding(found.join(", ")), &worst)
+}
+
+/// What a mail server did, the clearest sign last.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    Unresolved,
+    Unreachable(String),
+    Silent,
+    Refused,
+    Reset,
+    Rejected(String),
+    Greeted,
+}
+
+impl std::fmt::Display for Reach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reach::Unresolved => f.write_str("has no address"),
+            Reach::Unreachable(why) => write!(f, "cannot be reached ({why})"),
+            Reach::Silent => f.write_str("does not answer"),
+            Reach::Refused => f.write_str("refuses the connection"),
+            Reach::Reset => f.write_str("resets the connection"),
+            Reach::Rejected(banner) => write!(f, "rejects us ({banner})"),
+            Reach::Greeted => f.write_str("answers"),
+        }
+    }
+}
+
+fn judge_reach(finding: Finding, worst: &Reach) -> Finding {
+    let none = "full checks cannot ask mail servers; fast checks still work";
+    let blocked =
+        "ask the provider to open outbound port 25, use another machine, or name a SOCKS5 proxy with --proxy";
+    match worst {
+        Reach::Greeted => finding,
+        Reach::Unresolved => finding.failure(none, "check the resolver above, or name other hosts with --mx"),
+        Reach::Unreachable(_) => finding.failure(none, "give this machine a route to the Internet"),
+        Reach::Silent => finding.failure(format!("{none}: a firewall drops outbound port 25"), blocked),
+        Reach::Refused | Reach::Reset => {
+            finding.failure(format!("{none}: a firewall answers in place of the mail servers"), blocked)
+        }
+        Reach::Rejected(_) => finding.failure(
+            "these mail servers reject this source at once, and others probably too",
+            "check the lines on reverse DNS and blocklists, or use another source with --source",
+        ),
+    }
+}
+
+fn resolve(host: &str, source: &Identity, resolvers: &[SocketAddr]) -> Vec<IpAddr> {
+    let kinds = match source.bind {
+        Some(IpAddr::V4(_)) => &[RecordType::A][..],
+        Some(IpAddr::V6(_)) => &[RecordType::AAAA],
+        None => &[RecordType::A, RecordType::AAAA],
+    };
+    let look_up = |kind: &RecordType| first_answer(resolvers, host, *kind);
+    kinds.iter().filter_map(look_up).flat_map(|reply| reply.addresses()).collect()
+}
+
+fn first_answer(resolvers: &[SocketAddr], name: &str, kind: RecordType) -> Option<Reply> {
+    resolvers.iter().find_map(|resolver| ask(*resolver, name, kind).ok())
+}
+
+fn reach(bind: Option<IpAddr>, to: SocketAddr) -> Reach {
+    match greet(bind, to) {
+        Ok(banner) if banner.starts_with("2") => Reach::Greeted,
+        Ok(banner) if banner.is_empty() => Reach::Reset,
+        Ok(banner) => Reach::Rejected(banner),
+        Err(error) => match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Reach::Silent,
+            io::ErrorKind::ConnectionRefused => Reach::Refused,
+            io::ErrorKind::ConnectionReset => Reach::Reset,
+            _ => Reach::Unreachable(error.to_string()),
+        },
+    }
+}
+
+/// The first line of a mail server's banner. It takes leave with QUIT.
+fn greet(bind: Option<IpAddr>, to: SocketAddr) -> io::Result<String> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(address) = bind {
+        socket.bind(&SocketAddr::new(address, 0).into())?;
+    }
+    socket.connect_timeout(&to.into(), CONNECT)?;
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(BANNER))?;
+    stream.set_write_timeout(Some(BANNER))?;
+    let mut banner = Vec::new();
+    let mut piece = [0; 512];
+    while !banner.contains(&b'\n') && banner.len() < BANNER_BYTES_MAX {
+        match stream.read(&mut piece)? {
+            0 => break,
+            length => banner.extend_from_slice(&piece[..length]),
+        }
+    }
+    // A server that has closed the connection needs no farewell.
+    let _ = stream.write_all(b"QUIT\r\n");
+    let text = String::from_utf8_lossy(&banner);
+    Ok(text.lines().next().unwrap_or_default().chars().take(100).collect())
+}
+
+/// The EHLO name and the reverse DNS of each source, which must confirm each other.
+pub fn names(sources: &[Identity], resolvers: &[SocketAddr]) -> Vec<Finding> {
+    sources.iter().map(|source| names_of(source, resolvers)).collect()
+}
+
+const REFUSE: &str = "many mail servers refuse such a client, and their addresses end as `unverifiable`";
+
+fn names_of(source: &Identity, resolvers: &[SocketAddr]) -> Finding {
+    let ehlo = source.ehlo.to_ascii_lowercase();
+    let finding = |found: String| Finding::ok("reverse DNS", source.label.clone(), found);
+    if ehlo.starts_with('[') {
+        return finding(format!("EHLO says {ehlo}, which is no name"))
+            .failure(REFUSE, "set --ehlo to a name that resolves to the address of this source");
+    }
+    let forward: Vec<IpAddr> = [RecordType::A, RecordType::AAAA]
+        .into_iter()
+        .filter_map(|kind| first_answer(resolvers, &ehlo, kind))
+        .flat_map(|reply| reply.addresses())
+        .collect();
+    if forward.is_empty() {
+        return finding(format!("the EHLO name {ehlo} has no address")).failure(
+            REFUSE,
+            format!("give {ehlo} an A or AAAA record with the address of this source, or set --ehlo"),
+        );
+    }
+    // Behind NAT or a proxy the address that mail servers see is not known here: it must be that of the name.
+    let (seen, guessed) = match source.address.filter(|address| is_public(*address)) {
+        Some(address) => (address, false),
+        None => (forward[0], true),
+    };
+    if !forward.contains(&seen) {
+        return finding(format!("the EHLO name {ehlo} does not resolve to {seen}")).failure(
+            REFUSE,
+            format!("give {ehlo} a record with {seen}, or set --ehlo to the name of {seen}"),
+        );
+    }
+    let pointer = reversed(seen, "in-addr.arpa", "ip6.arpa");
+    let names = first_answer(resolvers, &pointer, RecordType::PTR).map(|reply| reply.names());
+    let names = names.unwrap_or_default();
+    if names.is_empty() {
+        let remedy = format!("ask the provider of {seen} to set its reverse DNS to {ehlo}");
+        return finding(format!("{seen} has no name in reverse DNS")).failure(REFUSE, remedy);
+    }
+    let confirmed = |name: &String| {
+        let kind = if seen.is_ipv4() { RecordType::A } else { RecordType::AAAA };
+        first_answer(resolvers, name, kind).is_some_and(|reply| reply.addresses().contains(&seen))
+    };
+    if !names.iter().any(confirmed) {
+        let names = names.join(", ");
+        return finding(format!("{seen} has the name {names}, which does not resolve to it")).failure(
+            REFUSE,
+            format!("let {names} resolve to {seen}, or set the reverse DNS of {seen} to {ehlo}"),
+        );
+    }
+    let found = format!("{seen} and {} confirm each other", names.join(", "));
+    if guessed {
+        let found = format!("{found}; the address that mail servers see is not known here");
+        return finding(found).warning(
+            "if mail servers see another address, many of them refuse this source",
+            format!("make sure that connections from here leave with the address {seen}"),
+        );
+    }
+    if !names.contains(&ehlo) {
+        return finding(format!("{found}, but EHLO says {ehlo}"))
+            .warning("some mail servers want the same name in EHLO", format!("set --ehlo {}", names[0]));
+    }
+    finding(found)
+}
+
+/// Whether DNS blocklists have the address of a source.
+pub fn blocklists(sources: &[Identity], zones: &[String], resolvers: &[SocketAddr]) -> Vec<Finding> {
+    let known = sources.iter().filter_map(|source| {
+        let address = source.address.filter(|address| is_public(*address) && address.is_ipv4())?;
+        Some((source, address))
+    });
+    let lists = |(source, address): (&Identity, IpAddr)| -> Vec<Finding> {
+        zones.iter().map(|zone| listed(source, address, zone, resolvers)).collect()
+    };
+    known.flat_map(lists).collect()
+}
+
+fn listed(source: &Identity, address: IpAddr, zone: &str, resolvers: &[SocketAddr]) -> Finding {
+    let finding = |found: String| Finding::ok("blocklist", format!("{} {zone}", source.label), found);
+    let name = reversed(address, zone, zone);
+    let Some(reply) = first_answer(resolvers, &name, RecordType::A) else {
+        return finding("no answer".into())
+            .warning("it is not known whether the list has this source", "check the resolver above");
+    };
+    judge_listing(finding, address, zone, &reply.addresses())
+}
+
+fn judge_listing(
+    finding: impl Fn(String) -> Finding,
+    address: IpAddr,
+    zone: &str,
+    codes: &[IpAddr],
+) -> Finding {
+    // RFC 5782 2.1: addresses in 127.0.0.0/8 are listings. 127.255.255.x is an error of the list, by its operators.
+    let is_error = |code: &IpAddr| matches!(code, IpAddr::V4(code) if code.octets()[..3] == [127, 255, 255]);
+    let is_listing = |code: &IpAddr| matches!(code, IpAddr::V4(code) if code.is_loopback());
+    let texts: Vec<String> = codes.iter().map(IpAddr::to_string).collect();
+    let texts = texts.join(", ");
+    if codes.iter().any(is_error) {
+        return finding(format!("the list does not answer this resolver ({texts})")).warning(
+            "it is not known whether the list has this source",
+            "use a resolver of your own, because lists refuse public ones",
+        );
+    }
+    if codes.iter().any(is_listing) {
+        return finding(format!("{address} is listed ({texts})")).failure(
+            "mail servers that use this list refuse this source, and their addresses end as `unverifiable`",
+            format!("ask {zone} for removal, or use another source with --source"),
+        );
+    }
+    if !codes.is_empty() {
+        return finding(format!("{texts} is no code of a list")).warning(
+            "the resolver answers for names that do not exist, or the list is gone",
+            "check the resolver above, or name other lists with --blocklist",
+        );
+    }
+    finding(format!("{address} is not listed"))
+}
+
+/// Whether this machine has a route to hosts on IPv6.
+pub fn ipv6(sources: &[Identity]) -> Finding {
+    let finding = |found: &str| Finding::ok("IPv6", "", found);
+    let named = sources.iter().any(|source| matches!(source.bind, Some(IpAddr::V6(_))));
+    // A root server: a UDP socket that connects sends nothing.
+    let far = SocketAddr::from(([0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30], 53));
+    let routed = UdpSocket::bind("[::]:0").and_then(|socket| socket.connect(far)).is_ok();
+    match (named || routed, sources.iter().any(|source| source.bind.is_some()) && !named) {
+        (true, false) => finding("mail servers on IPv6 can be reached"),
+        (true, true) => finding("no source has an IPv6 address").warning(
+            "domains whose mail servers are on IPv6 alone end as `unverifiable`",
+            "add an IPv6 address with --source",
+        ),
+        (false, _) => finding("there is no route to IPv6").warning(
+            "domains whose mail servers are on IPv6 alone end as `unverifiable`; there are few of them",
+            "give this machine an IPv6 address",
+        ),
+    }
+}
+
+/// The clock, by the validity of the root zone's signatures.
+pub fn clock(resolvers: &[SocketAddr]) -> Finding {
+    let finding = |found: String| Finding::ok("clock", "", found);
+    let reply = first_answer(resolvers, ".", RecordType::SOA);
+    let times = reply.map(|reply| reply.signature_times()).unwrap_or_default();
+    judge_clock(finding, &times, wall_clock::now() / 1000)
+}
+
+fn judge_clock(finding: impl Fn(String) -> Finding, times: &[(u32, u32)], now: u64) -> Finding {
+    let wrong = "credits and limits count in the wrong period, and results expire at the wrong time";
+    let Some((from, until)) = times.first() else {
+        return finding("not checked: no resolver gives the signatures of the root zone".into()).warning(
+            "a wrong clock would not be noticed",
+            "use a resolver that supports DNSSEC, or check the clock yourself",
+        );
+    };
+    // Serial number arithmetic (RFC 1982): the times are modulo 2^32.
+    let behind = (*from).wrapping_sub(now as u32) as i32;
+    let ahead = (now as u32).wrapping_sub(*until) as i32;
+    if behind > 0 {
+        return finding(format!("it is at least {} behind", span(behind)))
+            .failure(wrong, "set the clock, and keep it right with chrony or systemd-timesyncd");
+    }
+    if ahead > 0 {
+        return finding(format!("it is at least {} ahead", span(ahead)))
+            .failure(wrong, "set the clock, and keep it right with chrony or systemd-timesyncd");
+    }
+    finding("it lies within the validity of the root zone's signatures".into())
+}
+
+fn span(seconds: i32) -> String {
+    match seconds {
+        86_400.. => format!("{} days", seconds / 86_400),
+        3_600.. => format!("{} hours", seconds / 3_600),
+        _ => format!("{} minutes", seconds / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::report::Severity;
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn finding(found: String) -> Finding {
+        Finding::ok("test", "", found)
+    }
+
+    #[test]
+    fn a_clock_is_judged_by_signatures() {
+        let day = 86_400;
+        for (now, severity, said) in [
+            (100 * day, Severity::Ok, "within"),
+            (93 * day, Severity::Failure, "2 days behind"),
+            (112 * day, Severity::Failure, "2 days ahead"),
+        ] {
+            let found = judge_clock(finding, &[(95 * day as u32, 110 * day as u32)], now);
+            assert_eq!(found.severity, severity, "{found:?}");
+            assert!(found.found.contains(said), "{found:?}");
+        }
+        assert_eq!(judge_clock(finding, &[], 0).severity, Severity::Warning);
+        // Times beyond 2^32 seconds.
+        let wrapped = judge_clock(finding, &[(u32::MAX - 10, 10)], (1 << 32) + 5);
+        assert_eq!(wrapped.severity, Severity::Ok);
+    }
+
+    #[test]
+    fn codes_of_blocklists_are_told_from_errors() {
+        let judge = |codes: &[&str]| {
+            let codes: Vec<IpAddr> = codes.iter().map(|code| code.parse().unwrap()).collect();
+            judge_listing(finding, Ipv4Addr::new(192, 0, 2, 1).into(), "list.example", &codes)
+        };
+        assert_eq!(judge(&[]).severity, Severity::Ok);
+        assert_eq!(judge(&["127.0.0.2"]).severity, Severity::Failure);
+        assert!(judge(&["127.0.0.2"]).remedy.contains("list.example"));
+        assert_eq!(judge(&["127.255.255.254"]).severity, Severity::Warning);
+        assert_eq!(judge(&["127.0.0.4", "127.255.255.252"]).severity, Severity::Warning);
+        assert_eq!(judge(&["192.0.2.9"]).severity, Severity::Warning);
+    }
+
+    #[test]
+    fn what_blocks_port_25_is_named() {
+        for (worst, said) in [
+            (Reach::Silent, "drops outbound port 25"),
+            (Reach::Refused, "in place of the mail servers"),
+            (Reach::Reset, "in place of the mail servers"),
+            (Reach::Rejected("554 no".into()), "reject this source"),
+            (Reach::Unresolved, "fast checks still work"),
+        ] {
+            let found = judge_reach(finding(worst.to_string()), &worst);
+            assert_eq!(found.severity, Severity::Failure);
+            assert!(found.meaning.contains(said) && !found.remedy.is_empty(), "{found:?}");
+        }
+        assert_eq!(judge_reach(finding(String::new()), &Reach::Greeted).severity, Severity::Ok);
+    }
+
+    #[test]
+    fn a_mail_server_is_seen_to_answer_refuse_or_reset() {
+        use std::net::TcpListener;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let serve = std::thread::spawn(move || {
+            for banner in ["220 mx.example ESMTP\r\n", "554 go away\r\n", ""] {
+                let (mut stream, _) = listener.accept().unwrap();
+                stream.write_all(banner.as_bytes()).unwrap();
+            }
+        });
+        assert_eq!(reach(None, at), Reach::Greeted);
+        assert_eq!(reach(Some(Ipv4Addr::LOCALHOST.into()), at), Reach::Rejected("554 go away".into()));
+        assert_eq!(reach(None, at), Reach::Reset);
+        serve.join().unwrap();
+        assert_eq!(reach(None, at), Reach::Refused);
+    }
+}

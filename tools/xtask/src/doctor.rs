@@ -1,0 +1,376 @@
+//! `cargo xtask doctor`: plants one fault after another in a network namespace, and tests that `mailprobe doctor` names each.
+//!
+//! The zone of the root is served by BIND, signed by dnssec-signzone, and resolved by Unbound. smtp-sink of Postfix is the
+//! mail server. A source is a public address on loopback of the namespace, which has no connection to the Internet.
+
+use crate::interop::Failure;
+use crate::interop::net::{Net, NetNamespace};
+use crate::interop::process::{self, Finished, ServerProcess, sleep, wait_until};
+use crate::interop::report::{self, Tally};
+use crate::soak::world::build;
+use clap::Args;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, SystemTime};
+
+const LIMIT: Duration = Duration::from_secs(90);
+const START: Duration = Duration::from_secs(20);
+/// The resolver, and servers of the zone with right, future and past signatures.
+const UNBOUND: &str = "11.0.0.53";
+const RIGHT: &str = "11.0.0.54";
+const FUTURE: &str = "11.0.0.55";
+const PAST: &str = "11.0.0.56";
+/// Another Unbound, which denies every name.
+const DENYING: &str = "11.0.0.57";
+/// The mail server.
+const MAIL: &str = "11.0.0.25";
+const DAY: i64 = 24 * 60 * 60;
+
+/// The zone of the root, with everything below it.
+const ZONE: &str = "\
+$TTL 60
+. IN SOA ns.root. root.root. 1 60 60 600 60
+. IN NS ns.root.
+ns.root. IN A 11.0.0.54
+mx.example. IN A 11.0.0.25
+silent.example. IN A 10.79.0.1
+refusing.example. IN A 10.77.0.1
+probe.example. IN A 11.0.0.2
+2.0.0.11.in-addr.arpa. IN PTR probe.example.
+nameless.example. IN A 11.0.0.3
+listed.example. IN A 11.0.0.4
+4.0.0.11.in-addr.arpa. IN PTR listed.example.
+4.0.0.11.list.example. IN A 127.0.0.2
+2.0.0.11.broken.example. IN A 127.255.255.254
+";
+
+/// The options of `cargo xtask doctor`.
+#[derive(Args)]
+pub struct DoctorOptions {
+    /// Folder of a built mailprobe [default: build it]
+    #[arg(long, value_name = "DIR")]
+    bin_dir: Option<PathBuf>,
+    /// Keep the folder of the run
+    #[arg(long)]
+    keep: bool,
+}
+
+/// A planted fault.
+struct Fault {
+    name: &'static str,
+    flags: Vec<String>,
+    /// A command before mailprobe, such as prlimit.
+    before: Vec<String>,
+    /// The check that names it, its severity, and words of what was found and of the remedy.
+    expected: (&'static str, &'static str, &'static str, &'static str),
+}
+
+/// Runs all cases; the exit code is 0 if every fault is named.
+pub fn main(options: &DoctorOptions) -> ExitCode {
+    report::end("doctor", process::watch_signals().and_then(|()| doctor(options)))
+}
+
+fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
+    let net = Net::make(options.keep)?;
+    let folder = match &options.bin_dir {
+        Some(folder) => folder.clone(),
+        None => build(&net.folder, false)?,
+    };
+    let program = std::path::absolute(folder.join("mailprobe"));
+    let program = program.map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    addresses(&net)?;
+    let _servers = serve(&net)?;
+    let certificate = expired_certificate(&net.folder)?;
+    let data = net.folder.join("data");
+    fs::create_dir(&data).map_err(|error| Failure(format!("{}: {error}", data.display())))?;
+    run(Command::new("chmod"), &net.folder, &["700", &data.display().to_string()])?;
+    let small = small_disk(&net)?;
+
+    let mut tally = Tally::default();
+    let basic = basic(&data);
+    let healthy = examine(&net, &program, &[], &basic)?;
+    tally.check("without a fault there are only ok lines", only_ok(&healthy));
+    let text = text_of(&net, &program, &basic)?;
+    tally.check("the text has the same lines", same_lines(&healthy, &text));
+    for fault in faults(&basic, &certificate, &small) {
+        let found = examine(&net, &program, &fault.before, &fault.flags)?;
+        tally.check(fault.name, names(&found, &fault));
+    }
+    Ok(tally)
+}
+
+fn basic(data: &Path) -> Vec<String> {
+    let text = format!(
+        "--resolver {UNBOUND} --ehlo probe.example --mx mx.example --blocklist list.example --data {}",
+        data.display()
+    );
+    text.split(' ').map(str::to_owned).collect()
+}
+
+fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Fault> {
+    let case = |name, change: &str, expected| {
+        // A later value of a flag that is not repeatable wins; repeatable ones are replaced.
+        let mut flags = basic.to_vec();
+        let words: Vec<String> = change.split_whitespace().map(str::to_owned).collect();
+        for pair in words.chunks(2) {
+            match flags.iter().position(|flag| *flag == pair[0]) {
+                Some(at) => flags[at + 1].clone_from(&pair[1]),
+                None => flags.extend_from_slice(pair),
+            }
+        }
+        Fault { name, flags, before: Vec::new(), expected }
+    };
+    let [cert, key] = certificate;
+    let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
+    let few_files = ["prlimit", "--nofile=256:256"].map(str::to_owned).to_vec();
+    vec![
+        case(
+            "port 25 is dropped",
+            "--mx silent.example",
+            ("port 25", "failure", "does not answer", "open outbound port 25"),
+        ),
+        case(
+            "port 25 is reset",
+            "--mx refusing.example",
+            ("port 25", "failure", "refuses the connection", "open outbound port 25"),
+        ),
+        case(
+            "a resolver denies everything",
+            &format!("--resolver {DENYING}"),
+            ("resolver", "failure", "root zone", "recursive resolver"),
+        ),
+        case(
+            "a resolver does not answer",
+            "--resolver 11.0.0.99",
+            ("resolver", "failure", "no answer", "--resolver"),
+        ),
+        case(
+            "a source has no reverse DNS",
+            "--source 11.0.0.3=nameless.example",
+            ("reverse DNS", "failure", "no name", "set its reverse DNS"),
+        ),
+        case(
+            "the name of a source is another",
+            "--source 11.0.0.2=listed.example",
+            ("reverse DNS", "failure", "does not resolve to 11.0.0.2", "--ehlo"),
+        ),
+        case(
+            "a source is on a blocklist",
+            "--source 11.0.0.4=listed.example",
+            ("blocklist", "failure", "127.0.0.2", "removal"),
+        ),
+        case(
+            "a blocklist does not answer us",
+            "--blocklist broken.example",
+            ("blocklist", "warning", "127.255.255.254", "resolver of your own"),
+        ),
+        case(
+            "the clock is behind",
+            &format!("--resolver {FUTURE}"),
+            ("clock", "failure", "2 days behind", "set the clock"),
+        ),
+        case(
+            "the clock is ahead",
+            &format!("--resolver {PAST}"),
+            ("clock", "failure", "2 days ahead", "set the clock"),
+        ),
+        Fault {
+            before: few_files,
+            ..case("256 open files", "", ("open files", "failure", "up to 256", "LimitNOFILE"))
+        },
+        Fault {
+            before: on_a_full_disk(small),
+            ..case(
+                "a full disk",
+                &format!("--data {}", small.display()),
+                ("data folder", "failure", "0 MiB are free", "make room"),
+            )
+        },
+        case("an expired certificate", &tls, ("certificate", "failure", "expired 2 days ago", "renew")),
+        case("a wrong setting", "--sessions none", ("configuration", "failure", "--sessions", "correct")),
+    ]
+}
+
+/// The findings of a run.
+fn examine(net: &Net, program: &Path, before: &[String], flags: &[String]) -> Result<Value, Failure> {
+    let mut words = before.to_vec();
+    words.extend([program.display().to_string(), "doctor".into(), "--json".into()]);
+    words.extend_from_slice(flags);
+    let mut command = net.command(NetNamespace::Probe, &words[0]);
+    command.args(&words[1..]);
+    let Finished { stdout, stderr, status, .. } = net.run(command, "", LIMIT)?;
+    let report: Value = serde_json::from_str(&stdout)
+        .map_err(|error| Failure(format!("no report: {error}: {stdout}{stderr}")))?;
+    let expected = match report["severity"].as_str() {
+        Some("ok") => 0,
+        Some("warning") => 3,
+        _ => 1,
+    };
+    match status.code() {
+        Some(code) if code == expected => Ok(report),
+        code => Err(Failure(format!("exit code {code:?}, and the report says {}", report["severity"]))),
+    }
+}
+
+fn text_of(net: &Net, program: &Path, flags: &[String]) -> Result<String, Failure> {
+    let mut command = net.command(NetNamespace::Probe, program);
+    command.arg("doctor").args(flags);
+    net.run(command, "", LIMIT)?.success("doctor")
+}
+
+fn findings(report: &Value) -> Vec<&Value> {
+    report["findings"].as_array().into_iter().flatten().collect()
+}
+
+fn only_ok(report: &Value) -> Result<String, String> {
+    let bad: Vec<String> = findings(report)
+        .iter()
+        .filter(|finding| finding["severity"] != "ok")
+        .map(|it| it.to_string())
+        .collect();
+    let count = findings(report).len();
+    if bad.is_empty() && count >= 11 {
+        Ok(format!("{count} lines"))
+    } else {
+        Err(format!("{count} lines: {bad:?}"))
+    }
+}
+
+fn same_lines(report: &Value, text: &str) -> Result<String, String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let wanted = findings(report).len();
+    match lines.len() == wanted && lines.iter().all(|line| line.starts_with("ok       ")) {
+        true => Ok(format!("{wanted} lines")),
+        false => Err(text.to_owned()),
+    }
+}
+
+fn names(report: &Value, fault: &Fault) -> Result<String, String> {
+    let (check, severity, found, remedy) = fault.expected;
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    let named = findings(report).into_iter().find(|finding| {
+        finding["check"] == check
+            && finding["severity"] == severity
+            && text(finding, "found").contains(found)
+            && text(finding, "remedy").contains(remedy)
+            && !text(finding, "meaning").is_empty()
+    });
+    named.map(|finding| text(finding, "found")).ok_or_else(|| report.to_string())
+}
+
+fn addresses(net: &Net) -> Result<(), Failure> {
+    for last in [2, 3, 4, 25, 53, 54, 55, 56, 57] {
+        ip(net, NetNamespace::Probe, &format!("address add 11.0.0.{last}/32 dev lo"))?;
+    }
+    ip(net, NetNamespace::Probe, "route replace default via 10.76.0.1 src 11.0.0.2")?;
+    ip(net, NetNamespace::Mail, "route add 11.0.0.0/24 via 10.76.0.2")
+}
+
+fn ip(net: &Net, space: NetNamespace, arguments: &str) -> Result<(), Failure> {
+    let mut command = net.command(space, "ip");
+    command.args(arguments.split(' '));
+    net.run(command, "", LIMIT)?.success("ip").map(drop)
+}
+
+fn serve(net: &Net) -> Result<Vec<ServerProcess>, Failure> {
+    let mut servers = Vec::new();
+    for (address, from, until) in
+        [(RIGHT, -DAY, 10 * DAY), (FUTURE, 2 * DAY + 60, 9 * DAY), (PAST, -9 * DAY, -2 * DAY - 60)]
+    {
+        servers.push(named(net, address, from, until)?);
+    }
+    let stub = format!("stub-zone:\n  name: \".\"\n  stub-addr: {RIGHT}\n");
+    servers.push(unbound(net, UNBOUND, "", &stub)?);
+    servers.push(unbound(net, DENYING, "  local-zone: \".\" always_nxdomain\n", "")?);
+    let mut sink = net.command(NetNamespace::Probe, "smtp-sink");
+    sink.args(["-u", "nobody", &format!("{MAIL}:25"), "16"]);
+    servers.push(ServerProcess::start("smtp-sink", sink, &net.folder.join("smtp-sink.log"))?);
+    for address in [RIGHT, FUTURE, PAST, UNBOUND, DENYING] {
+        wait_until(address, START, || net.listens(NetNamespace::Probe, &format!("{address}:53")))?;
+    }
+    wait_until(MAIL, START, || net.listens(NetNamespace::Probe, &format!("{MAIL}:25")))?;
+    // A server listens shortly before it has read its zone.
+    sleep(Duration::from_secs(1))?;
+    Ok(servers)
+}
+
+/// BIND with the zone, whose signatures begin and end at these seconds from now.
+fn named(net: &Net, address: &str, from: i64, until: i64) -> Result<ServerProcess, Failure> {
+    let folder = net.folder.join(format!("named-{address}"));
+    fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    let write = |name: &str, text: &str| {
+        fs::write(folder.join(name), text).map_err(|error| Failure(format!("{name}: {error}")))
+    };
+    write("root.zone", ZONE)?;
+    for flag in [&["-a", "ED25519", "."][..], &["-a", "ED25519", "-f", "KSK", "."]] {
+        run(Command::new("dnssec-keygen"), &folder, flag)?;
+    }
+    let at = |offset: i64| format!("now{offset:+}");
+    let (from, until) = (at(from), at(until));
+    let signer = ["-P", "-S", "-z", "-o", ".", "-s", &from, "-e", &until, "root.zone"];
+    run(Command::new("dnssec-signzone"), &folder, &signer)?;
+    write(
+        "named.conf",
+        &format!(
+            "options {{ directory \"{0}\"; pid-file \"{0}/pid\"; session-keyfile \"{0}/key\"; listen-on {{ {address}; }};\n\
+             listen-on-v6 {{ none; }}; recursion no; allow-query {{ any; }}; dnssec-validation no; empty-zones-enable no; }};\n\
+             controls {{ }};\nzone \".\" {{ type primary; file \"root.zone.signed\"; }};\n",
+            folder.display()
+        ),
+    )?;
+    let mut command = net.command(NetNamespace::Probe, "named");
+    command.args(["-g", "-c"]).arg(folder.join("named.conf"));
+    ServerProcess::start("named", command, &folder.join("log"))
+}
+
+fn unbound(net: &Net, address: &str, server: &str, more: &str) -> Result<ServerProcess, Failure> {
+    let path = net.folder.join(format!("unbound-{address}.conf"));
+    let text = format!(
+        "server:\n  interface: {address}\n  access-control: 0.0.0.0/0 allow\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  \
+         directory: \"{}\"\n  module-config: \"iterator\"\n  use-syslog: no\n  do-ip6: no\n{server}\
+         remote-control:\n  control-enable: no\n{more}",
+        net.folder.display()
+    );
+    fs::write(&path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    let mut command = net.command(NetNamespace::Probe, "unbound");
+    command.args(["-d", "-c"]).arg(&path);
+    ServerProcess::start("unbound", command, &net.folder.join(format!("unbound-{address}.log")))
+}
+
+/// A certificate that expired two days ago, with its key.
+fn expired_certificate(folder: &Path) -> Result<[PathBuf; 2], Failure> {
+    let wrong = |error: rcgen::Error| Failure(format!("no certificate: {error}"));
+    let mut parameters = rcgen::CertificateParams::new(["probe.example".to_owned()]).map_err(wrong)?;
+    let ago = |seconds: i64| SystemTime::now() - Duration::from_secs(seconds.unsigned_abs());
+    parameters.not_before = ago(90 * DAY).into();
+    parameters.not_after = ago(2 * DAY + 600).into();
+    let key = rcgen::KeyPair::generate().map_err(wrong)?;
+    let made = parameters.self_signed(&key).map_err(wrong)?;
+    let paths = [folder.join("cert.pem"), folder.join("key.pem")];
+    for (path, text) in paths.iter().zip([made.pem(), key.serialize_pem()]) {
+        fs::write(path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+    }
+    Ok(paths)
+}
+
+/// A folder for the full disk.
+fn small_disk(net: &Net) -> Result<PathBuf, Failure> {
+    let folder = net.folder.join("small");
+    fs::create_dir(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    Ok(folder)
+}
+
+/// A command that mounts a file system without space at a folder, for itself and the command after it.
+fn on_a_full_disk(folder: &Path) -> Vec<String> {
+    let at = folder.display();
+    let script = format!("mount -t tmpfs -o size=64k,mode=700 tmpfs {at}; exec \"$@\"");
+    ["unshare", "--mount", "sh", "-euc", &script, "sh"].map(str::to_owned).to_vec()
+}
+
+fn run(mut command: Command, folder: &Path, arguments: &[&str]) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.current_dir(folder).args(arguments);
+    process::run(command, "", folder, LIMIT)?.success(&name)
+}
