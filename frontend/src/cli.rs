@@ -20,6 +20,7 @@ mod installation;
 pub mod key;
 mod log;
 mod metrics;
+mod notify;
 mod open_files;
 mod openapi;
 mod place;

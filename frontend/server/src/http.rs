@@ -12,6 +12,7 @@ mod assistants;
 mod gateway;
 mod meter;
 mod outgoing;
+mod public;
 mod unclear;
 mod visit;
 
@@ -42,6 +43,7 @@ use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use monoio::net::TcpStream;
 use monoio_compat::hyper::{MonoioIo, MonoioTimer};
 use outgoing::Outgoing;
+use public::Wanted;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -176,12 +178,25 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         standing: None,
         pieces: None,
     };
+    // Only these need more than the handler gives, so only these cost anything.
+    let wanted = matches!(request.method(), &hyper::Method::GET | &hyper::Method::HEAD)
+        .then(|| Wanted::by(request.headers()));
     let outcome = match catch_panic(answer(request, worker, peer, &mut note)).await {
         Ok(outcome) => outcome,
         Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
     };
     let response = match outcome {
-        Ok(reply) => render(reply.status, &reply.headers, reply.body),
+        Ok(reply) => {
+            let Reply { status, headers, body } = reply;
+            let mut response = render(status, &headers, Vec::new());
+            match wanted {
+                Some(wanted) if public::is_public(response.status(), response.headers()) => {
+                    public::shape(&mut response, body, &wanted);
+                }
+                _ => *response.body_mut() = Outgoing::Whole(Full::new(Bytes::from(body))),
+            }
+            response
+        }
         Err(refusal) => render_refusal(&refusal, &note),
     };
     let mut response = finish(response, &note);

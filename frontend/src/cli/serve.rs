@@ -6,6 +6,7 @@
 //! voids the holds that remain.
 
 use super::flags::{DATA, ENGINE, Flags, SERVER};
+use super::notify::{ServiceState, feed_watchdog, tell, watchdog_interval};
 use super::reload::Reload;
 use super::{Failure, StartEngine, log, open_files};
 use crate::config::Config;
@@ -38,7 +39,7 @@ use std::io::{self, IsTerminal, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, RwLock};
 use std::thread;
 use store::Store;
@@ -166,8 +167,15 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         announce(&config, &choice, &*engine, &address.to_string())?;
     }
 
-    let End::Drained(outcome) =
-        until_the_end(threads, &status, &new_batches, &inbox, || reload.run(args.flags.config()))
+    let gauge = engine.gauge();
+    tell(ServiceState::Ready);
+    let on_reload = || {
+        tell(ServiceState::Reloading);
+        reload.run(args.flags.config());
+        tell(ServiceState::Ready);
+    };
+    let is_alive = || feed_watchdog(&gauge());
+    let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox, on_reload, is_alive)
     else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.
         std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
@@ -402,16 +410,27 @@ fn until_the_end(
     status: &Status,
     new_batches: &NewBatches,
     inbox: &Receiver<Event>,
-    reload: impl Fn(),
+    on_reload: impl Fn(),
+    is_alive: impl Fn(),
 ) -> End {
+    let interval = watchdog_interval();
     // The frontend threads and the batch feeder.
     let mut running = threads.len() + 1;
     let mut threads = Some(threads);
     let mut outcome = Ok(());
     while running > 0 {
-        match inbox.recv() {
+        let event = match interval {
+            Some(interval) => inbox.recv_timeout(interval),
+            None => inbox.recv().map_err(RecvTimeoutError::from),
+        };
+        match event {
+            Err(RecvTimeoutError::Timeout) => {
+                is_alive();
+                continue;
+            }
             Ok(Event::Reload) => {
-                reload();
+                on_reload();
+                is_alive();
                 continue;
             }
             Ok(Event::Signal) if threads.is_none() => return End::Forced,
@@ -422,7 +441,7 @@ fn until_the_end(
                     outcome = Err(Failure::failed(format!("the thread {name} failed: {error}")));
                 }
             }
-            Err(_) => break,
+            Err(RecvTimeoutError::Disconnected) => break,
         }
         // After a signal or the end of a thread, the other threads end too.
         if let Some(threads) = threads.take() {
@@ -436,6 +455,7 @@ fn until_the_end(
 /// Closes all sockets before it informs a thread, so that no thread accepts a connection that another has refused.
 fn drain(threads: &[Thread], status: &Status) {
     status.enter(Phase::Draining);
+    tell(ServiceState::Stopping);
     for thread in threads {
         if let Err(error) = SockRef::from(&thread.listener).shutdown(Shutdown::Both) {
             tracing::warn!("cannot close a listening socket: {error}");

@@ -70,7 +70,9 @@ impl Connection {
             while self.rest.len() < length {
                 self.fill().expect("the body breaks off");
             }
-            answer.body = String::from_utf8(self.rest.drain(..length).collect()).unwrap();
+            // A compressed body is no text.
+            let body: Vec<u8> = self.rest.drain(..length).collect();
+            answer.body = String::from_utf8_lossy(&body).into_owned();
         }
         Some(answer)
     }

@@ -1,5 +1,6 @@
 //! The API reference, with and without a dashboard. Chromium tests its content and examples.
 
+use crate::client::Answer;
 use crate::server::Server;
 
 const GET: &str = "GET /docs HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -32,4 +33,36 @@ fn its_examples_name_the_public_url() {
     let page = server.send(GET).body;
     assert!(page.contains("curl 'https://api.example.com/probe/v1/openapi.json'"));
     assert!(!page.contains(&server.address.to_string()));
+}
+
+#[test]
+fn public_answers_have_a_tag_and_are_compressed_on_request() {
+    let server = Server::start(&[]);
+    let ask = |path: &str, headers: &str| {
+        server.send(format!("GET {path} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n{headers}\r\n"))
+    };
+    for path in ["/v1/openapi.json", "/docs"] {
+        let plain = ask(path, "");
+        assert_eq!((plain.status, plain.header("content-encoding")), (200, None));
+        let tag = plain.header("etag").unwrap().to_owned();
+        assert!(plain.header("vary").is_some());
+        let zipped = ask(path, "Accept-Encoding: gzip\r\n");
+        assert_eq!((zipped.status, zipped.header("content-encoding")), (200, Some("gzip")));
+        let other = zipped.header("etag").unwrap().to_owned();
+        let length = |of: &Answer| of.header("content-length").unwrap().parse::<usize>().unwrap();
+        assert!(other != tag && length(&zipped) < length(&plain));
+        for (encoding, tag) in [("", &tag), ("Accept-Encoding: gzip\r\n", &other)] {
+            let again = ask(path, &format!("{encoding}If-None-Match: \"x\", W/{tag}\r\n"));
+            assert_eq!((again.status, again.body.as_str()), (304, ""), "{path}");
+            assert_eq!(again.header("etag"), Some(tag.as_str()));
+            assert_eq!(again.header("cache-control"), plain.header("cache-control"));
+        }
+        assert_eq!(ask(path, "If-None-Match: \"x\"\r\n").status, 200);
+    }
+    // Answers with private data, or with none, stay as they are.
+    for path in ["/livez", "/signin", "/v1/nowhere"] {
+        let got = ask(path, "Accept-Encoding: gzip\r\nIf-None-Match: *\r\n");
+        assert_eq!((got.header("etag"), got.header("content-encoding")), (None, None), "{path}");
+        assert!(got.status != 304);
+    }
 }

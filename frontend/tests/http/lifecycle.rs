@@ -194,3 +194,48 @@ fn nothing_personal_is_in_the_log_whatever_its_form() {
         }
     }
 }
+
+#[test]
+fn systemd_is_told_of_each_state_and_fed_while_all_is_well() {
+    use std::os::unix::net::UnixDatagram;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let child = std::process::Command::new(env!("CARGO_BIN_EXE_mailprobe"))
+        .args(["--quiet", "serve", "--listen", "127.0.0.1:0", "--resolver", "127.0.0.1:9"])
+        .args(["--ehlo", "probe.example", "--data"])
+        .arg(folder.path().join("data"))
+        .env("NOTIFY_SOCKET", &path)
+        .env("WATCHDOG_USEC", "400000")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let next = || {
+        let mut message = [0; 256];
+        let length = socket.recv(&mut message).unwrap();
+        String::from_utf8(message[..length].to_vec()).unwrap()
+    };
+    let pid = i32::try_from(child.id()).unwrap();
+    let signal = |signal: i32| {
+        // SAFETY: kill has no preconditions; the child was not waited for, so the id is still its own.
+        #[expect(unsafe_code, reason = "the standard library sends no signal but SIGKILL")]
+        let sent = unsafe { libc::kill(pid, signal) };
+        assert_eq!(sent, 0);
+    };
+    assert_eq!(next().trim(), "READY=1");
+    assert_eq!(next().trim(), "WATCHDOG=1");
+    signal(libc::SIGHUP);
+    let reloading = std::iter::repeat_with(next).find(|message| !message.starts_with("WATCHDOG")).unwrap();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(next().trim(), "READY=1");
+    signal(libc::SIGTERM);
+    let stopping = std::iter::repeat_with(next).find(|message| !message.starts_with("WATCHDOG")).unwrap();
+    assert_eq!(stopping.trim(), "STOPPING=1");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    // Only the keys of the first start, which exist nowhere else.
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

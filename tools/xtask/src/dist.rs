@@ -1,9 +1,13 @@
-//! `cargo xtask dist`: the program for distribution, without symbols, and a file with its symbols beside it.
+//! `cargo xtask dist`: everything that is given to users, in target/package.
 //!
-//! The profile `dist` of Cargo.toml builds the program with thin link-time optimization and line tables. objcopy moves the
-//! symbols and line tables to `mailprobe.debug`. The program names this file in its section `.gnu_debuglink`, so that gdb
-//! and perf find it in the same folder. A backtrace of the program alone has addresses, which addr2line translates:
-//! `addr2line -Cfe mailprobe.debug ADDRESS`.
+//! - `mailprobe`: the program, without symbols and without shared libraries; `mailprobe.debug`: its symbols and line tables.
+//!   The program names this file in its section `.gnu_debuglink`, so that gdb and perf find it in the same folder. A backtrace
+//!   of the program alone has addresses, which addr2line translates: `addr2line -Cfe mailprobe.debug ADDRESS`.
+//! - completions, pages for man, the commented configuration, and an archive of them with the program;
+//! - a Debian package (cargo-deb), the folder of a container, a bill of materials (cargo-cyclonedx), and SHA256SUMS.
+//!
+//! The profile `dist` of Cargo.toml builds the program with thin link-time optimization. `cargo install cargo-deb
+//! cargo-cyclonedx` installs the two packers.
 
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished};
@@ -17,15 +21,17 @@ use std::time::Duration;
 
 /// A build with link-time optimization from nothing takes five minutes on two cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
-/// The tools of binutils take a second.
-const TOOL_LIMIT: Duration = Duration::from_secs(60);
+/// The tools of binutils take a second, and the packers some more.
+const TOOL_LIMIT: Duration = Duration::from_secs(300);
+/// The certificates of authorities for the container, from the package ca-certificates.
+const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The options of `cargo xtask dist`.
 #[derive(Args)]
 pub struct DistOptions {
-    /// Folder of the files [default: package in CARGO_TARGET_DIR or target]
-    #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    /// Make no Debian package and no bill of materials, which need cargo-deb and cargo-cyclonedx
+    #[arg(long)]
+    program_only: bool,
 }
 
 /// Builds and tests the files; the exit code is 0 if every test passes.
@@ -34,64 +40,190 @@ pub fn main(options: &DistOptions) -> ExitCode {
 }
 
 fn dist(options: &DistOptions) -> Result<Tally, Failure> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let root = root.canonicalize().map_err(|error| failed(root, &error))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = std::path::absolute(&target).map_err(|error| failed(&target, &error))?;
-    let out = options.out.clone().unwrap_or_else(|| target.join("package"));
-    fs::create_dir_all(&out).map_err(|error| failed(&out, &error))?;
-
-    let mut build = cargo();
-    build.args(["build", "--profile", "dist", "--package", "frontend", "--bin", "mailprobe", "--target-dir"]);
-    build.arg(&target);
-    process::run(build, "", &out, BUILD_LIMIT)?.success("cargo build")?;
-    let built = target.join("dist/mailprobe");
-    let (program, symbols) = (out.join("mailprobe"), out.join("mailprobe.debug"));
-    tool(&out, "objcopy", |it| it.arg("--only-keep-debug").args([&built, &symbols]))?;
-    tool(&out, "objcopy", |it| it.arg("--strip-all").args([&built, &program]))?;
-    // The section has the name of the file without its folder.
-    tool(&out, "objcopy", |it| it.arg("--add-gnu-debuglink=mailprobe.debug").arg(&program))?;
-
+    // The table of the Debian package in frontend/Cargo.toml names this folder.
+    let out = root.join("target/package");
+    if out.exists() {
+        fs::remove_dir_all(&out).map_err(|error| failed(&out, &error))?;
+    }
+    make(&out)?;
     let mut tally = Tally::default();
-    let version = tool(&out, "./mailprobe", |it| it.arg("--version"))?;
-    tally.check("the program starts", outcome(version.starts_with("mailprobe "), version.trim()));
-    let names = command(&out, "nm", |it| it.arg(&program))?;
-    tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim()));
-    let line = line_of_main(&out, &symbols)?;
-    tally.check("mailprobe.debug has the line of main", outcome(line.contains("main.rs:"), line.trim()));
-    for file in [&program, &symbols] {
-        let bytes = fs::metadata(file).map_err(|error| failed(file, &error))?.len();
+    let built = build(&target, &out)?;
+    strip(&built, &out, &mut tally)?;
+    texts(&out)?;
+    container(&root, &out)?;
+    if !options.program_only {
+        tool(&root, &out, "cargo-deb", |it| {
+            it.args(["--no-build", "--no-strip", "--package", "frontend", "--output"]).arg(&out)
+        })?;
+        bill_of_materials(&root, &out)?;
+    }
+    archive(&root, &out)?;
+    sums(&out)?;
+    for file in files(&out)? {
+        let bytes = fs::metadata(&file).map_err(|error| failed(&file, &error))?.len();
         report::line(&format!("{} has {bytes} bytes", file.display()));
     }
     Ok(tally)
 }
 
+/// Builds the program without shared libraries. The option for the target keeps build scripts and macros as they are, because
+/// they need shared libraries.
+fn build(target: &Path, out: &Path) -> Result<PathBuf, Failure> {
+    let rustc = tool(out, out, "rustc", |it| it.arg("-vV"))?;
+    let triple = rustc.lines().find_map(|line| line.strip_prefix("host: "));
+    let triple = triple.ok_or_else(|| Failure("rustc -vV names no host".into()))?;
+    let mut build = cargo();
+    build.args(["build", "--profile", "dist", "--package", "frontend", "--bin", "mailprobe"]);
+    build.args(["--target", triple, "--target-dir"]).arg(target);
+    build.env("RUSTFLAGS", "-C target-feature=+crt-static");
+    process::run(build, "", out, BUILD_LIMIT)?.success("cargo build")?;
+    Ok(target.join(triple).join("dist/mailprobe"))
+}
+
+/// Moves the symbols to a file of their own, and tests both files.
+fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
+    let (program, symbols) = (out.join("mailprobe"), out.join("mailprobe.debug"));
+    tool(out, out, "objcopy", |it| it.arg("--only-keep-debug").args([built, &symbols]))?;
+    tool(out, out, "objcopy", |it| it.arg("--strip-all").args([built, &program]))?;
+    // The section has the name of the file without its folder.
+    tool(out, out, "objcopy", |it| it.arg("--add-gnu-debuglink=mailprobe.debug").arg(&program))?;
+    let version = tool(out, out, "./mailprobe", |it| it.arg("--version"))?;
+    let names_commit = version.starts_with("mailprobe ") && version.contains('(');
+    tally.check("the program starts and names its commit", outcome(names_commit, version.trim()));
+    let dynamic = tool(out, out, "readelf", |it| it.args(["--dynamic", "--program-headers"]).arg(&program))?;
+    let is_static = !dynamic.contains("NEEDED") && !dynamic.contains("INTERP");
+    tally.check("the program needs no shared library", outcome(is_static, ""));
+    let names = command(out, out, "nm", |it| it.arg(&program))?;
+    tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim()));
+    let line = line_of_main(out, &symbols)?;
+    tally.check("mailprobe.debug has the line of main", outcome(line.contains("main.rs:"), line.trim()));
+    Ok(())
+}
+
+/// Completions, pages for man, and the commented configuration with the data folder of the service.
+fn texts(out: &Path) -> Result<(), Failure> {
+    let folder = out.join("completions");
+    make(&folder)?;
+    for (shell, name) in [("bash", "mailprobe.bash"), ("zsh", "_mailprobe"), ("fish", "mailprobe.fish")] {
+        let script = tool(out, out, "./mailprobe", |it| it.args(["completions", shell]))?;
+        write(&folder.join(name), &script)?;
+    }
+    let pages = out.join("man");
+    make(&pages)?;
+    tool(out, out, "./mailprobe", |it| it.arg("man").arg(&pages))?;
+    let text = tool(out, out, "./mailprobe", |it| it.args(["config", "--default"]))?;
+    let data = "data = \"/var/lib/mailprobe\"";
+    write(&out.join("mailprobe.toml"), &text.replace(&format!("#{data}"), data))
+}
+
+/// The folder from which the container is built.
+fn container(root: &Path, out: &Path) -> Result<(), Failure> {
+    let context = out.join("container");
+    for folder in ["root/etc/ssl/certs", "root/tmp", "data"] {
+        make(&context.join(folder))?;
+    }
+    copy(&root.join("tools/packaging/Containerfile"), &context.join("Containerfile"))?;
+    copy(&out.join("mailprobe"), &context.join("root/mailprobe"))?;
+    copy(Path::new(AUTHORITIES), &context.join("root/etc/ssl/certs/ca-certificates.crt"))?;
+    write(&context.join("root/etc/passwd"), "nobody:x:65534:65534:nobody:/:/\n")?;
+    write(&context.join("root/etc/group"), "nogroup:x:65534:\n")
+}
+
+/// The packages of the program, as CycloneDX in JSON.
+fn bill_of_materials(root: &Path, out: &Path) -> Result<(), Failure> {
+    let made = root.join("frontend/mailprobe.cdx.json");
+    tool(root, out, "cargo-cyclonedx", |it| {
+        it.args(["cyclonedx", "--manifest-path", "frontend/Cargo.toml", "--format", "json"]);
+        it.args(["--override-filename", "mailprobe.cdx"])
+    })?;
+    copy(&made, &out.join("mailprobe.cdx.json"))?;
+    fs::remove_file(&made).map_err(|error| failed(&made, &error))
+}
+
+/// The archive for systems without a package.
+fn archive(root: &Path, out: &Path) -> Result<(), Failure> {
+    for name in ["README.md", "LICENSE"] {
+        copy(&root.join(name), &out.join(name))?;
+    }
+    copy(&root.join("tools/packaging/mailprobe.service"), &out.join("mailprobe.service"))?;
+    let name = format!("mailprobe-{}-{}-linux.tar.gz", env!("CARGO_PKG_VERSION"), std::env::consts::ARCH);
+    tool(out, out, "tar", |it| {
+        it.args(["--create", "--gzip", "--owner=0", "--group=0", "--file", &name]);
+        it.args([
+            "mailprobe",
+            "mailprobe.toml",
+            "mailprobe.service",
+            "man",
+            "completions",
+            "README.md",
+            "LICENSE",
+        ])
+    })
+    .map(drop)
+}
+
+/// The checksums of all files of the folder.
+fn sums(out: &Path) -> Result<(), Failure> {
+    let files = files(out)?;
+    let names: Vec<_> = files.iter().filter_map(|file| file.file_name()).collect();
+    let sums = tool(out, out, "sha256sum", |it| it.args(names))?;
+    write(&out.join("SHA256SUMS"), &sums)
+}
+
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| failed(folder, &error))?;
+    let mut files: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()).collect();
+    files.sort();
+    Ok(files)
+}
+
+fn make(folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| failed(path, &error))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+    fs::copy(from, to).map(drop).map_err(|error| failed(from, &error))
+}
+
 /// The file and line of the program's main function, by the symbols alone.
 fn line_of_main(folder: &Path, symbols: &Path) -> Result<String, Failure> {
-    let names = tool(folder, "nm", |it| it.arg("--demangle").arg(symbols))?;
+    let names = tool(folder, folder, "nm", |it| it.arg("--demangle").arg(symbols))?;
     let main = names.lines().find(|line| line.contains(" mailprobe::main"));
     let address = main.and_then(|line| line.split(' ').next());
     let address =
         address.ok_or_else(|| Failure(format!("{}: no symbol mailprobe::main", symbols.display())))?;
-    tool(folder, "addr2line", |it| it.arg("-e").arg(symbols).arg(address))
+    tool(folder, folder, "addr2line", |it| it.arg("-e").arg(symbols).arg(address))
 }
 
-/// The standard output of a program that succeeds.
+/// The standard output of a program that succeeds, in this folder; its output passes through files in `out`.
 fn tool(
     folder: &Path,
+    out: &Path,
     name: &str,
     arguments: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<String, Failure> {
-    command(folder, name, arguments)?.success(name)
+    command(folder, out, name, arguments)?.success(name)
 }
 
 fn command(
     folder: &Path,
+    out: &Path,
     name: &str,
     arguments: impl FnOnce(&mut Command) -> &mut Command,
 ) -> Result<Finished, Failure> {
     let mut command = Command::new(name);
     command.current_dir(folder);
     arguments(&mut command);
-    process::run(command, "", folder, TOOL_LIMIT)
+    process::run(command, "", out, TOOL_LIMIT)
 }
 
 fn outcome(passed: bool, found: &str) -> Result<String, String> {

@@ -58,7 +58,7 @@ pub struct DoctorOptions {
 }
 
 /// A planted fault.
-struct Fault {
+struct PlantedFault {
     name: &'static str,
     flags: Vec<String>,
     /// A command before mailprobe, such as prlimit.
@@ -109,7 +109,7 @@ fn basic(data: &Path) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Fault> {
+fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<PlantedFault> {
     let case = |name, change: &str, expected| {
         // A later value of a flag that is not repeatable wins; repeatable ones are replaced.
         let mut flags = basic.to_vec();
@@ -120,7 +120,7 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Fau
                 None => flags.extend_from_slice(pair),
             }
         }
-        Fault { name, flags, before: Vec::new(), expected }
+        PlantedFault { name, flags, before: Vec::new(), expected }
     };
     let [cert, key] = certificate;
     let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
@@ -176,11 +176,11 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Fau
             &format!("--resolver {PAST}"),
             ("clock", "failure", "2 days ahead", "set the clock"),
         ),
-        Fault {
+        PlantedFault {
             before: few_files,
             ..case("256 open files", "", ("open files", "failure", "up to 256", "LimitNOFILE"))
         },
-        Fault {
+        PlantedFault {
             before: on_a_full_disk(small),
             ..case(
                 "a full disk",
@@ -247,7 +247,7 @@ fn same_lines(report: &Value, text: &str) -> Result<String, String> {
     }
 }
 
-fn names(report: &Value, fault: &Fault) -> Result<String, String> {
+fn names(report: &Value, fault: &PlantedFault) -> Result<String, String> {
     let (check, severity, found, remedy) = fault.expected;
     let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
     let named = findings(report).into_iter().find(|finding| {
