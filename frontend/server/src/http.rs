@@ -13,6 +13,7 @@ mod gateway;
 mod meter;
 mod outgoing;
 mod public;
+mod trace_context;
 mod unclear;
 mod visit;
 
@@ -57,6 +58,7 @@ use std::time::{Duration, Instant};
 use store::id::random_bits;
 use store::rate_limit::Standing;
 use store::{KeyId, clock};
+use trace_context::TraceContext;
 
 /// The largest request body in bytes: 200 addresses of 320 escaped characters fit.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -160,6 +162,7 @@ struct Note {
     method: &'static str,
     path: &'static str,
     request_id: String,
+    trace: Option<TraceContext>,
     key: Option<KeyId>,
     /// The state of the request's counter, which goes into the headers of every answer and not into the log.
     standing: Option<Standing>,
@@ -174,6 +177,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         method: method_name(request.method().as_str()),
         path: "-",
         request_id: request_id(request.headers()),
+        trace: TraceContext::of(request.headers()),
         key: None,
         standing: None,
         pieces: None,
@@ -213,6 +217,8 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         ms = took.as_millis() as u64,
         request_id = note.request_id,
         key = note.key.map(tracing::field::display),
+        trace_id = note.trace.as_ref().map(TraceContext::trace_id),
+        parent_id = note.trace.as_ref().map(TraceContext::parent_id),
         "request"
     );
     response

@@ -139,7 +139,7 @@ fn lock_little(bytes: u64) -> io::Result<()> {
 }
 
 /// Answers io_uring_setup, io_uring_enter and io_uring_register with an error, as container runtimes do.
-fn refuse_io_uring(error: i32) -> io::Result<()> {
+pub fn refuse_io_uring(error: i32) -> io::Result<()> {
     let mut program = [
         seccomp::load(seccomp::NUMBER),
         seccomp::if_equal(libc::SYS_io_uring_setup as u32, 2, 0),

@@ -9,7 +9,7 @@
 //! - [`browser`], [`schemathesis`], [`confined`]: the pages, the API, and systems without io_uring;
 //! - [`measure`], [`bench_table`]: figures for docs/performance.md;
 //! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
-//! - [`dist`]: the program for distribution, with its symbols in a file beside it;
+//! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -22,6 +22,7 @@ mod dist;
 mod doctor;
 mod interop;
 mod measure;
+mod packages;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -46,7 +47,7 @@ enum Task {
     Browser(browser::BrowserOptions),
     /// Test the server on a system that refuses io_uring (root; see docs/testing.md).
     Confined(confined::ConfinedOptions),
-    /// Build the program for distribution, and a file with its symbols beside it (see docs/performance.md).
+    /// Build everything for distribution: program, Debian package, container (see docs/performance.md).
     Dist(dist::DistOptions),
     /// Test that `mailprobe doctor` names each fault of a machine (root; see docs/testing.md).
     Doctor(doctor::DoctorOptions),
@@ -54,6 +55,8 @@ enum Task {
     Interop(interop::InteropOptions),
     /// Measure the costs of mailprobe (see docs/performance.md).
     Measure(measure::MeasureOptions),
+    /// Test what `dist` has made, in a fresh Debian and as a container (root; see docs/testing.md).
+    Packages(packages::PackagesOptions),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
     /// Compare the answers of the API with its description (see docs/testing.md).
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Task::Doctor(options) => doctor::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
+        Task::Packages(options) => packages::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),

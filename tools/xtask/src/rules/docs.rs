@@ -1,6 +1,7 @@
 //! The rules of the documentation: its links lead to files and headings, and it avoids words that make sentences hard to read.
 
 use super::root;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -36,6 +37,27 @@ fn no_relative_pronouns_of_persons() {
         }
     }
     assert!(found.is_empty(), "lines with one of {WORDS:?}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_of_the_server() {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let named = |text: &str| -> BTreeSet<String> {
+        let words = text.split(|c: char| !is_part(c)).filter(|word| word.starts_with("mailprobe_"));
+        let family = |word: &str| {
+            let suffixes = ["_bucket", "_sum", "_count"];
+            suffixes.iter().find_map(|suffix| word.strip_suffix(suffix)).unwrap_or(word).to_owned()
+        };
+        words.map(family).collect()
+    };
+    let folder = root().join("frontend/server/src/metrics");
+    let sources = ["render.rs", "text.rs", "process.rs"].map(|name| read(&folder.join(name))).concat();
+    let known = named(&sources);
+    for name in ["alerts.yml", "grafana.json"] {
+        let used = named(&read(&root().join("tools/packaging/monitoring").join(name)));
+        let unknown: Vec<&String> = used.difference(&known).collect();
+        assert!(used.len() > 5 && unknown.is_empty(), "{name}: {unknown:?}");
+    }
 }
 
 #[test]
