@@ -10,6 +10,7 @@
 //! - [`measure`], [`bench_table`]: figures for docs/performance.md;
 //! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
 //! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
+//! - [`readme`]: the commands of README.md with their output;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -23,6 +24,7 @@ mod doctor;
 mod interop;
 mod measure;
 mod packages;
+mod readme;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -57,6 +59,8 @@ enum Task {
     Measure(measure::MeasureOptions),
     /// Test what `dist` has made, in a fresh Debian and as a container (root; see docs/testing.md).
     Packages(packages::PackagesOptions),
+    /// Run the commands of README.md, and compare their output (root; see docs/testing.md).
+    Readme(readme::ReadmeOptions),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
     /// Compare the answers of the API with its description (see docs/testing.md).
@@ -77,6 +81,7 @@ fn main() -> ExitCode {
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
         Task::Packages(options) => packages::main(&options),
+        Task::Readme(options) => readme::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),
