@@ -24,6 +24,9 @@ pub struct Description {
     security: Value,
     tags: Value,
     paths: Value,
+    /// The responses to any request, which no operation names.
+    #[serde(rename = "x-any-request")]
+    any_request: Value,
     components: Value,
 }
 

@@ -5,7 +5,7 @@
 //! - The container's file system under bwrap, as nobody, with io_uring refused.
 //! - The unit, the pages for man, the completions, the checksums and the bill of materials, by the tools that read them.
 //!
-//! It needs root, debootstrap, bubblewrap, lintian, man-db, prometheus (promtool), zsh and fish, and downloads Debian's packages.
+//! It needs root, npm, debootstrap, bubblewrap, lintian, man-db, prometheus (promtool), zsh and fish, and downloads Debian's packages.
 
 use crate::confined::refuse_io_uring;
 use crate::interop::Failure;
@@ -78,6 +78,13 @@ fn texts(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
     check("fish completes a command", "fish", &["--no-config", "-c", load])?;
     let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/monitoring/alerts.yml");
     check("promtool accepts the alerts", "promtool", &["check", "rules", rules])?;
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let (description, ruleset) =
+        (format!("{source}/frontend/api/openapi.json"), format!("{source}/tools/packaging/spectral.yaml"));
+    let lint =
+        ["--yes", "--package", "@stoplight/spectral-cli", "spectral", "lint", "--fail-severity", "warn"];
+    let lint = [&lint[..], &["--ruleset", &ruleset, &description]].concat();
+    check("spectral has no warning", "npx", &lint)?;
     let pages = "set -e; export MANWIDTH=160; for page in man/*.1; do test -z \"$(man --warnings -l \"$page\" 2>&1 >/dev/null)\"; done; ls man | wc -l";
     check("man renders every page", "sh", &["-c", pages])?;
     let bill = fs::read_to_string(dir.join("mailprobe.cdx.json")).unwrap_or_default();

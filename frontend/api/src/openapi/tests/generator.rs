@@ -32,6 +32,7 @@ pub fn description() -> Description {
         security: json!([{ "bearer": [] }]),
         tags: tags(),
         paths: operations::paths(),
+        any_request: answers::of_any_request(),
         components: json!({
             "schemas": schemas::all(),
             "responses": answers::all(),
@@ -53,6 +54,7 @@ fn info() -> Value {
         "title": TITLE,
         "version": VERSION,
         "description": OVERVIEW,
+        "contact": { "name": "The operator of this service" },
         "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },
     })
 }

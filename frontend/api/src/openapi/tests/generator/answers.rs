@@ -59,6 +59,12 @@ pub const UNAVAILABLE: Refused = refused(
     &["Retry-After"],
 );
 
+/// The responses that no operation names, by their status: every path, body and operation has them.
+pub fn of_any_request() -> Value {
+    let reference = |of: &Refused| json!({ "$ref": format!("#/components/responses/{}", of.name) });
+    json!({ "405": reference(&NO_METHOD), "408": reference(&TOO_SLOW), "500": reference(&DEFECT) })
+}
+
 /// All error responses. Those of every path and body are not named by an operation.
 const ALL: [&Refused; 15] = [
     &INVALID,
