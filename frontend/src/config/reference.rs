@@ -1,6 +1,7 @@
 //! The configuration, described for its readers: `mailprobe config --default` and docs/configuration.md.
 //!
-//! Both come from the table of settings and from [`TABLES`], so that they name what the program reads.
+//! Both come from the table of settings and from one of the tables that can be repeated, so that they name what the program
+//! reads.
 
 use super::settings::{Group, SETTINGS, Scope, Setting};
 use super::{Config, plans};
