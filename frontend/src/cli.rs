@@ -26,6 +26,7 @@ mod openapi;
 mod place;
 mod print_config;
 mod reload;
+mod self_check;
 mod serve;
 mod table;
 mod terminal;

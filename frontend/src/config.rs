@@ -55,6 +55,8 @@ pub struct Config {
     pub log: LogFormat,
     /// The least important lines of the log.
     pub log_level: Level,
+    /// Whether a running server looks for faults of its machine.
+    pub self_checks: bool,
     /// Whether a verdict of one account may answer other accounts.
     pub reuse_verdicts: bool,
     /// Limits of the batches in the engine.
@@ -147,6 +149,7 @@ impl Default for Config {
             dashboard: Dashboard::default(),
             log: LogFormat::Text,
             log_level: Level::INFO,
+            self_checks: true,
             reuse_verdicts: true,
             batch: Limits::default(),
             lists: Vec::new(),

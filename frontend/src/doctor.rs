@@ -2,7 +2,8 @@
 //!
 //! [`report`] has the form of a finding: what was found, what it means for verdicts, and what to do. [`network`] asks
 //! resolvers and mail servers, and [`machine`] looks at this machine. Their judgements are pure functions of what was seen.
-//! No check sends mail, and no check changes anything.
+//! No check sends mail, and no check changes anything. [`examine`] runs all checks. [`while_serving`] runs those that
+//! contact neither mail servers nor blocklists, and that write nothing.
 
 pub mod dns;
 pub mod machine;
@@ -12,6 +13,7 @@ pub mod report;
 use crate::config::{Config, ConfigError};
 use engine::Identity;
 use report::{Finding, Report, Severity};
+use std::net::SocketAddr;
 
 /// The hosts and lists that are asked.
 #[derive(Debug, Clone)]
@@ -28,19 +30,8 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     let Some((config, identities)) = configuration(config, &mut findings) else {
         return Report::new(findings);
     };
-    let resolvers = match &config.engine.resolvers {
-        named if !named.is_empty() => named.clone(),
-        _ => match engine::system_resolvers() {
-            Ok(resolvers) => resolvers,
-            Err(error) => {
-                let found = Finding::ok("resolver", "", error.0);
-                findings.push(found.failure("no address can be checked", "name a resolver with --resolver"));
-                Vec::new()
-            }
-        },
-    };
-    findings.extend(network::resolvers(&resolvers));
-    if findings.iter().any(|finding| finding.check == "resolver" && finding.severity != Severity::Failure) {
+    let resolvers = resolvers(&config, &mut findings);
+    if some_resolver_works(&findings) {
         findings.push(network::clock(&resolvers));
         findings.extend(network::port_25(&identities, &asked.mx, config.engine.smtp_port, &resolvers));
         findings.extend(network::names(&identities, &resolvers));
@@ -55,11 +46,57 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
         ));
     }
     findings.push(network::ipv6(&identities));
-    findings.push(machine::open_files(&config));
-    findings.push(machine::driver(&config));
+    findings.extend(limits(&config));
     findings.extend(machine::data_folder(&config.data));
+    findings.extend(machine::sync_time(&config.data));
     findings.extend(machine::certificate(&config));
     Report::new(findings)
+}
+
+/// Runs the checks for a server that is running: its resolvers, the names of its sources, the limits of the system, the
+/// space of the data folder, and the certificate.
+pub fn while_serving(config: &Config) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let resolvers = resolvers(config, &mut findings);
+    if some_resolver_works(&findings) {
+        let identities = config.engine_config().map_err(|error| error.0);
+        match identities.and_then(|engine| engine::identities(&engine).map_err(|error| error.0)) {
+            Ok(identities) => findings.extend(network::names(&identities, &resolvers)),
+            Err(error) => {
+                let found = Finding::ok("configuration", "", error);
+                findings.push(found.failure("the next start fails", "correct this setting"));
+            }
+        }
+    }
+    findings.extend(limits(config));
+    findings.extend(machine::data_folder(&config.data));
+    findings.extend(machine::certificate(config));
+    findings
+}
+
+/// The resolvers of the configuration, or of the system; each is tried.
+fn resolvers(config: &Config, findings: &mut Vec<Finding>) -> Vec<SocketAddr> {
+    let resolvers = match &config.engine.resolvers {
+        named if !named.is_empty() => named.clone(),
+        _ => match engine::system_resolvers() {
+            Ok(resolvers) => resolvers,
+            Err(error) => {
+                let found = Finding::ok("resolver", "", error.0);
+                findings.push(found.failure("no address can be checked", "name a resolver with --resolver"));
+                Vec::new()
+            }
+        },
+    };
+    findings.extend(network::resolvers(&resolvers));
+    resolvers
+}
+
+fn some_resolver_works(findings: &[Finding]) -> bool {
+    findings.iter().any(|finding| finding.check == "resolver" && finding.severity != Severity::Failure)
+}
+
+fn limits(config: &Config) -> Vec<Finding> {
+    vec![machine::open_files(config), machine::driver(config), machine::locked_memory(config)]
 }
 
 /// The configuration with the sources, or `None` and a failure.

@@ -23,6 +23,7 @@ pub mod engine_client;
 pub mod engine_memory;
 mod error;
 pub mod fast;
+pub mod faults;
 pub mod full;
 pub mod gateway;
 pub mod housekeeping;

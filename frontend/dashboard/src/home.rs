@@ -42,8 +42,15 @@ fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
     let plans = store.plans();
     let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;
+    let faults = visit.dashboard.faults.names();
     let body = html! {
         h1 { "Overview" }
+        @if !faults.is_empty() {
+            p.notice.warn #faults {
+                "This server has faults: " (faults.join(", ")) ". Checks may fail or be slow until its operator corrects them. "
+                "The log of the server and " code { "mailprobe doctor" } " describe each fault."
+            }
+        }
         @if !account.status.is_usable() {
             p.notice.warn { "The subscription is " (account.status.as_str()) ": nothing can be charged. See " a href="/plan" { "your plan" } "." }
         } @else if balance.available() == 0 {

@@ -12,6 +12,7 @@ use crate::session::SignedIn;
 use assistants::Assistants;
 use checks::Checks;
 use checks::batch::NewBatches;
+use checks::faults::Faults;
 use checks::throttle::Throttle;
 use std::cell::Cell;
 use std::io;
@@ -39,6 +40,8 @@ pub struct Dashboard {
     pub reference: Arc<str>,
     /// The state of assistants; `None` if assistants cannot connect.
     pub assistants: Option<Arc<Assistants>>,
+    /// The faults of this machine.
+    pub faults: Arc<Faults>,
 }
 
 /// The settings of the operator, and the parts of other crates that the pages show.
@@ -56,6 +59,8 @@ pub struct Settings {
     pub reference: Arc<str>,
     /// The state of assistants; `None` if assistants cannot connect.
     pub assistants: Option<Arc<Assistants>>,
+    /// The faults of this machine.
+    pub faults: Arc<Faults>,
 }
 
 impl Dashboard {
@@ -78,6 +83,7 @@ impl Dashboard {
             downloads: Downloads::start(Arc::clone(store))?,
             reference: settings.reference,
             assistants: settings.assistants,
+            faults: settings.faults,
         }))
     }
 }

@@ -4,6 +4,7 @@ use crate::connection_limit::ConnectionLimit;
 use crate::status::Status;
 use checks::Checks;
 use checks::batch::NewBatches;
+use checks::faults::Faults;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
@@ -30,6 +31,8 @@ pub struct SharedState {
     pub new_batches: Arc<NewBatches>,
     /// The API gateways with known secrets. The operator can replace them while the server runs.
     pub gateways: RwLock<Arc<Gateways>>,
+    /// The faults of this machine.
+    pub faults: Arc<Faults>,
     /// The OpenAPI description of the API.
     pub description: Vec<u8>,
     /// The reference of the API as the content of a page.

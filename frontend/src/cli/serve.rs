@@ -8,12 +8,13 @@
 use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::notify::{ServiceState, feed_watchdog, tell, watchdog_interval};
 use super::reload::Reload;
-use super::{Failure, StartEngine, log, open_files};
+use super::{Failure, StartEngine, log, open_files, self_check};
 use crate::config::Config;
 use assistants::Assistants;
 use checks::batch::{Feeder, Limits, NewBatches};
 use checks::engine_client::Backend;
 use checks::engine_memory;
+use checks::faults::Faults;
 use checks::housekeeping::Housekeeping;
 use checks::keeper::Keeper;
 use checks::limiter::{self, Limiter};
@@ -143,6 +144,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
 
     let status = Arc::new(Status::default());
     let new_batches = Arc::<NewBatches>::default();
+    let faults = Arc::<Faults>::default();
     let crew = Crew {
         config: &config,
         choice: &choice,
@@ -152,6 +154,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         metrics: &metrics,
         events: &events,
         tls: &tls,
+        faults: &faults,
     };
     crew.start_feeder(&new_batches)?;
     let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
@@ -167,6 +170,9 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         announce(&config, &choice, &*engine, &address.to_string())?;
     }
 
+    let cannot = |error| Failure::failed(format!("cannot start the thread of self-checks: {error}"));
+    let _self_check =
+        config.self_checks.then(|| self_check::start(&config, &faults)).transpose().map_err(cannot)?;
     let gauge = engine.gauge();
     tell(ServiceState::Ready);
     let on_reload = || {
@@ -245,6 +251,7 @@ struct Crew<'s> {
     metrics: &'s Metrics,
     events: &'s Sender<Event>,
     tls: &'s Option<Arc<Tls>>,
+    faults: &'s Arc<Faults>,
 }
 
 impl Crew<'_> {
@@ -293,6 +300,7 @@ impl Crew<'_> {
             upload_bytes_max: config.dashboard.upload_mib << 20,
             reference: Arc::clone(reference),
             assistants,
+            faults: Arc::clone(self.faults),
         };
         Dashboard::start(settings, self.store, new_batches).map(Some)
     }
@@ -317,6 +325,7 @@ impl Crew<'_> {
         let shared = Arc::new(SharedState {
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
+            faults: Arc::clone(self.faults),
             gateways: RwLock::new(Arc::new(self.config.gateways()?)),
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference,

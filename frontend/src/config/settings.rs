@@ -280,6 +280,18 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| integer(config.dashboard.upload_mib.try_into().ok()?),
     },
     Setting {
+        key: "self_checks",
+        value_name: "BOOL",
+        help: "Look for faults of the machine while the server runs: true or false",
+        details: "The server asks its resolvers, and looks at its limits, its data folder and its certificate, as \
+                  `mailprobe doctor` does. The log, `/readyz` and the dashboard show the faults.",
+        group: Group::Observation,
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.self_checks, choice(one(given), BOOLEAN)),
+        show: |config| Some(Value::Boolean(config.self_checks)),
+    },
+    Setting {
         key: "reuse_verdicts",
         value_name: "BOOL",
         help: "Reuse a verdict of one account for other accounts: true or false",

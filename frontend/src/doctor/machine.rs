@@ -2,10 +2,12 @@
 
 use super::report::Finding;
 use crate::config::Config;
-use checks::runtime;
+use checks::runtime::{self, Driver};
+use engine::config::RuntimeChoice;
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File};
 use std::io::Write;
+use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,6 +15,10 @@ use store::clock;
 
 /// Open files besides connections and sessions: the database, DNS sockets, files of the runtimes.
 const OTHER_FILES: usize = 200;
+/// The memory of one ring in bytes, rounded up: 1,024 submissions of 64 bytes, and 2,048 completions of 16.
+const RING_BYTES: u64 = 128 << 10;
+/// The soft limit without which glommio refuses to start, in bytes.
+const GLOMMIO_LOCKED: u64 = 512 << 10;
 /// Free space in bytes below which a server soon stops, and below which it stops at once.
 const SPACE_LOW: u64 = 1 << 30;
 const SPACE_NONE: u64 = 64 << 20;
@@ -46,20 +52,59 @@ pub fn driver(config: &Config) -> Finding {
     }
 }
 
-/// The data folder: its owner, its rights, its space, and the time of a sync.
+/// The limit of locked memory, against the rings of all threads.
+pub fn locked_memory(config: &Config) -> Finding {
+    let uses_io_uring =
+        runtime::choose(config.engine.driver).is_ok_and(|choice| choice.driver != Driver::Epoll);
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let shards = if config.engine.shards == 0 { cores } else { config.engine.shards };
+    // The thread of batches has a ring too.
+    let threads = (config.frontend_threads() + shards + 1) as u64;
+    let release = rustix::system::uname();
+    let wanted = if config.engine.runtime == RuntimeChoice::Glommio {
+        GLOMMIO_LOCKED
+    } else if !uses_io_uring || own_user() == 0 || !counts_rings(&release.release().to_string_lossy()) {
+        0
+    } else {
+        threads * RING_BYTES
+    };
+    judge_locked_memory(getrlimit(Resource::Memlock).current, wanted)
+}
+
+fn judge_locked_memory(limit: Option<u64>, wanted: u64) -> Finding {
+    let finding = |found: String| Finding::ok("locked memory", "", found);
+    match limit {
+        None => finding("no limit".into()),
+        Some(limit) if limit >= wanted => finding(format!("up to {} KiB, which is enough", limit >> 10)),
+        Some(limit) => {
+            finding(format!("up to {} KiB, and io_uring needs {} KiB", limit >> 10, wanted >> 10)).failure(
+                "threads run on epoll, which takes more processor time, or with --runtime glommio the server does not start",
+                format!("raise the limit to {} KiB (`LimitMEMLOCK=` in the unit, or `ulimit -l`), or use --driver epoll", wanted >> 10),
+            )
+        }
+    }
+}
+
+/// Whether this release of Linux counts rings of io_uring as locked memory: those before 5.12 do (io_uring_setup(2)).
+fn counts_rings(release: &str) -> bool {
+    let mut numbers = release.split(|byte: char| !byte.is_ascii_digit()).map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor) < (5, 12),
+        _ => false,
+    }
+}
+
+/// The data folder: its owner, its rights and its space.
 pub fn data_folder(folder: &Path) -> Vec<Finding> {
     let finding = |found: String| Finding::ok("data folder", folder.display().to_string(), found);
     let metadata = match fs::metadata(folder) {
         Ok(metadata) => metadata,
         Err(_) => {
             let parent = folder.ancestors().skip(1).find(|parent| parent.is_dir()).unwrap_or(Path::new("/"));
-            let mut findings =
-                vec![space(parent, finding("the server creates it at its first start".into()))];
-            findings.extend(sync_time(parent));
-            return findings;
+            return vec![space(parent, finding("the server creates it at its first start".into()))];
         }
     };
-    let own = rustix::process::geteuid().as_raw();
+    let own = own_user();
     if metadata.uid() != own {
         let found = format!(
             "it belongs to the user with the number {}, and this command runs as {own}",
@@ -75,9 +120,11 @@ pub fn data_folder(folder: &Path) -> Vec<Finding> {
     } else {
         finding("only its owner can read it".into())
     };
-    let mut findings = vec![space(folder, rights)];
-    findings.extend(sync_time(folder));
-    findings
+    vec![space(folder, rights)]
+}
+
+fn own_user() -> u32 {
+    rustix::process::geteuid().as_raw()
 }
 
 /// The finding, or a worse one about the space.
@@ -102,8 +149,13 @@ fn space(folder: &Path, finding: Finding) -> Finding {
     }
 }
 
-/// How long the disk takes to make a write durable.
-fn sync_time(folder: &Path) -> Option<Finding> {
+/// How long the disk takes to make a write durable, by a file that exists for a moment.
+pub fn sync_time(folder: &Path) -> Option<Finding> {
+    let folder = folder.ancestors().find(|folder| folder.is_dir())?;
+    if fs::metadata(folder).is_ok_and(|metadata| metadata.uid() != own_user()) {
+        // The finding about its owner says it.
+        return None;
+    }
     let finding = |found: String| Finding::ok("disk", folder.display().to_string(), found);
     let path = folder.join(format!(".doctor-{}", std::process::id()));
     let measure = || -> std::io::Result<Duration> {
@@ -191,6 +243,28 @@ mod tests {
         config.connections = usize::MAX >> 20;
         let found = open_files(&config);
         assert!(found.severity == Severity::Failure || found.found == "no limit", "{found:?}");
+    }
+
+    #[test]
+    fn locked_memory_is_compared_with_the_rings() {
+        for (limit, wanted, severity) in [
+            (None, 1 << 20, Severity::Ok),
+            (Some(0), 0, Severity::Ok),
+            (Some(8 << 20), 1 << 20, Severity::Ok),
+            (Some(64 << 10), GLOMMIO_LOCKED, Severity::Failure),
+        ] {
+            assert_eq!(judge_locked_memory(limit, wanted).severity, severity, "{limit:?} {wanted}");
+        }
+        for (release, counts) in [
+            ("5.10.0-30-amd64", true),
+            ("5.11", true),
+            ("5.12.1", false),
+            ("6.1.0", false),
+            ("4.19", true),
+            ("x", false),
+        ] {
+            assert_eq!(counts_rings(release), counts, "{release}");
+        }
     }
 
     #[test]

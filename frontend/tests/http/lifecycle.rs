@@ -3,7 +3,7 @@
 use crate::server::{Server, UNREAD_LOG, get, mailprobe, post};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SLOW: &str = "{\"email\":\"mailbox_exists-1500@secret.example\"}";
 
@@ -24,6 +24,25 @@ fn a_drain_finishes_what_is_under_way() {
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
     assert!(!server.data().join("admin.sock").exists());
+}
+
+#[test]
+fn faults_of_the_machine_are_named_while_the_server_runs() {
+    let server = Server::start(&["--self-checks", "true", "--resolver", "127.0.0.1:9"]);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let body = loop {
+        let ready = server.get("", "/readyz");
+        assert_eq!(ready.status, 200, "a fault of the machine does not stop the server");
+        let body = ready.json();
+        if body["faults"].is_array() || Instant::now() > deadline {
+            break body;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(body["faults"][0], "resolver", "{body}");
+    let log = server.log();
+    assert!(log.contains("resolver 127.0.0.1:9: nothing listens there"), "{log}");
+    assert!(log.contains("Do: name a resolver that answers"), "{log}");
 }
 
 #[test]

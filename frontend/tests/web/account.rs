@@ -4,6 +4,7 @@ use crate::browser::{Browser, signed_up};
 use crate::keys::make;
 use crate::server::Server;
 use serde_json::Value;
+use std::time::{Duration, Instant};
 
 /// The remaining credits on the page, in the API and on the command line.
 fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u64 {
@@ -114,4 +115,16 @@ fn the_plan_and_its_limits_are_shown() {
         let elsewhere = Browser::new(&server).get_once(path);
         assert_eq!(elsewhere.header("location"), Some(format!("/signin?next={path}").as_str()));
     }
+}
+
+#[test]
+fn the_overview_names_faults_of_the_machine() {
+    let server = Server::start(&["--self-checks", "true", "--resolver", "127.0.0.1:9"]);
+    let mut browser = Browser::signed_up(&server, "joe@example.com");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while server.get("", "/readyz").json()["faults"].is_null() {
+        assert!(Instant::now() < deadline, "no fault was found");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    browser.get("/").says("This server has faults: resolver");
 }

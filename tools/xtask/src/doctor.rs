@@ -125,6 +125,7 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Pla
     let [cert, key] = certificate;
     let tls = format!("--tls-cert {} --tls-key {}", cert.display(), key.display());
     let few_files = ["prlimit", "--nofile=256:256"].map(str::to_owned).to_vec();
+    let little_memory = ["prlimit", "--memlock=65536:65536"].map(str::to_owned).to_vec();
     vec![
         case(
             "port 25 is dropped",
@@ -179,6 +180,14 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Pla
         PlantedFault {
             before: few_files,
             ..case("256 open files", "", ("open files", "failure", "up to 256", "LimitNOFILE"))
+        },
+        PlantedFault {
+            before: little_memory,
+            ..case(
+                "64 KiB of locked memory",
+                "--runtime glommio",
+                ("locked memory", "failure", "io_uring needs 512 KiB", "LimitMEMLOCK"),
+            )
         },
         PlantedFault {
             before: on_a_full_disk(small),
