@@ -63,7 +63,7 @@ impl Compared {
 pub fn check(args: &PlanArgs, figures: &Figures, stop: &Arc<AtomicBool>) -> Result<End, String> {
     crate::raise_open_files();
     let place = Place { bin_dir: bin_dir(args.bin_dir.as_deref())?, flags: &args.flags, stop };
-    say(&format!("{:<44}{:>12}{:>12}{:>10}", "", "predicted", "measured", "off"))?;
+    say(&format!("{:<44}{:>12}{:>12}{:>10}", "", "predicted", "measured", "error"))?;
     let mut held = true;
     for compared in list_check(&place, figures)?.into_iter().chain(server_check(&place, figures, stop)?) {
         say(&compared.line())?;
@@ -89,7 +89,7 @@ fn list_check(place: &Place<'_>, figures: &Figures) -> Result<Vec<Compared>, Str
     let demand = Demand::of(&workload, figures, &built_in(Pace::Lab));
     let row = |what, predicted, measured, bound| Compared { what, predicted, measured, bound };
     Ok(vec![
-        row("list, TLS, 50 ms, 50 of a domain: CPU s", demand.cpu_s, cost.cpu_s, true),
+        row("list, TLS, 50 ms, 50 per domain: CPU s", demand.cpu_s, cost.cpu_s, true),
         row("  sessions", demand.sessions, cost.counted.sessions, false),
     ])
 }
@@ -133,7 +133,7 @@ fn server_check(
             true,
         ),
         row("  sessions", demand.sessions, sessions, false),
-        row("  sessions open", demand.sessions_open, open(&outcome, seconds), false),
+        row("  open sessions", demand.sessions_open, open(&outcome, seconds), false),
     ])
 }
 

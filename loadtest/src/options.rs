@@ -22,7 +22,7 @@ pub struct TargetArgs {
     /// File with API keys: all words that begin with mp_. Each request uses a random one of them
     #[arg(long, value_name = "FILE", conflicts_with = "spawn")]
     key_file: Option<PathBuf>,
-    /// Create an account and a key in this data folder, with limits above the load. The server may be running
+    /// Data folder of the server. An account and a key are created there, with limits above the load
     #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "spawn"])]
     data: Option<PathBuf>,
     /// Process id of the server on this machine, to measure its processor time and memory

@@ -217,8 +217,8 @@ impl Plan {
             .max_by(|one, other| one.seconds_with_one.total_cmp(&other.seconds_with_one));
         match slowest {
             Some(group) if self.sources_needed > f64::from(self.sources) => format!(
-                "politeness, not the machine: {} accepts {:.1} recipients/s per source (its limit: {}), so the work needs \
-                 {:.0} sources, or {:.1} h with {}",
+                "the mail servers: {} accepts {:.1} recipients/s per source (its limit: {}), so the work needs \
+                 {:.0} sources, or {:.1} h with --sources {}",
                 group.name,
                 group.polite_rate.unwrap_or(0.0),
                 group.bound_by,
@@ -227,8 +227,8 @@ impl Plan {
                 self.sources
             ),
             Some(group) if self.hours_polite > self.hours_machine => format!(
-                "not reached. Politeness is closest: {} with {} sources takes {:.1} h, this machine {:.1} h",
-                group.name, self.sources, self.hours_polite, self.hours_machine
+                "not reached. The mail servers are closest: {} takes {:.1} h with --sources {}, this machine {:.1} h",
+                group.name, self.hours_polite, self.sources, self.hours_machine
             ),
             _ if self.cores > f64::from(self.figures.cores) => {
                 format!(
@@ -258,7 +258,7 @@ fn percent(text: &str) -> Result<f64, String> {
 }
 
 fn share(text: &str) -> Result<(String, f64), String> {
-    let (name, share) = text.split_once('=').ok_or("NAME=PERCENT")?;
+    let (name, share) = text.split_once('=').ok_or("must be NAME=PERCENT")?;
     Ok((name.to_owned(), percent(share)?))
 }
 
@@ -278,9 +278,9 @@ mod tests {
         assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("not reached. "));
         work.providers = vec![("icloud".into(), 0.5)];
         let plan = made(work.clone(), Pace::Polite, 1);
-        assert!(plan.limit.starts_with("politeness, not the machine: icloud accepts 8.3"), "{}", plan.limit);
+        assert!(plan.limit.starts_with("the mail servers: icloud accepts 8.3"), "{}", plan.limit);
         assert_eq!(plan.sources_needed, 6.0);
-        assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("politeness"));
+        assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("the mail servers"));
         work = Workload { addresses: 1e9, ..workload(Way::Clean) };
         assert!(made(work, Pace::Lab, 1).limit.starts_with("the machine: it has 2 cores"));
     }

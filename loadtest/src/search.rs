@@ -217,7 +217,7 @@ impl Series<'_> {
     }
 
     fn hold(&mut self, rate: f64) -> Result<Summary, String> {
-        say(&format!("holding {rate:.1}/s for {:.0} s", self.args.hold.as_secs_f64()))?;
+        say(&format!("final run: {rate:.1}/s for {:.0} s", self.args.hold.as_secs_f64()))?;
         let load = Load { duration: self.args.hold, ..self.args.load.load(Loop::Open(rate)) };
         self.run(load)
     }
@@ -239,7 +239,7 @@ fn line(step: &Step) -> String {
     let Step { asked, rate, p99_ms, errors, cores, kept, objectives } = step;
     let cores = cores.map_or(String::new(), |cores| format!(", {cores:.2} cores"));
     let missed: Vec<&str> = objectives.iter().filter(|one| !one.met).map(|one| one.line.as_str()).collect();
-    let verdict = if *kept { "kept".to_owned() } else { missed.join("; ") };
+    let verdict = if *kept { "met all objectives".to_owned() } else { missed.join("; ") };
     format!(
         "{asked:>10.1}/s due, {rate:>10.1}/s good answers, p99 {p99_ms:.1} ms, {errors} errors{cores}: {verdict}"
     )
@@ -256,8 +256,8 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         lines.push(held.text());
     }
     match found.memory_flat {
-        Some(true) => lines.push("memory did not grow in the final run".to_owned()),
-        Some(false) => lines.push(format!("memory grew by more than {:.0} % in the final run", FLAT * 100.0)),
+        Some(true) => lines.push(format!("memory grew by less than {:.0} % in the final run", FLAT * 100.0)),
+        Some(false) => lines.push(format!("memory grew by {:.0} % or more in the final run", FLAT * 100.0)),
         None => {}
     }
     say(&lines.join("\n"))?;

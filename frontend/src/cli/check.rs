@@ -32,7 +32,7 @@ pub struct CheckArgs {
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists.
     #[arg(long, conflicts_with = "trace")]
     fast: bool,
-    /// Also print the DNS facts of the domain, the score and the grade. Not with --fast.
+    /// Also print the DNS facts of the domain, the score and the grade. No effect with --fast.
     #[arg(long)]
     detail: bool,
     /// Print one JSON object per line: the answer of the API and the rule that decided.

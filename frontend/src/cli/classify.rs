@@ -30,7 +30,7 @@ Classify replies of mail servers. The command reads JSON lines from standard inp
 `source` (our IP address). The last four show whether a reply is about the recipient or about us.
 
 For each line the command writes a line with class, scope, reason and rule. docs/verdicts.md explains these \
-fields. For an unreadable line, the command writes the error and the number of the line. The exit code is then 1.";
+fields. For an unreadable line, the command writes the error and the number of the line, and its exit code is 1.";
 
 /// Longest input line in bytes, including its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;

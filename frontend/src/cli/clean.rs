@@ -151,8 +151,8 @@ pub struct CleanArgs {
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
     /// Maximum wait of a row if its server answers "later" (greylisting) or does not answer, or if the budget of refused
-    /// recipients is used up. mailprobe checks the row again in this time. A row that still has no answer is unverifiable.
-    /// The list ends at most 60 seconds plus this time after the last answered row
+    /// recipients is used up. mailprobe checks the row again within this time. If the row then has no answer, it is
+    /// unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// Give up after this many seconds without DNS or mail connectivity
@@ -167,8 +167,8 @@ pub struct CleanArgs {
     /// Write the summary as JSON to this file, with counts by reason and by domain
     #[arg(long, value_name = "FILE")]
     pub summary: Option<PathBuf>,
-    /// Memory in MiB for waiting rows and earlier addresses. If they need more, mailprobe stores the rest in OUT.state. The
-    /// engine needs additional memory
+    /// Memory in MiB for waiting rows and for the addresses of earlier rows. If they need more, mailprobe stores the rest in
+    /// OUT.state. The engine needs additional memory
     #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub memory: u32,
     /// Continue an interrupted run from OUT.partial

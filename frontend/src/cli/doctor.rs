@@ -12,8 +12,8 @@ pub const ABOUT: &str = "\
 Find what makes checks fail or verdicts wrong: resolvers, outbound port 25, names and reputation of the sources, \
 the clock, limits, the data folder, the certificate and the configuration.
 
-Give it the same flags and the same file as `serve`, and run it as the same user. It contacts the resolvers, the mail servers \
-of --mx (which get no more than QUIT) and the blocklists of --blocklist.
+Give this command the same flags and configuration file as `serve`, and run it as the same user. It contacts the resolvers, the \
+mail servers of --mx and the blocklists of --blocklist. To a mail server it sends only QUIT.
 
 Exit codes: 0 if nothing is to be done, 3 with warnings, 1 with failures, 2 for wrong usage";
 

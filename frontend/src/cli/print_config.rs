@@ -8,7 +8,7 @@ use std::io::{self, Write};
 /// The flags of all commands, so that the output shows their effect.
 #[derive(clap::Args)]
 pub struct PrintConfigArgs {
-    /// Print a commented file with every setting and its default, as a start for your own.
+    /// Print a commented file with every setting and its default, as a start for your own file.
     #[arg(long)]
     default: bool,
     #[command(flatten)]

@@ -65,7 +65,7 @@ fn report(bad: &[Finding], logged: &mut Vec<Logged>) {
         }
     }
     if bad.is_empty() && !logged.is_empty() {
-        tracing::info!("the machine has no faults any longer");
+        tracing::info!("the self-checks find no more faults of the machine");
     }
     *logged = bad.iter().map(key).collect();
 }

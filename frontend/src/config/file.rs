@@ -136,9 +136,10 @@ pub fn unknown<'k>(at: usize, key: &str, known: impl Iterator<Item = &'k str>) -
 /// The value as texts, in the form of flag values.
 fn scalars(value: &DeValue<'_>, many: bool) -> Result<Vec<String>, String> {
     match value {
-        DeValue::Array(items) if many => {
-            items.iter().map(|item| scalar(item.get_ref()).ok_or("must be strings".to_owned())).collect()
-        }
+        DeValue::Array(items) if many => items
+            .iter()
+            .map(|item| scalar(item.get_ref()).ok_or("must be an array of strings".to_owned()))
+            .collect(),
         other => match scalar(other) {
             Some(text) => Ok(vec![text]),
             None => Err(format!("must be {}, not {}", expected(many), other.type_str())),
@@ -234,7 +235,7 @@ mod tests {
         check("listen = \"x\"", Err((1, "listen: `x` is not IP:PORT")));
         check("listen = 1.5", Err((1, "listen: must be a string, an integer, true or false, not float")));
         check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is not one of true, false")));
-        check("allow_net = [1.5]", Err((1, "allow_net: must be strings")));
+        check("allow_net = [1.5]", Err((1, "allow_net: must be an array of strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
         check("[dashboard]\nenabled = true\nsign-up = false", Ok(()));
         check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `")));

@@ -135,7 +135,7 @@ impl Config {
                 if !self.plans.iter().any(|plan| plan.id == *ours) {
                     let name = &gateway.name;
                     return Err(ConfigError(format!(
-                        "gateway `{name}`: its plan {theirs:?} means `{ours}`, which is not a plan"
+                        "gateway `{name}`: its plan {theirs:?} means `{ours}`, but there is no plan with this id"
                     )));
                 }
             }
@@ -341,6 +341,9 @@ mod tests {
     #[test]
     fn plans_are_plans() {
         let said = load(&WHOLE.replace("\"free\"", "\"freee\"")).unwrap().gateways().unwrap_err().0;
-        assert_eq!(said, "gateway `rapid`: its plan \"BASIC\" means `freee`, which is not a plan");
+        assert_eq!(
+            said,
+            "gateway `rapid`: its plan \"BASIC\" means `freee`, but there is no plan with this id"
+        );
     }
 }

@@ -36,15 +36,17 @@ const fn optional(name: &'static str, value: &'static str, help: &'static str) -
 const TABLES: &[RepeatedTable] = &[
     RepeatedTable {
         name: "source",
-        about: "A source of connections to mail servers: an address of this machine, or a SOCKS5 proxy. Each source needs a \
-                name that its address resolves to and that resolves to its address. The tables replace `source` and `proxy`.",
+        about: "A source of connections to mail servers: an address of this machine, or a SOCKS5 proxy. Each source needs an EHLO \
+                name with forward-confirmed reverse DNS: its public address resolves to the name, and the name to the address. \
+                The flags and variables of `source` replace all tables with an address, and those of `proxy` all tables with a \
+                proxy.",
         keys: &[
             key(
                 "address",
                 "\"192.0.2.1\"",
                 "Address of this machine. A source has either an address or a proxy",
             ),
-            optional("proxy", "\"socks5://user@192.0.2.9:1080\"", "SOCKS5 proxy"),
+            optional("proxy", "\"socks5://user@192.0.2.9:1080\"", "SOCKS5 proxy, in place of `address`"),
             optional("password_file", "\"proxy-password\"", "File with the password of the proxy's user"),
             optional("ipv6", "false", "Whether the proxy reaches mail servers by IPv6"),
             optional("ehlo", "\"mail1.example.com\"", "Name in EHLO; default: the setting `ehlo`"),
@@ -57,13 +59,14 @@ const TABLES: &[RepeatedTable] = &[
     },
     RepeatedTable {
         name: "canary",
-        about: "A mailbox of your own, which exists. If its host accepted it and refuses it later, earlier refusals of the host \
-                no longer count.",
+        about: "A mailbox of your own that exists. If its host accepts the mailbox and later refuses it, earlier refusals of \
+                the host do not count.",
         keys: &[key("address", "\"me@example.com\"", "Address of the mailbox")],
     },
     RepeatedTable {
         name: "plan",
-        about: "A plan of accounts. The first `[[plan]]` replaces all plans of the list of defaults.",
+        about: "A plan of accounts. If the file has a `[[plan]]`, none of the default plans exists. `mailprobe config --default` \
+                shows the default plans.",
         keys: &[
             key("id", "\"team\"", "Id of the plan, for commands: 1 to 64 characters"),
             key("name", "\"Team\"", "Name for users: 1 to 64 characters"),
@@ -72,12 +75,12 @@ const TABLES: &[RepeatedTable] = &[
             optional(
                 "resets",
                 "true",
-                "Whether each month starts with new credits; false: there is one period",
+                "Whether each month starts with new credits; false: there is one period without an end",
             ),
             optional(
                 "limits",
                 "{ fast = 600 }",
-                "Requests per minute by kind; a missing kind keeps its default",
+                "Rate limits by kind, most in requests per minute; a missing kind keeps its default",
             ),
         ],
     },
@@ -104,7 +107,7 @@ const TABLES: &[RepeatedTable] = &[
             key("user_header", "\"X-Gateway-User\"", "Header with the name of the user"),
             key("plan_header", "\"X-Gateway-Plan\"", "Header with the plan of the user"),
             key("plans", "{ BASIC = \"free\" }", "The gateway's plans, and the plan that each means here"),
-            optional("users_max", "100000", "Maximum number of users"),
+            optional("users_max", "100000", "Maximum number of users with an account"),
         ],
     },
 ];
@@ -143,7 +146,7 @@ fn example(setting: &Setting) -> &'static str {
 /// The commented file: every setting as a comment with its default. Read as it is, it changes nothing.
 pub fn commented_file() -> String {
     let mut text = String::from(
-        "# The configuration of mailprobe. Every line shows a default: remove the # and change the value.\n\
+        "# The configuration of mailprobe. Each setting shows its default or an example: remove the # and change the value.\n\
          # A flag of the command line wins over an environment variable, which wins over this file.\n",
     );
     let defaults = defaults();
@@ -234,12 +237,18 @@ const PAGE_START: &str = "\
 
 Every setting has three forms. The flag `--smtp-port 2525`, the environment variable `MAILPROBE_SMTP_PORT=2525` and the line
 `smtp_port = 2525` of the file mean the same. A flag wins over a variable, and a variable wins over the file. `--config FILE` or
-`MAILPROBE_CONFIG` names the file, which is TOML. Without it, no file is read.
+`MAILPROBE_CONFIG` names the file, which is TOML. Without these two, mailprobe reads no file. The tables `[[source]]`, `[[canary]]`,
+`[[plan]]` and `[[gateway]]` exist only in the file.
+
+The column *commands* names the commands that have the flag. In addition, `mailprobe config` accepts the flags of all these
+commands, and `mailprobe doctor` accepts the flags of `serve`.
 
 - `mailprobe config --default` prints a commented file with all defaults.
 - `mailprobe config` with your flags prints the effective configuration.
-- An unknown key is an error, which names its line and the nearest known key.
-- Several values of a flag are given by repeating it, those of a variable by commas, those of the file as an array.
+- An unknown key in the file is an error. The message names the line and the nearest known key.
+- A setting that is *repeatable* accepts several values: repeat the flag, separate the values of the variable by commas, or write
+  an array in the file.
+- In the file, `[dashboard]` and `[lists]` can be tables: `sign_up` in `[dashboard]` is `dashboard_sign_up`.
 - A relative path in the file starts at the folder of the file.
 - Secrets can stay out of the file: `secrets_file`, `password_file` and `tls_key` name files.
 ";

@@ -94,7 +94,7 @@ pub(super) fn base_url(text: &str) -> Result<String, String> {
     let host = rest.and_then(|rest| rest.split('/').next()).unwrap_or_default();
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._~:/[]%".contains(c);
     if host.is_empty() || url.len() > URL_BYTES_MAX || !url.chars().all(fits) {
-        return Err(format!("`{text}` is not a base address such as https://api.example.com"));
+        return Err(format!("`{text}` is not a URL such as https://api.example.com"));
     }
     Ok(url.to_owned())
 }

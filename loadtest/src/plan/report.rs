@@ -12,10 +12,10 @@ impl Plan {
         vec![
             ("cores", format!("{:.2} ({:.0} % busy at the peak)", self.cores, self.busy * 100.0)),
             ("memory", format!("{:.0} MiB", self.memory_mib)),
-            ("sessions open", format!("{:.0}", self.sessions.ceil())),
+            ("open sessions", format!("{:.0}", self.sessions.ceil())),
             ("source addresses", format!("{:.0}", self.sources_needed)),
             ("hours on this machine", format!("{:.2}", self.hours_machine)),
-            ("hours by politeness", format!("{:.2} with {} sources", self.hours_polite, self.sources)),
+            ("hours at mail servers", format!("{:.2} with --sources {}", self.hours_polite, self.sources)),
             ("limit", self.limit.clone()),
         ]
     }
@@ -82,7 +82,7 @@ impl Plan {
     fn title(&self) -> String {
         let work = &self.workload;
         format!(
-            "{:.0} addresses a day in {:.1} h by {}, {:.0} % fast, {:.1} of a domain, {:.0} ms round trip, {:.0} % TLS, \
+            "{:.0} addresses per day in {:.1} h by {}, {:.0} % fast, {:.1} per domain, {:.0} ms round trip, {:.0} % TLS, \
              {:.0} % greylisted, {:.0} % exist; measured on {}",
             work.addresses,
             work.seconds / 3600.0,

@@ -34,7 +34,7 @@ pub fn page(found: &Found, first: &str) -> String {
     }
     out.push_str("</pre>\n");
     if let Some(held) = &found.held {
-        out.push_str("<h2>Held</h2>\n");
+        out.push_str("<h2>Final run</h2>\n");
         html::content(&mut out, held);
     }
     html::page("mailprobe load test: the highest rate", &out)
@@ -51,8 +51,8 @@ fn plot(found: &Found, number: usize, objective: &Objective) -> Plot {
     };
     let all = points(&|_, _| true);
     let marks = vec![
-        Marks { name: "kept", shape: Shape::Dot, points: points(&|step, _| step.kept) },
-        Marks { name: "missed", shape: Shape::Cross, points: points(&|_, met| !met) },
+        Marks { name: "met all objectives", shape: Shape::Dot, points: points(&|step, _| step.kept) },
+        Marks { name: "missed this objective", shape: Shape::Cross, points: points(&|_, met| !met) },
         Marks {
             name: "met this objective, missed another",
             shape: Shape::Diamond,

@@ -89,7 +89,7 @@ fn row(folder: &Path) -> Result<BenchRow, String> {
 
 fn table(rows: &[BenchRow]) -> Vec<String> {
     let mut lines =
-        vec!["| bench | each | 95 % interval | a second |".to_owned(), "|---|---:|---:|---:|".to_owned()];
+        vec!["| bench | each | 95 % interval | per second |".to_owned(), "|---|---:|---:|---:|".to_owned()];
     for BenchRow { name, each: [middle, low, high] } in rows {
         let second = 1e9 / middle.max(f64::MIN_POSITIVE);
         lines.push(format!(

@@ -313,8 +313,8 @@ fn sentence(text: &str) -> String {
 
 fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
     let mut page = format!(
-        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages and \
-         writes\nthe files of this table to `engine/proto/data/`, and this page. Review the changes before you \
+        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages of the \
+         table, and writes the\nfiles of the table (to `engine/proto/data/`) and this page. Review the changes before you \
          commit them.\n\n\
          | list | entries | source | note |\n| --- | --- | --- | --- |\n"
     );
@@ -338,25 +338,25 @@ Providers with mailboxes that last for years, such as mail.com with its domains,
 const USE: &str = "\
 ## Use of the lists
 
-- Each file of the table contains lower-case ASCII, sorted, without duplicates, below a header of `#` lines. The file is compiled
-  into the program. The first look-up in a list builds a table of its lines (one millisecond for the longest list). Later
+- Each file of the table contains sorted lines of lower-case ASCII, without duplicates, below a header of `#` lines. The file is
+  compiled into the program. The first look-up in a list builds a table of its lines (one millisecond for the longest list). Later
   look-ups allocate no memory.
 - A domain is disposable if the list contains the domain or one of its parents.
 - A domain is free if the list contains the domain itself.
 - A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
 - The operator's own lists come before these ([operations.md](operations.md#changes-without-a-restart)).
-- Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` begins a
-  comment. A domain covers all its addresses, but not the addresses of its subdomains. Letter case does not matter, and
-  internationalized domains may be in either form. If one line is invalid, the whole file is refused, with the number of the
-  line.
+- Spam traps come from the operator's own file (`spamtraps` in the configuration): one address or domain per line. `#` at the
+  beginning of a line, or after white space, begins a comment. A domain covers all its addresses, but not the addresses of its
+  subdomains. Letter case does not matter, and internationalized domains may have A-labels or U-labels. If one line is invalid, the
+  whole file is refused, and the error names the line.
 
 The targets of typing mistakes are popular providers. In these rules, the name is the part of the domain before the first dot,
-and the ending is the rest. A slip is one wrong, missing, extra or swapped letter. A domain is a typing mistake of a target in these
-cases:
+and the ending is the rest. A slip is one wrong, missing or extra letter, or two neighbouring letters in the wrong order. A domain
+is a typing mistake of a target in these cases:
 
 - The ending is the same, and the name differs by one slip. If the target's name has nine letters or more, the name may differ by
-  two slips. If it has fewer than five letters, the name must not differ. The first letter must be right, or swapped with the
-  second letter.
+  two slips. If the target's name has fewer than five letters, the name must not differ. The first letter must be right, or swapped
+  with the second letter.
 - The name is the same, and the ending differs by one slip and does not exist (`gmail.con`).
 - The name is the same and has five letters or more, and the ending is `co`, `cm` or `om` in place of `com`.
 

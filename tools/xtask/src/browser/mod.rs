@@ -21,7 +21,7 @@ use std::time::Duration;
 /// The options of `cargo xtask browser`.
 #[derive(Args)]
 pub struct BrowserOptions {
-    /// Run only scripts with this in their name.
+    /// Run only scripts with this text in their name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Folder with the packages that `.ci/browser` has installed, and for the screenshots.

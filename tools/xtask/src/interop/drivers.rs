@@ -251,8 +251,12 @@ pub fn build(net: &Net) -> Result<PathBuf, Failure> {
     command.args(["build", "--release", "--package", "frontend", "--bin", "mailprobe"]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     net.run(command, "", BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
-    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
+    let this = std::env::current_exe()
+        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
+    let target = this
+        .parent()
+        .and_then(Path::parent)
+        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
     Ok(target.join("release/mailprobe"))
 }
 
@@ -282,7 +286,7 @@ pub fn read_cleaned(path: &Path) -> Result<AnswersByAddress, Failure> {
         let deliverable = field(deliverable).parse().map_err(|error| wrong(&error))?;
         let said = AddressAnswer { deliverable, reason: field(reason) };
         if answers.insert(field(email), said).is_some() {
-            return Err(wrong(&format!("{} stands there twice", field(email))));
+            return Err(wrong(&format!("{} occurs twice", field(email))));
         }
     }
     Ok(answers)

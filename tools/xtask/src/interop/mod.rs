@@ -32,7 +32,7 @@ pub struct Failure(pub String);
 /// The options of `cargo xtask interop`.
 #[derive(Args)]
 pub struct InteropOptions {
-    /// Run only cases with this in their name.
+    /// Run only cases with this text in their name.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Keep everything running at the end, until Ctrl-C, and keep the folder of the run.

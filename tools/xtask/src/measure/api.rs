@@ -8,7 +8,7 @@
 //! the faster one, which would distort the comparison. With clients on other machines neither server has that cost.
 
 use super::loadtest::{LoadtestFigures, middle, verdict};
-use super::{Bench, Failure};
+use super::{Bench, Failure, wrk};
 use crate::interop::process::{ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::soak::transport;
@@ -71,7 +71,7 @@ pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
         &format!("{cost:.3} CPU s for 1,000 full checks, at most {FULL_CPU_S_MAX}"),
         cost <= FULL_CPU_S_MAX,
     );
-    Ok(())
+    wrk::run(bench, tally)
 }
 
 fn spawned(bench: &Bench, mix: &str, load: &[&str]) -> Result<LoadtestFigures, Failure> {
@@ -139,6 +139,16 @@ impl Hello {
         let address: SocketAddr =
             self.address.parse().map_err(|_| self.server.complain("listens nowhere"))?;
         Ok(address.into())
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.server.id()
+    }
+
+    /// Its address as text.
+    pub fn address_text(&self) -> String {
+        self.address.clone()
     }
 
     /// Ends the process and checks its status.

@@ -7,7 +7,7 @@
 //! - `long` (long.rs): lists from ten thousand to ten million lines;
 //! - `sessions` (sessions.rs): the memory of an open session;
 //! - `sick` (sick.rs): three defective sites among a thousand;
-//! - `api` (api.rs): checks over HTTP compared with a bare hyper server;
+//! - `api` (api.rs, wrk.rs): checks over HTTP compared with a bare hyper server;
 //! - `intake` (intake.rs): accepted batches, compared with redb alone;
 //! - `instructions` (instructions.rs): instructions of checks, rows of a batch and addresses of a list, by valgrind;
 //! - `downloads` (downloads.rs): the latency of other requests during downloads of bombs, compared with a bare hyper
@@ -37,6 +37,7 @@ mod sessions;
 mod setting;
 mod sick;
 mod site;
+mod wrk;
 
 use crate::interop::process;
 use crate::interop::report::{self, Tally};

@@ -66,7 +66,7 @@ pub struct SimOptions {
 fn fault(name: &str) -> Result<Fault, String> {
     faults().find(|(_, known)| *known == name).map(|(fault, _)| fault).ok_or_else(|| {
         let names: Vec<&str> = faults().map(|(_, name)| name).collect();
-        format!("one of {}", names.join(", "))
+        format!("must be one of {}", names.join(", "))
     })
 }
 
@@ -111,7 +111,7 @@ pub fn main(options: &SimOptions) -> ExitCode {
             let outcome = run(seed, None, None)?;
             complaint(seed, &outcome).map_or(Ok(()), Err)
         });
-        tally.check("worlds that were broken once", broken.map(|()| format!("{} worlds", BROKEN_ONCE.len())));
+        tally.check("worlds that failed once", broken.map(|()| format!("{} worlds", BROKEN_ONCE.len())));
         FAULTS.iter().for_each(|(fault, _)| plant(*fault, options.seed, &mut tally));
     }
     report::line(&format!("{} passed, {} failed", tally.passed, tally.failed));
@@ -201,7 +201,7 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (seconds, addresses) = (begun.elapsed().as_secs_f64(), addresses.into_inner());
     let done = next.into_inner().min(seeds);
     let note = format!(
-        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us an address and thread",
+        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread",
         seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64
     );
     let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
@@ -281,7 +281,7 @@ fn complaint(seed: u64, outcome: &SeedOutcome) -> Option<String> {
         text.push_str(&format!("\n  {}: {ticket}{}", breach.invariant.name(), breach.text));
     }
     if let Some(ticket) = breaches.iter().find_map(|breach| breach.ticket) {
-        text.push_str(&format!("\n  the story: cargo xtask sim {seed} --ticket {ticket}"));
+        text.push_str(&format!("\n  the trace: cargo xtask sim {seed} --ticket {ticket}"));
     }
     Some(text)
 }

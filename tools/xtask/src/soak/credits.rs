@@ -54,10 +54,10 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let mut tally = Tally::default();
     let key = world.unlimited("checks", size.credits as u64)?;
     tally.check("checks", checks(&size, serve.address, &key));
-    tally.check("the ledger behind the checks", ledger(&world, "checks", size.credits));
+    tally.check("the ledger after the checks", ledger(&world, "checks", size.credits));
     let key = world.unlimited("batches", (size.paid * BATCH) as u64)?;
     tally.check("batches", batches(&size, serve.address, &key));
-    tally.check("the ledger behind the batches", ledger(&world, "batches", size.paid * BATCH));
+    tally.check("the ledger after the batches", ledger(&world, "batches", size.paid * BATCH));
     let stopped = serve.stop().map(|()| "status 0".to_owned()).map_err(|failure| failure.0);
     tally.check("the server ends in order", stopped);
     mailnet.stop()?;

@@ -159,7 +159,7 @@ impl Soak {
         self.serve.running()?;
         let Footprint { resident_kib, descriptors } = self.footprint()?;
         report::line(&format!(
-            "round {round}: {resident_kib} KiB resident, {descriptors} descriptors behind it"
+            "round {round}: {resident_kib} KiB resident, {descriptors} descriptors after it"
         ));
         tally.check(&format!("round {round}, hostile peers"), bad.judge());
         tally.check(&format!("round {round}, well-behaved peers meanwhile"), good.judge());

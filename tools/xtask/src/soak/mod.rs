@@ -68,13 +68,13 @@ pub struct SoakOptions {
     /// The version of `.ci/run`: debug builds, a fixed seed, under a minute.
     #[arg(long)]
     small: bool,
-    /// Seed of the random draws [default: small: a fixed seed; full: the time].
+    /// Seed of the random draws [default: a fixed seed with --small, otherwise the current time].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// fuzz: longest time for each target, in seconds [default: small: 4 of CPU time; full: no limit].
+    /// fuzz: longest time for each target, in seconds [default: 4 of CPU time with --small, otherwise no limit].
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// kills: number of kills [default: small: 12; full: 1,000].
+    /// kills: number of kills [default: 12 with --small, otherwise 1,000].
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
     /// fuzz: number of inputs for each target [default: a number per target, 10^9 in all]. Not with --small.
@@ -86,8 +86,8 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, evidence, manners, iofault, power, fuzz: run only servers, checks, faults, parts or targets with this in
-    /// their name.
+    /// abuse, evidence, manners, iofault, power, fuzz: run only the parts with this text in their name. A part is an
+    /// attack, a server, a check, a fault or a target, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// fuzz: run only this input, in the form that a failure prints.
@@ -112,17 +112,17 @@ enum CampaignName {
     Batches,
     /// No resolver, port 25 closed, a full queue, a drain: 503, no wrong verdict, and no credit is lost.
     Outage,
-    /// Addresses that are easy to find, in every flow: no log, metric, refusal or file has them, and they expire.
+    /// Addresses with a marker in their text, in every flow: no log, metric, refusal or file has them, and they expire.
     Canary,
     /// Thousands of slow connections: a good client still gets fast answers.
     Slow,
-    /// Slow, unlimited and malformed requests over HTTP and TLS: good clients get their answers, and no hidden request runs.
+    /// Slow, greedy and malformed requests over HTTP and TLS: good clients get their answers, and no hidden request runs.
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
     List,
     /// Malformed input for every parser.
     Fuzz,
-    /// The behaviour that a mail server sees: refusals per hour, control names, sessions after a 421, tarpits.
+    /// The behaviour that a mail server sees: refusals per hour, control recipients, sessions after a 421, tarpits.
     Manners,
     /// Servers that stop distinguishing mailboxes: no list confirms a mailbox wrongly.
     Evidence,

@@ -47,7 +47,9 @@ const SCENARIO: &str = "seed = 9\n\
 ///
 /// The campaign cannot be set up, or a step of it fails in an unexpected way.
 pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
-    report::line("outage: eight points at which nobody can be asked, and one at which somebody can");
+    report::line(
+        "outage: eight points at which no server can be asked, and one at which a server can be asked",
+    );
     let world = CampaignFolder::make(options)?;
     let plans = world.plans()?;
     let campaign = OutageCampaign { world, plans, next: AtomicUsize::new(1), spent: Mutex::new(0) };
@@ -96,13 +98,13 @@ impl OutageCampaign {
         let batch = self.submit(server, &key);
         drop(silent);
         let mailnet = self.mailnet(&ports)?;
-        tally.check("2: a resolver again", self.comes_back(server, &key));
+        tally.check("2: the resolver is back", self.comes_back(server, &key));
         tally
             .check("2: the batch that waited", batch.and_then(|id| self.completes(server, &key, &id, false)));
         tally.check("a dead domain is no outage", self.dead_domain(server, &key));
         let vanishing = self.vanishes(server, &key, mailnet);
-        tally.check("3: all vanish under checks", vanishing);
-        tally.check("3: and are known to be gone", self.goes_down(server, &key, "provider_unavailable"));
+        tally.check("3: resolver and mail servers stop during checks", vanishing);
+        tally.check("3: every check gets 503", self.goes_down(server, &key, "provider_unavailable"));
         self.end(serve, tally)?;
 
         let serve = self.serve(&ports, &["--batch-outage-wait", BATCH_WAIT])?;
@@ -129,7 +131,7 @@ impl OutageCampaign {
         tally.check("7: a full queue", self.overflows(serve.address, &key));
         tally.check("8: a drain", self.drains(serve, &key));
         let serve = self.serve(&ports, &[])?;
-        tally.check("8: the ledger behind the drain", self.paid());
+        tally.check("8: the ledger after the drain", self.paid());
         self.end(serve, tally)?;
         mailnet.stop()?;
         Ok(())

@@ -21,13 +21,13 @@ const SERVE_LOG: &str = "serve.log";
 
 /// The limits of a plan that restrict nothing.
 const NO_LIMITS: &str = "[plan.limits]
-fast = 1000000
-verify = 1000000
-batch = 1000000
-poll = 1000000
-account = 1000000
-fair_use_per_second = 1000000
-fair_use_burst = 1000000
+fast = 1000000000
+verify = 1000000000
+batch = 1000000000
+poll = 1000000000
+account = 1000000000
+fair_use_per_second = 1000000000
+fair_use_burst = 1000000000
 ";
 
 /// The binaries and a temporary folder, which is removed with this value.
@@ -318,7 +318,7 @@ impl CampaignFolder {
         if credits.add_up() && faults == Some(0) {
             return Ok(credits);
         }
-        Err(Failure(format!("the books of {account} are not in order: {shown}")))
+        Err(Failure(format!("the ledger of {account} has faults: {shown}")))
     }
 }
 
@@ -376,6 +376,11 @@ impl Serve {
     pub fn log(&self) -> Result<String, Failure> {
         process::sleep(Duration::from_millis(300))?;
         read(&self.log)
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.server.id()
     }
 
     /// The resident memory of the process, in KiB.
@@ -472,8 +477,12 @@ pub fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
         command.arg("--release");
     }
     process::run(command, "", folder, BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe().map_err(|error| wrong("where am I", &error))?;
-    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
+    let this =
+        std::env::current_exe().map_err(|error| wrong("the path of this program is unknown", &error))?;
+    let target = this
+        .parent()
+        .and_then(Path::parent)
+        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
     Ok(target.join(if release { "release" } else { "debug" }))
 }
 

@@ -78,8 +78,12 @@ fn build(folder: &Path) -> Result<PathBuf, Failure> {
     build.args(["build", "--profile", "soak", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
     build.env("RUSTC_WORKSPACE_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/instrument"));
     process::run(build, "", folder, BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
-    let target = this.parent().and_then(Path::parent).ok_or_else(|| Failure("no target folder".into()))?;
+    let this = std::env::current_exe()
+        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
+    let target = this
+        .parent()
+        .and_then(Path::parent)
+        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
     Ok(target.join("soak"))
 }
 

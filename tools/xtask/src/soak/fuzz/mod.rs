@@ -37,7 +37,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     }
     let targets: Vec<Target> = TARGETS.into_iter().filter(|target| options.wants(target.name)).collect();
     if targets.is_empty() {
-        return Err(Failure("no target has this in its name".into()));
+        return Err(Failure("no target has this text in its name".into()));
     }
     if options.small { small(options, &targets) } else { guided::run(options, &targets) }.map(Some)
 }

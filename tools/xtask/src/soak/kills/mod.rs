@@ -147,7 +147,7 @@ impl KillCampaign {
         let faults = self.shared.take_faults();
         let mut tally = self.report(is_full, each, open, &faults);
         if faults.is_empty() {
-            tally.check("a ledger that has lost a life", self.plant(kills + 2)?);
+            tally.check("an older ledger is noticed", self.plant(kills + 2)?);
         }
         let violations = self.mailnet.stop()?.get("violations").map(Value::to_string).unwrap_or_default();
         let held = if violations == "{}" { Ok("none".to_owned()) } else { Err(violations) };

@@ -98,7 +98,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
 /// their last process.
 fn enter(options: &SoakOptions) -> Result<Infallible, Failure> {
     let binaries = CampaignFolder::make(options)?.binaries().to_owned();
-    let this = std::env::current_exe().map_err(|error| Failure(format!("where am I: {error}")))?;
+    let this = std::env::current_exe()
+        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--"]).arg(this);
     command.args(["soak", "ssrf"]).args(options.small.then_some("--small"));
