@@ -11,7 +11,8 @@
 //!
 //! - Every accepted ticket gets exactly one answer, also after a panic and when the engine stops.
 //! - A work on its way through the engine finds no queue full: its ticket has reserved the room.
-//! - One shard owns a site. The path of an address takes no lock.
+//! - One shard owns a site. The path of an address waits for no lock that a thread holds for
+//!   longer than a few instructions: of the lists, and of the first contact with a site.
 //! - A site is asked from one source, and no other source replaces it.
 //! - No address appears in a log line, and no known mailbox of one owner in the trace of another.
 //!

@@ -55,18 +55,11 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
 
 /// Runs the checks for a server that is running: its resolvers, the names of its sources, the limits of the system, the
 /// space of the data folder, and the certificate.
-pub fn while_serving(config: &Config) -> Vec<Finding> {
+pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let resolvers = resolvers(config, &mut findings);
     if some_resolver_works(&findings) {
-        let identities = config.engine_config().map_err(|error| error.0);
-        match identities.and_then(|engine| engine::identities(&engine).map_err(|error| error.0)) {
-            Ok(identities) => findings.extend(network::names(&identities, &resolvers)),
-            Err(error) => {
-                let found = Finding::ok("configuration", "", error);
-                findings.push(found.failure("the next start fails", "correct this setting"));
-            }
-        }
+        findings.extend(network::names(identities, &resolvers));
     }
     findings.extend(limits(config));
     findings.extend(machine::data_folder(&config.data));

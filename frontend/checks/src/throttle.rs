@@ -108,7 +108,7 @@ impl Throttle {
         self.lock().remove(&Subject::User(user));
     }
 
-    /// Counts an attempt to sign up, or to use a sign-in link.
+    /// Counts an attempt to sign up.
     ///
     /// # Errors
     ///

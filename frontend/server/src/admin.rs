@@ -46,7 +46,7 @@ pub enum Command {
         /// The last account of the page before.
         after: Option<AccountId>,
     },
-    /// Show one account with its keys, the end of its ledger and an audit of the whole ledger.
+    /// Show one account with its keys, the end of its ledger and an audit of its ledger.
     AccountShow {
         /// The account by id, name or email.
         account: String,

@@ -42,15 +42,18 @@ impl Tls {
         Ok(Tls { certificate, key, current })
     }
 
-    /// Reads both files again; new connections use their contents.
+    /// Reads both files again, for [`Tls::replace`].
     ///
     /// # Errors
     ///
-    /// As [`Tls::load`]; the earlier contents remain in use.
-    pub fn reload(&self) -> Result<(), String> {
-        let new = read(&self.certificate, &self.key)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
-        Ok(())
+    /// As [`Tls::load`].
+    pub fn read_again(&self) -> Result<Arc<ServerConfig>, String> {
+        read(&self.certificate, &self.key)
+    }
+
+    /// New connections use these contents of the files.
+    pub fn replace(&self, contents: Arc<ServerConfig>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = contents;
     }
 
     /// The server's side of a new connection.
@@ -180,10 +183,10 @@ mod tests {
         let current = || Arc::as_ptr(&tls.current.read().unwrap());
         let before = current();
         write(folder.path(), "cert", &next);
-        assert!(tls.reload().is_err());
+        assert!(tls.read_again().is_err());
         assert_eq!(current(), before);
         write(folder.path(), "key", &next_key);
-        tls.reload().unwrap();
+        tls.replace(tls.read_again().unwrap());
         assert_ne!(current(), before);
     }
 }

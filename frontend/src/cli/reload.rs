@@ -58,9 +58,12 @@ impl Reload<'_> {
             Ok(Read { plans: config.plan_table()?, gateways: config.gateways()?, lists: config.lists()? })
         };
         let Read { plans, gateways, lists } = read().map_err(|error| error.0)?;
-        // These two can still refuse; the others cannot.
-        self.tls.map_or(Ok(()), Tls::reload)?;
+        let certificate = self.tls.map(Tls::read_again).transpose()?;
+        // This can still refuse; the others cannot.
         self.store.replace_plans(plans).map_err(|error| error.to_string())?;
+        if let (Some(tls), Some(certificate)) = (self.tls, certificate) {
+            tls.replace(certificate);
+        }
         self.shared.replace_gateways(gateways);
         self.lists.replace(lists);
         Ok(())

@@ -7,6 +7,7 @@ use crate::config::Config;
 use crate::doctor::report::{Finding, Severity};
 use crate::doctor::while_serving;
 use checks::faults::Faults;
+use engine::Identity;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -20,14 +21,18 @@ const INTERVAL_FAILED: Duration = Duration::from_secs(60);
 /// Ends the checks when it is dropped. It does not wait for a check that is in progress, because such a check changes nothing.
 pub(super) struct SelfCheck(#[expect(dead_code, reason = "its drop is the message")] Sender<()>);
 
-/// Starts the thread that runs the checks now and repeats them.
+/// Starts the thread that runs the checks now and repeats them, for the sources with which the engine started.
 ///
 /// # Errors
 /// The operating system has no thread for it.
-pub(super) fn start(config: &Config, faults: &Arc<Faults>) -> io::Result<SelfCheck> {
+pub(super) fn start(
+    config: &Config,
+    identities: Vec<Identity>,
+    faults: &Arc<Faults>,
+) -> io::Result<SelfCheck> {
     let (sender, end) = channel();
     let (config, faults) = (config.clone(), Arc::clone(faults));
-    let work = move || repeat(&end, &faults, || while_serving(&config));
+    let work = move || repeat(&end, &faults, || while_serving(&config, &identities));
     thread::Builder::new().name("self-check".into()).spawn(work)?;
     Ok(SelfCheck(sender))
 }

@@ -126,6 +126,8 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         Failure::failed(format!("cannot start the thread that keeps rate limits: {error}"))
     })?;
     let lists = engine_config.lists.clone();
+    let identities = config.self_checks.then(|| engine::identities(&engine_config)).transpose();
+    let identities = identities.map_err(|error| Failure::failed(error.0))?;
     let (engine, memory) = start_remembering(start_engine, engine_config, &store)?;
     let metrics = Metrics::new(
         listeners.sockets.len(),
@@ -170,9 +172,10 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         announce(&config, &choice, &*engine, &address.to_string())?;
     }
 
-    let cannot = |error| Failure::failed(format!("cannot start the thread of self-checks: {error}"));
-    let _self_check =
-        config.self_checks.then(|| self_check::start(&config, &faults)).transpose().map_err(cannot)?;
+    let _self_check = identities
+        .map(|identities| self_check::start(&config, identities, &faults))
+        .transpose()
+        .map_err(|error| Failure::failed(format!("cannot start the thread of self-checks: {error}")))?;
     let gauge = engine.gauge();
     tell(ServiceState::Ready);
     let on_reload = || {

@@ -92,7 +92,7 @@ pub fn classify(view: &ReplyView<'_>) -> Classification {
 }
 
 /// Every rule in the order in which they are asked: its name, what follows from it, and where the fact is from
-/// (S sisimai, F smtp-field-manual, Z zone-mta, K KumoMTA, R an RFC or the IANA registry, O replies of such a server in the
+/// (S sisimai, F smtp-field-manual, Z zone-mta, R an RFC or the IANA registry, O replies of such a server in the
 /// interoperability suite, W general wording).
 pub fn rules() -> impl Iterator<Item = (&'static str, Class, Scope, &'static str)> {
     RULES.iter().map(|rule| (rule.name, rule.class, rule.scope, rule.source))

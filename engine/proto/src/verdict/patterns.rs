@@ -11,7 +11,6 @@
 //! | S | sisimai (BSD-2) |
 //! | F | smtp-field-manual of ActiveCampaign (MIT) |
 //! | Z | zone-mta |
-//! | K | the bounce tables of KumoMTA (Apache-2.0) |
 //! | R | an RFC, or the IANA registry of enhanced status codes (RFC 3463, RFC 5248) |
 //! | O | replies of such a server that the interoperability suite observed (`tools/xtask/src/interop`) |
 //! | W | wording in general use |

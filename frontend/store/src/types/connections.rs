@@ -24,7 +24,8 @@ pub const CLIENT_UNUSED_MS: UnixMs = 24 * 60 * 60 * 1000;
 /// How long a client is kept after the end of its last connection: 30 days.
 pub const CLIENT_KEEP_MS: UnixMs = 30 * 24 * 60 * 60 * 1000;
 
-/// The largest number of clients. Beyond it, the next client to expire is removed, if it never had a connection.
+/// The largest number of clients. Beyond it, the next client to expire is removed, if it never had a connection or expires within
+/// a day.
 pub const CLIENTS_MAX: u64 = 10_000;
 
 /// The largest number of connections of an account.

@@ -1,6 +1,6 @@
 //! Power failures under `mailprobe serve` itself, at every change of its data folder.
 //!
-//! A server starts on an empty folder, takes checks and batches, and stops. It starts again a week later, when it
+//! A server starts on an empty folder, takes checks and batches, and stops. It starts again nine days later, when it
 //! destroys the keys of expired data. Its changes of the folder are recorded ([`crate::soak::intercept`]). For each
 //! change the folder is then rebuilt as a power failure right after it may leave it ([`Disk`]), and a server starts on
 //! it. It must start, must have kept all answered requests of that time, and must continue so that each address is paid
