@@ -179,6 +179,25 @@ fn a_certificate_is_exchanged_on_sighup_and_a_bad_one_is_not() {
 }
 
 #[test]
+fn a_certificate_stays_if_the_plans_are_refused() {
+    let plan = |id: &str| format!("[[plan]]\nid = \"{id}\"\nname = \"{id}\"\nmonthly_credits = 5\n");
+    let pair = Pair::new();
+    let config = pair.path("mailprobe.toml");
+    fs::write(&config, plan("free") + &plan("gold")).unwrap();
+    let server = pair.serve(&["--config", &config]);
+    server.administer(&["account", "create", "acme", "--plan", "gold"]);
+    let before = pair.root.clone();
+    Pair::write(&pair.folder);
+    fs::write(&config, plan("free")).unwrap();
+    server.signal(libc::SIGHUP);
+    let began = Instant::now();
+    while !server.log().contains("nothing changed because of an error: ") {
+        assert!(began.elapsed() < Duration::from_secs(10), "{}", server.log());
+    }
+    connect(&server, &before);
+}
+
+#[test]
 fn a_wrong_pair_is_told_at_the_start() {
     let (pair, other) = (Pair::new(), Pair::new());
     let data: PathBuf = pair.folder.path().join("data");
