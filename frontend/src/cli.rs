@@ -34,7 +34,6 @@ mod terminal;
 use crate::config::ConfigError;
 use account::Place;
 use checks::engine_client::Backend;
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 use engine::StartError;
 use engine::config::EngineConfig;
@@ -181,27 +180,15 @@ impl From<io::Error> for Failure {
 
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEngine) -> ExitCode {
-    let failure = match Cli::try_parse_from(arguments) {
-        Ok(Cli { command, quiet }) => match run(command, quiet, start_engine) {
-            Ok(code) => return code,
-            Err(failure) => failure,
-        },
-        Err(error) => match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                return if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-            }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                // If standard error is closed, only the exit code remains.
-                let _ = error.print();
-                return ExitCode::from(2);
-            }
-            _ => Failure::usage(in_one_line(&error)),
-        },
+    let Cli { command, quiet } = match usage::parse("mailprobe", arguments) {
+        Ok(cli) => cli,
+        Err(code) => return code,
     };
-    // The error stays one line, even if it quotes control characters.
-    let line: String = failure.line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    // If standard error is closed too, only the exit code remains.
-    let _ = writeln!(io::stderr(), "mailprobe: {line}");
+    let failure = match run(command, quiet, start_engine) {
+        Ok(code) => return code,
+        Err(failure) => failure,
+    };
+    usage::complain("mailprobe", &failure.line);
     ExitCode::from(failure.code)
 }
 
@@ -272,27 +259,6 @@ fn administer(
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 
-/// clap explains an error in several lines; the first paragraph contains the error.
-fn in_one_line(error: &clap::Error) -> String {
-    let text = error.to_string();
-    let words: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.is_empty())
-        .collect();
-    let what = words.join(" ");
-    format!("{}; see `{} --help`", what.trim_start_matches("error: "), command_in_error(&text))
-}
-
-/// The command that the line `Usage:` of an error names, such as `mailprobe key create`.
-fn command_in_error(text: &str) -> String {
-    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).unwrap_or("mailprobe");
-    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
-    let words: Vec<&str> = usage.split_whitespace().take_while(is_name).collect();
-    words.join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,7 +274,11 @@ mod tests {
             ["mailprobe", "mailprobe check", "mailprobe clean", "mailprobe account", "mailprobe key"]
         {
             let Err(error) = Cli::try_parse_from(arguments.split(' ')) else { panic!("{arguments}") };
-            assert_eq!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, "{arguments}");
+            assert_eq!(
+                error.kind(),
+                clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                "{arguments}"
+            );
             assert!(error.to_string().contains(&format!("Usage: {arguments}")), "{error}");
         }
     }
@@ -330,28 +300,6 @@ mod tests {
                 assert!(read.is_ok(), "{name}: {line}: {}", read.err().unwrap());
                 assert!(said.starts_with(name), "{name}: {line}");
             }
-        }
-    }
-
-    #[test]
-    fn usage_errors_are_one_line() {
-        for (arguments, expected) in [
-            ("mailprobe srve", "unrecognized subcommand 'srve'"),
-            ("mailprobe check --fast", "were not provided: <ADDRESS>...; see `mailprobe check --help`"),
-            (
-                "mailprobe key create --test",
-                "were not provided: <ACCOUNT>; see `mailprobe key create --help`",
-            ),
-            ("mailprobe serve --lissten x", "see `mailprobe serve --help`"),
-            (
-                "mailprobe account --json",
-                "'mailprobe account' requires a subcommand but one was not provided",
-            ),
-        ] {
-            let Err(error) = Cli::try_parse_from(arguments.split(' ')) else { panic!("{arguments}") };
-            let line = in_one_line(&error);
-            assert!(line.contains(expected) && !line.contains('\n'), "{arguments}: {line}");
-            assert!(line.ends_with(" --help`"), "{line}");
         }
     }
 }

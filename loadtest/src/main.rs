@@ -103,8 +103,13 @@ enum End {
     Missed,
 }
 
+const PROGRAM: &str = "mailprobe-loadtest";
+
 fn main() -> ExitCode {
-    let options = Options::parse();
+    let options: Options = match usage::parse(PROGRAM, std::env::args_os()) {
+        Ok(options) => options,
+        Err(code) => return code,
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let done = watch_signals(&stop).and_then(|()| match &options.command {
         Command::Run(args) => run_once(args, &stop),
@@ -117,8 +122,7 @@ fn main() -> ExitCode {
         Ok(End::Met) => ExitCode::SUCCESS,
         Ok(End::Missed) => ExitCode::FAILURE,
         Err(error) => {
-            // If standard error is closed, only the exit code remains.
-            let _ = writeln!(io::stderr(), "mailprobe-loadtest: {error}");
+            usage::complain(PROGRAM, &error);
             ExitCode::FAILURE
         }
     }

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Run a DNS server and mail servers on loopback, as a scenario file describes them.
 #[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version, args_conflicts_with_subcommands = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -69,12 +69,17 @@ enum Command {
     },
 }
 
+const PROGRAM: &str = "mailnet";
+
 fn main() -> ExitCode {
-    match run(Cli::parse()) {
+    let cli = match usage::parse(PROGRAM, std::env::args_os()) {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If standard error is closed, there is no reader to inform.
-            writeln!(io::stderr(), "mailnet: {error}").ok();
+            usage::complain(PROGRAM, &error.to_string());
             ExitCode::FAILURE
         }
     }

@@ -72,7 +72,11 @@ enum Task {
 }
 
 fn main() -> ExitCode {
-    match Task::parse() {
+    let task = match usage::parse("cargo xtask", std::env::args_os()) {
+        Ok(task) => task,
+        Err(code) => return code,
+    };
+    match task {
         Task::BenchTable(options) => bench_table::main(&options),
         Task::Browser(options) => browser::main(&options),
         Task::Confined(options) => confined::main(&options),

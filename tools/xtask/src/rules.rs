@@ -31,9 +31,21 @@ const EDGES: &[(&str, &[&str])] = &[
     ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store", "store-redb"]),
     (
         "frontend",
-        &["api", "assistants", "checks", "dashboard", "engine", "lists", "server", "store", "store-redb"],
+        &[
+            "api",
+            "assistants",
+            "checks",
+            "dashboard",
+            "engine",
+            "lists",
+            "server",
+            "store",
+            "store-redb",
+            "usage",
+        ],
     ),
-    ("mailnet", &[]),
+    ("usage", &[]),
+    ("mailnet", &["usage"]),
     (
         "fuzz",
         &[
@@ -49,8 +61,8 @@ const EDGES: &[(&str, &[&str])] = &[
             "store-redb",
         ],
     ),
-    ("xtask", &["engine", "engine-proto", "fuzz", "mailnet"]),
-    ("loadtest", &[]),
+    ("xtask", &["engine", "engine-proto", "fuzz", "mailnet", "usage"]),
+    ("loadtest", &["usage"]),
     ("bench", &[]),
 ];
 /// Libraries that determine the design of their users, and the crates that may depend on them.
@@ -62,7 +74,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("glommio", &["engine"]),
     ("io-uring", &["checks", "engine"]),
     ("maud", &["dashboard", "server"]),
-    ("clap", &["frontend", "loadtest", "mailnet", "xtask"]),
+    ("clap", &["frontend", "loadtest", "mailnet", "usage", "xtask"]),
 ];
 /// Crates whose tests must not depend on another crate of the project either.
 const WITHOUT_TEST_EDGES: &[&str] = &["api", "engine-proto", "loadtest", "mailnet"];

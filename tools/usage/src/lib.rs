@@ -1,0 +1,122 @@
+//! The form of errors on the command line, the same in all programs of this workspace: `PROGRAM: MESSAGE`, in one line on
+//! standard error. An error of usage ends with the command that prints the help, and the exit code is 2.
+//!
+//! [`parse`] reads the arguments. [`complain`] writes an error.
+
+use clap::Parser;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The exit code of an error of usage, as of clap and of most programs.
+const WRONG_USAGE: u8 = 2;
+
+/// Reads the arguments, the first of which is the name of the program.
+///
+/// # Errors
+/// The exit code, after the error, the help or the version was written.
+pub fn parse<T: Parser>(program: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
+    let error = match T::try_parse_from(arguments) {
+        Ok(parsed) => return Ok(parsed),
+        Err(error) => error,
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            Err(if error.print().is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // If standard error is closed, only the exit code remains.
+            let _ = error.print();
+            Err(ExitCode::from(WRONG_USAGE))
+        }
+        _ => {
+            complain(program, &in_one_line(program, &error));
+            Err(ExitCode::from(WRONG_USAGE))
+        }
+    }
+}
+
+/// Writes an error to standard error. The error stays one line, even if it quotes control characters.
+pub fn complain(program: &str, message: &str) {
+    let line: String = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    // If standard error is closed, only the exit code remains.
+    let _ = writeln!(io::stderr(), "{program}: {line}");
+}
+
+/// clap explains an error in several lines; the first paragraph contains the error.
+fn in_one_line(program: &str, error: &clap::Error) -> String {
+    let text = error.to_string();
+    let lines = text
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .filter(|line| !line.is_empty());
+    let mut what = String::new();
+    for line in lines {
+        let separator = if what.is_empty() {
+            ""
+        } else if line.starts_with("tip:") {
+            "; "
+        } else {
+            " "
+        };
+        what.push_str(separator);
+        what.push_str(line);
+    }
+    format!("{}; see `{} --help`", what.trim_start_matches("error: "), command_in_error(program, &text))
+}
+
+/// The command that the line `Usage:` of an error names, such as `mailprobe key create`.
+fn command_in_error(program: &str, text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.trim().strip_prefix("Usage:")).unwrap_or(program);
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let words: Vec<&str> = usage.split_whitespace().take_while(is_name).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Parser, Debug)]
+    #[command(name = "tool")]
+    enum Tool {
+        /// Runs.
+        Run {
+            /// The rate.
+            #[arg(long)]
+            rate: u32,
+        },
+    }
+
+    #[test]
+    fn an_error_of_usage_is_one_line_with_the_command_for_help() {
+        for (arguments, expected) in [
+            (
+                "tool run --rat 7",
+                "unexpected argument '--rat' found; tip: a similar argument exists: '--rate'; see `tool run --help`",
+            ),
+            ("tool walk", "unrecognized subcommand 'walk'; see `tool --help`"),
+            (
+                "tool run",
+                "the following required arguments were not provided: --rate <RATE>; see `tool run --help`",
+            ),
+            (
+                "tool run --rate x",
+                "invalid value 'x' for '--rate <RATE>': invalid digit found in string; see `tool --help`",
+            ),
+        ] {
+            let error = Tool::try_parse_from(arguments.split(' ')).unwrap_err();
+            assert_eq!(in_one_line("tool", &error), expected);
+        }
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        let Ok(Tool::Run { rate }) = parse("tool", words("tool run --rate 7")) else { panic!("not read") };
+        assert_eq!(rate, 7);
+        assert!(parse::<Tool>("tool", words("tool --version")).is_err());
+    }
+}
