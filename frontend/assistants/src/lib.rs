@@ -91,7 +91,7 @@ impl Route {
     ///
     /// # Errors
     /// The answer that refuses the request.
-    pub fn admit(
+    pub async fn admit(
         &self,
         checks: &Checks,
         assistants: &Assistants,
@@ -106,7 +106,7 @@ impl Route {
             let error = json!({ "code": -32600, "message": "requests from this Origin are not allowed" });
             return Err(json_reply(403, &json!({ "jsonrpc": "2.0", "error": error })));
         }
-        authenticate(checks, assistants, head).map(Some)
+        authenticate(checks, assistants, head).await.map(Some)
     }
 
     /// Calls the handler of the route.
@@ -115,7 +115,7 @@ impl Route {
     }
 }
 
-fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result<Connection, Reply> {
+async fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result<Connection, Reply> {
     let refuse = |with_token: bool, why: &str| {
         let code = if with_token { "invalid_token" } else { "unauthorized" };
         json_error(401, code, why).header("www-authenticate", assistants.site.challenge(with_token))
@@ -128,7 +128,7 @@ fn authenticate(checks: &Checks, assistants: &Assistants, head: &Head) -> Result
     let Some(token) = token else { return Err(refuse(false, "connect first: an access token is required")) };
     let secret = std::str::from_utf8(token).ok().and_then(Secret::parse_access);
     let Some(secret) = secret else { return Err(refuse(true, "this is not a connection's access token")) };
-    match checks.store.connection_of(&secret.hash(), clock::now()) {
+    match checks.store.connection_of(&secret.hash(), clock::now()).await {
         Ok(Some(connection)) => Ok(connection),
         Ok(None) => Err(refuse(true, "the token has expired, or its connection has ended")),
         Err(error) => Err(failed(&error)),

@@ -70,7 +70,7 @@ impl Visit<'_> {
         };
         let outcome = match request.params.get("name").and_then(Value::as_str) {
             Some(tools::VERIFY) => self.verify(arguments).await,
-            Some(tools::ACCOUNT) => self.account(arguments),
+            Some(tools::ACCOUNT) => self.account(arguments).await,
             _ => return request.invalid_params("there is no such tool"),
         };
         request.result(match outcome {
@@ -97,7 +97,7 @@ impl Visit<'_> {
         self.checks.tally.checked(counters::CountedCheck { mode, reason: verification.reason.as_str() });
         let mut value =
             serde_json::to_value(&verification).map_err(|error| Refusal::defect().inside(error))?;
-        value["full_checks_left"] = self.left()?.into();
+        value["full_checks_left"] = self.left().await?.into();
         Ok(value)
     }
 
@@ -126,11 +126,11 @@ impl Visit<'_> {
         }
     }
 
-    fn account(&self, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
+    async fn account(&self, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
         tools::read_account(arguments).map_err(|why| ToolError(why.into()))?;
         self.count(Row::Account)?;
         let store = &self.checks.store;
-        let account = store.account(self.connection.account, clock::now())?;
+        let account = store.account(self.connection.account, clock::now()).await?;
         let account =
             account.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
         let plan = store.plans().find(&account.plan).cloned();
@@ -154,8 +154,8 @@ impl Visit<'_> {
     }
 
     /// How many full checks are left now.
-    fn left(&self) -> Result<u32, Refusal> {
-        let all = self.checks.store.connections(self.connection.account, clock::now())?;
+    async fn left(&self) -> Result<u32, Refusal> {
+        let all = self.checks.store.connections(self.connection.account, clock::now()).await?;
         Ok(all.iter().find(|found| found.id == self.connection.id).map_or(0, Connection::left))
     }
 

@@ -66,7 +66,7 @@ struct PaidQuestion {
 /// There is no credit or no answer. Nothing is charged then.
 pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
     let hash = checks.store.hash_address(&address.canonical());
-    if let Known::Own(result) = checks.store.known(payer.account, &hash, clock::now())? {
+    if let Known::Own(result) = checks.store.known(payer.account, &hash, clock::now()).await? {
         return Ok(repeat(result));
     }
     let checks = Rc::clone(checks);
@@ -106,7 +106,7 @@ async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checke
 async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Checked, CheckError> {
     let now = clock::now();
     let Payer { account, connection } = question.payer;
-    let known = checks.store.known(account, &question.hash, now)?;
+    let known = checks.store.known(account, &question.hash, now).await?;
     if let Known::Own(result) = known {
         return Ok(repeat(result));
     }

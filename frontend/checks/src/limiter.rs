@@ -26,7 +26,7 @@ impl Limiter {
     ///
     /// The store cannot be read.
     pub fn open(store: Arc<dyn Store>) -> Result<Limiter, StoreError> {
-        let counters = Counters::new(store.kept_counters()?);
+        let counters = Counters::new(store.kept_counters().wait()?);
         Ok(Limiter { store, counters })
     }
 
@@ -144,6 +144,6 @@ mod tests {
         let mut changed = Kept::default();
         second.keep(&mut changed, NOW + 1_000_000).unwrap();
         assert!(changed.is_empty());
-        assert_eq!(second.store.kept_counters().unwrap(), Kept::default());
+        assert_eq!(second.store.kept_counters().wait().unwrap(), Kept::default());
     }
 }

@@ -29,7 +29,7 @@ struct Outcome {
 
 /// `GET /try`: the form for an address.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    render(&visit, "", None, None)
+    render(&visit, "", None, None).await
 }
 
 /// `POST /try`: checks the address and shows the result.
@@ -37,11 +37,11 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let email = visit.form.text("email").trim().to_owned();
     if email.is_empty() || email.len() > EMAIL_BYTES_MAX {
-        return refuse(&visit, &email, "Enter an address.", 400);
+        return refuse(&visit, &email, "Enter an address.", 400).await;
     }
     let is_fast = visit.form.text("mode") == "fast";
     if let Err(problem) = count(&visit, account, if is_fast { Row::Fast } else { Row::Verify }) {
-        return refuse(&visit, &email, problem.message(), problem.status());
+        return refuse(&visit, &email, problem.message(), problem.status()).await;
     }
     let checked =
         if is_fast { check_fast(&visit, email.clone()).await } else { check(&visit, account, &email).await };
@@ -49,9 +49,9 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         Ok(outcome) => {
             let mode = if is_fast { "fast" } else { "full" };
             visit.checks.tally.checked(CountedCheck { mode, reason: outcome.reason.as_str() });
-            render(&visit, &email, None, Some(outcome))
+            render(&visit, &email, None, Some(outcome)).await
         }
-        Err(problem) => refuse(&visit, &email, problem.message(), problem.status()),
+        Err(problem) => refuse(&visit, &email, problem.message(), problem.status()).await,
     }
 }
 
@@ -85,18 +85,18 @@ async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
     Ok(Outcome { email: verification.email, reason: verification.reason, fast: true, suggestion, cost })
 }
 
-fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
-    Ok(page::with_status(render(visit, email, Some(why), None)?, status))
+async fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, email, Some(why), None).await?, status))
 }
 
-fn render(
+async fn render(
     visit: &Visit,
     email: &str,
     wrong: Option<&str>,
     outcome: Option<Outcome>,
 ) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let account = visit.checks.store.account(signed_in.account, clock::now())?;
+    let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
     let is_fast = visit.form.text("mode") == "fast";
     let body = html! {

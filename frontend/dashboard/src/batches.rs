@@ -13,7 +13,7 @@ use store::{BatchId, BatchSummary, BatchView};
 /// `GET /batches`: the recent batches of the account.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let recent = visit.checks.store.recent_batches(signed_in.account, 100, clock::now())?;
+    let recent = visit.checks.store.recent_batches(signed_in.account, 100, clock::now()).await?;
     let body = html! {
         h1 { "Batches" }
         (table(&recent))
@@ -46,7 +46,7 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id: BatchId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
-    let view = visit.checks.store.batch(signed_in.account, id, clock::now())?;
+    let view = visit.checks.store.batch(signed_in.account, id, clock::now()).await?;
     let view = view.ok_or_else(Problem::not_found)?;
     let body = html! {
         h1 { "Batch" }

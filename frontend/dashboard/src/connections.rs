@@ -14,7 +14,7 @@ use store::{Connection, GrantError};
 /// `GET /connections`: the account's connections with their remaining full checks.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let connections = visit.checks.store.connections(signed_in.account, clock::now())?;
+    let connections = visit.checks.store.connections(signed_in.account, clock::now()).await?;
     let body = html! {
         h1 { "Connections" }
         p { "These assistants can check addresses for you, within the limits that you set." }

@@ -12,7 +12,7 @@ use store::clock;
 /// `GET /`: the landing page or the overview.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     match &visit.signed_in {
-        Some(signed_in) => overview(&visit, signed_in),
+        Some(signed_in) => overview(&visit, signed_in).await,
         None => Ok(landing(&visit)),
     }
 }
@@ -34,11 +34,11 @@ fn landing(visit: &Visit) -> Reply {
     page::page("Mail address verification", None, body)
 }
 
-fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
+async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem> {
     let (store, now) = (&visit.checks.store, clock::now());
-    let account = store.account(signed_in.account, now)?.ok_or_else(Problem::not_found)?;
-    let (days, keys) = (store.days(signed_in.account, now)?, store.keys(signed_in.account)?);
-    let recent = store.recent_batches(signed_in.account, 5, now)?;
+    let account = store.account(signed_in.account, now).await?.ok_or_else(Problem::not_found)?;
+    let (days, keys) = (store.days(signed_in.account, now).await?, store.keys(signed_in.account).await?);
+    let recent = store.recent_batches(signed_in.account, 5, now).await?;
     let plans = store.plans();
     let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;

@@ -26,7 +26,7 @@ const LABEL_CHARS_MAX: usize = 100;
 
 /// `GET /keys`: the account's keys and the form for a new one.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    render(&visit, None, None)
+    render(&visit, None, None).await
 }
 
 /// `POST /keys`: creates a key and shows it once.
@@ -36,33 +36,36 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let mode = match visit.form.text("mode") {
         "live" => KeyMode::Live,
         "test" => KeyMode::Test,
-        _ => return refuse(&visit, "Choose the kind of the key: live or test.", 400),
+        _ => return refuse(&visit, "Choose the kind of the key: live or test.", 400).await,
     };
     if label.chars().count() > LABEL_CHARS_MAX {
-        return refuse(&visit, "A label can have at most 100 characters.", 400);
+        return refuse(&visit, "A label can have at most 100 characters.", 400).await;
     }
     let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
     let id = id_of(&visit.signed_in()?.session, nonce, clock::now());
     if let Err(TooOften { wait_s }) = visit.dashboard.throttle.new_key(account, clock::now()) {
         let problem = Problem::too_often(wait_s);
-        return Ok(
-            refuse(&visit, problem.message(), problem.status())?.header("retry-after", wait_s.to_string())
-        );
+        return Ok(refuse(&visit, problem.message(), problem.status())
+            .await?
+            .header("retry-after", wait_s.to_string()));
     }
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
     let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
     match visit.checks.store.create_key(new, clock::now()).await {
-        Ok(info) => render(&visit, None, Some((&key, &info))),
-        Err(ChangeError::Exists) => refuse(
-            &visit,
-            "This key already exists and cannot be shown again. Revoke it and create another key.",
-            409,
-        ),
+        Ok(info) => render(&visit, None, Some((&key, &info))).await,
+        Err(ChangeError::Exists) => {
+            refuse(
+                &visit,
+                "This key already exists and cannot be shown again. Revoke it and create another key.",
+                409,
+            )
+            .await
+        }
         Err(ChangeError::TooManyKeys) => {
             let why = format!("The account has {KEYS_MAX} active keys. Revoke a key that you do not use.");
-            refuse(&visit, &why, 409)
+            refuse(&visit, &why, 409).await
         }
-        Err(ChangeError::BadText) => refuse(&visit, "A label cannot contain control characters.", 400),
+        Err(ChangeError::BadText) => refuse(&visit, "A label cannot contain control characters.", 400).await,
         Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
     }
 }
@@ -71,7 +74,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
 pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     let id: KeyId = visit.form.text("id").parse().map_err(|_| Problem::not_found())?;
-    let keys = visit.checks.store.keys(account)?;
+    let keys = visit.checks.store.keys(account).await?;
     // A key of another account is not in the list, so it is not found.
     keys.iter().find(|key| key.id == id).ok_or_else(Problem::not_found)?;
     let revoked = visit.checks.store.revoke_key(id, clock::now()).await;
@@ -87,13 +90,17 @@ fn id_of(session: &TokenHash, nonce: KeyId, now: UnixMs) -> KeyId {
     KeyId::new(nonce.0.made_at().min(now), bits)
 }
 
-fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
-    Ok(page::with_status(render(visit, Some(why), None)?, status))
+async fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, Some(why), None).await?, status))
 }
 
-fn render(visit: &Visit, wrong: Option<&str>, made: Option<(&ApiKey, &KeyInfo)>) -> Result<Reply, Problem> {
+async fn render(
+    visit: &Visit,
+    wrong: Option<&str>,
+    made: Option<(&ApiKey, &KeyInfo)>,
+) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let mut keys = visit.checks.store.keys(signed_in.account)?;
+    let mut keys = visit.checks.store.keys(signed_in.account).await?;
     keys.reverse();
     let (in_force, revoked): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.revoked_at.is_none());
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;

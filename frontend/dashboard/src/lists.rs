@@ -49,7 +49,7 @@ impl Parts {
 impl Read for Parts {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.part.len() {
-            let part = self.store.list_part(&self.list, self.next).map_err(io::Error::other)?;
+            let part = self.store.list_part(&self.list, self.next).wait().map_err(io::Error::other)?;
             let Some(part) = part else {
                 // The list was deleted. The parts that were read must not pass as the whole list.
                 return if self.left == 0 { Ok(0) } else { Err(io::Error::other("a part is missing")) };

@@ -13,7 +13,7 @@ use store::clock;
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let store = &visit.checks.store;
-    let account = store.account(signed_in.account, clock::now())?.ok_or_else(Problem::not_found)?;
+    let account = store.account(signed_in.account, clock::now()).await?.ok_or_else(Problem::not_found)?;
     let terms = store.terms(signed_in.account).ok_or_else(Problem::not_found)?;
     let plans = store.plans();
     let plan_name = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());

@@ -47,7 +47,7 @@ pub async fn signed_in(store: &dyn Store, head: &Head, now: UnixMs) -> Result<Op
         return Ok(None);
     };
     let hash = token_hash(token);
-    let Some(Session { account, seen_at, .. }) = store.session(&hash, now)? else { return Ok(None) };
+    let Some(Session { account, seen_at, .. }) = store.session(&hash, now).await? else { return Ok(None) };
     if now >= seen_at.saturating_add(SESSION_STEP_MS) {
         // Not a reason to refuse: the session is valid without the record.
         if let Err(error) = store.session_used(hash, now).await {

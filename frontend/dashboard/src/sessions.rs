@@ -21,14 +21,14 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         1 => "1 other session ended.".to_owned(),
         _ => format!("{ended} other sessions ended."),
     });
-    render(&visit, notice, None)
+    render(&visit, notice, None).await
 }
 
 /// `POST /sessions/end`: ends one session. It can be the session of this request.
 pub async fn end(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let named = visit.form.text("session");
-    let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
+    let sessions = visit.checks.store.sessions(signed_in.account, clock::now()).await?;
     let session = sessions.iter().find(|session| HEXLOWER.encode(&session.hash) == named);
     // A session of another account is not in the list, so it is not found.
     let session = session.ok_or_else(Problem::not_found)?;
@@ -49,36 +49,38 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?.clone();
     let (store, now) = (&visit.checks.store, clock::now());
     let new = visit.form.text("new-password");
-    let user = store.user(signed_in.account)?;
+    let user = store.user(signed_in.account).await?;
     let email = match &user {
         Some(user) => user.email.as_str(),
         None => visit.form.text("email").trim(),
     };
     if user.is_none() && (email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err()) {
-        return refuse(&visit, "Enter a valid e-mail address.", 400);
+        return refuse(&visit, "Enter a valid e-mail address.", 400).await;
     }
     if let Err(why) = password::check(new, email) {
-        return refuse(&visit, &why, 400);
+        return refuse(&visit, &why, 400).await;
     }
     // Attempts count like attempts to sign in, so an open session does not allow more guesses.
     visit.dashboard.throttle.sign_in(token_hash(&email.to_lowercase()), visit.head.peer, now)?;
     if let Some(user) = &user {
         let given = visit.form.text("password").to_owned();
         if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
-            return refuse(&visit, "The current password is wrong.", 403);
+            return refuse(&visit, "The current password is wrong.", 403).await;
         }
     }
     let made = visit.dashboard.passwords.hash(new.to_owned()).await.map_err(busy)?;
     let address = user.is_none().then(|| email.to_owned());
     match store.set_user(signed_in.account, address, made, Some(signed_in.session), now).await {
-        Ok(()) => render(&visit, Some("The password is set. All other sessions have ended.".into()), None),
-        Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409),
+        Ok(()) => {
+            render(&visit, Some("The password is set. All other sessions have ended.".into()), None).await
+        }
+        Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409).await,
         Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
     }
 }
 
-fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
-    Ok(page::with_status(render(visit, None, Some(why))?, status))
+async fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, None, Some(why)).await?, status))
 }
 
 fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
@@ -104,10 +106,10 @@ fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
     }
 }
 
-fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Result<Reply, Problem> {
+async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let sessions = visit.checks.store.sessions(signed_in.account, clock::now())?;
-    let user = visit.checks.store.user(signed_in.account)?;
+    let sessions = visit.checks.store.sessions(signed_in.account, clock::now()).await?;
+    let user = visit.checks.store.user(signed_in.account).await?;
     let body = html! {
         h1 { "Sessions" }
         @if let Some(done) = done { p.notice.good role="status" { (done) } }

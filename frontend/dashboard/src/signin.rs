@@ -55,7 +55,7 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
     let now = clock::now();
     let subject = token_hash(&email.to_lowercase());
     visit.dashboard.throttle.sign_in(subject, visit.head.peer, now)?;
-    let user = visit.checks.store.user_of(email)?;
+    let user = visit.checks.store.user_of(email).await?;
     let kept = user.as_ref().map(|user| user.password);
     let is_it = visit.dashboard.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
     let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
@@ -120,7 +120,7 @@ pub async fn show_link(visit: Visit) -> Result<Reply, Problem> {
     let link = visit.query("token").unwrap_or_default();
     let now = clock::now();
     visit.dashboard.throttle.of_network(visit.head.peer, now)?;
-    if visit.checks.store.link(&token_hash(&link), now)?.is_none() {
+    if visit.checks.store.link(&token_hash(&link), now).await?.is_none() {
         return Err(used_up());
     }
     let (token, cookie) = guard::form_token(&visit.head, visit.signed_in.as_ref())?;

@@ -16,7 +16,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let now = clock::now();
     let wanted = visit.query("days").and_then(|days| days.parse().ok());
     let span = wanted.filter(|span| SPANS.contains(span)).unwrap_or(30);
-    let days = visit.checks.store.days(signed_in.account, now)?;
+    let days = visit.checks.store.days(signed_in.account, now).await?;
     let first = (u32::try_from(now / chart::DAY_MS).unwrap_or(u32::MAX) + 1).saturating_sub(span);
     let sums = chart::added_up(days.iter().filter(|day| day.day >= first));
     let body = html! {

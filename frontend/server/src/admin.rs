@@ -261,7 +261,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             Response::Account(store.create_account(NewAccount { id, name, plan }, now).wait()?)
         }
         Command::AccountList { after } => {
-            Response::Accounts(store.accounts(after, ACCOUNTS_PER_PAGE, now)?)
+            Response::Accounts(store.accounts(after, ACCOUNTS_PER_PAGE, now).wait()?)
         }
         Command::AccountShow { account } => {
             Response::Shown(Box::new(show(store, find(store, &account, now)?)?))
@@ -303,7 +303,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let account = find(store, &account, now)?.id;
             Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
         }
-        Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id)?),
+        Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id).wait()?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
         Command::Metrics => return Err(CommandError::NoMetrics),
         Command::Backup => return Err(CommandError::BackupIsNoLine),
@@ -320,17 +320,17 @@ const REPEAT_ENTRIES_MAX: usize = 100_000;
 /// Whether these credits were already granted under this id.
 fn is_granted(store: &dyn Store, account: AccountId, id: EntryId, credits: u64) -> Result<bool, StoreError> {
     let is_it = |entry: &Entry| entry.id == id && entry.kind == EntryKind::Pack && entry.granted == credits;
-    Ok(store.entries(account, REPEAT_ENTRIES_MAX)?.iter().any(is_it))
+    Ok(store.entries(account, REPEAT_ENTRIES_MAX).wait()?.iter().any(is_it))
 }
 
 /// Finds an account by id, name, or the email address of its user. No name has the form of an id.
 fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandError> {
     let found = match named.parse() {
-        Ok(id) => store.account(id, now)?,
-        Err(_) => match store.account_named(named, now)? {
+        Ok(id) => store.account(id, now).wait()?,
+        Err(_) => match store.account_named(named, now).wait()? {
             Some(account) => Some(account),
-            None => match store.user_of(named)? {
-                Some(user) => store.account(user.account, now)?,
+            None => match store.user_of(named).wait()? {
+                Some(user) => store.account(user.account, now).wait()?,
                 None => None,
             },
         },
@@ -340,8 +340,8 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
 
 fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {
     let id = account.id;
-    let (keys, entries) = (store.keys(id)?, store.entries(id, ENTRIES_SHOWN)?);
-    Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id))? })
+    let (keys, entries) = (store.keys(id).wait()?, store.entries(id, ENTRIES_SHOWN).wait()?);
+    Ok(Shown { account, limits: limits(store, id)?, keys, entries, audit: store.audit(Some(id)).wait()? })
 }
 
 fn limits(store: &dyn Store, account: AccountId) -> Result<LimitsShown, CommandError> {

@@ -203,7 +203,7 @@ fn start_remembering(
     mut config: EngineConfig,
     store: &Arc<dyn Store>,
 ) -> Result<(Box<dyn Backend>, Keeper), Failure> {
-    let kept = store.kept_refusals().map_err(|error| Failure::failed(error.to_string()))?;
+    let kept = store.kept_refusals().wait().map_err(|error| Failure::failed(error.to_string()))?;
     config.installation = store.installation();
     config.refusals = kept.clone();
     let engine = start_engine(config)?;

@@ -25,11 +25,13 @@ impl Connections for RedbStore {
         self.write(Class::New, move |txn| txn.register_client(new, now))
     }
 
-    fn client(&self, id: ClientId, now: UnixMs) -> Result<Option<Client>, StoreError> {
-        let clients = self.begin_read()?.open_table(CLIENTS)?;
-        let Some(row) = clients.get(&id.to_bytes())? else { return Ok(None) };
-        let row = ClientRow::decode(row.value())?;
-        Ok((now < row.expires_at).then(|| view_client(id, row)))
+    fn client(&self, id: ClientId, now: UnixMs) -> Pending<Option<Client>, StoreError> {
+        Pending::of(|| {
+            let clients = self.begin_read()?.open_table(CLIENTS)?;
+            let Some(row) = clients.get(&id.to_bytes())? else { return Ok(None) };
+            let row = ClientRow::decode(row.value())?;
+            Ok((now < row.expires_at).then(|| view_client(id, row)))
+        })
     }
 
     fn consent(&self, new: NewConnection, now: UnixMs) -> Pending<(), ConnectError> {
@@ -44,31 +46,36 @@ impl Connections for RedbStore {
         self.if_known(renewal.family, move |txn| txn.renew(&renewal, now))
     }
 
-    fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Result<Option<Connection>, StoreError> {
-        let transaction = self.begin_read()?;
-        let secret = transaction.open_table(TOKENS)?.get(access)?.map(|row| SecretRow::decode(row.value()));
-        let Some(secret) = secret.transpose()? else { return Ok(None) };
-        if secret.kind != SecretKind::Access || now >= secret.expires_at {
-            return Ok(None);
-        }
-        let connections = transaction.open_table(CONNECTIONS)?;
-        let row = read_connection(&connections, secret.account, secret.connection, now)?;
-        Ok(row.map(|row| view(secret.account, secret.connection, row)))
+    fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Pending<Option<Connection>, StoreError> {
+        Pending::of(|| {
+            let transaction = self.begin_read()?;
+            let secret =
+                transaction.open_table(TOKENS)?.get(access)?.map(|row| SecretRow::decode(row.value()));
+            let Some(secret) = secret.transpose()? else { return Ok(None) };
+            if secret.kind != SecretKind::Access || now >= secret.expires_at {
+                return Ok(None);
+            }
+            let connections = transaction.open_table(CONNECTIONS)?;
+            let row = read_connection(&connections, secret.account, secret.connection, now)?;
+            Ok(row.map(|row| view(secret.account, secret.connection, row)))
+        })
     }
 
-    fn connections(&self, account: AccountId, now: UnixMs) -> Result<Vec<Connection>, StoreError> {
-        let connections = self.begin_read()?.open_table(CONNECTIONS)?;
-        let range = account_range(account);
-        let mut found = Vec::new();
-        for next in connections.range::<&[u8; 32]>(range.start()..=range.end())?.rev() {
-            let (key, row) = next?;
-            let row = ConnectionRow::decode(row.value())?;
-            if row.tokens.is_some() && now < row.expires_at {
-                let (_, id) = super::tables::split(key.value());
-                found.push(view(account, ConnectionId::from_bytes(id), row));
+    fn connections(&self, account: AccountId, now: UnixMs) -> Pending<Vec<Connection>, StoreError> {
+        Pending::of(|| {
+            let connections = self.begin_read()?.open_table(CONNECTIONS)?;
+            let range = account_range(account);
+            let mut found = Vec::new();
+            for next in connections.range::<&[u8; 32]>(range.start()..=range.end())?.rev() {
+                let (key, row) = next?;
+                let row = ConnectionRow::decode(row.value())?;
+                if row.tokens.is_some() && now < row.expires_at {
+                    let (_, id) = super::tables::split(key.value());
+                    found.push(view(account, ConnectionId::from_bytes(id), row));
+                }
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
     }
 
     fn end_connection(&self, account: AccountId, id: ConnectionId) -> Pending<(), GrantError> {

@@ -120,7 +120,7 @@ mod tests {
         // The keys are lost.
         fs::remove_dir_all(&keys).unwrap();
         let store = open(folder.path(), true).unwrap();
-        assert!(store.account(AccountId::new(NOW, 1), NOW).unwrap().is_some());
+        assert!(store.account(AccountId::new(NOW, 1), NOW).wait().unwrap().is_some());
         drop(store);
         drop(open(folder.path(), false).unwrap());
     }

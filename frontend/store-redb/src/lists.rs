@@ -299,8 +299,8 @@ mod tests {
         let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
         assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
         let store = open();
-        assert_eq!(store.list_part(&list, 0).unwrap().as_deref(), Some(NEEDLE.as_bytes()));
-        assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+        assert_eq!(store.list_part(&list, 0).wait().unwrap().as_deref(), Some(NEEDLE.as_bytes()));
+        assert_eq!(store.user(id).wait().unwrap().unwrap().email, NEEDLE);
         let keys = || {
             let files = std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap();
             files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
@@ -311,8 +311,8 @@ mod tests {
         store.purge(later).wait().unwrap();
         assert!(!keys().contains(&of_list) && keys().contains(&"users".to_owned()));
         check_index(&store);
-        assert_eq!(store.list_part(&list, 0), Ok(None));
-        assert_eq!(store.user(id).unwrap().unwrap().email, NEEDLE);
+        assert_eq!(store.list_part(&list, 0).wait(), Ok(None));
+        assert_eq!(store.user(id).wait().unwrap().unwrap().email, NEEDLE);
     }
 
     #[test]
@@ -326,14 +326,15 @@ mod tests {
             assert_eq!(store.put_list_part(&list, number, b"x").wait(), Ok(true));
         }
         assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(true));
-        assert_eq!(store.list(list.account, list.id, NOW), Ok(None));
+        assert_eq!(store.list(list.account, list.id, NOW).wait(), Ok(None));
         assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(false));
         assert_eq!(store.put_list_part(&list, 0, b"x").wait(), Ok(false));
         check_index(&store);
-        let left = (0..100).filter(|&number| store.list_part(&list, number).unwrap().is_some()).count();
+        let left =
+            (0..100).filter(|&number| store.list_part(&list, number).wait().unwrap().is_some()).count();
         assert!((1..100).contains(&left), "{left} of 100 parts are left");
         assert_eq!(store.purge(NOW).wait().map(|purged| purged.lists), Ok(1));
-        assert_eq!(store.list_part(&list, 99), Ok(None));
+        assert_eq!(store.list_part(&list, 99).wait(), Ok(None));
         check_index(&store);
     }
 }

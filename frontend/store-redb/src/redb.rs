@@ -303,18 +303,24 @@ impl Store for RedbStore {
         self.vault.health()
     }
 
-    fn account(&self, id: AccountId, now: UnixMs) -> Result<Option<Account>, StoreError> {
-        let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
-        read_account(&accounts, id)?.map(|row| self.view(id, row, now)).transpose()
+    fn account(&self, id: AccountId, now: UnixMs) -> Pending<Option<Account>, StoreError> {
+        Pending::of(|| {
+            let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
+            read_account(&accounts, id)?.map(|row| self.view(id, row, now)).transpose()
+        })
     }
 
-    fn account_named(&self, name: &str, now: UnixMs) -> Result<Option<Account>, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let Some(id) = transaction.open_table(NAMES)?.get(name)?.map(|id| *id.value()) else {
-            return Ok(None);
-        };
-        let id = AccountId::from_bytes(id);
-        read_account(&transaction.open_table(ACCOUNTS)?, id)?.map(|row| self.view(id, row, now)).transpose()
+    fn account_named(&self, name: &str, now: UnixMs) -> Pending<Option<Account>, StoreError> {
+        Pending::of(|| {
+            let transaction = self.database.begin_read()?;
+            let Some(id) = transaction.open_table(NAMES)?.get(name)?.map(|id| *id.value()) else {
+                return Ok(None);
+            };
+            let id = AccountId::from_bytes(id);
+            read_account(&transaction.open_table(ACCOUNTS)?, id)?
+                .map(|row| self.view(id, row, now))
+                .transpose()
+        })
     }
 
     fn accounts(
@@ -322,20 +328,22 @@ impl Store for RedbStore {
         after: Option<AccountId>,
         limit: usize,
         now: UnixMs,
-    ) -> Result<Vec<Account>, StoreError> {
-        let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
-        let start = after.map(AccountId::to_bytes);
-        let start = start.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let mut page = Vec::new();
-        for next in accounts.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(limit) {
-            let (id, row) = next?;
-            page.push(self.view(
-                AccountId::from_bytes(*id.value()),
-                AccountRow::decode(row.value())?,
-                now,
-            )?);
-        }
-        Ok(page)
+    ) -> Pending<Vec<Account>, StoreError> {
+        Pending::of(|| {
+            let accounts = self.database.begin_read()?.open_table(ACCOUNTS)?;
+            let start = after.map(AccountId::to_bytes);
+            let start = start.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+            let mut page = Vec::new();
+            for next in accounts.range::<&[u8; 16]>((start, Bound::Unbounded))?.take(limit) {
+                let (id, row) = next?;
+                page.push(self.view(
+                    AccountId::from_bytes(*id.value()),
+                    AccountRow::decode(row.value())?,
+                    now,
+                )?);
+            }
+            Ok(page)
+        })
     }
 
     fn create_account(&self, new: NewAccount, now: UnixMs) -> Pending<Account, ChangeError> {
@@ -385,8 +393,8 @@ impl Store for RedbStore {
         self.index.look_up(hash)
     }
 
-    fn keys(&self, account: AccountId) -> Result<Vec<KeyInfo>, StoreError> {
-        Ok(self.index.of_account(account))
+    fn keys(&self, account: AccountId) -> Pending<Vec<KeyInfo>, StoreError> {
+        Pending::of(|| Ok(self.index.of_account(account)))
     }
 
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
@@ -422,8 +430,8 @@ impl Store for RedbStore {
         self.writer.submit(Class::New, move |txn| Ok(txn.keep_counters(&changed)?))
     }
 
-    fn kept_counters(&self) -> Result<Kept, StoreError> {
-        limits::read_counters(&self.database)
+    fn kept_counters(&self) -> Pending<Kept, StoreError> {
+        Pending::of(|| limits::read_counters(&self.database))
     }
 
     fn installation(&self) -> [u8; 32] {
@@ -434,8 +442,8 @@ impl Store for RedbStore {
         self.writer.submit(Class::New, move |txn| Ok(txn.keep_refusals(&changed)?))
     }
 
-    fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError> {
-        refusals::read_refusals(&self.database)
+    fn kept_refusals(&self) -> Pending<Vec<KeptRefusals>, StoreError> {
+        Pending::of(|| refusals::read_refusals(&self.database))
     }
 
     fn withdraw(&self, evidence: Vec<u64>, now: UnixMs) -> Pending<(), StoreError> {
@@ -465,9 +473,23 @@ impl Store for RedbStore {
         AddressHash(self.vault.hash("address", &[canonical.as_bytes()]))
     }
 
-    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError> {
-        let results = Results::open(self.database.begin_read()?)?;
-        results.known(&self.vault, account, address, self.reuse, now)
+    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Pending<Known, StoreError> {
+        Pending::of(|| {
+            let results = Results::open(self.database.begin_read()?)?;
+            results.known(&self.vault, account, address, self.reuse, now)
+        })
+    }
+
+    fn known_many(
+        &self,
+        questions: Vec<(AccountId, AddressHash)>,
+        now: UnixMs,
+    ) -> Pending<Vec<Known>, StoreError> {
+        Pending::of(|| {
+            let results = Results::open(self.database.begin_read()?)?;
+            let known = |(account, address)| results.known(&self.vault, account, &address, self.reuse, now);
+            questions.into_iter().map(known).collect()
+        })
     }
 
     fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
@@ -484,12 +506,12 @@ impl Store for RedbStore {
         }
     }
 
-    fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
-        self.batch_tables()?.open_batches()
+    fn open_batches(&self) -> Pending<Vec<OpenBatch>, StoreError> {
+        Pending::of(|| self.batch_tables()?.open_batches())
     }
 
-    fn unanswered(&self, batch: BatchId) -> Result<Vec<OpenRow>, StoreError> {
-        self.batch_tables()?.unanswered(&self.vault, batch)
+    fn unanswered(&self, batch: BatchId) -> Pending<Vec<OpenRow>, StoreError> {
+        Pending::of(|| self.batch_tables()?.unanswered(&self.vault, batch))
     }
 
     fn answer_rows(&self, answers: Vec<RowAnswer>, now: UnixMs) -> Pending<Vec<BatchId>, StoreError> {
@@ -500,10 +522,12 @@ impl Store for RedbStore {
         }
     }
 
-    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Result<Option<BatchView>, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let (batches, rows) = (transaction.open_table(BATCHES)?, transaction.open_table(BATCH_ROWS)?);
-        batches::view(&batches, &rows, &self.vault, account, id, now)
+    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Pending<Option<BatchView>, StoreError> {
+        Pending::of(|| {
+            let transaction = self.database.begin_read()?;
+            let (batches, rows) = (transaction.open_table(BATCHES)?, transaction.open_table(BATCH_ROWS)?);
+            batches::view(&batches, &rows, &self.vault, account, id, now)
+        })
     }
 
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {
@@ -525,41 +549,45 @@ impl Store for RedbStore {
         })
     }
 
-    fn entries(&self, account: AccountId, limit: usize) -> Result<Vec<Entry>, StoreError> {
-        let ledger = self.database.begin_read()?.open_table(LEDGER)?;
-        let range = tables::account_range(account);
-        let mut entries = Vec::new();
-        for next in ledger.range::<&[u8; 32]>(range.start()..=range.end())?.rev().take(limit) {
-            let (key, row) = next?;
-            let EntryRow { kind, at, step, note } = EntryRow::decode(row.value())?;
-            entries.push(Entry {
-                id: tables::split_entry_key(key.value()).id,
-                kind,
-                at,
-                granted: step.granted,
-                spent: step.spent,
-                expired: step.expired,
-                note,
-            });
-        }
-        Ok(entries)
+    fn entries(&self, account: AccountId, limit: usize) -> Pending<Vec<Entry>, StoreError> {
+        Pending::of(|| {
+            let ledger = self.database.begin_read()?.open_table(LEDGER)?;
+            let range = tables::account_range(account);
+            let mut entries = Vec::new();
+            for next in ledger.range::<&[u8; 32]>(range.start()..=range.end())?.rev().take(limit) {
+                let (key, row) = next?;
+                let EntryRow { kind, at, step, note } = EntryRow::decode(row.value())?;
+                entries.push(Entry {
+                    id: tables::split_entry_key(key.value()).id,
+                    kind,
+                    at,
+                    granted: step.granted,
+                    spent: step.spent,
+                    expired: step.expired,
+                    note,
+                });
+            }
+            Ok(entries)
+        })
     }
 
-    fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError> {
-        let transaction = self.database.begin_read()?;
-        let accounts = transaction.open_table(ACCOUNTS)?;
-        let holds = transaction.open_table(HOLDS)?;
-        let ledger = transaction.open_table(LEDGER)?;
-        let batches = transaction.open_table(BATCHES)?;
-        audit::audit(&accounts, &holds, &ledger, &batches, account)
+    fn audit(&self, account: Option<AccountId>) -> Pending<Audit, StoreError> {
+        Pending::of(|| {
+            let transaction = self.database.begin_read()?;
+            let accounts = transaction.open_table(ACCOUNTS)?;
+            let holds = transaction.open_table(HOLDS)?;
+            let ledger = transaction.open_table(LEDGER)?;
+            let batches = transaction.open_table(BATCHES)?;
+            audit::audit(&accounts, &holds, &ledger, &batches, account)
+        })
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
         backup::dump(&self.database, self.folder.as_ref().map(Folder::path), now, sink)
     }
 
-    fn sizes(&self) -> Result<Sizes, StoreError> {
-        backup::sizes(&self.database, self.folder.as_ref().map(Folder::path))
+    fn sizes(&self) -> Pending<Sizes, StoreError> {
+        Pending::of(|| backup::sizes(&self.database, self.folder.as_ref().map(Folder::path)))
     }
 
     fn figures(&self) -> StoreFigures {

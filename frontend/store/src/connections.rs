@@ -19,7 +19,7 @@ pub trait Connections {
     /// # Errors
     ///
     /// [`StoreError::Failed`] if it cannot be read, as for every read.
-    fn client(&self, id: ClientId, now: UnixMs) -> Result<Option<Client>, StoreError>;
+    fn client(&self, id: ClientId, now: UnixMs) -> Pending<Option<Client>, StoreError>;
 
     /// Stores a user's consent. The code can be redeemed for [`CODE_MS`].
     fn consent(&self, new: NewConnection, now: UnixMs) -> Pending<(), ConnectError>;
@@ -36,14 +36,14 @@ pub trait Connections {
     /// # Errors
     ///
     /// As [`Connections::client`].
-    fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Result<Option<Connection>, StoreError>;
+    fn connection_of(&self, access: &SecretHash, now: UnixMs) -> Pending<Option<Connection>, StoreError>;
 
     /// The connections of an account, newest first.
     ///
     /// # Errors
     ///
     /// As [`Connections::client`].
-    fn connections(&self, account: AccountId, now: UnixMs) -> Result<Vec<Connection>, StoreError>;
+    fn connections(&self, account: AccountId, now: UnixMs) -> Pending<Vec<Connection>, StoreError>;
 
     /// Ends a connection of this account. Its tokens are invalid when this is answered.
     fn end_connection(&self, account: AccountId, id: ConnectionId) -> Pending<(), GrantError>;

@@ -68,14 +68,14 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::Failed`] if it cannot be read, as for every read.
-    fn account(&self, id: AccountId, now: UnixMs) -> Result<Option<Account>, StoreError>;
+    fn account(&self, id: AccountId, now: UnixMs) -> Pending<Option<Account>, StoreError>;
 
     /// The account with this name at the time `now`.
     ///
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn account_named(&self, name: &str, now: UnixMs) -> Result<Option<Account>, StoreError>;
+    fn account_named(&self, name: &str, now: UnixMs) -> Pending<Option<Account>, StoreError>;
 
     /// Up to `limit` accounts after `after` at the time `now`, in the order of their ids, which is that of their
     /// creation.
@@ -88,7 +88,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
         after: Option<AccountId>,
         limit: usize,
         now: UnixMs,
-    ) -> Result<Vec<Account>, StoreError>;
+    ) -> Pending<Vec<Account>, StoreError>;
 
     /// Creates an account. Its first period begins now and grants the plan's credits.
     fn create_account(&self, new: NewAccount, now: UnixMs) -> Pending<Account, ChangeError>;
@@ -139,7 +139,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn keys(&self, account: AccountId) -> Result<Vec<KeyInfo>, StoreError>;
+    fn keys(&self, account: AccountId) -> Pending<Vec<KeyInfo>, StoreError>;
 
     /// Adds a key, if the account has fewer than [`KEYS_MAX`] unrevoked ones. Beyond [`KEYS_KEPT_MAX`] in all, the keys
     /// with the oldest revocation are removed.
@@ -174,7 +174,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn kept_counters(&self) -> Result<Kept, StoreError>;
+    fn kept_counters(&self) -> Pending<Kept, StoreError>;
 
     // The engine's knowledge.
 
@@ -190,7 +190,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn kept_refusals(&self) -> Result<Vec<KeptRefusals>, StoreError>;
+    fn kept_refusals(&self) -> Pending<Vec<KeptRefusals>, StoreError>;
 
     /// Withdraws evidence. A verdict that depends on it and was found before `now` is not used again, neither as a
     /// repeat nor for another account. The results of batches are unchanged.
@@ -221,7 +221,18 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Result<Known, StoreError>;
+    fn known(&self, account: AccountId, address: &AddressHash, now: UnixMs) -> Pending<Known, StoreError>;
+
+    /// [`Store::known`] for each of these accounts and addresses, in their order, by one snapshot.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`]; then none of them is known.
+    fn known_many(
+        &self,
+        questions: Vec<(AccountId, AddressHash)>,
+        now: UnixMs,
+    ) -> Pending<Vec<Known>, StoreError>;
 
     /// Charges a credit for [`Known::Shared`]: a hold, its settlement and the account's own result in one transaction.
     /// Refused as [`Store::hold`] is.
@@ -241,14 +252,14 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError>;
+    fn open_batches(&self) -> Pending<Vec<OpenBatch>, StoreError>;
 
     /// The unanswered rows of a batch in order; none for a complete or missing batch.
     ///
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn unanswered(&self, batch: BatchId) -> Result<Vec<OpenRow>, StoreError>;
+    fn unanswered(&self, batch: BatchId) -> Pending<Vec<OpenRow>, StoreError>;
 
     /// Answers rows of one or several batches, and returns the batches that are complete by it. A row that is missing
     /// or was already answered is ignored. It is accepted even if the queue is full.
@@ -259,7 +270,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Result<Option<BatchView>, StoreError>;
+    fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Pending<Option<BatchView>, StoreError>;
 
     /// Removes a limited amount of expired data: results, batches, idempotency keys and keys of the vault. Ends batches
     /// that were unfinished for [`BATCH_OPEN_MS`]. Expired data cannot be read even before. It must be called each
@@ -273,14 +284,14 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn entries(&self, account: AccountId, limit: usize) -> Result<Vec<Entry>, StoreError>;
+    fn entries(&self, account: AccountId, limit: usize) -> Pending<Vec<Entry>, StoreError>;
 
     /// Adds up the entries and open holds of one account or of all, and compares the sums with the balances.
     ///
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn audit(&self, account: Option<AccountId>) -> Result<Audit, StoreError>;
+    fn audit(&self, account: Option<AccountId>) -> Pending<Audit, StoreError>;
 
     // Operations.
 
@@ -297,7 +308,7 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// # Errors
     ///
     /// As [`Store::account`].
-    fn sizes(&self) -> Result<Sizes, StoreError>;
+    fn sizes(&self) -> Pending<Sizes, StoreError>;
 
     /// The current figures of the store. It reads memory only.
     fn figures(&self) -> StoreFigures;

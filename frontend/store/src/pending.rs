@@ -1,6 +1,6 @@
-//! The answer to a pending write: a future for any executor, which can also be waited for by a thread.
+//! The answer to a read or a write: a future for any executor, which can also be waited for by a thread.
 //!
-//! The writer thread creates a [`Reply`] and its [`Pending`] with [`pending`]; it wakes the waiting task from its own
+//! A store that reads from its own memory or disk answers a read at once, without an allocation. For a write, the writer thread creates a [`Reply`] and its [`Pending`] with [`pending`]; it wakes the waiting task from its own
 //! thread. A reply that is dropped without an answer (the writer has ended) resolves to [`StoreError::Closed`], so no
 //! task waits without end.
 
@@ -10,9 +10,19 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The result of a write after it is durable.
-#[must_use = "the write's outcome is not known until this is awaited or waited for"]
-pub struct Pending<T, E>(oneshot::Receiver<Result<T, E>>);
+/// The result of a read, or of a write after it is durable.
+#[must_use = "the outcome is not known until this is awaited or waited for"]
+pub struct Pending<T, E>(State<T, E>);
+
+enum State<T, E> {
+    /// The outcome is known; `None` after it was taken.
+    Ready(Option<Result<T, E>>),
+    /// Another thread sends the outcome.
+    Waiting(oneshot::Receiver<Result<T, E>>),
+}
+
+/// No reference into it is handed out, so it can be moved at any time.
+impl<T, E> Unpin for Pending<T, E> {}
 
 /// The writer's end, which must be answered once.
 pub struct Reply<T, E>(oneshot::Sender<Result<T, E>>);
@@ -20,35 +30,49 @@ pub struct Reply<T, E>(oneshot::Sender<Result<T, E>>);
 /// Creates the two ends of a write's answer.
 pub fn pending<T, E>() -> (Reply<T, E>, Pending<T, E>) {
     let (sender, receiver) = oneshot::channel();
-    (Reply(sender), Pending(receiver))
+    (Reply(sender), Pending(State::Waiting(receiver)))
 }
 
 impl<T, E: From<StoreError>> Pending<T, E> {
-    /// A pending answer with a known result.
+    /// An answer with a known result.
     pub fn ready(outcome: Result<T, E>) -> Pending<T, E> {
-        let (reply, pending) = pending();
-        reply.answer(outcome);
-        pending
+        Pending(State::Ready(Some(outcome)))
     }
 
-    /// Blocks the thread until the write is durable or refused. It must not run on the thread of an executor.
+    /// The answer of a read that this thread makes now.
+    pub fn of(read: impl FnOnce() -> Result<T, E>) -> Pending<T, E> {
+        Pending::ready(read())
+    }
+
+    /// Blocks the thread until the read is answered, or the write is durable or refused. It must not run on the thread of an
+    /// executor.
     ///
     /// # Errors
     ///
-    /// The error of the write.
+    /// The error of the read or write.
     pub fn wait(self) -> Result<T, E> {
-        futures_lite::future::block_on(self)
+        match self.0 {
+            State::Ready(Some(outcome)) => outcome,
+            State::Ready(None) => Err(StoreError::Closed.into()),
+            State::Waiting(receiver) => futures_lite::future::block_on(receiver)
+                .unwrap_or_else(|oneshot::Canceled| Err(StoreError::Closed.into())),
+        }
     }
 }
 
-/// The future is ready once. It must not be polled afterwards, since it would never be ready again.
+/// The future is ready once. Polled afterwards, it is [`StoreError::Closed`] or never ready again.
 impl<T, E: From<StoreError>> Future for Pending<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
-        Pin::new(&mut self.0)
-            .poll(cx)
-            .map(|answer| answer.unwrap_or_else(|oneshot::Canceled| Err(StoreError::Closed.into())))
+        match &mut self.0 {
+            State::Ready(outcome) => {
+                Poll::Ready(outcome.take().unwrap_or_else(|| Err(StoreError::Closed.into())))
+            }
+            State::Waiting(receiver) => Pin::new(receiver)
+                .poll(cx)
+                .map(|answer| answer.unwrap_or_else(|oneshot::Canceled| Err(StoreError::Closed.into()))),
+        }
     }
 }
 

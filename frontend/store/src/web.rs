@@ -28,14 +28,14 @@ pub trait WebStore {
     /// # Errors
     ///
     /// [`StoreError::Failed`] if it cannot be read, as for every read.
-    fn user(&self, account: AccountId) -> Result<Option<User>, StoreError>;
+    fn user(&self, account: AccountId) -> Pending<Option<User>, StoreError>;
 
     /// The user with this email address, in any letter case.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn user_of(&self, email: &str) -> Result<Option<User>, StoreError>;
+    fn user_of(&self, email: &str) -> Pending<Option<User>, StoreError>;
 
     /// Starts a session of the account's user.
     fn begin_session(&self, account: AccountId, new: NewSession, now: UnixMs) -> Pending<(), UserError>;
@@ -45,7 +45,7 @@ pub trait WebStore {
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn session(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<Session>, StoreError>;
+    fn session(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<Session>, StoreError>;
 
     /// Records a use of a session; to be called at most once in [`SESSION_STEP_MS`]. A lost record is repeated at the
     /// next use.
@@ -56,7 +56,7 @@ pub trait WebStore {
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn sessions(&self, account: AccountId, now: UnixMs) -> Result<Vec<Session>, StoreError>;
+    fn sessions(&self, account: AccountId, now: UnixMs) -> Pending<Vec<Session>, StoreError>;
 
     /// Ends a session of this account; returns whether it existed.
     fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError>;
@@ -72,7 +72,7 @@ pub trait WebStore {
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn link(&self, hash: &TokenHash, now: UnixMs) -> Result<Option<AccountId>, StoreError>;
+    fn link(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<AccountId>, StoreError>;
 
     /// Exchanges a link for a session; `None` if the link is not valid.
     fn use_link(
@@ -92,14 +92,14 @@ pub trait WebStore {
         account: AccountId,
         limit: usize,
         now: UnixMs,
-    ) -> Result<Vec<BatchSummary>, StoreError>;
+    ) -> Pending<Vec<BatchSummary>, StoreError>;
 
     /// The account's counts of the last [`DAYS_KEPT`] days, without empty days, oldest first.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn days(&self, account: AccountId, now: UnixMs) -> Result<Vec<DayCounts>, StoreError>;
+    fn days(&self, account: AccountId, now: UnixMs) -> Pending<Vec<DayCounts>, StoreError>;
 }
 
 /// The methods of the store for lists of the dashboard. The invariants of [`Store`](super::Store) apply.
@@ -133,34 +133,34 @@ pub trait ListStore {
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn list_part(&self, list: &List, number: u32) -> Result<Option<Vec<u8>>, StoreError>;
+    fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError>;
 
     /// The answers of a batch in the order of its addresses; `None` before they are stored.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn list_answers(&self, list: &List, number: u32) -> Result<Option<Vec<Reason>>, StoreError>;
+    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Reason>>, StoreError>;
 
     /// A list of this account.
     ///
     /// # Errors
     /// As [`WebStore::user`].
-    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Result<Option<List>, StoreError>;
+    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Pending<Option<List>, StoreError>;
 
     /// The account's lists, newest first.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn lists(&self, account: AccountId, now: UnixMs) -> Result<Vec<List>, StoreError>;
+    fn lists(&self, account: AccountId, now: UnixMs) -> Pending<Vec<List>, StoreError>;
 
     /// Every list that is being read or checked.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn lists_at_work(&self, now: UnixMs) -> Result<Vec<List>, StoreError>;
+    fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError>;
 
     /// Deletes a list; returns whether it existed. Its batches continue.
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;

@@ -64,5 +64,5 @@ fn without_the_plan_or_the_file_nothing_is_made() {
     let elsewhere = site.path().join("missing");
     let refused = first_run(&*store, &elsewhere, NOW).map(drop).unwrap_err().to_string();
     assert!(refused.contains("cannot write the first keys to"), "{refused}");
-    assert!(store.accounts(None, 1, NOW).unwrap().is_empty());
+    assert!(store.accounts(None, 1, NOW).wait().unwrap().is_empty());
 }

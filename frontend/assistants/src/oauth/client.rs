@@ -43,7 +43,7 @@ pub enum NoClient {
 /// [`NoClient`].
 pub async fn find(checks: &Checks, assistants: &Assistants, id: &str) -> Result<Client, NoClient> {
     if let Ok(registered) = id.parse::<ClientId>() {
-        let found = checks.store.client(registered, clock::now()).map_err(NoClient::Store)?;
+        let found = checks.store.client(registered, clock::now()).await.map_err(NoClient::Store)?;
         let found = found.ok_or(NoClient::Unknown)?;
         let redirect_uris = found.redirect_uris.iter().filter_map(|uri| Uri::parse(uri)).collect();
         return Ok(Client { id: id.to_owned(), name: found.name, redirect_uris, host: None });

@@ -4,7 +4,7 @@
 //! is room for. While a group is written, the next one collects in the engine's inbox.
 
 use super::new_batches::NewBatches;
-use super::queue::{Limits, Queue, Row, Ticket};
+use super::queue::{Limits, Queue, Row, RowQuestion, Ticket};
 use crate::convert;
 use crate::counters::{CountedCheck, Tally, count};
 use crate::engine_client::EngineHandle;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::clock;
-use store::{AccountId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError};
+use store::{AccountId, AddressHash, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError, UnixMs};
 
 /// How many questions are handed out in one turn: each needs a read of the store, and answers arrive meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
@@ -65,6 +65,14 @@ enum Pause {
     Short(Duration),
 }
 
+/// A question that was taken from the queue.
+struct Taken {
+    ticket: Ticket,
+    account: AccountId,
+    hash: AddressHash,
+    address: Address,
+}
+
 impl Feeder {
     /// Feeds batches until the server stops. The next start continues with the questions under way at that time.
     ///
@@ -77,14 +85,15 @@ impl Feeder {
 
     async fn main(self) -> io::Result<()> {
         let mut queue = Queue::new(self.limits);
-        let open = self.store.open_batches().map_err(io::Error::other)?;
+        let open = self.store.open_batches().await.map_err(io::Error::other)?;
         if !open.is_empty() {
             tracing::info!(batches = open.len(), "continuing unfinished batches");
         }
         open.into_iter().for_each(|batch| queue.add(batch));
+        let mut group = ASKED_IN_A_TURN_MAX;
         while !self.new_batches.is_closed() {
             self.new_batches.take().into_iter().for_each(|batch| queue.add(batch));
-            let pause = self.turn(&mut queue);
+            let pause = self.turn(&mut queue, &mut group).await;
             if let Err(error) = self.write(queue.take_answers()).await {
                 // The error needs a restart. Rows without a written answer are asked about again after it.
                 tracing::error!(
@@ -98,41 +107,80 @@ impl Feeder {
         self.write(queue.take_answers()).await.map_err(io::Error::other)
     }
 
-    fn turn(&self, queue: &mut Queue) -> Pause {
+    /// `group` is the number of questions that the next turn takes together. It is 1 after the engine had no room, so that
+    /// few answers are read in vain, and grows with each full group.
+    async fn turn(&self, queue: &mut Queue, group: &mut usize) -> Pause {
         self.receive(queue);
         queue.give_up(clock::now(), Instant::now());
         for _ in 0..LOADED_IN_A_TURN_MAX {
             let Some(batch) = queue.to_load(clock::now()) else { break };
-            if let Err(error) = self.load(queue, batch) {
+            if let Err(error) = self.load(queue, batch).await {
                 tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
                 queue.put_off_loading(batch, clock::now());
             }
         }
-        for _ in 0..ASKED_IN_A_TURN_MAX {
-            let now = clock::now();
-            let Some((ticket, question)) = queue.next(now, Instant::now()) else { return Pause::Idle };
-            let (address, account) = (question.address.clone(), question.account);
-            match self.store.known(question.account, &question.hash, now) {
-                Ok(Known::Own(result)) => queue.known(ticket, RowOutcome::Repeated(result.verdict.reason)),
-                Ok(Known::Shared(result)) => queue.known(ticket, RowOutcome::Reused(result.verdict)),
+        let now = clock::now();
+        let mut taken = Vec::with_capacity(*group);
+        while taken.len() < *group {
+            let Some((ticket, question)) = queue.next(now, Instant::now()) else { break };
+            let RowQuestion { account, hash, address, .. } = question;
+            taken.push(Taken { ticket, account: *account, hash: *hash, address: address.clone() });
+        }
+        let is_full = taken.len() == *group;
+        if let Some(pause) = self.ask_all(queue, taken, now).await {
+            *group = 1;
+            return pause;
+        }
+        if is_full {
+            *group = (*group * 2).min(ASKED_IN_A_TURN_MAX);
+            return Pause::None;
+        }
+        Pause::Idle
+    }
+
+    /// Answers questions from the store, and hands the others to the engine. Returns the pause if the engine or the store has
+    /// no room; the questions that are left are the next ones of their accounts again.
+    async fn ask_all(&self, queue: &mut Queue, taken: Vec<Taken>, now: UnixMs) -> Option<Pause> {
+        if taken.is_empty() {
+            return None;
+        }
+        let questions = taken.iter().map(|one| (one.account, one.hash)).collect();
+        // If the store cannot read one of them, the others are read alone.
+        let known = self.store.known_many(questions, now).await.ok();
+        let mut known = known.map(Vec::into_iter);
+        let mut rest = taken.into_iter();
+        let mut pause = None;
+        while let Some(one) = rest.next() {
+            let known = match &mut known {
+                Some(known) => Ok(known.next().unwrap_or(Known::Nothing)),
+                None => self.store.known(one.account, &one.hash, now).await,
+            };
+            match known {
+                Ok(Known::Own(result)) => {
+                    queue.known(one.ticket, RowOutcome::Repeated(result.verdict.reason))
+                }
+                Ok(Known::Shared(result)) => queue.known(one.ticket, RowOutcome::Reused(result.verdict)),
                 Ok(Known::Nothing) => {
-                    if let Some(pause) = self.ask(queue, ticket, account, address) {
-                        return pause;
+                    if !self.ask(queue, &one) {
+                        rest.by_ref().rev().for_each(|one| queue.put_back(one.ticket));
+                        queue.put_back(one.ticket);
+                        pause = Some(Pause::Short(ROOM_PAUSE));
                     }
                 }
                 Err(error) => {
                     tracing::error!("an earlier answer could not be read from the store: {error}");
-                    queue.failed(ticket, now);
-                    return Pause::Short(STORE_PAUSE);
+                    queue.failed(one.ticket, now);
+                    rest.by_ref().rev().for_each(|one| queue.put_back(one.ticket));
+                    pause = Some(Pause::Short(STORE_PAUSE));
                 }
             }
         }
-        Pause::None
+        pause
     }
 
     /// Loads the rows of a batch that have no answer.
-    fn load(&self, queue: &mut Queue, batch: OpenBatch) -> Result<(), StoreError> {
-        let open = self.store.unanswered(batch.batch)?;
+    async fn load(&self, queue: &mut Queue, batch: OpenBatch) -> Result<(), StoreError> {
+        let open = self.store.unanswered(batch.batch).await?;
         let mut rows = Vec::with_capacity(open.len());
         for row in open {
             match Address::parse(&row.email) {
@@ -148,21 +196,22 @@ impl Feeder {
         Ok(())
     }
 
-    /// Hands a question to the engine. Returns the pause if the engine has no room. A panic there only costs this
-    /// question an attempt.
-    fn ask(&self, queue: &mut Queue, ticket: Ticket, account: AccountId, address: Address) -> Option<Pause> {
-        let request =
-            Request { ticket, address, priority: Priority::Batch, owner: owner(account), trace: false };
+    /// Hands a question to the engine; false if it has no room. A panic there only costs this question an attempt.
+    fn ask(&self, queue: &mut Queue, one: &Taken) -> bool {
+        let request = Request {
+            ticket: one.ticket,
+            address: one.address.clone(),
+            priority: Priority::Batch,
+            owner: owner(one.account),
+            trace: false,
+        };
         match catch_unwind(AssertUnwindSafe(|| self.line.submit(request))) {
-            Ok(Ok(())) => None,
-            Ok(Err(Refusal::Full | Refusal::Stopping)) => {
-                queue.put_back(ticket);
-                Some(Pause::Short(ROOM_PAUSE))
-            }
+            Ok(Ok(())) => true,
+            Ok(Err(Refusal::Full | Refusal::Stopping)) => false,
             Err(payload) => {
                 forget(payload);
-                queue.failed(ticket, clock::now());
-                None
+                queue.failed(one.ticket, clock::now());
+                true
             }
         }
     }

@@ -38,7 +38,7 @@ impl Said {
     fn memory(&self, store: &Arc<dyn Store>) -> EngineMemory {
         let (refusals, withdrawn) = (Arc::clone(&self.refusals), Arc::clone(&self.withdrawn));
         let at = UNIX_EPOCH;
-        let kept = store.kept_refusals().unwrap();
+        let kept = store.kept_refusals().wait().unwrap();
         EngineMemory {
             store: Arc::clone(store),
             refusals: Box::new(move || refusals.lock().unwrap_or_else(PoisonError::into_inner).clone()),
@@ -67,7 +67,7 @@ fn counts_are_in_the_store_and_go_when_they_no_longer_count() {
     said.refuse(&[counts(1, &[step(STEP, 8)]), counts(2, &[step(STEP, 1)])]);
     memory.write(NOW).unwrap();
     let expected = [counts(1, &[step(STEP, 8)]), counts(2, &[step(STEP, 1)])];
-    assert_eq!(store.kept_refusals().unwrap(), expected);
+    assert_eq!(store.kept_refusals().wait().unwrap(), expected);
     drop((memory, store));
 
     // After a restart the engine may have no counts of a site for a while, which must not remove the stored ones.
@@ -75,12 +75,12 @@ fn counts_are_in_the_store_and_go_when_they_no_longer_count() {
     let mut memory = said.memory(&store);
     said.refuse(&[]);
     memory.write(NOW).unwrap();
-    assert_eq!(store.kept_refusals().unwrap(), expected);
+    assert_eq!(store.kept_refusals().wait().unwrap(), expected);
     said.refuse(&[counts(2, &[step(STEP, 1), step(STEP + 12, 3)])]);
     memory.write(NOW + 12 * STEP_MS).unwrap();
-    assert_eq!(store.kept_refusals().unwrap().len(), 2);
+    assert_eq!(store.kept_refusals().wait().unwrap().len(), 2);
     memory.write(NOW + 13 * STEP_MS).unwrap();
-    assert_eq!(store.kept_refusals().unwrap(), [counts(2, &[step(STEP, 1), step(STEP + 12, 3)])]);
+    assert_eq!(store.kept_refusals().wait().unwrap(), [counts(2, &[step(STEP, 1), step(STEP + 12, 3)])]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn more_rows_than_fit_one_write_are_all_written() {
     let all: Vec<KeptRefusals> = (0..2_500).map(|key| counts(key, &[step(STEP, 1)])).collect();
     said.refuse(&all);
     said.memory(&store).write(NOW).unwrap();
-    assert_eq!(store.kept_refusals().unwrap(), all);
+    assert_eq!(store.kept_refusals().wait().unwrap(), all);
 }
 
 #[test]
@@ -120,11 +120,11 @@ fn withdrawals_reach_the_store() {
     let verdict = Verdict { reason: Reason::MailboxExists, evidence: Some(77) };
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     store.settle(hold, with, NOW).wait().unwrap();
-    assert!(matches!(store.known(id, &address, NOW), Ok(Known::Own(_))));
+    assert!(matches!(store.known(id, &address, NOW).wait(), Ok(Known::Own(_))));
     // More rows than one write has, and one of them twice.
     said.withdrawn.lock().unwrap().extend((0..2_500).chain([77]));
     let mut memory = said.memory(&store);
     memory.write(NOW + 500).unwrap();
     assert!(memory.unwritten.is_empty());
-    assert_eq!(store.known(id, &address, NOW + 500), Ok(Known::Nothing));
+    assert_eq!(store.known(id, &address, NOW + 500).wait(), Ok(Known::Nothing));
 }

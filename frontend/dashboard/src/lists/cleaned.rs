@@ -70,7 +70,8 @@ impl Cleaned {
         let (batch, at) = (self.addresses / BATCH_ADDRESSES, self.addresses % BATCH_ADDRESSES);
         if at == 0 {
             let number = u32::try_from(batch).map_err(|_| "too many addresses")?;
-            let answers = self.store.list_answers(&self.list, number).map_err(|error| error.to_string())?;
+            let answers =
+                self.store.list_answers(&self.list, number).wait().map_err(|error| error.to_string())?;
             self.answers = answers.ok_or("the answers have expired")?;
         }
         self.addresses += 1;

@@ -12,7 +12,7 @@ use store::{ListState, StoreError};
 
 /// `GET /lists/{id}/download`: opens the download of a completed list.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    let list = super::pages::find(&visit)?;
+    let list = super::pages::find(&visit).await?;
     if list.state != ListState::Completed {
         return Err(Problem::new(409, "The check of this list is not complete yet."));
     }

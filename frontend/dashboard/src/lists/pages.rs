@@ -15,24 +15,24 @@ use store::{List, ListId, ListState};
 
 /// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
-    render(&visit, None)
+    render(&visit, None).await
 }
 
 /// `GET /lists/{id}`: the state of a list.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    let list = find(&visit)?;
-    show_list(&visit, &list, None)
+    let list = find(&visit).await?;
+    show_list(&visit, &list, None).await
 }
 
 /// `POST /lists/{id}/start`. Each batch checks the credits again.
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
-    let mut list = find(&visit)?;
+    let mut list = find(&visit).await?;
     let before = list.state;
     if !matches!(before, ListState::Ready | ListState::Paused) {
         return Ok(page::see_other(format!("/lists/{}", list.id)));
     }
     let store = &visit.checks.store;
-    let account = store.account(list.account, clock::now())?.ok_or_else(Problem::not_found)?;
+    let account = store.account(list.account, clock::now()).await?.ok_or_else(Problem::not_found)?;
     let (needed, left) = (list.addresses - list.submitted, account.balance.available());
     if !account.status.is_usable() || left < needed {
         let why = if left < needed {
@@ -42,7 +42,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
         } else {
             "The subscription is not active: nothing can be charged.".to_owned()
         };
-        return Ok(page::with_status(show_list(&visit, &list, Some(&why))?, 402));
+        return Ok(page::with_status(show_list(&visit, &list, Some(&why)).await?, 402));
     }
     list.state = ListState::Running;
     list.why = String::new();
@@ -53,22 +53,22 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /lists/{id}/delete`: deletes a list of the account.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
-    let list = find(&visit)?;
+    let list = find(&visit).await?;
     visit.checks.store.delete_list(list.account, list.id).await?;
     Ok(page::see_other("/lists"))
 }
 
 /// The list that the path names, if it belongs to the visitor.
-pub fn find(visit: &Visit) -> Result<List, Problem> {
+pub async fn find(visit: &Visit) -> Result<List, Problem> {
     let id: ListId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let account = visit.signed_in()?.account;
-    visit.checks.store.list(account, id, clock::now())?.ok_or_else(Problem::not_found)
+    visit.checks.store.list(account, id, clock::now()).await?.ok_or_else(Problem::not_found)
 }
 
 /// The page of all lists, with the form for an upload.
-pub fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
+pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let lists = visit.checks.store.lists(signed_in.account, clock::now())?;
+    let lists = visit.checks.store.lists(signed_in.account, clock::now()).await?;
     let allowed = visit.checks.store.terms(signed_in.account).is_some_and(|terms| terms.batches_allowed);
     let mib = visit.dashboard.upload_bytes_max >> 20;
     let body = html! {
@@ -123,9 +123,9 @@ fn state(state: ListState) -> Markup {
     html! { span class=(class) { (name) } }
 }
 
-fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, Problem> {
+async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let account = visit.checks.store.account(signed_in.account, clock::now())?;
+    let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {

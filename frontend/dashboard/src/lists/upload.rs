@@ -64,7 +64,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let form = Form::parse(format!("{TOKEN}={token}").as_bytes()).map_err(|_| malformed())?;
     guard::token(&visit.head, Access::SignedIn, visit.signed_in.as_ref(), &form)?;
     if file.is_empty() {
-        let page = pages::render(&visit, Some("Choose a file first."))?;
+        let page = pages::render(&visit, Some("Choose a file first.")).await?;
         return Ok(page::with_status(page, 400));
     }
     let now = clock::now();
@@ -77,7 +77,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     };
     let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
     if let Some((status, why)) = refused(visit.checks.store.create_list(&list, room, now).await?) {
-        return Ok(page::with_status(pages::render(&visit, Some(why))?, status));
+        return Ok(page::with_status(pages::render(&visit, Some(why)).await?, status));
     }
     list.bytes = 0;
     let mut coming = Coming { store: Arc::clone(&visit.checks.store), account, id: list.id, ended: false };

@@ -189,7 +189,7 @@ impl Worker {
         &mut self,
         turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
-        let lists = self.store.lists_at_work(clock::now())?;
+        let lists = self.store.lists_at_work(clock::now()).wait()?;
         (self.more, self.waits) = (false, false);
         for open in [&mut self.counted, &mut self.open] {
             open.retain(|id, _| lists.iter().any(|list| list.id == *id));
@@ -237,7 +237,7 @@ impl Worker {
     /// Marks a list as unfit. Its turn panicked, and would panic again at every turn.
     fn give_up(&self, list: &List) {
         let unfit = || {
-            let Some(mut list) = self.store.list(list.account, list.id, clock::now())? else {
+            let Some(mut list) = self.store.list(list.account, list.id, clock::now()).wait()? else {
                 return Ok(false);
             };
             let before = std::mem::replace(&mut list.state, ListState::Unfit);
@@ -307,7 +307,7 @@ impl Worker {
             return Ok(false);
         }
         let batch = self.store.batch_of_list(list, number);
-        let view = self.store.batch(list.account, batch, clock::now())?;
+        let view = self.store.batch(list.account, batch, clock::now()).wait()?;
         let answers: Vec<Reason> = match view {
             Some(view) => match view.results {
                 Some(results) => results.into_iter().map(|(_, reason)| reason).collect(),
@@ -431,7 +431,7 @@ mod tests {
         };
         assert_eq!(worker.round(turn), Ok(true));
         assert_eq!(*turns.borrow(), made);
-        let state = |n: usize| store.list(account, made[n], clock::now()).unwrap().unwrap().state;
+        let state = |n: usize| store.list(account, made[n], clock::now()).wait().unwrap().unwrap().state;
         assert_eq!(
             [state(0), state(1), state(2)],
             [ListState::Unfit, ListState::Reading, ListState::Reading]
@@ -444,7 +444,7 @@ mod tests {
     #[test]
     fn nothing_is_charged_for_a_list_that_is_gone() {
         let (_folder, store, account) = store_with_account();
-        let all_held = || store.account(account, clock::now()).unwrap().unwrap().balance.held;
+        let all_held = || store.account(account, clock::now()).wait().unwrap().unwrap().balance.held;
         let held = |number: u128, is_deleted: bool| {
             let list = running(&store, account, number, 1_000);
             let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
@@ -466,7 +466,7 @@ mod tests {
         }
         let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
         let begun = |store: &Arc<dyn Store>| {
-            let lists = store.lists(account, clock::now()).unwrap();
+            let lists = store.lists(account, clock::now()).wait().unwrap();
             lists.iter().filter(|list| list.submitted > 0).count()
         };
         assert_eq!(worker.round(Worker::turn), Ok(true));

@@ -73,7 +73,7 @@ impl std::error::Error for FirstRunError {}
 ///
 /// [`FirstRunError`]: the store is unchanged, and the next start tries again.
 pub fn first_run(store: &dyn Store, folder: &Path, now: UnixMs) -> Result<Option<FirstKeys>, FirstRunError> {
-    let seen = store.accounts(None, 1, now).map_err(|error| FirstRunError::Store(error.into()))?;
+    let seen = store.accounts(None, 1, now).wait().map_err(|error| FirstRunError::Store(error.into()))?;
     if !seen.is_empty() {
         return Ok(None);
     }

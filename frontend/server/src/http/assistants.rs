@@ -44,7 +44,7 @@ pub async fn answer(
     };
     note.path = route.path;
     let read_head = read_head(&head.headers, peer);
-    let connection = match route.admit(&worker.checks, &assistants, &read_head) {
+    let connection = match route.admit(&worker.checks, &assistants, &read_head).await {
         Ok(connection) => connection,
         Err(reply) => {
             // Only the time limit of the body can replace this refusal.

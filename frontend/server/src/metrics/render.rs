@@ -134,7 +134,7 @@ impl Metrics {
         page.counter("mailprobe_credits_spent_total", "Credits spent since the start.", credits_spent);
         page.counter("mailprobe_credits_granted_total", "Credits granted since the start.", credits_granted);
         // If the store cannot be read, its sizes are missing and the rest of the page remains.
-        if let Ok(Sizes { folder_bytes, rows }) = self.store.sizes() {
+        if let Ok(Sizes { folder_bytes, rows }) = self.store.sizes().wait() {
             page.gauge("mailprobe_store_folder_bytes", "Size of all files in the data folder.", folder_bytes);
             let mut family = page.family("mailprobe_store_rows", Kind::Gauge, "Number of rows in a table.");
             for (table, rows) in &rows {

@@ -10,7 +10,8 @@ use store::clock;
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let store = &call.worker.checks.store;
     let account = store
-        .account(call.caller()?.account, clock::now())?
+        .account(call.caller()?.account, clock::now())
+        .await?
         .ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
     let plan = store.plans().find(&account.plan).cloned();
     Reply::json(200, &convert::account(account, plan.as_ref()))

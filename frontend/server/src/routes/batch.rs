@@ -34,7 +34,7 @@ fn in_progress() -> Refusal {
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let account = call.caller()?.account;
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
-    let view = call.worker.checks.store.batch(account, id, clock::now())?.ok_or_else(no_such_batch)?;
+    let view = call.worker.checks.store.batch(account, id, clock::now()).await?.ok_or_else(no_such_batch)?;
     Reply::json(200, &status(id, view))
 }
 

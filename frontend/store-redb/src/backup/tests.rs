@@ -73,7 +73,7 @@ fn every_table_is_in_a_backup() {
     tables::for_each_table(&mut count).unwrap();
     assert_eq!(
         count.0,
-        store.sizes().unwrap().rows.len(),
+        store.sizes().wait().unwrap().rows.len(),
         "for_each_table must name every table of `create`"
     );
 }
@@ -86,9 +86,9 @@ fn what_is_restored_is_what_was_there() {
     // The key of hashes, the additional one, and those of results of this hour and the next.
     assert_eq!(summary.key_files, 6);
     assert_eq!(summary.bytes, fs::metadata(site.at("backup")).unwrap().len());
-    assert_eq!(summary.rows, store.sizes().unwrap().rows.iter().map(|(_, rows)| rows).sum::<u64>());
+    assert_eq!(summary.rows, store.sizes().wait().unwrap().rows.iter().map(|(_, rows)| rows).sum::<u64>());
     assert_eq!(verify(&site.at("backup")).unwrap(), summary);
-    let expected = store.accounts(None, 100, NOW).unwrap();
+    let expected = store.accounts(None, 100, NOW).wait().unwrap();
     // Later changes are not in it.
     let id = store::AccountId::new(NOW, 99);
     store.create_account(NewAccount { id, name: "late".into(), plan: "free".into() }, NOW).wait().unwrap();
@@ -107,8 +107,8 @@ fn what_is_restored_is_what_was_there() {
     let (store, opening) =
         RedbStore::open(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
     assert_eq!(opening.voided_holds, 20);
-    assert!(store.audit(None).unwrap().faults.is_empty());
-    let found = store.accounts(None, 100, NOW).unwrap();
+    assert!(store.audit(None).wait().unwrap().faults.is_empty());
+    let found = store.accounts(None, 100, NOW).wait().unwrap();
     assert_eq!(found.len(), 20);
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!((&found.name, found.balance.granted), (&expected.name, expected.balance.granted));
@@ -129,7 +129,7 @@ fn what_is_restored_is_what_was_there() {
 fn a_backup_is_of_one_moment_while_writes_go_on() {
     let site = Site::new();
     let store = filled(&site.at("data"));
-    let id = store.accounts(None, 1, NOW).unwrap()[0].id;
+    let id = store.accounts(None, 1, NOW).wait().unwrap()[0].id;
     let done = std::sync::atomic::AtomicBool::new(false);
     let (store, done) = (&store, &done);
     std::thread::scope(|scope| {
@@ -151,7 +151,7 @@ fn a_backup_is_of_one_moment_while_writes_go_on() {
     for n in 0..10 {
         let folder = site.at(&format!("restored-{n}"));
         restore(&site.at(&format!("backup-{n}")), &folder, NOW).unwrap();
-        let audit = open(&folder).audit(None).unwrap();
+        let audit = open(&folder).audit(None).wait().unwrap();
         assert!(audit.faults.is_empty(), "{audit:?}");
     }
 }
@@ -232,7 +232,7 @@ fn compacting_keeps_all_and_gives_room_back() {
     assert!(!site.at("nowhere").exists());
     let store = filled(&site.at("data"));
     assert!(matches!(compact(&site.at("data")), Err(OpenError::Locked(_))));
-    let id = store.accounts(None, 1, NOW).unwrap()[0].id;
+    let id = store.accounts(None, 1, NOW).wait().unwrap()[0].id;
     let many: Vec<_> = (0..3000)
         .map(|n| {
             let grant =
@@ -241,12 +241,12 @@ fn compacting_keeps_all_and_gives_room_back() {
         })
         .collect();
     many.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
-    let expected = store.accounts(None, 100, NOW).unwrap();
+    let expected = store.accounts(None, 100, NOW).wait().unwrap();
     drop(store);
     let compacted = compact(&site.at("data")).unwrap().unwrap();
     assert!(compacted.after < compacted.before, "{compacted:?}");
     let store = open(&site.at("data"));
-    assert!(store.audit(None).unwrap().faults.is_empty());
-    let found = store.accounts(None, 100, NOW).unwrap();
+    assert!(store.audit(None).wait().unwrap().faults.is_empty());
+    let found = store.accounts(None, 100, NOW).wait().unwrap();
     assert_eq!(found.len(), expected.len());
 }

@@ -81,49 +81,59 @@ impl ListStore for RedbStore {
         }
     }
 
-    fn list_part(&self, list: &List, number: u32) -> Result<Option<Vec<u8>>, StoreError> {
-        let parts = self.database.begin_read()?.open_table(LIST_PARTS)?;
-        let sealed = parts.get(&part_key(list.id, number))?;
-        Ok(sealed.and_then(|sealed| lists::open_part(&self.vault, PARTS, list, number, sealed.value())))
+    fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
+        Pending::of(|| {
+            let parts = self.database.begin_read()?.open_table(LIST_PARTS)?;
+            let sealed = parts.get(&part_key(list.id, number))?;
+            Ok(sealed.and_then(|sealed| lists::open_part(&self.vault, PARTS, list, number, sealed.value())))
+        })
     }
 
-    fn list_answers(&self, list: &List, number: u32) -> Result<Option<Vec<Reason>>, StoreError> {
-        let codes = self.database.begin_read()?.open_table(LIST_CODES)?;
-        let sealed = codes.get(&part_key(list.id, number))?;
-        let codes =
-            sealed.and_then(|sealed| lists::open_part(&self.vault, CODES, list, number, sealed.value()));
-        Ok(codes.and_then(|codes| codes.into_iter().map(reason::of_code).collect()))
+    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Reason>>, StoreError> {
+        Pending::of(|| {
+            let codes = self.database.begin_read()?.open_table(LIST_CODES)?;
+            let sealed = codes.get(&part_key(list.id, number))?;
+            let codes =
+                sealed.and_then(|sealed| lists::open_part(&self.vault, CODES, list, number, sealed.value()));
+            Ok(codes.and_then(|codes| codes.into_iter().map(reason::of_code).collect()))
+        })
     }
 
-    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Result<Option<List>, StoreError> {
-        let lists = self.database.begin_read()?.open_table(LISTS)?;
-        let key = list_key(account, id);
-        let row = lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?;
-        Ok(row.and_then(|row| lists::open(&self.vault, &key, row, now)))
+    fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Pending<Option<List>, StoreError> {
+        Pending::of(|| {
+            let lists = self.database.begin_read()?.open_table(LISTS)?;
+            let key = list_key(account, id);
+            let row = lists.get(&key)?.map(|row| ListRow::decode(row.value())).transpose()?;
+            Ok(row.and_then(|row| lists::open(&self.vault, &key, row, now)))
+        })
     }
 
-    fn lists(&self, account: AccountId, now: UnixMs) -> Result<Vec<List>, StoreError> {
-        let lists = self.database.begin_read()?.open_table(LISTS)?;
-        let range = account_range(account);
-        let mut found = Vec::new();
-        for next in lists.range::<&[u8; 32]>(range.start()..=range.end())?.rev() {
-            let (key, row) = next?;
-            found.extend(lists::open(&self.vault, key.value(), ListRow::decode(row.value())?, now));
-        }
-        Ok(found)
-    }
-
-    fn lists_at_work(&self, now: UnixMs) -> Result<Vec<List>, StoreError> {
-        let lists = self.database.begin_read()?.open_table(LISTS)?;
-        let mut found = Vec::new();
-        for next in lists.iter()? {
-            let (key, row) = next?;
-            let row = ListRow::decode(row.value())?;
-            if matches!(row.state, ListState::Reading | ListState::Running) {
-                found.extend(lists::open(&self.vault, key.value(), row, now));
+    fn lists(&self, account: AccountId, now: UnixMs) -> Pending<Vec<List>, StoreError> {
+        Pending::of(|| {
+            let lists = self.database.begin_read()?.open_table(LISTS)?;
+            let range = account_range(account);
+            let mut found = Vec::new();
+            for next in lists.range::<&[u8; 32]>(range.start()..=range.end())?.rev() {
+                let (key, row) = next?;
+                found.extend(lists::open(&self.vault, key.value(), ListRow::decode(row.value())?, now));
             }
-        }
-        Ok(found)
+            Ok(found)
+        })
+    }
+
+    fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError> {
+        Pending::of(|| {
+            let lists = self.database.begin_read()?.open_table(LISTS)?;
+            let mut found = Vec::new();
+            for next in lists.iter()? {
+                let (key, row) = next?;
+                let row = ListRow::decode(row.value())?;
+                if matches!(row.state, ListState::Reading | ListState::Running) {
+                    found.extend(lists::open(&self.vault, key.value(), row, now));
+                }
+            }
+            Ok(found)
+        })
     }
 
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError> {

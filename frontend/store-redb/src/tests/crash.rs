@@ -314,9 +314,9 @@ impl Load for Told {
             assert!(found.revoked || !answered, "a revocation that was answered");
             assert!(!found.revoked || *asked, "a revocation that nobody asked for");
         }
-        let balance = store.account(account, NOW).unwrap().unwrap().balance;
+        let balance = store.account(account, NOW).wait().unwrap().unwrap().balance;
         assert_eq!((balance.spent, balance.held), (spent, 0));
-        assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+        assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
     }
 
     fn keeps_the_check(rng: &mut fastrand::Rng) -> bool {

@@ -136,7 +136,7 @@ fn after_its_expiry_no_key_that_is_left_opens_a_value() {
     assert_eq!(opened(folder.path(), &all), 0);
     assert_eq!(sealed_values(&store), BTreeSet::new());
     check_index(&store);
-    let balance = store.account(a, NOW).unwrap().unwrap().balance;
+    let balance = store.account(a, NOW).wait().unwrap().unwrap().balance;
     assert_eq!((balance.spent, balance.held), (8, 0));
 }
 
@@ -146,7 +146,7 @@ fn files_hold_no_address_in_clear() {
     verify(&store, a, "needle@example.com", Reason::MailboxExists, NOW);
     let batch = submit(&store, a, &["needle@example.com", "needle-two@example.com"], NOW);
     answer(&store, batch, 1, NOW);
-    assert!(store.batch(a, batch, NOW).unwrap().unwrap().completed);
+    assert!(store.batch(a, batch, NOW).wait().unwrap().unwrap().completed);
     drop(store);
     let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
     assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
@@ -173,20 +173,20 @@ fn what_has_lost_its_key_is_as_good_as_expired() {
             store.purge(NOW).wait().unwrap();
         }
         let address = store.hash_address("one@example.com");
-        assert_eq!(store.known(a, &address, NOW), Ok(Known::Nothing));
-        assert_eq!(store.batch(a, complete, NOW), Ok(None));
-        assert_eq!(store.unanswered(open), Ok(vec![]));
+        assert_eq!(store.known(a, &address, NOW).wait(), Ok(Known::Nothing));
+        assert_eq!(store.batch(a, complete, NOW).wait(), Ok(None));
+        assert_eq!(store.unanswered(open).wait(), Ok(vec![]));
         answer(&store, open, 1, NOW);
-        assert_eq!(store.batch(a, open, NOW).unwrap().unwrap().checked, 1, "the answer is dropped");
+        assert_eq!(store.batch(a, open, NOW).wait().unwrap().unwrap().checked, 1, "the answer is dropped");
     }
     let store = open_store(folder.path(), NOW);
     let purged = store.purge(NOW + BATCH_OPEN_MS).wait().unwrap();
-    assert_eq!((purged.ended, store.batch(a, open, NOW)), (1, Ok(None)));
+    assert_eq!((purged.ended, store.batch(a, open, NOW).wait()), (1, Ok(None)));
     check_index(&store);
     // Three checks; the unanswered row of the open batch is refunded.
-    let balance = store.account(a, NOW).unwrap().unwrap().balance;
+    let balance = store.account(a, NOW).wait().unwrap().unwrap().balance;
     assert_eq!((balance.spent, balance.held), (3, 0));
-    assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+    assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn connect(world: &mut World, account: AccountId, seed: u8, allowance: u32) -> C
 }
 
 fn holder(world: &World, access: u8) -> Option<ConnectionId> {
-    world.store().connection_of(&secret(access), world.now).unwrap().map(|found| found.id)
+    world.store().connection_of(&secret(access), world.now).wait().unwrap().map(|found| found.id)
 }
 
 fn attempt(world: &mut World, account: AccountId, id: ConnectionId) -> Result<Attempted, AttemptError> {
@@ -71,7 +71,7 @@ fn a_code_is_worth_tokens_once_and_its_second_use_ends_the_connection() {
     let (mut world, account) = World::with_account("free");
     let new = consent(&mut world, account, 1, 3);
     world.store().consent(new.clone(), world.now).wait().unwrap();
-    assert_eq!(world.store().connections(account, world.now), Ok(vec![]), "nobody has it yet");
+    assert_eq!(world.store().connections(account, world.now).wait(), Ok(vec![]), "nobody has it yet");
     let granted = world.store().redeem(redemption(1, 10), world.now).wait().unwrap();
     assert_eq!(granted, Granted { connection: new.id, access_expires_at: START + ACCESS_MS });
     assert_eq!(holder(&world, 10), Some(new.id));
@@ -150,7 +150,7 @@ fn nothing_outlives_its_time_or_that_of_its_connection() {
     assert_eq!(holder(&world, 20), None);
     assert_eq!(attempt(&mut world, account, id), Err(AttemptError::Ended));
     assert_eq!(world.store().renew(renewal(11, 120, 30), world.now).wait(), Err(GrantError::Unknown));
-    assert_eq!(world.store().connections(account, world.now), Ok(vec![]));
+    assert_eq!(world.store().connections(account, world.now).wait(), Ok(vec![]));
     assert_eq!(world.purge().connections, 1);
 }
 
@@ -159,7 +159,7 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
     let mut world = World::new();
     let (account, other) = (world.account("a", "free"), world.account("b", "free"));
     let id = connect(&mut world, account, 10, 2);
-    let left = |world: &World| world.store().connections(account, world.now).unwrap()[0].left();
+    let left = |world: &World| world.store().connections(account, world.now).wait().unwrap()[0].left();
     let before = world.read(account).balance.available();
     assert_eq!(attempt(&mut world, account, id).unwrap().left, 1);
     assert_eq!((left(&world), world.read(account).balance.available()), (1, before - 1));
@@ -180,7 +180,7 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
     world.reopen();
     assert_eq!(attempt(&mut world, account, id), Err(AttemptError::Spent { allowance: 2 }));
     assert_eq!((left(&world), world.read(account).balance.available()), (0, before - 2));
-    assert_eq!(world.store().audit(None).unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
 
     let none = connect(&mut world, account, 20, 0);
     assert_eq!(attempt(&mut world, account, none), Err(AttemptError::Spent { allowance: 0 }));
@@ -193,7 +193,7 @@ fn a_credit_that_is_given_back_leaves_the_attempt_taken() {
     let hold = HoldRef { account, id: world.entry_id() };
     world.store().attempt(id, hold, world.now).wait().unwrap();
     world.void(hold).unwrap();
-    assert_eq!(world.store().connections(account, world.now).unwrap()[0].left(), 1);
+    assert_eq!(world.store().connections(account, world.now).wait().unwrap()[0].left(), 1);
     assert_eq!(world.read(account).balance.spent, 0);
 }
 
@@ -209,7 +209,10 @@ fn a_connection_ends_for_its_account_or_its_client_alone() {
     assert_eq!(holder(&world, 10), None, "the access token alone");
     world.store().renew(renewal(11, 110, 20), world.now).wait().unwrap();
     world.store().give_back(secret(11), CLIENT.into()).wait().unwrap();
-    assert_eq!((holder(&world, 20), world.store().connections(account, world.now)), (None, Ok(vec![])));
+    assert_eq!(
+        (holder(&world, 20), world.store().connections(account, world.now).wait()),
+        (None, Ok(vec![]))
+    );
 
     let id = connect(&mut world, account, 30, 2);
     world.store().end_connection(account, id).wait().unwrap();
@@ -282,19 +285,19 @@ fn a_client_is_forgotten_unless_it_is_connected() {
     world.store().consent(new, world.now).wait().unwrap();
     let new = connect_client(&mut world, account, &used);
     world.reopen();
-    let found = world.store().client(unused.id, START + CLIENT_UNUSED_MS - 1).unwrap().unwrap();
+    let found = world.store().client(unused.id, START + CLIENT_UNUSED_MS - 1).wait().unwrap().unwrap();
     assert_eq!((found.name, found.redirect_uris), ("unused".into(), vec![CALLBACK.to_owned()]));
     world.now = START + CLIENT_UNUSED_MS;
-    assert_eq!(world.store().client(unused.id, world.now), Ok(None));
-    assert!(world.store().client(used.id, world.now).unwrap().is_some());
-    assert!(world.store().client(left.id, world.now).unwrap().is_some(), "its code is still good");
+    assert_eq!(world.store().client(unused.id, world.now).wait(), Ok(None));
+    assert!(world.store().client(used.id, world.now).wait().unwrap().is_some());
+    assert!(world.store().client(left.id, world.now).wait().unwrap().is_some(), "its code is still good");
     assert_eq!(world.purge().clients, 1);
     world.now += CODE_MS / 2;
-    assert_eq!(world.store().client(left.id, world.now), Ok(None));
+    assert_eq!(world.store().client(left.id, world.now).wait(), Ok(None));
     let purged = world.purge();
     assert_eq!((purged.clients, purged.connections), (1, 1));
     world.now = new.expires_at + CLIENT_KEEP_MS;
-    assert_eq!(world.store().client(used.id, world.now), Ok(None));
+    assert_eq!(world.store().client(used.id, world.now).wait(), Ok(None));
     let purged = world.purge();
     assert_eq!((purged.clients, purged.connections), (1, 1));
 }
@@ -313,10 +316,13 @@ fn when_too_many_clients_register_the_oldest_unused_one_goes() {
     let registered: Vec<_> =
         crowd.into_iter().map(|new| world.store().register_client(new, world.now)).collect();
     registered.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
-    assert!(world.store().client(oldest.id, world.now).unwrap().is_some(), "there is room for all of them");
+    assert!(
+        world.store().client(oldest.id, world.now).wait().unwrap().is_some(),
+        "there is room for all of them"
+    );
     let last = client(&mut world, "last");
     world.store().register_client(last.clone(), world.now).wait().unwrap();
-    let known = |id| world.store().client(id, world.now).unwrap().is_some();
+    let known = |id| world.store().client(id, world.now).wait().unwrap().is_some();
     assert_eq!((known(oldest.id), known(used.id), known(last.id)), (false, true, true));
 }
 

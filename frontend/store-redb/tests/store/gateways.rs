@@ -44,7 +44,7 @@ fn its_plan_is_changed_with_it() {
     assert_eq!(open(&mut world, "one", "alice", "none such"), Err(ChangeError::UnknownPlan));
     assert_eq!(open(&mut world, "one", "bob", "none such"), Err(ChangeError::UnknownPlan));
     assert_eq!(world.store().gateway_account("one", "alice", "growth"), Some(id));
-    assert_eq!(world.store().audit(None).unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]

@@ -32,7 +32,7 @@ fn a_key_that_comes_again_is_answered_as_the_first_time() {
     world.now = START + DAY - 1;
     world.reopen();
     assert_eq!(create(&mut world, a, "k", 1), again);
-    assert_eq!(world.store().audit(None).unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
     assert_eq!(world.read(a).balance.spent, 2);
 }
 
@@ -104,6 +104,6 @@ fn one_of_many_at_once_makes_the_batch() {
     let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(made.iter().filter(|made| !made.replayed).count(), 1);
     assert!(made.iter().all(|one| one.batch == made[0].batch));
-    assert_eq!(world.store().open_batches().unwrap().len(), 1);
+    assert_eq!(world.store().open_batches().wait().unwrap().len(), 1);
     world.check(a, (98, 0, 2, 0, 0));
 }

@@ -54,14 +54,14 @@ fn counters_are_kept_until_they_are_empty() {
     }
     kept.fair_use.insert(AccountId::new(START, 2), Bucket { level: 1_500, at: START });
     world.store().keep_counters(kept.clone()).wait().unwrap();
-    assert_eq!(world.store().kept_counters().unwrap(), kept);
+    assert_eq!(world.store().kept_counters().wait().unwrap(), kept);
     world.reopen();
-    assert_eq!(world.store().kept_counters().unwrap(), kept);
+    assert_eq!(world.store().kept_counters().wait().unwrap(), kept);
 
     let mut changed = Kept::default();
     changed.windows.insert(WindowId { key, row: Row::Poll }, Window::default());
     changed.fair_use.insert(AccountId::new(START, 2), Bucket { level: 0, at: START });
     world.store().keep_counters(changed).wait().unwrap();
-    let left = world.store().kept_counters().unwrap();
+    let left = world.store().kept_counters().wait().unwrap();
     assert_eq!((left.windows.len(), left.fair_use.len()), (4, 0));
 }

@@ -147,15 +147,15 @@ fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
     // Alice: four checks, a row of a batch of two, and an open batch.
     world.check(alice, (93, 50, 2, 5, 0));
     world.check(bob, (99, 0, 0, 1, 0));
-    assert_eq!(world.store().audit(None).unwrap().faults, Vec::<String>::new());
+    assert_eq!(world.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
     assert_eq!(world.store().key_by_hash(&[7; 32]).unwrap().account, alice);
     assert_eq!(world.store().terms(alice).unwrap().overrides, own_limits());
-    assert_eq!(world.store().kept_counters().unwrap(), counters());
-    let user = world.store().user_of("alice@example.com").unwrap().unwrap();
+    assert_eq!(world.store().kept_counters().wait().unwrap(), counters());
+    let user = world.store().user_of("alice@example.com").wait().unwrap().unwrap();
     assert_eq!((user.account, user.password), (alice, PASSWORD));
-    assert!(world.store().session(&[8; 32], world.now).unwrap().is_some());
-    assert_eq!(world.store().lists(alice, world.now).unwrap(), [list()]);
-    assert_eq!(world.store().list_part(&list(), 0).unwrap().as_deref(), Some(&b"one@example.com"[..]));
+    assert!(world.store().session(&[8; 32], world.now).wait().unwrap().is_some());
+    assert_eq!(world.store().lists(alice, world.now).wait().unwrap(), [list()]);
+    assert_eq!(world.store().list_part(&list(), 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
 
     for (name, reason) in
         [("exists", MailboxExists), ("unknown", MailboxNotFound), ("open", CatchAll), ("full", InboxFull)]
@@ -168,9 +168,9 @@ fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
         assert!(if name == "exists" { own(of_bob) } else { shared(of_bob) }, "{name}");
     }
 
-    let open = world.store().open_batches().unwrap();
+    let open = world.store().open_batches().wait().unwrap();
     assert_eq!(open.iter().map(|open| open.batch).collect::<Vec<_>>(), [batch(OPEN)]);
-    let rows = world.store().unanswered(batch(OPEN)).unwrap();
+    let rows = world.store().unanswered(batch(OPEN)).wait().unwrap();
     assert_eq!(rows.iter().map(|row| row.index).collect::<Vec<_>>(), [1]);
     let done = world.view(alice, batch(COMPLETE)).unwrap();
     let expected = [("c@x.example".to_owned(), MailboxNotFound), ("d@x.example".to_owned(), Unverifiable)];

@@ -277,7 +277,7 @@ fn grants_happen_once_for_an_id() {
     let hold = HoldRef { account: id, id: grant.id };
     assert_eq!(world.hold_as(hold, 1), Err(HoldError::Exists));
     assert_eq!(world.settle(hold), Err(SettleError::UnknownHold));
-    let newest = world.store().entries(id, 1).unwrap().remove(0);
+    let newest = world.store().entries(id, 1).wait().unwrap().remove(0);
     assert_eq!((newest.kind, newest.granted, newest.note.as_str()), (EntryKind::Pack, 10, "pack of ten"));
     for credits in [0, CREDITS_MAX + 1] {
         assert_eq!(world.grant(id, credits), Err(ChangeError::BadAmount));
@@ -298,7 +298,7 @@ fn the_ledger_tells_what_happened_newest_first() {
     world.settle(settled).unwrap();
     world.now = FEBRUARY;
     world.set_plan(id, "starter").unwrap();
-    let entries = world.store().entries(id, 10).unwrap();
+    let entries = world.store().entries(id, 10).wait().unwrap();
     let told: Vec<_> = entries.iter().map(|e| (e.kind, e.granted, e.spent, e.expired)).collect();
     let expected = [
         (EntryKind::PlanChange, 4_900, 0, 0),
@@ -309,7 +309,7 @@ fn the_ledger_tells_what_happened_newest_first() {
     ];
     assert_eq!(told, expected);
     assert_eq!((entries[2].id, entries[3].id), (voided.id, settled.id));
-    assert_eq!(world.store().entries(id, 2).unwrap(), entries[..2]);
+    assert_eq!(world.store().entries(id, 2).wait().unwrap(), entries[..2]);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn old_entries_are_carried() {
         world.settle(hold).unwrap();
     }
     let old = world.hold(id, 1).unwrap();
-    let before = world.store().audit(None).unwrap().entries;
+    let before = world.store().audit(None).wait().unwrap().entries;
     assert_eq!(before, 302);
     world.now += 120 * DAY;
     for _ in 0..60 {
@@ -329,7 +329,7 @@ fn old_entries_are_carried() {
         world.settle(hold).unwrap();
     }
     world.check_sums();
-    let entries = world.store().entries(id, usize::MAX).unwrap();
+    let entries = world.store().entries(id, usize::MAX).wait().unwrap();
     assert_eq!(entries.len(), 1, "{entries:?}");
     assert_eq!((entries[0].kind, entries[0].spent, entries[0].granted), (EntryKind::Carried, 300, 500_000));
     // An open hold is never removed.
@@ -359,7 +359,8 @@ fn names_are_unique_and_readable() {
     assert_eq!(create(&mut world, &long, "free"), Ok(()));
     let again = NewAccount { id, name: "c".into(), plan: "free".into() };
     assert_eq!(world.store().create_account(again, world.now).wait(), Err(ChangeError::Exists));
-    let find = |name: &str| world.store().account_named(name, world.now).unwrap().map(|account| account.id);
+    let find =
+        |name: &str| world.store().account_named(name, world.now).wait().unwrap().map(|account| account.id);
     assert_eq!(find("a name"), Some(id));
     assert_eq!(find("c"), None);
 }
@@ -369,14 +370,14 @@ fn accounts_come_in_pages() {
     let mut world = World::new();
     let ids: Vec<_> = (0..5).map(|n| world.account(&format!("n{n}"), "free")).collect();
     let page = |after, limit| -> Vec<_> {
-        let accounts = world.store().accounts(after, limit, world.now).unwrap();
+        let accounts = world.store().accounts(after, limit, world.now).wait().unwrap();
         accounts.into_iter().map(|account| account.id).collect()
     };
     assert_eq!(page(None, 100), ids);
     assert_eq!(page(None, 2), ids[..2]);
     assert_eq!(page(Some(ids[1]), 2), ids[2..4]);
     assert_eq!(page(Some(ids[4]), 2), []);
-    assert!(world.store().account(AccountId::new(0, 0), world.now).unwrap().is_none());
+    assert!(world.store().account(AccountId::new(0, 0), world.now).wait().unwrap().is_none());
 }
 
 #[test]
@@ -398,7 +399,7 @@ fn keys_are_found_until_they_are_revoked() {
     assert_eq!(world.store().revoke_key(new.id, world.now).wait(), Ok(revoked.clone()));
     world.reopen();
     assert!(world.store().key_by_hash(&new.hash).unwrap().revoked);
-    assert_eq!(world.store().keys(id).unwrap(), [revoked]);
+    assert_eq!(world.store().keys(id).wait().unwrap(), [revoked]);
 }
 
 #[test]
@@ -411,7 +412,7 @@ fn keys_are_refused_for_a_reason() {
     let unknown = KeyId::new(1, 1);
     assert_eq!(world.store().revoke_key(unknown, world.now).wait(), Err(ChangeError::UnknownKey));
     world.store().key_used(unknown, world.now);
-    assert_eq!(world.store().keys(id).unwrap(), []);
+    assert_eq!(world.store().keys(id).wait().unwrap(), []);
 }
 
 #[test]
@@ -426,7 +427,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
     let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
     let made: Vec<_> = made.into_iter().map(|(hash, made)| (hash, made.wait())).collect();
     let refused = made.iter().filter(|(_, made)| *made == Err(ChangeError::TooManyKeys)).count();
-    assert_eq!((refused, world.store().keys(id).unwrap().len()), (1, KEYS_MAX));
+    assert_eq!((refused, world.store().keys(id).wait().unwrap().len()), (1, KEYS_MAX));
     make(&mut world, other).1.wait().unwrap();
 
     let mut keys: Vec<(_, KeyId)> =
@@ -450,8 +451,8 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
     world.store().revoke_key(keys[0].1, world.now).wait().unwrap();
     make(&mut world, id).1.wait().unwrap();
     for _ in 0..2 {
-        assert_eq!(world.store().keys(id).unwrap().len(), KEYS_KEPT_MAX);
-        assert_eq!(world.store().keys(other).unwrap().len(), 1);
+        assert_eq!(world.store().keys(id).wait().unwrap().len(), KEYS_KEPT_MAX);
+        assert_eq!(world.store().keys(other).wait().unwrap().len(), 1);
         assert_eq!(world.store().key_by_hash(&first_revoked), None);
         assert!(
             world.store().key_by_hash(&keys[0].0).unwrap().revoked,
@@ -467,7 +468,7 @@ fn the_last_use_is_kept_to_the_minute() {
     let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "");
     world.store().create_key(new.clone(), world.now).wait().unwrap();
-    let last = |world: &World| world.store().keys(id).unwrap()[0].last_used_at;
+    let last = |world: &World| world.store().keys(id).wait().unwrap()[0].last_used_at;
     assert_eq!(last(&world), None);
     world.store().key_used(new.id, world.now);
     assert_eq!(last(&world), Some(START));
@@ -496,11 +497,11 @@ fn the_first_run_happens_once() {
         keys: first.keys.clone(),
     };
     assert_eq!(world.store().first_run(unknown_plan, world.now).wait(), Err(ChangeError::UnknownPlan));
-    assert_eq!(world.store().keys(first.account.id).unwrap(), []);
+    assert_eq!(world.store().keys(first.account.id).wait().unwrap(), []);
 
     let made = world.store().first_run(first.clone(), world.now).wait().unwrap().unwrap();
     assert_eq!((made.id, made.balance.available()), (first.account.id, 100));
-    assert_eq!(world.store().keys(made.id).unwrap().len(), 2);
+    assert_eq!(world.store().keys(made.id).wait().unwrap().len(), 2);
     assert_eq!(world.store().first_run(first.clone(), world.now).wait(), Ok(None));
     world.reopen();
     assert_eq!(world.store().first_run(first, world.now).wait(), Ok(None));
@@ -538,7 +539,7 @@ fn a_plan_that_is_in_use_must_be_defined() {
         PlanTable::new(plans().iter().map(|plan| Plan { monthly_credits: 9, ..plan.clone() })).unwrap(),
     );
     assert_eq!(id, Ok(()));
-    let account = world.store().account_named("a", world.now).unwrap().unwrap();
+    let account = world.store().account_named("a", world.now).wait().unwrap().unwrap();
     world.set_status(account.id, PastDue);
     world.check(account.id, (100, 0, 0, 0, 0));
     world.now = FEBRUARY;

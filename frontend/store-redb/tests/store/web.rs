@@ -23,13 +23,13 @@ fn a_sign_up_makes_all_or_nothing() {
     let mut world = World::new();
     let a = sign_up(&mut world, 1, "Joe@Example.com").unwrap();
     assert_eq!(sign_up(&mut world, 2, "joe@example.COM"), Err(UserError::EmailTaken));
-    assert_eq!(world.store().accounts(None, 10, world.now).unwrap().len(), 1);
-    assert_eq!(world.store().session(&[2; 32], world.now), Ok(None));
+    assert_eq!(world.store().accounts(None, 10, world.now).wait().unwrap().len(), 1);
+    assert_eq!(world.store().session(&[2; 32], world.now).wait(), Ok(None));
     world.reopen();
-    let user = world.store().user_of("JOE@example.com").unwrap().unwrap();
+    let user = world.store().user_of("JOE@example.com").wait().unwrap().unwrap();
     assert_eq!((user.account, user.email.as_str(), user.password), (a, "Joe@Example.com", PASSWORD));
-    assert_eq!(world.store().session(&[1; 32], world.now).unwrap().unwrap().account, a);
-    assert_eq!(world.store().user_of("jane@example.com"), Ok(None));
+    assert_eq!(world.store().session(&[1; 32], world.now).wait().unwrap().unwrap().account, a);
+    assert_eq!(world.store().user_of("jane@example.com").wait(), Ok(None));
     assert_eq!(format!("{user:?}"), format!("User({a})"));
 }
 
@@ -44,16 +44,16 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     store.create_link(a, [9; 32], world.now).wait().unwrap();
     let other = PasswordHash { tag: [3; 32], ..PASSWORD };
     store.set_user(a, None, other, Some([2; 32]), world.now).wait().unwrap();
-    let is_there = |n: u8| store.session(&[n; 32], world.now).unwrap().is_some();
+    let is_there = |n: u8| store.session(&[n; 32], world.now).wait().unwrap().is_some();
     assert_eq!([1, 2, 3].map(is_there), [false, true, true]);
-    assert_eq!(store.link(&[9; 32], world.now), Ok(None));
-    assert_eq!(store.user(a).unwrap().unwrap().password, other);
+    assert_eq!(store.link(&[9; 32], world.now).wait(), Ok(None));
+    assert_eq!(store.user(a).wait().unwrap().unwrap().password, other);
     // Without an email address the first user cannot be created, and no address can be taken from another user.
     assert_eq!(store.set_user(b, None, PASSWORD, None, world.now).wait(), Err(UserError::EmailMissing));
     let taken = store.set_user(b, Some("JOE@example.com".into()), PASSWORD, None, world.now).wait();
     assert_eq!(taken, Err(UserError::EmailTaken));
     store.set_user(a, Some("new@example.com".into()), PASSWORD, None, world.now).wait().unwrap();
-    assert_eq!(store.user_of("joe@example.com"), Ok(None));
+    assert_eq!(store.user_of("joe@example.com").wait(), Ok(None));
     store.set_user(b, Some("joe@example.com".into()), PASSWORD, None, world.now).wait().unwrap();
 }
 
@@ -65,7 +65,7 @@ fn sessions_end_by_themselves_and_are_few() {
         world.now += 1;
         world.store().begin_session(a, session(n), world.now).wait().unwrap();
     }
-    let sessions = world.store().sessions(a, world.now).unwrap();
+    let sessions = world.store().sessions(a, world.now).wait().unwrap();
     assert_eq!(sessions.len(), SESSIONS_MAX);
     assert_eq!(sessions[0].agent, format!("browser {}", SESSIONS_MAX + 5), "the newest stay");
     assert_eq!(world.store().end_sessions(a, Some(sessions[0].hash)).wait(), Ok(SESSIONS_MAX as u64 - 1));
@@ -74,17 +74,17 @@ fn sessions_end_by_themselves_and_are_few() {
     assert_eq!(world.store().end_session(other, hash).wait(), Ok(false), "of another account");
     for day in 1..30 {
         world.now = begun + day * DAY;
-        assert!(world.store().session(&hash, world.now).unwrap().is_some(), "{day}");
+        assert!(world.store().session(&hash, world.now).wait().unwrap().is_some(), "{day}");
         world.store().session_used(hash, world.now).wait().unwrap();
         world.store().session_used(hash, world.now + SESSION_STEP_MS - 1).wait().unwrap();
-        let seen = world.store().session(&hash, world.now).unwrap().unwrap().seen_at;
+        let seen = world.store().session(&hash, world.now).wait().unwrap().unwrap().seen_at;
         assert_eq!(seen, world.now, "written each few minutes alone");
         assert_eq!(world.purge().sessions, 0);
     }
     world.now = begun + SESSION_MS;
-    assert_eq!(world.store().session(&hash, world.now), Ok(None));
+    assert_eq!(world.store().session(&hash, world.now).wait(), Ok(None));
     assert_eq!(world.purge().sessions, 1);
-    assert_eq!(world.store().sessions(a, begun), Ok(vec![]));
+    assert_eq!(world.store().sessions(a, begun).wait(), Ok(vec![]));
 }
 
 #[test]
@@ -92,15 +92,15 @@ fn a_link_is_good_once_and_not_for_long() {
     let (world, a) = World::with_account("free");
     let store = world.store();
     store.create_link(a, [5; 32], START).wait().unwrap();
-    assert_eq!(store.link(&[5; 32], START), Ok(Some(a)));
+    assert_eq!(store.link(&[5; 32], START).wait(), Ok(Some(a)));
     assert_eq!(store.use_link([6; 32], session(1), START).wait(), Ok(None));
     assert_eq!(store.use_link([5; 32], session(1), START).wait(), Ok(Some(a)));
     assert_eq!(store.use_link([5; 32], session(2), START).wait(), Ok(None));
     store.create_link(a, [7; 32], START).wait().unwrap();
     let late = START + SIGN_IN_LINK_MS;
-    assert_eq!(store.link(&[7; 32], late - 1), Ok(Some(a)));
+    assert_eq!(store.link(&[7; 32], late - 1).wait(), Ok(Some(a)));
     assert_eq!(
-        (store.link(&[7; 32], late), store.use_link([7; 32], session(2), late).wait()),
+        (store.link(&[7; 32], late).wait(), store.use_link([7; 32], session(2), late).wait()),
         (Ok(None), Ok(None))
     );
     let nobody = AccountId::new(START, 99);
@@ -114,14 +114,14 @@ fn days_count_charges_and_are_forgotten() {
     let rows = ["one@example.com", "two@example.com", "three@example.com"];
     let new = world.new_batch(a, &rows);
     let batch = world.create(new).unwrap().batch;
-    assert_eq!(world.store().days(a, world.now), Ok(vec![]), "not before it is complete");
+    assert_eq!(world.store().days(a, world.now).wait(), Ok(vec![]), "not before it is complete");
     let (found, none) = (RowOutcome::Verified(Reason::MailboxExists.into()), RowOutcome::Unanswered);
     world.answer(batch, &[(0, found), (1, found), (2, none)]);
-    let days = world.store().days(a, world.now).unwrap();
+    let days = world.store().days(a, world.now).wait().unwrap();
     let day = (START / DAY) as u32;
     let counts = DayCounts { day, singles: 0, rows: 2, reasons: vec![(Reason::MailboxExists, 2)] };
     assert_eq!(days, [counts], "what was given back is not counted");
-    assert_eq!(world.store().recent_batches(a, 9, world.now).unwrap()[0].batch, batch);
+    assert_eq!(world.store().recent_batches(a, 9, world.now).wait().unwrap()[0].batch, batch);
     for n in 1..=100 {
         world.now = START + n * DAY;
         let new = world.new_batch(a, &["more@example.com"]);
@@ -131,11 +131,11 @@ fn days_count_charges_and_are_forgotten() {
             world.answer(batch.batch, &[(0, found)]);
         }
     }
-    let days = world.store().days(a, world.now).unwrap();
+    let days = world.store().days(a, world.now).wait().unwrap();
     assert_eq!(days.len(), DAYS_KEPT as usize);
     assert_eq!(days[0].day, day + 100 + 1 - DAYS_KEPT);
     // They are removed from the table, and not only hidden.
-    assert_eq!(world.store().days(a, START + DAY).unwrap().len(), DAYS_KEPT as usize);
+    assert_eq!(world.store().days(a, START + DAY).wait().unwrap().len(), DAYS_KEPT as usize);
 }
 
 fn list(world: &World, account: AccountId, n: u128) -> List {
@@ -160,17 +160,17 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
     assert_eq!(store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll])).wait(), Ok(true));
     world.reopen();
     let store = world.store();
-    assert_eq!(store.list(a, one.id, START), Ok(Some(one.clone())));
-    assert_eq!(store.list(b, one.id, START), Ok(None), "another account's");
-    assert_eq!(store.lists_at_work(START).unwrap(), [one.clone()]);
-    assert_eq!(store.list_part(&one, 0).unwrap().as_deref(), Some(&b"one@example.com"[..]));
-    assert_eq!(store.list_part(&one, 1), Ok(None));
-    assert_eq!(store.list_answers(&one, 0), Ok(Some(vec![Reason::CatchAll])));
+    assert_eq!(store.list(a, one.id, START).wait(), Ok(Some(one.clone())));
+    assert_eq!(store.list(b, one.id, START).wait(), Ok(None), "another account's");
+    assert_eq!(store.lists_at_work(START).wait().unwrap(), [one.clone()]);
+    assert_eq!(store.list_part(&one, 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
+    assert_eq!(store.list_part(&one, 1).wait(), Ok(None));
+    assert_eq!(store.list_answers(&one, 0).wait(), Ok(Some(vec![Reason::CatchAll])));
     assert_eq!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 7));
     assert_ne!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 8));
     assert_eq!(store.delete_list(b, one.id).wait(), Ok(false));
     assert_eq!(store.delete_list(a, one.id).wait(), Ok(true));
-    assert_eq!((store.list_part(&one, 0), store.list_answers(&one, 0)), (Ok(None), Ok(None)));
+    assert_eq!((store.list_part(&one, 0).wait(), store.list_answers(&one, 0).wait()), (Ok(None), Ok(None)));
 }
 
 #[test]
@@ -185,11 +185,11 @@ fn lists_are_gone_after_their_time_and_are_few() {
     let one = list(&world, a, 0);
     world.store().put_list_part(&one, 0, b"one@example.com").wait().unwrap();
     world.now = START + LIST_KEEP_MS - 1;
-    assert_eq!(world.store().lists(a, world.now).unwrap().len(), LISTS_MAX);
+    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
     world.now = START + LIST_KEEP_MS;
-    assert_eq!(world.store().lists(a, world.now), Ok(vec![]));
+    assert_eq!(world.store().lists(a, world.now).wait(), Ok(vec![]));
     assert!(world.purge().lists > 0);
-    assert_eq!(world.store().list_part(&one, 0), Ok(None));
+    assert_eq!(world.store().list_part(&one, 0).wait(), Ok(None));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn lists_take_no_more_than_their_room() {
     let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
     assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
     assert_eq!(world.store().delete_unfinished_lists().wait(), Ok(2));
-    assert_eq!(world.store().lists(b, world.now), Ok(vec![]));
-    read = world.store().lists(a, world.now).unwrap().remove(0);
+    assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
+    read = world.store().lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);
 }

@@ -113,7 +113,7 @@ impl World {
     }
 
     pub fn read(&self, id: AccountId) -> Account {
-        self.store().account(id, self.now).unwrap().unwrap()
+        self.store().account(id, self.now).wait().unwrap().unwrap()
     }
 
     pub fn entry_id(&mut self) -> EntryId {
@@ -158,7 +158,12 @@ impl World {
 
     pub fn known(&self, account: AccountId, address: &str) -> Known {
         let address = self.store().hash_address(address);
-        self.store().known(account, &address, self.now).unwrap()
+        let known = self.store().known(account, &address, self.now).wait().unwrap();
+        let other = self.store().hash_address("nobody@else.example");
+        let many = vec![(account, other), (account, address), (account, address)];
+        let many = self.store().known_many(many, self.now).wait().unwrap();
+        assert_eq!(many, [Known::Nothing, known, known]);
+        known
     }
 
     pub fn new_batch(&mut self, account: AccountId, addresses: &[&str]) -> NewBatch {
@@ -186,7 +191,7 @@ impl World {
     }
 
     pub fn view(&self, account: AccountId, batch: BatchId) -> Option<BatchView> {
-        self.store().batch(account, batch, self.now).unwrap()
+        self.store().batch(account, batch, self.now).wait().unwrap()
     }
 
     /// Removes all expired data.
@@ -248,8 +253,8 @@ impl World {
 
     #[track_caller]
     pub fn check_sums(&self) {
-        assert_eq!(self.store().audit(None).unwrap().faults, Vec::<String>::new());
-        for account in self.store().accounts(None, usize::MAX, self.now).unwrap() {
+        assert_eq!(self.store().audit(None).wait().unwrap().faults, Vec::<String>::new());
+        for account in self.store().accounts(None, usize::MAX, self.now).wait().unwrap() {
             assert!(account.balance.is_balanced(), "{account:?}");
         }
     }

@@ -106,7 +106,7 @@ impl Told {
     fn check_results(&mut self, store: &RedbStore, account: AccountId) -> u64 {
         let mut spent = 0;
         for (number, (hold, settled)) in &mut self.checks {
-            let known = store.known(account, &store.hash_address(&email(*number, 0)), NOW).unwrap();
+            let known = store.known(account, &store.hash_address(&email(*number, 0)), NOW).wait().unwrap();
             let end = store.void(*hold, NOW).wait().unwrap_err();
             let now_settled = end == SettleError::AlreadySettled;
             assert!(now_settled || !*settled, "a settlement that was answered");
@@ -147,25 +147,25 @@ impl Load for Told {
                 assert_eq!((made.batch, made.replayed), (id, true), "a batch whose making was answered");
             }
             batch.id = Some(made.batch);
-            let view = store.batch(account, made.batch, NOW).unwrap().unwrap();
+            let view = store.batch(account, made.batch, NOW).wait().unwrap().unwrap();
             match &view.results {
                 None => held += u64::from(ROWS),
                 Some(results) => spent += batch.check_results(key, results),
             }
             batch.check_rows(store, &view);
         }
-        let balance = store.account(account, NOW).unwrap().unwrap().balance;
+        let balance = store.account(account, NOW).wait().unwrap().unwrap().balance;
         assert_eq!((balance.held, balance.spent), (held, spent));
-        assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+        assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
         check_index(store);
-        self.completed = self.batches.len() - store.open_batches().unwrap().len();
+        self.completed = self.batches.len() - store.open_batches().wait().unwrap().len();
     }
 }
 
 impl Batch {
     fn check_rows(&mut self, store: &RedbStore, view: &BatchView) {
         let open: BTreeSet<u32> =
-            store.unanswered(self.id.unwrap()).unwrap().iter().map(|row| row.index).collect();
+            store.unanswered(self.id.unwrap()).wait().unwrap().iter().map(|row| row.index).collect();
         assert_eq!(view.checked + open.len() as u32, ROWS);
         for index in 0..ROWS {
             let asked = self.rows.get(&index);
@@ -226,10 +226,10 @@ fn a_purge_that_is_cut_short_goes_on() {
             let store = open(&healthy, &vault).unwrap();
             store.purge(late).wait().unwrap();
             check_index(&store);
-            assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
-            let balance = store.account(account, NOW).unwrap().unwrap().balance;
+            assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
+            let balance = store.account(account, NOW).wait().unwrap().unwrap().balance;
             assert_eq!((balance.held, balance.spent), (0, 3 + u64::from(ROWS)));
-            let view = store.batch(account, unanswered, late).unwrap().unwrap();
+            let view = store.batch(account, unanswered, late).wait().unwrap().unwrap();
             assert!(view.completed, "given up, and still readable");
             assert_eq!(store.purge(late).wait().unwrap(), Purged::default());
             if done {

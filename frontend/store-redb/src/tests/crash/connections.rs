@@ -85,7 +85,7 @@ impl Told {
 
     /// Ends a connection without attempts, so that all attempts can still be counted.
     fn end_one(&mut self, store: &RedbStore, account: AccountId) {
-        let all = store.connections(account, NOW).unwrap();
+        let all = store.connections(account, NOW).wait().unwrap();
         let Some(unused) = all.into_iter().find(|found| found.used == 0) else { return };
         if store.end_connection(account, unused.id).wait().is_ok()
             && let Some((access, _)) = self.connected.remove(&unused.id)
@@ -111,9 +111,9 @@ impl Load for Told {
 
     fn check(&mut self, store: &RedbStore, account: AccountId) {
         check_index(store);
-        let found = store.connections(account, NOW).unwrap();
+        let found = store.connections(account, NOW).wait().unwrap();
         let used: u32 = found.iter().map(|found| found.used).sum();
-        let entries = store.entries(account, usize::MAX).unwrap();
+        let entries = store.entries(account, usize::MAX).wait().unwrap();
         let held = |kind| matches!(kind, EntryKind::Settled | EntryKind::Voided);
         let held = entries.iter().filter(|entry| held(entry.kind)).count();
         assert_eq!(used as usize, held, "an attempt without its credit, or a credit without its attempt");
@@ -126,14 +126,14 @@ impl Load for Told {
             let now = known.get(id).copied();
             assert!(now.is_some() || *answered == 0, "a connection that nobody ended is gone");
             assert!(now.is_none_or(|used| used >= *answered), "an attempt that was answered is forgotten");
-            let holder = store.connection_of(access, NOW).unwrap().map(|found| found.id);
+            let holder = store.connection_of(access, NOW).wait().unwrap().map(|found| found.id);
             assert_eq!(holder, now.map(|_| *id), "its token is good as long as it is there");
             now.is_some()
         });
         for access in &self.ended {
-            assert_eq!(store.connection_of(access, NOW).unwrap(), None, "what was ended is back");
+            assert_eq!(store.connection_of(access, NOW).wait().unwrap(), None, "what was ended is back");
         }
-        assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+        assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
     }
 }
 

@@ -89,8 +89,8 @@ fn survive_fault<L: Load>(first: &[u8], seed: u64, at: u32, fault: Fault) -> (bo
                 assert!(store.health().is_err(), "{told_of}: healthy");
                 let new = NewAccount { id: AccountId::new(NOW, 2), name: "b".into(), plan: "scale".into() };
                 assert!(store.create_account(new, NOW).wait().is_err(), "{told_of}: it takes a write");
-                assert!(store.account(account, NOW).unwrap().is_some(), "{told_of}: a read");
-                assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new(), "{told_of}");
+                assert!(store.account(account, NOW).wait().unwrap().is_some(), "{told_of}: a read");
+                assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new(), "{told_of}");
                 drop(store);
                 assert_eq!(disk.operations(), operations, "{told_of}: it writes after that");
             }

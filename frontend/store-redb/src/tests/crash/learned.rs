@@ -76,15 +76,20 @@ impl Load for Told {
 
     fn check(&mut self, store: &RedbStore, account: AccountId) {
         check_index(store);
-        let kept: BTreeMap<u64, u32> =
-            store.kept_refusals().unwrap().iter().map(|kept| (kept.key, kept.steps[0].refused)).collect();
+        let kept: BTreeMap<u64, u32> = store
+            .kept_refusals()
+            .wait()
+            .unwrap()
+            .iter()
+            .map(|kept| (kept.key, kept.steps[0].refused))
+            .collect();
         for (key, (last, asked)) in &mut self.counts {
             let found = kept.get(key).copied().unwrap_or(0);
             assert!(found == *last || asked.contains(&found), "counts that were kept are lost");
             (*last, *asked) = (found, BTreeSet::new());
         }
         for (&number, host) in &self.verdicts {
-            let known = store.known(account, &address(store, number), NOW).unwrap();
+            let known = store.known(account, &address(store, number), NOW).wait().unwrap();
             match self.withdrawn.get(host) {
                 None => assert!(matches!(known, store::Known::Own(_)), "a verdict is lost"),
                 Some(true) => assert_eq!(known, store::Known::Nothing, "a withdrawn verdict is back"),
@@ -92,7 +97,7 @@ impl Load for Told {
                 Some(false) => {}
             }
         }
-        assert_eq!(store.audit(None).unwrap().faults, Vec::<String>::new());
+        assert_eq!(store.audit(None).wait().unwrap().faults, Vec::<String>::new());
     }
 }
 

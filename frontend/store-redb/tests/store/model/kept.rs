@@ -262,7 +262,7 @@ impl Run {
         let mut open: Vec<_> =
             self.model.kept.batches.iter().filter(|batch| batch.completed_at.is_none()).collect();
         open.sort_by_key(|batch| batch.id);
-        let found = self.world.store().open_batches().unwrap();
+        let found = self.world.store().open_batches().wait().unwrap();
         let found: Vec<_> = found.iter().map(|batch| (batch.batch, batch.answered)).collect();
         let expected: Vec<_> = open.iter().map(|batch| (batch.id, batch.answered())).collect();
         assert_eq!(found, expected);
