@@ -80,10 +80,13 @@ class Test {
     this.test = environment('BROWSER_TEST_KEY');
   }
 
-  /** A page of a browser that nobody has used. `size` is phone or desktop, `script: false` switches scripts off. */
-  async page({ size = 'desktop', scheme = 'light', script = true, permissions = [] } = {}) {
+  /**
+   * A page of a browser that nobody has used. `size` is phone, desktop, or a width and height; `scale` is the number of pixels of a
+   * screenshot per pixel of the page; `script: false` switches scripts off.
+   */
+  async page({ size = 'desktop', scale = 1, scheme = 'light', script = true, permissions = [] } = {}) {
     const context = await this.browser.newContext({
-      viewport: SIZES[size], colorScheme: scheme, javaScriptEnabled: script, permissions, locale: 'en-GB',
+      viewport: SIZES[size] ?? size, deviceScaleFactor: scale, colorScheme: scheme, javaScriptEnabled: script, permissions, locale: 'en-GB',
       timezoneId: 'UTC', isMobile: size === 'phone', hasTouch: size === 'phone', acceptDownloads: true,
     });
     context.setDefaultTimeout(STEP_MS);

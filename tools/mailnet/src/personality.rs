@@ -25,6 +25,8 @@ pub(crate) struct Personality {
     pub eight_bit: bool,
     pub helo_only: bool,
     pub require_tls: bool,
+    /// MAIL and RCPT may have a space before the path.
+    pub space_before_path: bool,
     /// How many refusals of a session precede a delay of `slow_ms` for every command.
     pub errors_slow: u64,
     pub slow_ms: u64,
@@ -218,6 +220,7 @@ fn inherit(
         ehlo: spec.ehlo.clone().or_else(|| base.ehlo.clone()),
         helo_only: spec.helo_only.or(base.helo_only),
         require_tls: spec.require_tls.or(base.require_tls),
+        space_before_path: spec.space_before_path.or(base.space_before_path),
         errors_slow: spec.errors_slow.or(base.errors_slow),
         slow_ms: spec.slow_ms.or(base.slow_ms),
         errors_max: spec.errors_max.or(base.errors_max),
@@ -251,6 +254,7 @@ fn build(spec: &PersonalitySpec) -> Result<Personality, String> {
         ehlo,
         helo_only: spec.helo_only.unwrap_or(false),
         require_tls: spec.require_tls.unwrap_or(false),
+        space_before_path: spec.space_before_path.unwrap_or(false),
         errors_slow: spec.errors_slow.unwrap_or(0),
         slow_ms: spec.slow_ms.unwrap_or(0),
         errors_max: spec.errors_max.unwrap_or(0),

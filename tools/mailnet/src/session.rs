@@ -380,7 +380,7 @@ impl Session {
         if personality.require_tls && !self.secure {
             return self.say(ReplyKind::TlsRequired, "", out);
         }
-        let Some((sender, parameters)) = path(rest, "FROM:") else {
+        let Some((sender, parameters)) = path(rest, "FROM:").filter(|_| self.accepts_form(rest)) else {
             return self.breach(Violation::Syntax, "501 5.5.4 Syntax: MAIL FROM:<address>", out);
         };
         if personality.transactions_max > 0 && self.transactions >= personality.transactions_max {
@@ -397,6 +397,16 @@ impl Session {
         self.utf8 = utf8;
         self.sender = Some(sender.to_owned());
         self.say(ReplyKind::MailOk, "", out)
+    }
+
+    /// Whether the server accepts the form of `FROM:<path>`. A space before the path is a violation, which some servers accept.
+    fn accepts_form(&self, rest: &str) -> bool {
+        let is_spaced = rest.split_once(':').is_some_and(|(_, path)| path.starts_with(' '));
+        let accepts = !is_spaced || self.place().behaviour.personality.space_before_path;
+        if is_spaced && accepts {
+            self.violation(Violation::Syntax);
+        }
+        accepts
     }
 
     fn may_use(&self, personality: &Personality, parameters: &str) -> bool {
@@ -464,10 +474,11 @@ fn upper_case<'a>(verb: &str, buffer: &'a mut [u8; 8]) -> &'a str {
     std::str::from_utf8(room).unwrap_or_default()
 }
 
-/// Parses `FROM:<path> parameters`. A quoted local part may contain `>` and spaces.
+/// Parses `FROM:<path> parameters`, also with spaces before the path. A quoted local part may contain `>` and spaces.
 fn path<'a>(rest: &'a str, keyword: &str) -> Option<(&'a str, &'a str)> {
     let (head, tail) = rest.split_at_checked(keyword.len())?;
-    let tail = tail.strip_prefix('<').filter(|_| head.eq_ignore_ascii_case(keyword))?;
+    let tail =
+        tail.trim_start_matches(' ').strip_prefix('<').filter(|_| head.eq_ignore_ascii_case(keyword))?;
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in tail.bytes().enumerate() {
         match byte {

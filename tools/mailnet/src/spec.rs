@@ -390,6 +390,7 @@ pub(crate) struct PersonalitySpec {
     pub ehlo: Option<Vec<String>>,
     pub helo_only: Option<bool>,
     pub require_tls: Option<bool>,
+    pub space_before_path: Option<bool>,
     pub errors_slow: Option<u64>,
     pub slow_ms: Option<u64>,
     pub errors_max: Option<u64>,

@@ -60,6 +60,32 @@ async fn every_mailbox_has_its_reply() {
 }
 
 #[tokio::test]
+async fn a_space_before_a_path_is_a_violation_that_some_servers_accept() {
+    for (accepts, replies) in [(false, ["501", "503"]), (true, ["250", "250"])] {
+        let net = start(&format!(
+            r#"
+            [[personality]]
+            name = "any"
+            space_before_path = {accepts}
+            [[domain]]
+            name = "d.example"
+            server = "any"
+            mailboxes.ok = ["alice"]
+            "#
+        ));
+        let mut client = Client::greet(&net, "d.example").await;
+        for (command, reply) in
+            ["MAIL FROM: <a@client.example>", "RCPT TO: <alice@d.example>"].iter().zip(replies)
+        {
+            let said = client.say(command).await;
+            assert!(said.starts_with(reply), "{command}: {said}");
+        }
+        let violations = net.stats().violations;
+        assert_eq!(violations.get(&Violation::Syntax), Some(&if accepts { 2 } else { 1 }), "{violations:?}");
+    }
+}
+
+#[tokio::test]
 async fn mailboxes_can_end_the_session() {
     let net = start(
         r#"

@@ -10,7 +10,7 @@
 //! - [`measure`], [`bench_table`]: figures for docs/performance.md;
 //! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
 //! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
-//! - [`readme`]: the commands of README.md with their output;
+//! - [`readme`], [`pictures`]: the commands of README.md with their output, and its pictures;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -22,8 +22,10 @@ mod confined;
 mod dist;
 mod doctor;
 mod interop;
+mod isolation;
 mod measure;
 mod packages;
+mod pictures;
 mod readme;
 mod refresh_lists;
 #[cfg(test)]
@@ -59,6 +61,8 @@ enum Task {
     Measure(measure::MeasureOptions),
     /// Test what `dist` has made, in a fresh Debian and as a container (root; see docs/testing.md).
     Packages(packages::PackagesOptions),
+    /// Make the pictures of README.md (root; see docs/testing.md).
+    Pictures(pictures::PicturesOptions),
     /// Run the commands of README.md, and compare their output (root; see docs/testing.md).
     Readme(readme::ReadmeOptions),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
         Task::Packages(options) => packages::main(&options),
+        Task::Pictures(options) => pictures::main(&options),
         Task::Readme(options) => readme::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),

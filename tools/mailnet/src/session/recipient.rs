@@ -27,7 +27,8 @@ impl Session {
             }
             return self.plain("503 5.5.1 Error: need MAIL command", out);
         }
-        let Some((address, parameters)) = path(rest, "TO:").filter(|(address, _)| !address.is_empty()) else {
+        let is_well_formed = |(address, _): &(&str, &str)| !address.is_empty() && self.accepts_form(rest);
+        let Some((address, parameters)) = path(rest, "TO:").filter(is_well_formed) else {
             return self.breach(Violation::Syntax, "501 5.5.4 Syntax: RCPT TO:<address>", out);
         };
         if !parameters.is_empty() || !(address.is_ascii() || self.utf8) {

@@ -4,7 +4,7 @@
 //! runs the script, which controls Chromium through playwright-core and counts its own checks. `.ci/browser` installs
 //! the programs and packages; setup.rs checks that they are there.
 
-mod setup;
+pub mod setup;
 
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished};
@@ -83,7 +83,7 @@ fn run_script(options: &BrowserOptions, setup: &BrowserSetup, script: &str) -> R
 }
 
 /// Sets the environment variables that harness.mjs reads.
-fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> Result<(), Failure> {
+pub fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> Result<(), Failure> {
     let path = world.path("data").join("first-keys");
     let keys = fs::read_to_string(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
     for (variable, name) in [("BROWSER_LIVE_KEY", "live"), ("BROWSER_TEST_KEY", "test")] {
@@ -102,7 +102,7 @@ fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder) -> 
 }
 
 /// Adds the counts that the script printed. A script that ends without them counts as a failure.
-fn judge(tally: &mut Tally, script: &str, finished: &Finished) {
+pub fn judge(tally: &mut Tally, script: &str, finished: &Finished) {
     report::line(finished.stdout.trim_end());
     if !finished.stderr.trim().is_empty() {
         report::line(finished.stderr.trim_end());

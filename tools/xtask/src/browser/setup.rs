@@ -11,8 +11,8 @@ use std::time::Duration;
 const NODE_MIN: u32 = 18;
 /// The path in Debian; the variable `CHROMIUM` replaces it.
 const CHROMIUM: &str = "/usr/bin/chromium";
-/// The module that the scripts share; it is no script itself.
-const HARNESS: &str = "harness.mjs";
+/// The module that the scripts share, and the script of `cargo xtask pictures`.
+const NO_TESTS: [&str; 2] = ["harness.mjs", "pictures.mjs"];
 /// The files that determine the packages: after a change of one, the packages must be installed again.
 const PINS: [&str; 3] = ["package.json", "package-lock.json", "requirements.txt"];
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ impl BrowserSetup {
         let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
         let mut scripts: Vec<String> = names(&root.join("tools/browser"))?
             .into_iter()
-            .filter(|name| name != HARNESS)
+            .filter(|name| !NO_TESTS.contains(&name.as_str()))
             .filter_map(|name| name.strip_suffix(".mjs").map(str::to_owned))
             .filter(|name| only.is_none_or(|only| name.contains(only)))
             .collect();

@@ -15,7 +15,8 @@
 //! - `dns` (dns.rs): look-ups compared with dnsperf;
 //! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
 //! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it creates network
-//!   namespaces).
+//!   namespaces);
+//! - `verifiers` (verifiers.rs): mailprobe compared with public verifiers (root: it creates a network namespace).
 //!
 //! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
 
@@ -31,12 +32,14 @@ mod intake;
 mod link;
 mod loadtest;
 mod long;
+mod plot;
 mod records;
 mod resolvers;
 mod sessions;
 mod setting;
 mod sick;
 mod site;
+mod verifiers;
 mod wrk;
 
 use crate::interop::process;
@@ -52,7 +55,7 @@ pub use crate::interop::Failure;
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
 pub struct MeasureOptions {
-    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts` and `instructions`]
+    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions` and `verifiers`]
     #[arg(value_enum)]
     names: Vec<MeasurementName>,
     /// Number of runs of each row; the table shows the run with the median CPU time.
@@ -61,6 +64,9 @@ pub struct MeasureOptions {
     /// long: length of the longest list, in lines.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     lines: u64,
+    /// verifiers: file for the plot, as SVG.
+    #[arg(long, value_name = "PATH")]
+    plot: Option<PathBuf>,
     /// Use `mailprobe` and `mailnet` from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
@@ -99,6 +105,8 @@ enum MeasurementName {
     Bursts,
     /// Instructions of checks, rows of a batch and addresses of a list (valgrind).
     Instructions,
+    /// CPU time beside public verifiers (npm).
+    Verifiers,
 }
 
 /// Measures, prints a table for each name and counts whether the verdicts were right.
@@ -137,6 +145,7 @@ fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
             MeasurementName::Records => records::run(&bench, &mut tally)?,
             MeasurementName::Bursts => bursts::run(&bench, &mut tally)?,
             MeasurementName::Instructions => instructions::run(&bench, &mut tally)?,
+            MeasurementName::Verifiers => verifiers::run(&bench, options.plot.as_deref(), &mut tally)?,
         }
     }
     Ok(tally)
