@@ -52,3 +52,8 @@ pub use running::{Mailnet, Running, StartError};
 pub use scenario::{Scenario, ScenarioError};
 pub use spec::{Listen, ListenMode};
 pub use stats::{DnsKind, HostStats, Stats, Violation};
+
+/// The Rust of docs/mailnet.md compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/mailnet.md")]
+struct Page;

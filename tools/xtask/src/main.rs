@@ -10,7 +10,8 @@
 //! - [`measure`], [`bench_table`]: figures for docs/performance.md;
 //! - [`doctor`]: faults of a machine, planted one after another in a network namespace;
 //! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
-//! - [`readme`], [`pictures`]: the commands of README.md with their output, and its pictures;
+//! - [`docs`]: the examples and commands of README.md and of the other pages;
+//! - [`pictures`]: the pictures of README.md;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -20,13 +21,13 @@ mod bench_table;
 mod browser;
 mod confined;
 mod dist;
+mod docs;
 mod doctor;
 mod interop;
 mod isolation;
 mod measure;
 mod packages;
 mod pictures;
-mod readme;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -53,6 +54,8 @@ enum Task {
     Confined(confined::ConfinedOptions),
     /// Build everything for distribution: program, Debian package, container (see docs/performance.md).
     Dist(dist::DistOptions),
+    /// Run the examples of README.md and of the other pages, and check their commands (root; see docs/testing.md).
+    Docs(docs::DocsOptions),
     /// Test that `mailprobe doctor` names each fault of a machine (root; see docs/testing.md).
     Doctor(doctor::DoctorOptions),
     /// Test verdicts with real DNS and mail servers, in network namespaces (root; see docs/testing.md).
@@ -63,8 +66,6 @@ enum Task {
     Packages(packages::PackagesOptions),
     /// Make the pictures of README.md (root; see docs/testing.md).
     Pictures(pictures::PicturesOptions),
-    /// Run the commands of README.md, and compare their output (root; see docs/testing.md).
-    Readme(readme::ReadmeOptions),
     /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
     /// Compare the answers of the API with its description (see docs/testing.md).
@@ -85,12 +86,12 @@ fn main() -> ExitCode {
         Task::Browser(options) => browser::main(&options),
         Task::Confined(options) => confined::main(&options),
         Task::Dist(options) => dist::main(&options),
+        Task::Docs(options) => docs::main(&options),
         Task::Doctor(options) => doctor::main(&options),
         Task::Interop(options) => interop::main(&options),
         Task::Measure(options) => measure::main(&options),
         Task::Packages(options) => packages::main(&options),
         Task::Pictures(options) => pictures::main(&options),
-        Task::Readme(options) => readme::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),
