@@ -25,7 +25,7 @@ use std::time::Duration;
 use store::clock;
 use store::id::random_bits;
 use store::{
-    AccountId, AddressHash, ConnectionId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement,
+    AccountId, AddressHash, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck, ResultRecord, Settlement,
     StoredResult,
 };
 
@@ -106,25 +106,24 @@ async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checke
 async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Checked, CheckError> {
     let now = clock::now();
     let Payer { account, connection } = question.payer;
-    let known = checks.store.known(account, &question.hash, now).await?;
-    if let Known::Own(result) = known {
-        return Ok(repeat(result));
-    }
     let bits = random_bits().map_err(|error| CheckError::NoRandomBits(error.to_string()))?;
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
-    let share = checks.limiter.take_fair_use(account, now)?;
-    if let Known::Shared(result) = known {
-        let record = ResultRecord { address: question.hash, verdict: result.verdict };
-        let balance = match connection {
-            None => checks.store.charge_known(hold, record, now).await?,
-            Some(id) => checks.store.attempt_known(id, hold, record, now).await?.balance,
-        };
-        share.charged();
-        return Ok(charged(result.verdict.reason, balance.available()));
-    }
-    match connection {
-        None => drop(checks.store.hold(HoldRequest { hold, credits: 1 }, now).await?),
-        Some(id) => drop(checks.store.attempt(id, hold, now).await?),
+    let share = match checks.limiter.take_fair_use(account, now) {
+        Ok(share) => share,
+        // A repeat is free, also after the fair use.
+        Err(limited) => match checks.store.known(account, &question.hash, now).await? {
+            Known::Own(result) => return Ok(repeat(result)),
+            Known::Shared(_) | Known::Nothing => return Err(limited.into()),
+        },
+    };
+    let check = NewCheck { hold, connection, address: question.hash };
+    match checks.store.begin_check(check, now).await? {
+        Begun::Own(result) => return Ok(repeat(result)),
+        Begun::Charged(result, balance) => {
+            share.charged();
+            return Ok(charged(result.verdict.reason, balance.available()));
+        }
+        Begun::Held(_) => {}
     }
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
     let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {

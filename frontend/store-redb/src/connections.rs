@@ -87,35 +87,6 @@ impl Connections for RedbStore {
     fn give_back(&self, secret: SecretHash, client: String) -> Pending<(), GrantError> {
         self.if_known(secret, move |txn| txn.give_back(secret, &client))
     }
-
-    fn attempt(
-        &self,
-        connection: ConnectionId,
-        hold: HoldRef,
-        now: UnixMs,
-    ) -> Pending<Attempted, AttemptError> {
-        if let Err(error) = self.prepare_for_result(now) {
-            return Pending::ready(Err(error.into()));
-        }
-        self.write(Class::New, move |txn| {
-            txn.attempt(connection, hold.account, now, |txn| txn.hold(HoldRequest { hold, credits: 1 }, now))
-        })
-    }
-
-    fn attempt_known(
-        &self,
-        connection: ConnectionId,
-        hold: HoldRef,
-        record: ResultRecord,
-        now: UnixMs,
-    ) -> Pending<Attempted, AttemptError> {
-        match self.seal_known(hold, record, now) {
-            Ok(result) => self.write(Class::New, move |txn| {
-                txn.attempt(connection, hold.account, now, |txn| txn.charge_known(hold, &result, now))
-            }),
-            Err(error) => Pending::ready(Err(error.into())),
-        }
-    }
 }
 
 impl RedbStore {
@@ -414,14 +385,16 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Takes an attempt if `charge` succeeds.
-    fn attempt(
+    /// Charges or holds a credit by `charge`, and uses one of the connection's full checks for it.
+    pub fn begin(
         &mut self,
-        connection: ConnectionId,
+        connection: Option<ConnectionId>,
         account: AccountId,
         now: UnixMs,
         charge: impl FnOnce(&mut Self) -> Result<Balance, WriteError<HoldError>>,
-    ) -> Result<Attempted, WriteError<AttemptError>> {
+    ) -> Result<Balance, WriteError<AttemptError>> {
+        let charge = |txn: &mut Self| charge(txn).map_err(|error| error.map(AttemptError::from));
+        let Some(connection) = connection else { return charge(self) };
         let connections = self.transaction.open_table(CONNECTIONS)?;
         let row = read_connection(&connections, account, connection, now)?;
         drop(connections);
@@ -431,10 +404,10 @@ impl Txn<'_> {
         if row.used >= row.allowance {
             return refuse(AttemptError::Spent { allowance: row.allowance });
         }
-        let balance = charge(self).map_err(|error| error.map(AttemptError::from))?;
+        let balance = charge(self)?;
         row.used += 1;
         row.last_used_at = now;
         self.put_connection(&connection_key(account, connection), &row)?;
-        Ok(Attempted { balance, left: row.allowance - row.used })
+        Ok(balance)
     }
 }

@@ -192,21 +192,24 @@ impl RedbStore {
         Ok(self.database.begin_read()?)
     }
 
-    /// See [`Vault::prepare_for_result`].
-    pub(super) fn prepare_for_result(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.vault.prepare_for_result(now)
-    }
-
-    /// Seals a known verdict for another account.
-    pub(super) fn seal_known(
-        &self,
-        hold: HoldRef,
-        record: ResultRecord,
-        now: UnixMs,
-    ) -> Result<SealedResult, StoreError> {
+    /// Looks at what is known of a check's address. Nothing that happens before the write makes it wrong: no other check of
+    /// this account and address begins, and a withdrawal covers a shared verdict by the time at which it was found.
+    fn prepare_check(&self, check: &NewCheck, now: UnixMs) -> Result<PreparedCheck, StoreError> {
+        let account = check.hold.account;
         let results = Results::open(self.database.begin_read()?)?;
-        let verdict_at = results.verdict_at(&self.vault, &record, now)?;
-        results::seal(&self.vault, hold.account, record, verdict_at, now)
+        Ok(match results.known(&self.vault, account, &check.address, self.reuse, now)? {
+            Known::Own(result) => PreparedCheck::Own(result),
+            Known::Shared(result) => {
+                let record = ResultRecord { address: check.address, verdict: result.verdict };
+                let sealed = results::seal(&self.vault, account, record, result.checked_at, now)?;
+                PreparedCheck::Shared(result, sealed)
+            }
+            Known::Nothing => {
+                // Not after a credit is held: the key may be impossible to make.
+                self.vault.prepare_for_result(now)?;
+                PreparedCheck::New
+            }
+        })
     }
 
     /// Prepares a new batch.
@@ -231,6 +234,13 @@ impl RedbStore {
         row.subscription.roll(plan, self.clock_check.of_periods(now));
         Ok(view_account(id, &row, plan))
     }
+}
+
+/// What is known of a check's address before its write.
+enum PreparedCheck {
+    Own(StoredResult),
+    Shared(StoredResult, SealedResult),
+    New,
 }
 
 type ByPair = ReadOnlyTable<&'static [u8; 32], &'static [u8]>;
@@ -451,7 +461,7 @@ impl Store for RedbStore {
     }
 
     fn hold(&self, request: HoldRequest, now: UnixMs) -> Pending<Balance, HoldError> {
-        if let Err(error) = self.prepare_for_result(now) {
+        if let Err(error) = self.vault.prepare_for_result(now) {
             return Pending::ready(Err(error.into()));
         }
         self.writer.submit(Class::New, move |txn| txn.hold(request, now))
@@ -492,9 +502,18 @@ impl Store for RedbStore {
         })
     }
 
-    fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError> {
-        match self.seal_known(hold, record, now) {
-            Ok(result) => self.writer.submit(Class::New, move |txn| txn.charge_known(hold, &result, now)),
+    fn begin_check(&self, check: NewCheck, now: UnixMs) -> Pending<Begun, AttemptError> {
+        let NewCheck { hold, connection, .. } = check;
+        match self.prepare_check(&check, now) {
+            Ok(PreparedCheck::Own(result)) => Pending::ready(Ok(Begun::Own(result))),
+            Ok(PreparedCheck::Shared(result, sealed)) => self.writer.submit(Class::New, move |txn| {
+                let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, &sealed, now);
+                Ok(Begun::Charged(result, txn.begin(connection, hold.account, now, charge)?))
+            }),
+            Ok(PreparedCheck::New) => self.writer.submit(Class::New, move |txn| {
+                let hold_one = |txn: &mut Txn<'_>| txn.hold(HoldRequest { hold, credits: 1 }, now);
+                Ok(Begun::Held(txn.begin(connection, hold.account, now, hold_one)?))
+            }),
             Err(error) => Pending::ready(Err(error.into())),
         }
     }

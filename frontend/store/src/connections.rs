@@ -51,21 +51,4 @@ pub trait Connections {
     /// Revokes a secret for its client (RFC 7009): a refresh token's family ends the whole connection, an access token
     /// only itself.
     fn give_back(&self, secret: SecretHash, client: String) -> Pending<(), GrantError>;
-
-    /// Starts a full check: it takes one attempt of the connection and holds the credit, in one transaction.
-    fn attempt(
-        &self,
-        connection: ConnectionId,
-        hold: HoldRef,
-        now: UnixMs,
-    ) -> Pending<Attempted, AttemptError>;
-
-    /// [`Store::charge_known`](super::Store::charge_known) for an attempt of the connection.
-    fn attempt_known(
-        &self,
-        connection: ConnectionId,
-        hold: HoldRef,
-        record: ResultRecord,
-        now: UnixMs,
-    ) -> Pending<Attempted, AttemptError>;
 }

@@ -234,9 +234,10 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
         now: UnixMs,
     ) -> Pending<Vec<Known>, StoreError>;
 
-    /// Charges a credit for [`Known::Shared`]: a hold, its settlement and the account's own result in one transaction.
-    /// Refused as [`Store::hold`] is.
-    fn charge_known(&self, hold: HoldRef, record: ResultRecord, now: UnixMs) -> Pending<Balance, HoldError>;
+    /// Begins a check for one credit: looks at what is known of the address, and charges or holds the credit accordingly. With
+    /// a connection, one of its full checks is used in the same transaction. The caller begins no other check of this account
+    /// and address before this one has ended. Refused as [`Store::hold`] is.
+    fn begin_check(&self, check: NewCheck, now: UnixMs) -> Pending<Begun, AttemptError>;
 
     // Batches.
 

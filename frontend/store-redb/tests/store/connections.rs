@@ -59,11 +59,24 @@ fn holder(world: &World, access: u8) -> Option<ConnectionId> {
     world.store().connection_of(&secret(access), world.now).wait().unwrap().map(|found| found.id)
 }
 
-fn attempt(world: &mut World, account: AccountId, id: ConnectionId) -> Result<Attempted, AttemptError> {
+fn begin(
+    world: &mut World,
+    account: AccountId,
+    id: ConnectionId,
+    address: &str,
+) -> (HoldRef, Result<Begun, AttemptError>) {
     let hold = HoldRef { account, id: world.entry_id() };
-    let attempted = world.store().attempt(id, hold, world.now).wait()?;
+    let check = NewCheck { hold, connection: Some(id), address: world.store().hash_address(address) };
+    (hold, world.store().begin_check(check, world.now).wait())
+}
+
+/// A check of an address that nobody knows; returns how many full checks the connection has left.
+fn attempt(world: &mut World, account: AccountId, id: ConnectionId) -> Result<u32, AttemptError> {
+    let (hold, begun) = begin(world, account, id, "unknown@example.com");
+    assert!(matches!(begun?, Begun::Held(_)));
     world.settle(hold).unwrap();
-    Ok(attempted)
+    let all = world.store().connections(account, world.now).wait().unwrap();
+    Ok(all.iter().find(|found| found.id == id).unwrap().left())
 }
 
 #[test]
@@ -145,7 +158,7 @@ fn nothing_outlives_its_time_or_that_of_its_connection() {
     world.now = START + 2 * DAY - 1000;
     let granted = world.store().renew(renewal(11, 110, 20), world.now).wait().unwrap();
     assert_eq!(granted.access_expires_at, START + 2 * DAY);
-    assert_eq!(attempt(&mut world, account, id).unwrap().left, 2);
+    assert_eq!(attempt(&mut world, account, id).unwrap(), 2);
     world.now = START + 2 * DAY;
     assert_eq!(holder(&world, 20), None);
     assert_eq!(attempt(&mut world, account, id), Err(AttemptError::Ended));
@@ -161,7 +174,7 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
     let id = connect(&mut world, account, 10, 2);
     let left = |world: &World| world.store().connections(account, world.now).wait().unwrap()[0].left();
     let before = world.read(account).balance.available();
-    assert_eq!(attempt(&mut world, account, id).unwrap().left, 1);
+    assert_eq!(attempt(&mut world, account, id).unwrap(), 1);
     assert_eq!((left(&world), world.read(account).balance.available()), (1, before - 1));
 
     assert_eq!(attempt(&mut world, other, id), Err(AttemptError::Ended), "it is not theirs");
@@ -170,13 +183,12 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
     world.store().set_status(account, SubscriptionStatus::Active, world.now).wait().unwrap();
     assert_eq!((left(&world), world.read(account).balance.available()), (1, before - 1));
 
-    let hold = HoldRef { account, id: world.entry_id() };
-    let record = ResultRecord {
-        address: world.store().hash_address("joe@example.com"),
-        verdict: Reason::MailboxExists.into(),
-    };
-    let attempted = world.store().attempt_known(id, hold, record, world.now).wait().unwrap();
-    assert_eq!((attempted.left, attempted.balance.available()), (0, before - 2));
+    world.verify(other, "joe@example.com", Reason::MailboxExists);
+    let (_, begun) = begin(&mut world, account, id, "joe@example.com");
+    assert!(matches!(begun, Ok(Begun::Charged(_, balance)) if balance.available() == before - 2));
+    assert_eq!(left(&world), 0);
+    let (_, begun) = begin(&mut world, account, id, "joe@example.com");
+    assert!(matches!(begun, Ok(Begun::Own(_))), "a repeat uses no full check");
     world.reopen();
     assert_eq!(attempt(&mut world, account, id), Err(AttemptError::Spent { allowance: 2 }));
     assert_eq!((left(&world), world.read(account).balance.available()), (0, before - 2));
@@ -190,8 +202,8 @@ fn an_attempt_and_its_credit_are_taken_together_or_not_at_all() {
 fn a_credit_that_is_given_back_leaves_the_attempt_taken() {
     let (mut world, account) = World::with_account("free");
     let id = connect(&mut world, account, 10, 2);
-    let hold = HoldRef { account, id: world.entry_id() };
-    world.store().attempt(id, hold, world.now).wait().unwrap();
+    let (hold, begun) = begin(&mut world, account, id, "joe@example.com");
+    assert!(matches!(begun, Ok(Begun::Held(_))));
     world.void(hold).unwrap();
     assert_eq!(world.store().connections(account, world.now).wait().unwrap()[0].left(), 1);
     assert_eq!(world.read(account).balance.spent, 0);

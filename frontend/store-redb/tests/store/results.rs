@@ -116,13 +116,22 @@ fn a_shared_verdict_costs_a_credit_and_lives_no_longer_for_it() {
 }
 
 #[test]
-fn a_shared_verdict_that_expired_meanwhile_answers_its_buyer_alone() {
+fn a_check_begins_by_what_is_known() {
     let mut world = World::new();
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
-    world.reuse(a, ADDRESS, CatchAll).unwrap();
-    check(&mut world, b, START, Known::Nothing);
-    check(&mut world, a, START + DAY - 1, own(CatchAll, START));
-    check(&mut world, a, START + DAY, Known::Nothing);
+    assert!(matches!(world.begin(a, ADDRESS), Ok(Begun::Held(balance)) if balance.available() == 99));
+    world.verify(a, ADDRESS, CatchAll);
+    let known = StoredResult { verdict: CatchAll.into(), checked_at: START };
+    assert_eq!(world.begin(a, ADDRESS), Ok(Begun::Own(known)));
+    world.check(a, (98, 0, 1, 1, 0));
+    world.now = START + DAY - 1;
+    assert!(matches!(world.begin(b, ADDRESS), Ok(Begun::Charged(found, _)) if found == known));
+    assert!(matches!(world.begin(b, ADDRESS), Ok(Begun::Own(found)) if found.checked_at == world.now));
+    world.check(b, (99, 0, 0, 1, 0));
+    world.now = START + DAY;
+    assert!(matches!(world.begin(a, ADDRESS), Ok(Begun::Held(_))), "neither is its verdict any longer");
+    let nobody = AccountId::new(START, 77);
+    assert_eq!(world.begin(nobody, ADDRESS), Err(AttemptError::Hold(HoldError::UnknownAccount)));
 }
 
 #[test]
@@ -133,15 +142,19 @@ fn a_shared_verdict_is_refused_like_any_charge() {
     world.hold(b, 100).unwrap();
     assert_eq!(world.reuse(b, ADDRESS, MailboxExists), Err(HoldError::Insufficient { available: 0 }));
     assert_eq!(world.known(b, ADDRESS), shared(MailboxExists, START), "nothing was recorded");
-    let status = SubscriptionStatus::Paused;
-    world.set_status(a, status);
-    assert_eq!(world.reuse(a, ADDRESS, MailboxExists), Err(HoldError::Inactive { status, available: 99 }));
-    let hold = HoldRef { account: b, id: world.entry_id() };
+    let (status, c) = (SubscriptionStatus::Paused, world.account("c", "free"));
+    world.set_status(c, status);
+    assert_eq!(world.reuse(c, ADDRESS, MailboxExists), Err(HoldError::Inactive { status, available: 100 }));
+    let hold = world.hold(b, 1);
+    assert_eq!(hold, Err(HoldError::Insufficient { available: 0 }));
     world.grant(b, 5).unwrap();
-    let record = ResultRecord { address: world.store().hash_address(ADDRESS), verdict: MailboxExists.into() };
-    world.store().charge_known(hold, record, START).wait().unwrap();
-    assert_eq!(world.store().charge_known(hold, record, START).wait(), Err(HoldError::Exists));
-    world.check(b, (0, 4, 100, 1, 0));
+    let used = world.hold(b, 1).unwrap();
+    let address = world.store().hash_address(ADDRESS);
+    let again = NewCheck { hold: used, connection: None, address };
+    let refused = world.store().begin_check(again, START).wait();
+    assert_eq!(refused, Err(AttemptError::Hold(HoldError::Exists)));
+    world.reuse(b, ADDRESS, MailboxExists).unwrap();
+    world.check(b, (0, 3, 101, 1, 0));
 }
 
 #[test]
@@ -289,15 +302,16 @@ fn nothing_older_comes_back_for_a_verdict_that_was_withdrawn() {
 }
 
 #[test]
-fn a_verdict_that_is_withdrawn_while_it_is_bought_is_no_repeat() {
+fn a_verdict_that_is_withdrawn_before_it_is_bought_is_asked_for_again() {
     let mut world = World::new();
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
     world.verify(a, ADDRESS, resting_on(MailboxExists, 5));
     let Known::Shared(found) = world.known(b, ADDRESS) else { panic!("nothing is shared") };
     withdraw(&world, &[5], START);
     world.now = START + 1;
-    world.reuse(b, ADDRESS, found.verdict).unwrap();
-    world.check(b, (99, 0, 0, 1, 0));
+    assert!(matches!(world.begin(b, ADDRESS), Ok(Begun::Held(_))));
+    world.check(b, (99, 0, 1, 0, 0));
+    assert_eq!(found.verdict, resting_on(MailboxExists, 5));
     assert_eq!(known_reason(&world, b), None);
 }
 

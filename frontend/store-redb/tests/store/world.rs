@@ -144,16 +144,29 @@ impl World {
         self.store().settle(hold, Settlement { result: Some(record) }, self.now).wait().unwrap();
     }
 
-    /// Charges a shared verdict.
+    /// Begins a check of an address.
+    pub fn begin(&mut self, account: AccountId, address: &str) -> Result<Begun, AttemptError> {
+        let hold = HoldRef { account, id: self.entry_id() };
+        let address = self.store().hash_address(address);
+        let check = NewCheck { hold, connection: None, address };
+        self.store().begin_check(check, self.now).wait()
+    }
+
+    /// Charges a shared verdict, which is there.
     pub fn reuse(
         &mut self,
         account: AccountId,
         address: &str,
         verdict: impl Into<Verdict>,
     ) -> Result<Balance, HoldError> {
-        let hold = HoldRef { account, id: self.entry_id() };
-        let record = ResultRecord { address: self.store().hash_address(address), verdict: verdict.into() };
-        self.store().charge_known(hold, record, self.now).wait()
+        match self.begin(account, address) {
+            Ok(Begun::Charged(result, balance)) => {
+                assert_eq!(result.verdict, verdict.into());
+                Ok(balance)
+            }
+            Err(AttemptError::Hold(error)) => Err(error),
+            other => panic!("it is not shared: {other:?}"),
+        }
     }
 
     pub fn known(&self, account: AccountId, address: &str) -> Known {

@@ -1,7 +1,6 @@
 //! The arguments and results of the methods about assistants.
 
 use super::UnixMs;
-use crate::credits::Balance;
 use crate::error::from_store_error;
 use crate::{AccountId, ClientId, ConnectionId, HoldError, StoreError};
 use std::fmt;
@@ -170,15 +169,6 @@ pub struct Granted {
     pub connection: ConnectionId,
     /// The time at which the access token ends.
     pub access_expires_at: UnixMs,
-}
-
-/// A full check that a connection has started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Attempted {
-    /// The account's balance after the hold.
-    pub balance: Balance,
-    /// How many full checks the connection may still start.
-    pub left: u32,
 }
 
 /// The reason why a client or a connection was not created.

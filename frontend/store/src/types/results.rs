@@ -1,6 +1,8 @@
 //! Results of addresses: the stored data of a check, and its retention.
 
-use super::UnixMs;
+use super::{HoldRef, UnixMs};
+use crate::ConnectionId;
+use crate::credits::Balance;
 use api::Reason;
 use std::fmt;
 
@@ -33,10 +35,32 @@ pub enum Known {
     /// The account's own check of the last [`REPEAT_MS`], which is free.
     Own(StoredResult),
     /// A retained verdict from the check of another account. It costs a credit: see
-    /// [`Store::charge_known`](super::super::Store::charge_known).
+    /// [`Store::begin_check`](super::super::Store::begin_check).
     Shared(StoredResult),
     /// There is no stored result.
     Nothing,
+}
+
+/// A charged check of one address, before it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NewCheck {
+    /// The hold of its credit, if one is held or charged.
+    pub hold: HoldRef,
+    /// The connection of an assistant that asks, and whose number of full checks counts; `None` if the account itself asks.
+    pub connection: Option<ConnectionId>,
+    /// The address.
+    pub address: AddressHash,
+}
+
+/// The way in which a charged check begins, by what is known of its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begun {
+    /// The account's own result, which is free. Nothing was held, and no full check of a connection was used.
+    Own(StoredResult),
+    /// A verdict from the check of another account. A credit was charged for it, and it is the account's own result now.
+    Charged(StoredResult, Balance),
+    /// Nothing is known. A credit is held, and the check ends with settle or void.
+    Held(Balance),
 }
 
 /// A verdict with its evidence.

@@ -70,7 +70,9 @@ impl Told {
         for id in ids {
             for _ in 0..rng.u8(0..3) {
                 let hold = HoldRef { account, id: EntryId::new(NOW, self.next()) };
-                begun.push((id, hold, store.attempt(id, hold, NOW)));
+                let address = store.hash_address(&hold.id.to_string());
+                let check = NewCheck { hold, connection: Some(id), address };
+                begun.push((id, hold, store.begin_check(check, NOW)));
             }
         }
         for (id, hold, pending) in begun {
