@@ -64,8 +64,8 @@ pub struct PlanArgs {
     /// Highest load of a core, in percent
     #[arg(long, value_name = "PERCENT", default_value = "60", value_parser = percent)]
     busy: f64,
-    /// Run two workloads on this machine, and compare the prediction with the measurement. The exit code is 1 if they
-    /// differ by more than 20 percent
+    /// Run two workloads on this machine, and compare the prediction with the measurement. The exit code is 1 if a
+    /// prediction of CPU seconds is wrong by more than 20 percent
     #[arg(long)]
     check: bool,
     /// --check: folder of the programs mailprobe and mailnet [default: the folder of this program]

@@ -11,7 +11,8 @@ pub const ABOUT: &str = "Accept the keys that are now in the data folder, if the
 The server does not start if the folder `keys` is missing or belongs to another database. If you have a copy of the right folder, \
 restore this copy and do not use this command.
 
-This command keeps accounts, API keys and credits. Users of the dashboard must sign up again. Batches, lists and stored results \
+This command keeps accounts, API keys and credits, but no user can sign in to these accounts. To give a user access to the old \
+account, run `mailprobe account set-password ACCOUNT --email ADDRESS` before the user signs up again. Batches, lists and stored results \
 can no longer be read. The rows of open batches are refunded 6 days after the creation of the batch.";
 
 /// The command has no arguments of its own.

@@ -152,7 +152,8 @@ pub struct CleanArgs {
     pub fast: bool,
     /// Maximum wait of a row if its server answers "later" (greylisting) or does not answer, or if the budget of refused
     /// recipients is used up. mailprobe checks the row again within this time. If the row then has no answer, it is
-    /// unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server
+    /// unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server,
+    /// or after the last new row has begun
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub max_wait: u32,
     /// Give up after this many seconds without DNS or mail connectivity

@@ -59,14 +59,16 @@ const TABLES: &[RepeatedTable] = &[
     },
     RepeatedTable {
         name: "canary",
-        about: "A mailbox of your own that exists. If its host accepts the mailbox and later refuses it, earlier refusals of \
-                the host do not count.",
+        about: "A mailbox of your own that exists and accepts mail from strangers. If its host refuses this mailbox after other \
+                recipients of a list or batch, these refusals do not count.",
         keys: &[key("address", "\"me@example.com\"", "Address of the mailbox")],
     },
     RepeatedTable {
         name: "plan",
         about: "A plan of accounts. If the file has a `[[plan]]`, none of the default plans exists. `mailprobe config --default` \
-                shows the default plans.",
+                shows the default plans. The first account and all accounts of sign-up get the plan with the id `free`. So keep a \
+                plan with this id. Otherwise, create the first account with `mailprobe account create NAME --plan ID` before the \
+                first start, and set `dashboard_sign_up = false`.",
         keys: &[
             key("id", "\"team\"", "Id of the plan, for commands: 1 to 64 characters"),
             key("name", "\"Team\"", "Name for users: 1 to 64 characters"),
@@ -211,6 +213,7 @@ pub fn page() -> String {
                 writeln!(text, "| `{key}` | {value_name} | {default} | {commands} | {} |", cell(&meaning));
         }
     }
+    text.push_str(TABLES_START);
     for table in TABLES {
         let _ = write!(
             text,
@@ -230,6 +233,11 @@ pub fn page() -> String {
     text
 }
 
+const TABLES_START: &str = "
+In the following tables, the value of an optional key is its default if it is a number, `true` or `false`. All other values are
+examples.
+";
+
 const PAGE_START: &str = "\
 # Configuration
 
@@ -241,7 +249,7 @@ Every setting has three forms. The flag `--smtp-port 2525`, the environment vari
 `[[plan]]` and `[[gateway]]` exist only in the file.
 
 The column *commands* names the commands that have the flag. In addition, `mailprobe config` accepts the flags of all these
-commands, and `mailprobe doctor` accepts the flags of `serve`.
+commands, `mailprobe doctor` accepts the flags of `serve`, and `mailprobe openapi` accepts the flags that only `serve` has.
 
 - `mailprobe config --default` prints a commented file with all defaults.
 - `mailprobe config` with your flags prints the effective configuration.

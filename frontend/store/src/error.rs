@@ -122,7 +122,8 @@ impl fmt::Display for OpenError {
             OpenError::OtherKeys { folder, why } => write!(
                 f,
                 "{} {why}; restore the folder that belongs to the database, from a backup of both. If the folder is lost, use \
-                 `mailprobe accept-keys`: then all users have to sign up again, and batches, lists and stored results are lost",
+                 `mailprobe accept-keys`: then all users need a new password from `mailprobe account set-password`, and batches, lists and \
+                 stored results are lost",
                 folder.display()
             ),
             OpenError::Store(error) => error.fmt(f),

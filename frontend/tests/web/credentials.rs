@@ -1,7 +1,7 @@
 //! Passwords and sign-in links from the command line.
 
 use crate::browser::{Browser, PASSWORD};
-use crate::server::{Server, mailprobe_with};
+use crate::server::{Server, mailprobe, mailprobe_with};
 
 fn set_password(server: &Server, arguments: &[&str], password: &str) -> std::process::Output {
     let data = server.data();
@@ -41,6 +41,23 @@ fn a_password_set_by_the_operator_signs_in_and_ends_sessions() {
     Browser::signed_up(&server, "joe@example.com");
     let taken = set_password(&server, &["default", "--email", "joe@example.com"], PASSWORD);
     assert!(String::from_utf8(taken.stderr).unwrap().contains("another account"));
+}
+
+#[test]
+fn a_new_password_opens_an_account_whose_keys_were_lost() {
+    let mut server = Server::start(&[]);
+    assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
+    server.signal(libc::SIGKILL);
+    server.wait();
+    let data = server.data();
+    std::fs::remove_dir_all(data.join("keys")).unwrap();
+    assert!(mailprobe(["accept-keys", "--data", data.to_str().unwrap()]).status.success());
+    let server = server.restart_after_kill(&[]);
+    assert_eq!(sign_in(&server, "op@example.com", PASSWORD).1, 401);
+    assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
+    let (mut browser, status) = sign_in(&server, "op@example.com", PASSWORD);
+    assert_eq!(status, 200);
+    browser.get("/sessions").says("op@example.com");
 }
 
 #[test]

@@ -52,7 +52,7 @@ enum Task {
     Browser(browser::BrowserOptions),
     /// Test the server on a system that refuses io_uring (root; see docs/testing.md).
     Confined(confined::ConfinedOptions),
-    /// Build everything for distribution: program, Debian package, container (see docs/performance.md).
+    /// Build everything for distribution: program, Debian package, container (see docs/operations.md).
     Dist(dist::DistOptions),
     /// Run the examples of README.md and of the other pages, and check their commands (root; see docs/testing.md).
     Docs(docs::DocsOptions),

@@ -357,7 +357,7 @@ is a typing mistake of a target in these cases:
 - The ending is the same, and the name differs by one slip. If the target's name has nine letters or more, the name may differ by
   two slips. If the target's name has fewer than five letters, the name must not differ. The first letter must be right, or swapped
   with the second letter.
-- The name is the same, and the ending differs by one slip and does not exist (`gmail.con`).
+- The name is the same, the ending differs by one slip, and the list of public suffixes lacks the ending (`gmail.con`).
 - The name is the same and has five letters or more, and the ending is `co`, `cm` or `om` in place of `com`.
 
 A domain that is free, or that is a target itself, is never a typing mistake. A disposable domain is a typing mistake only if it is
