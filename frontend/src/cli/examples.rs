@@ -7,7 +7,7 @@ Examples:
   mailprobe clean LIST.csv -o OUT.csv
   mailprobe serve --data data
 
-Exit codes: 0 for success, 1 for a failure, 2 for wrong usage";
+Exit codes: 0 for success, 1 for a failure, 2 for wrong usage, 3 for warnings of the doctor";
 
 /// For `serve`.
 pub(super) const SERVE: &str = "\
