@@ -84,6 +84,8 @@ impl Left {
                     f,
                     "not checked; --max-wait {seconds} or a later run checks them, --pace fast checks more per hour"
                 )?;
+            } else if rule == Left::SILENT {
+                writeln!(f, "not checked; --max-wait {seconds} or a later run checks them")?;
             } else {
                 writeln!(f, "--max-wait {seconds} tries them again")?;
             }
@@ -135,7 +137,7 @@ mod tests {
              refusal_budget                         2  not checked; --max-wait 3060 or a later run checks them, \
              --pace fast checks more per hour\n  \
              session-closing                        1  --max-wait 900 tries them again\n  \
-             site_silent                            1  --max-wait 900 tries them again\n"
+             site_silent                            1  not checked; --max-wait 900 or a later run checks them\n"
         );
         // The text does not suggest a value that was too short.
         assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 tries"));
