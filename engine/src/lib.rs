@@ -231,7 +231,11 @@ impl Engine {
         run: impl Fn(Flavor, ShardMain) -> io::Result<()> + Copy + Send + 'static,
     ) -> Result<Engine, StartError> {
         let chosen = runtime::choose(config.runtime, config.driver).map_err(StartError)?;
+        let named = config.ehlo.is_some();
         machine::complete(&mut config)?;
+        if !named {
+            machine::warn_without_name(&config);
+        }
         let shared = Arc::new(shared(config)?);
         let mut threads = Vec::new();
         for index in 0..shared.shards.len() {

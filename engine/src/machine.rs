@@ -94,11 +94,17 @@ fn without_name(config: &mut EngineConfig) -> String {
             source.ehlo = Some(ehlo::literal(address));
         }
     }
-    tracing::warn!(
-        "this machine has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such clients: \
-         set --ehlo to a name that resolves to the address of this machine, and let the address resolve to the name"
-    );
     own
+}
+
+/// Warns of a machine without a full name, after [`complete`].
+pub(crate) fn warn_without_name(config: &EngineConfig) {
+    if let Some(own) = config.ehlo.as_deref().filter(|name| ehlo::is_literal(name)) {
+        tracing::warn!(
+            "this machine has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such \
+             clients: set --ehlo to a name that resolves to the address of this machine, and let the address resolve to the name"
+        );
+    }
 }
 
 fn full_name(hosts: &str, name: &str) -> Option<String> {
@@ -140,7 +146,8 @@ pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str,
     );
 }
 
-fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
+/// The addresses of an answer of DNS.
+pub(crate) fn addresses(outcome: &Outcome) -> Vec<IpAddr> {
     match outcome {
         Outcome::Records { records: Records::A(found), .. } => {
             found.iter().copied().map(IpAddr::V4).collect()

@@ -1,6 +1,7 @@
 //! The walk through DNS to the mail hosts of a domain: one for all works of the domain, and kept for a while.
 
 use crate::inquiry::{Asker, MailHosts};
+use crate::machine;
 use crate::runtime::Runtime;
 use crate::seed::HashMap;
 use crate::shard::Shard;
@@ -322,13 +323,18 @@ async fn hosts<R: Runtime>(
     let questions = plan.questions(ipv6);
     let outcomes =
         all(questions.iter().map(|question| shard.resolver.look_up(question, urgent)).collect()).await;
+    let may_contact =
+        |address: IpAddr| is_public(address) || config.allow_net.iter().any(|net| net.contains(address));
     if shard.wants_traces.get() {
         trace.extend(questions.iter().zip(&outcomes).map(|(question, outcome)| describe(question, outcome)));
+        let private =
+            outcomes.iter().flat_map(|outcome| machine::addresses(outcome)).filter(|it| !may_contact(*it));
+        trace.extend(private.map(|address| {
+            format!("{address} is not a public address, so it is not contacted; --allow-net allows it")
+        }));
     }
     let known: HashMap<&Question, &Outcome> =
         questions.iter().zip(outcomes.iter().map(Arc::as_ref)).collect();
-    let may_contact =
-        |address: IpAddr| is_public(address) || config.allow_net.iter().any(|net| net.contains(address));
     plan.hosts(ipv6, &mut |question| known.get(question).copied(), &may_contact)
 }
 

@@ -178,6 +178,20 @@ fn a_host_that_takes_one_transaction_a_session_is_asked_in_one() {
 }
 
 #[test]
+fn a_trace_says_that_a_host_is_not_public() {
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let scenario = Scenario::parse(ONE_TRANSACTION).expect("the scenario is sound");
+    let net = Mailnet::start(scenario.with_dns(any).with_smtp_port(0)).expect("mailnet starts");
+    let config = EngineConfig { allow_net: Vec::new(), ..config(&net, MONOIO_EPOLL) };
+    let engine = Engine::start(config).expect("the engine starts");
+    let answers = ask(&engine.client(4), &["user-1@once.example".into()], Priority::Single, true);
+    let trace = answers[&0].trace.join("\n");
+    assert!(trace.contains(" is not a public address, so it is not contacted; --allow-net"), "{trace}");
+    engine.stop();
+    assert_eq!(net.stop().sessions, 0);
+}
+
+#[test]
 fn every_reason_on_monoio_with_io_uring() {
     check("reasons", 1000, MONOIO_IO_URING);
 }

@@ -97,7 +97,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         print(&mut output, args, style, address, row)?;
     }
     output.flush()?;
-    if let Some(why) = unasked(&rows) {
+    if let Some(why) = unasked(&rows, args.fast) {
         return Err(Failure::failed(why));
     }
     kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
@@ -139,7 +139,7 @@ fn ask_all(line: &dyn EngineHandle, addresses: &[String], args: &CheckArgs) -> R
 }
 
 /// The reason why some addresses have no answer, and what to do.
-fn unasked(rows: &[Row]) -> Option<String> {
+fn unasked(rows: &[Row], fast: bool) -> Option<String> {
     let outages = || rows.iter().filter_map(|row| row.answer.as_ref().err());
     let budgets = outages().filter_map(|outage| match outage {
         Outage::OverBudget(after) => Some(*after),
@@ -147,11 +147,16 @@ fn unasked(rows: &[Row]) -> Option<String> {
     });
     let budgets: Vec<Duration> = budgets.collect();
     if outages().count() > budgets.len() {
-        return Some(
-            "the engine could not check all addresses: no resolver answers, or no mail server can be reached; check \
-             --resolver, and allow outbound connections to port 25"
-                .into(),
-        );
+        let why = match fast {
+            true => {
+                "no resolver answers; with --resolver, name a resolver that answers, and see `mailprobe doctor`"
+            }
+            false => {
+                "no resolver answers, or no mail server can be reached; check --resolver, allow outbound connections to port \
+                 25, and see `mailprobe doctor`"
+            }
+        };
+        return Some(format!("the engine could not check all addresses: {why}"));
     }
     let minutes = budgets.iter().max()?.as_secs().div_ceil(60);
     Some(format!(
@@ -386,11 +391,11 @@ mod tests {
         ] {
             let rows: Vec<Row> =
                 outages.iter().map(|outage| Row { answer: Err(*outage), trace: Vec::new() }).collect();
-            let said = unasked(&rows);
+            let said = unasked(&rows, false);
             assert_eq!(said.is_some(), expected.is_some());
             assert!(said.is_none_or(|said| said.starts_with(expected.unwrap())), "{outages:?}");
         }
         let row = Row { answer: Err(minutes(40)), trace: Vec::new() };
-        assert!(unasked(&[row]).unwrap().contains("try again in 40 min, or use --pace fast"));
+        assert!(unasked(&[row], false).unwrap().contains("try again in 40 min, or use --pace fast"));
     }
 }

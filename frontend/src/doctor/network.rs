@@ -35,7 +35,7 @@ fn resolver_finding(resolver: SocketAddr) -> Finding {
     let root = match ask(resolver, ".", RecordType::NS) {
         Ok(reply) => reply,
         Err(why) => {
-            let remedy = "name a resolver that answers with --resolver, or let this machine reach it (UDP and TCP port 53)";
+            let remedy = "with --resolver, name a resolver that answers, or let this machine reach this one (UDP and TCP port 53)";
             return finding(why).failure(format!("{NO_NAMES} through this resolver"), remedy);
         }
     };
@@ -51,7 +51,7 @@ fn resolver_finding(resolver: SocketAddr) -> Finding {
     let denied = match ask(resolver, &unknown_name(), RecordType::MX) {
         Ok(reply) => reply,
         Err(why) => {
-            let remedy = "name a resolver that answers for unknown names too, with --resolver";
+            let remedy = "with --resolver, name a resolver that also answers for unknown names";
             return finding(format!("{why} about a name that does not exist"))
                 .failure("addresses at unknown domains wait for long, and end as outages", remedy);
         }

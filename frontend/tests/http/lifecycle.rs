@@ -42,7 +42,7 @@ fn faults_of_the_machine_are_named_while_the_server_runs() {
     assert_eq!(body["faults"][0], "resolver", "{body}");
     let log = server.log();
     assert!(log.contains("resolver 127.0.0.1:9: nothing listens there"), "{log}");
-    assert!(log.contains("Do: name a resolver that answers"), "{log}");
+    assert!(log.contains("Do: with --resolver, name a resolver that answers"), "{log}");
 }
 
 #[test]

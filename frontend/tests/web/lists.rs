@@ -138,6 +138,17 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
 }
 
 #[test]
+fn rows_of_open_batches_count_as_checked() {
+    let server = Server::start(&[]);
+    let mut browser = rich(&server, "joe@example.com");
+    let content = "mailbox_exists@d1.example.com\nnever@d2.example.com\ncatch_all@d3.example.com\n";
+    let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    browser.press(&page, &format!("{path}/start"));
+    wait(&mut browser, &path, "2 of 3 addresses checked");
+}
+
+#[test]
 fn rows_over_the_budget_of_their_site_cost_nothing() {
     let (server, email) = (Server::start(&["--batch-wait", "2"]), "joe@example.com");
     let mut browser = rich(&server, email);

@@ -1,5 +1,6 @@
 //! `/lists` and `/lists/{id}`: the upload of a list, the start of its check, and its state.
 
+use super::work::batches;
 use crate::form::token_field;
 use crate::problem::Problem;
 use crate::session::SignedIn;
@@ -127,13 +128,14 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
+    let checked = checked(visit, list).await?;
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {
         h1.wrap { (list.name) }
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
-            (standing(list, signed_in, credits))
+            (standing(list, signed_in, credits, checked))
         }
         form method="post" action={ "/lists/" (list.id) "/delete" } {
             (token_field(&signed_in.csrf))
@@ -144,7 +146,20 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     Ok(page::page_at("List", Some("/lists"), Some(signed_in), body))
 }
 
-fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
+/// The number of checked addresses, with those of batches that are not complete.
+async fn checked(visit: &Visit, list: &List) -> Result<u64, Problem> {
+    let mut checked = list.answered();
+    if matches!(list.state, ListState::Running | ListState::Paused) {
+        let store = &visit.checks.store;
+        for number in list.done..batches(list.submitted) {
+            let view = store.batch(list.account, store.batch_of_list(list, number), clock::now()).await?;
+            checked += view.map_or(0, |view| u64::from(view.checked));
+        }
+    }
+    Ok(checked)
+}
+
+fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Markup {
     let left = list.addresses - list.submitted;
     let start = |name: &str| {
         html! {
@@ -171,10 +186,10 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
                     (start("Start"))
                 }
             }
-            ListState::Running => (progress(list)),
+            ListState::Running => (progress(list, checked)),
             ListState::Paused => {
                 p.notice.warn { (list.why) " " (left) " addresses are left." }
-                (progress(list))
+                (progress(list, checked))
                 (start("Resume"))
             }
             ListState::Completed => {
@@ -185,11 +200,11 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64) -> Markup {
     }
 }
 
-fn progress(list: &List) -> Markup {
+fn progress(list: &List, checked: u64) -> Markup {
     html! {
         section.card {
-            label for="bar" { (list.answered()) " of " (list.addresses) " addresses checked" }
-            progress #bar max=(list.addresses) value=(list.answered()) {}
+            label for="bar" { (checked) " of " (list.addresses) " addresses checked" }
+            progress #bar max=(list.addresses) value=(checked) {}
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }
     }

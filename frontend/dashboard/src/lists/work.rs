@@ -407,7 +407,7 @@ impl Worker {
 }
 
 /// The number of batches for this number of addresses.
-fn batches(addresses: u64) -> u32 {
+pub(super) fn batches(addresses: u64) -> u32 {
     u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
 }
 

@@ -43,7 +43,8 @@ pub fn verifications() -> Vec<Example> {
         json!(Verification { email: email.into(), reason, credits_remaining: None, findings })
     };
     let checks = Checks { mx: true, disposable: false, role_account: false, free_email: true };
-    let typo = FastFindings { suggestion: Some("alice@gmail.com".into()), checks: Some(checks) };
+    let misspelt = Checks { disposable: true, free_email: false, ..checks };
+    let typo = FastFindings { suggestion: Some("alice@gmail.com".into()), checks: Some(misspelt) };
     let passed = FastFindings { suggestion: None, checks: Some(Checks { free_email: false, ..checks }) };
     let detail = Some(Box::new(detail()));
     vec![
