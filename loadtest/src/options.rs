@@ -102,8 +102,8 @@ pub struct OutputArgs {
     /// Write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Objective, such as full.p99=250ms, errors=0.1%, rate=95%, rss=512MiB (repeatable). The exit code is 1 if an
-    /// objective is missed
+    /// Objective, such as full.p99=250ms, errors=0.1%, rate=95%, rss=512MiB (repeatable). The exit code is 1 if a run
+    /// misses an objective, or if a search finds no rate that meets all of them
     #[arg(long = "objective", value_name = "[ENDPOINT.]MEASURE=LIMIT")]
     pub objectives: Vec<Objective>,
 }

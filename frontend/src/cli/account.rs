@@ -71,7 +71,8 @@ enum OneAccount {
         #[arg(long, value_name = "ID")]
         id: Option<EntryId>,
     },
-    /// Set the subscription's status.
+    /// Set the status of an account. active and past_due: charges are possible. paused and canceled: everything that costs credits
+    /// is refused with 402, and free requests still work.
     SetStatus {
         /// The account's id or name.
         #[arg(value_name = "ID")]

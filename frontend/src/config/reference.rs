@@ -82,7 +82,7 @@ const TABLES: &[RepeatedTable] = &[
             optional(
                 "limits",
                 "{ fast = 600 }",
-                "Rate limits by kind, most in requests per minute; a missing kind keeps its default",
+                "Rate limits by kind, as [operations.md](operations.md#limits) lists them; a missing kind keeps its default",
             ),
         ],
     },

@@ -64,9 +64,9 @@ enum Task {
     Measure(measure::MeasureOptions),
     /// Test what `dist` has made, in a fresh Debian and as a container (root; see docs/testing.md).
     Packages(packages::PackagesOptions),
-    /// Make the pictures of README.md (root; see docs/testing.md).
+    /// Make the screenshots of README.md (root; see docs/testing.md).
     Pictures(pictures::PicturesOptions),
-    /// Write engine/proto/data and docs/lists.md from the newest packages of npm and PyPI and the crates of Cargo.lock.
+    /// Write the lists of docs/lists.md in engine/proto/data, and that page, from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
     /// Compare the answers of the API with its description (see docs/testing.md).
     Schemathesis(schemathesis::SchemathesisOptions),

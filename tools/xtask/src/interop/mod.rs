@@ -44,7 +44,7 @@ pub struct InteropOptions {
     /// Also measure smtp-source and smtp-sink, and print a markdown table.
     #[arg(long)]
     figures: bool,
-    /// Run the cases only in these ways.
+    /// Run the cases only in these ways, separated by commas.
     #[arg(
         long,
         value_enum,
