@@ -6,13 +6,14 @@
 //! ```
 //! LINES (default 1,000,000) is the number of rows of a CSV, DUPLICATES (default 10) the percentage of rows with an
 //! earlier address. An address is answered as soon as 50,000 others were submitted after it. FLAGS: unordered, stuck
-//! (the first row is answered last, so that all others wait for it on the disk), gz (the list is compressed).
+//! (the first row is answered last, so that all others wait for it on the disk), gz (the list is compressed),
+//! parts=N (the list in N parts, one after another, and then their join).
 
 use engine::Refusal;
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use flate2::write::GzEncoder;
-use frontend::cli::clean::{Answered, Checker, CleanArgs, Job};
+use frontend::cli::clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, Summary};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::{self, File};
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (input, output) = (folder.join("clean_bench.csv"), folder.join("clean_bench.out.csv"));
     write_list(&input, lines, duplicates, has("gz"))?;
 
-    let job = Job::open(CleanArgs {
+    let list = CleanArgs {
         input: input.clone(),
         output: Some(output.clone()),
         format: None,
@@ -46,25 +47,49 @@ fn main() -> Result<(), Box<dyn Error>> {
         summary: None,
         memory: 96,
         resume: false,
+        part: None,
+        join: false,
         no_progress: true,
         silence: Duration::from_secs(55),
-    })?;
+    };
+    let mut written = vec![input, output.clone()];
     let mut checker = Instantly { asked: VecDeque::new(), held: None, hold: has("stuck") };
+    match flags.iter().find_map(|flag| flag.strip_prefix("parts=")) {
+        None => measure("one run", lines, || Job::open(list)?.run(&mut checker))?,
+        Some(count) => {
+            let count: u32 = count.parse()?;
+            for index in 0..count {
+                let part = CleanArgs { part: Some(ListPart::new(index, count)?), ..list.clone() };
+                measure(&format!("part {index}"), lines, || Job::open(part)?.run(&mut checker))?;
+                written.push(format!("{}.part-{index}-of-{count}", output.display()).into());
+            }
+            measure("join", lines, || Job::open(CleanArgs { join: true, ..list })?.join())?;
+        }
+    }
+    for path in written {
+        fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Does the work and prints its cost. The peak of memory is that of the process so far.
+fn measure(
+    name: &str,
+    lines: u64,
+    work: impl FnOnce() -> Result<Summary, CleanError>,
+) -> Result<(), Box<dyn Error>> {
     let (cpu, began) = (cpu_seconds()?, Instant::now());
-    let summary = job.run(&mut checker)?;
+    let summary = work()?;
     let (cpu, wall) = (cpu_seconds()? - cpu, began.elapsed().as_secs_f64());
     let status = fs::read_to_string("/proc/self/status")?;
     let resident = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
-    let mut out = std::io::stdout();
     writeln!(
-        out,
-        "{lines} lines, {} duplicates: {:.3} us of CPU a line, {wall:.2} s, {resident} at most",
+        std::io::stdout(),
+        "{name}: {} of {lines} lines, {} duplicates: {:.3} us of CPU a line of the list, {wall:.2} s, {resident} at most",
+        summary.total(),
         summary.duplicates,
         cpu * 1e6 / lines as f64
     )?;
-    for path in [input, output] {
-        fs::remove_file(path)?;
-    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ mod json;
 mod source;
 mod verdict;
 
-pub use source::{Limits, ROW_BYTES_MAX, Row, Shape, Source, Step, is_stream};
+pub use source::{Limits, ROW_BYTES_MAX, Row, Shape, Source, Step, decompressed, is_stream};
 pub use verdict::Verdict;
 
 use std::fmt;

@@ -16,6 +16,7 @@ pub use shape::Shape;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+pub use unpack::decompressed;
 
 /// Size of the sample that determines the format, in bytes.
 const SAMPLE_BYTES: u64 = 64 * 1024;

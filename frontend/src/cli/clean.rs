@@ -15,13 +15,17 @@
 //! - No row blocks the reader: neither a row that waits for a slow site, nor a row that is checked later.
 //! - OUT appears complete or not at all. Until the end the rows are in `OUT.partial`. `--resume` compares that file with the
 //!   input row by row, and continues at its end.
+//! - The parts of a list (`part.rs`) can be checked on several machines. `--join` (`join.rs`) makes of them the output of one
+//!   run, byte for byte.
 
 mod budget;
 mod checker;
 mod domains;
 mod driver;
+mod join;
 mod left;
 mod outage;
+mod part;
 mod progress;
 mod putoff;
 mod rows;
@@ -41,14 +45,16 @@ pub use domains::DomainRows;
 use engine::config::{EngineConfig, Pace};
 pub use left::{Left, LeftByRule};
 use lists::{Format, ListError, Source, is_stream};
-use sink::Sink;
+pub use part::ListPart;
+use part::PartRows;
+use sink::{Sink, SinkOptions};
 use state::State;
 use std::fmt;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use summary::Summary;
+pub use summary::{Extent, Summary};
 
 /// Maximum number of addresses in progress.
 const UNDER_WAY_MAX: usize = 100_000;
@@ -175,6 +181,14 @@ pub struct CleanArgs {
     /// Continue an interrupted run from OUT.partial
     #[arg(long)]
     pub resume: bool,
+    /// Check only the rows of part I of N, the first part being 0, and write them to OUT.part-I-of-N. The parts can be checked on
+    /// several machines; each reads the whole INPUT. Rows with the same address are in the same part
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["join", "unordered"])]
+    pub part: Option<ListPart>,
+    /// Write OUT from its parts OUT.part-I-of-N, byte for byte as a run without --part. This reads INPUT again, and checks no
+    /// address
+    #[arg(long, conflicts_with_all = ["unordered", "fast", "max_wait", "max_outage"])]
+    pub join: bool,
     /// Show no progress on the terminal
     #[arg(long)]
     pub no_progress: bool,
@@ -297,6 +311,8 @@ impl From<CleanError> for Failure {
 pub struct Job {
     args: CleanArgs,
     source: Source,
+    /// The file of the rows: that of the part, or of the whole list.
+    output: Option<PathBuf>,
 }
 
 impl Job {
@@ -305,19 +321,26 @@ impl Job {
     /// # Errors
     /// [`CleanError`] for contradictory arguments, an unreadable input, and an input without addresses.
     pub fn open(args: CleanArgs) -> Result<Job, CleanError> {
-        if args.resume && args.output.as_deref().is_none_or(is_stream) {
-            return Err(CleanError::usage("--resume needs an output file: name it with -o"));
-        }
-        if let Some(output) = args.output.as_deref()
-            && (is_same_file(&args.input, output) || is_same_file(&args.input, &sink::partial(output)))
+        let needs_file = [("--resume", args.resume), ("--part", args.part.is_some()), ("--join", args.join)];
+        if let Some((flag, _)) = needs_file.iter().find(|(_, is_given)| *is_given)
+            && args.output.as_deref().is_none_or(is_stream)
         {
+            return Err(CleanError::usage(format!("{flag} needs an output file: name it with -o")));
+        }
+        let output = match (&args.output, args.part) {
+            (Some(output), Some(part)) => Some(part.file(output)),
+            (output, _) => output.clone(),
+        };
+        let written = [&args.output, &output].into_iter().flatten();
+        let is_input = |output: &Path| is_same_file(&args.input, output);
+        if let Some(output) = written.into_iter().find(|it| is_input(it) || is_input(&sink::partial(it))) {
             let name = output.display();
             return Err(CleanError::usage(format!(
                 "{name} would overwrite the input: name another file with -o"
             )));
         }
         let source = Source::open(&args.input, args.format.map(Format::from), args.column.as_deref())?;
-        Ok(Job { args, source })
+        Ok(Job { args, source, output })
     }
 
     /// Cleans the list. If standard error is a terminal, it shows the progress, and nothing else. The caller shows the
@@ -326,9 +349,10 @@ impl Job {
     /// # Errors
     /// [`CleanError`]; finished rows stay in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
-        let Job { args, source } = self;
-        let output = args.output.as_deref();
-        let sink = Sink::open(output, args.resume, args.unordered, args.compress)?;
+        let sink_options = self.sink_options();
+        let Job { args, source, output } = self;
+        let output = output.as_deref();
+        let sink = Sink::open(output, sink_options)?;
         // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
             Ok(state) => state,
@@ -337,6 +361,7 @@ impl Job {
         let seconds = |given: u32| Duration::from_secs(given.into());
         let summary = driver::run(driver::Parts {
             progress: progress::Progress::new(!args.no_progress, source.size()),
+            part: args.part.map(|part| PartRows::new(part, &source, args.fast)),
             source,
             sink,
             state,
@@ -348,26 +373,43 @@ impl Job {
                 outage: seconds(args.max_outage),
             },
         })?;
-        if let Some(path) = &args.summary {
-            summary.write(path)?;
-        }
+        summary.write_if_wanted(args.summary.as_deref())?;
         Ok(summary)
+    }
+
+    /// Puts the parts of the list together, and checks no address.
+    ///
+    /// # Errors
+    /// [`CleanError`]: a part is missing or does not belong to the list, or a file cannot be read or written.
+    pub fn join(self) -> Result<Summary, CleanError> {
+        let sink_options = self.sink_options();
+        join::run(self.args, self.source, sink_options)
+    }
+
+    fn sink_options(&self) -> SinkOptions {
+        // The parts of a compressed list are compressed too.
+        let by_name = || self.args.output.as_deref().map_or(Compression::None, Compression::by_name);
+        SinkOptions {
+            resume: self.args.resume,
+            unordered: self.args.unordered,
+            compression: self.args.compress.unwrap_or_else(by_name),
+            is_part: self.args.part.is_some(),
+        }
     }
 }
 
 /// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine, after the
-/// list is open.
+/// list is open; `--join` needs none.
 ///
 /// # Errors
-/// As [`Job::open`], [`Job::run`] and `start`.
+/// As [`Job::open`], [`Job::run`], [`Job::join`] and `start`.
 pub fn clean<C: Checker>(
     args: CleanArgs,
     start: impl FnOnce() -> Result<C, CleanError>,
     errors: &mut dyn Write,
 ) -> Result<(), CleanError> {
     let job = Job::open(args)?;
-    let mut checker = start()?;
-    let summary = job.run(&mut checker)?;
+    let summary = if job.args.join { job.join()? } else { job.run(&mut start()?)? };
     // A closed standard error is no failure.
     let _ = write!(errors, "{summary}");
     Ok(())

@@ -30,7 +30,14 @@ Examples:
   mailprobe clean LIST.csv -o OUT.csv
   mailprobe clean LIST.csv -o OUT.csv --resume
   mailprobe clean LIST.csv -o OUT.csv --max-wait 900 --summary SUMMARY.json
-  zcat LIST.csv.gz | mailprobe clean - --fast > OUT.csv";
+  zcat LIST.csv.gz | mailprobe clean - --fast > OUT.csv
+
+On three machines, with the same LIST.csv and a common folder for OUT.csv:
+  mailprobe clean LIST.csv -o OUT.csv --part 0/3 --resume
+  mailprobe clean LIST.csv -o OUT.csv --part 1/3 --resume
+  mailprobe clean LIST.csv -o OUT.csv --part 2/3 --resume
+Then on one of them:
+  mailprobe clean LIST.csv -o OUT.csv --join";
 
 /// For `classify`.
 pub(super) const CLASSIFY: &str = "\

@@ -4,6 +4,7 @@
 
 mod budget;
 mod outage;
+mod parts;
 mod stalls;
 
 use mailnet::{Mailnet, Running, Scenario};

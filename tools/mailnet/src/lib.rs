@@ -35,6 +35,7 @@ mod mailbox;
 mod misdeed;
 mod personality;
 mod random;
+mod recipients;
 mod running;
 mod scenario;
 mod session;

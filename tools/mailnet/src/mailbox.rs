@@ -219,7 +219,7 @@ fn share(text: &str) -> Result<(u32, &str), String> {
 
 /// Matches a lower-case pattern. It only goes back to the last `*`, so the time is at most the product of the two
 /// lengths.
-fn matches(pattern: &[u8], text: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     loop {

@@ -19,6 +19,8 @@ pub(crate) struct Spec {
     pub seed: u64,
     /// Every session and recipient is recorded for tests.
     pub journal: bool,
+    /// A pattern of local parts: the recipients are counted.
+    pub recipients: Option<String>,
     pub listen: Listen,
     pub dns: DnsSpec,
     pub roles: Option<Vec<String>>,

@@ -1,5 +1,6 @@
 //! Counters of all sessions and queries.
 
+use crate::recipients::Recipients;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -132,6 +133,9 @@ pub struct Stats {
     pub violations: BTreeMap<Violation, u64>,
     /// DNS queries by kind; a query counts for its transport and for its type.
     pub dns: BTreeMap<DnsKind, u64>,
+    /// The number of recipients by the number of RCPT commands for them, if the scenario has `recipients`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub recipients: BTreeMap<u32, u64>,
 }
 
 /// The counters of one host.
@@ -158,6 +162,7 @@ pub(crate) struct Counters {
     pub rcpt: AtomicU64,
     pub rcpt_accepted: AtomicU64,
     pub misdeeds: AtomicU64,
+    pub recipients: Recipients,
     violations: [AtomicU64; Violation::ALL.len()],
     dns: [AtomicU64; DnsKind::ALL.len()],
 }
@@ -232,6 +237,7 @@ impl Counters {
             misdeeds: self.misdeeds.load(Relaxed),
             violations: violations.collect(),
             dns: dns.collect(),
+            recipients: self.recipients.picture(),
         }
     }
 }

@@ -24,6 +24,8 @@ use std::{
 pub(crate) struct World {
     pub seed: u64,
     pub journal: bool,
+    /// The pattern of the local parts that are counted, in lower case.
+    pub recipients: Option<Box<str>>,
     pub dns: DnsSpec,
     pub zone: Zone,
     pub hosts: Vec<Host>,
@@ -109,6 +111,7 @@ pub(crate) fn build(spec: Spec) -> Result<World, String> {
         world: World {
             seed: spec.seed,
             journal: spec.journal,
+            recipients: spec.recipients.map(|pattern| pattern.to_ascii_lowercase().into()),
             dns: spec.dns,
             zone: Zone::default(),
             hosts: Vec::new(),

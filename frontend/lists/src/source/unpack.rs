@@ -64,6 +64,14 @@ impl Read for Limited {
     }
 }
 
+/// The contents of a file that may be compressed, from its first byte.
+///
+/// # Errors
+/// Reading fails, or the compressed data begins with an error.
+pub fn decompressed(input: Box<dyn Read>) -> Result<Box<dyn Read>> {
+    Ok(open(input, None)?.0)
+}
+
 /// The decompressed input and, if it was compressed, the number of bytes read from it.
 pub(super) fn open(
     mut input: Box<dyn Read>,

@@ -5,6 +5,7 @@ mod answers;
 use super::budget::{AskedRow, RowBudget};
 use super::checker::{Answered, Checker};
 use super::outage::OutageWatch;
+use super::part::PartRows;
 use super::progress::{Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::{Rows, Waiting};
@@ -12,7 +13,7 @@ use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
-use super::summary::Summary;
+use super::summary::{Extent, Summary};
 use super::{CleanError, UNDER_WAY_MAX};
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -20,9 +21,9 @@ use lists::{Row, Source, Verdict};
 use std::time::{Duration, Instant};
 
 /// Maximum number of rows read before the next look for answers.
-const READ_AT_ONCE: usize = 1024;
+pub(super) const READ_AT_ONCE: usize = 1024;
 /// Interval between flushes of the output: a kill loses at most this much work.
-const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The waiting times of the loop.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +39,8 @@ pub(super) struct Waits {
 /// The parts of a run.
 pub(super) struct Parts<'a> {
     pub source: Source,
+    /// The rows to take; `None`: all.
+    pub part: Option<PartRows>,
     pub sink: Sink,
     pub state: State,
     pub ordered: bool,
@@ -52,11 +55,12 @@ pub(super) struct Parts<'a> {
 /// [`CleanError`]; all finished rows are written then, if possible.
 pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
+    let extent = parts.part.as_ref().map_or(Extent::Whole, |rows| Extent::Part(rows.part()));
     let mut run = Run {
         seen: Seen::new(&parts.state)?,
         rows: Rows::new(parts.ordered),
         verdicts: Verdict::all().collect(),
-        summary: Summary::new(parts.waits.later),
+        summary: Summary::new(parts.waits.later, extent),
         budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
         stall: Stall::new(parts.waits.later, parts.waits.silence),
@@ -105,7 +109,7 @@ struct Run<'a> {
     /// The last row read.
     row: Row,
     answers: Vec<Answered>,
-    /// Number of rows read.
+    /// Number of rows read, without those of other parts.
     read: u64,
     /// Whether the source has no more rows.
     ended: bool,
@@ -119,7 +123,8 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn clean(&mut self) -> Result<(), CleanError> {
-        self.parts.sink.begin(self.parts.source.shape(), &mut self.parts.state)?;
+        let title = self.parts.part.as_ref().map_or(&[][..], |part| &part.title);
+        self.parts.sink.begin(title, self.parts.source.shape(), &mut self.parts.state)?;
         loop {
             self.resend()?;
             self.release()?;
@@ -180,6 +185,11 @@ impl Run<'_> {
             if !self.parts.source.next(&mut self.row)? {
                 self.ended = true;
                 return self.parts.sink.end_of_list();
+            }
+            if let Some(part) = &mut self.parts.part
+                && !part.has_next(self.row.address.as_ref())
+            {
+                continue;
             }
             self.read += 1;
             self.take()?;
@@ -330,7 +340,8 @@ impl Run<'_> {
 /// The domain number of a row without an address.
 const NO_DOMAIN: u32 = u32::MAX - 1;
 
-fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u32>) {
+/// Counts a row in the summary by the code of its verdict.
+pub(super) fn count(summary: &mut Summary, verdicts: &[Verdict], code: u8, domain: Option<u32>) {
     if let Some(&verdict) = usize::from(code).checked_sub(1).and_then(|at| verdicts.get(at)) {
         summary.count(verdict, code, domain);
     }

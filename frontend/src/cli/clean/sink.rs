@@ -7,6 +7,9 @@
 //!
 //! `OUT.partial` is never compressed: a run can continue a file that was cut at any byte, and loses nothing. The complete file
 //! is compressed into `OUT.packed`, which becomes OUT.
+//!
+//! A scheduler may start a part again that is complete already. With `resume`, the run then compares the complete file with the
+//! list, and writes and checks nothing.
 
 mod pack;
 mod replay;
@@ -14,18 +17,31 @@ mod replay;
 use super::state::State;
 use super::{CleanError, Compression};
 use lists::Shape;
-use lists::{Format, is_stream};
-use replay::{Found, Replay, Tally};
+use lists::{Format, decompressed, is_stream};
+use replay::Tally;
+pub(super) use replay::{Found, Replay};
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
+
+/// How the output is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SinkOptions {
+    /// Continue the file of an interrupted run.
+    pub resume: bool,
+    /// The rows have no order.
+    pub unordered: bool,
+    /// The compression of the complete file or of the stream.
+    pub compression: Compression,
+    /// The output is the file of a part.
+    pub is_part: bool,
+}
 
 /// The output of a run.
 pub(super) struct Sink {
     output: Output,
     target: Target,
-    compression: Compression,
-    unordered: bool,
+    options: SinkOptions,
     /// The ends of rows, by the code of the verdict.
     suffixes: Vec<Vec<u8>>,
     /// Rows of an interrupted run that are not found in the input yet.
@@ -36,7 +52,9 @@ pub(super) struct Sink {
 
 enum Output {
     Writing(BufWriter<Box<dyn Stream>>),
-    Replaying(Replay),
+    Replaying(Replay<File>),
+    /// The complete file of a part.
+    Complete(Replay<Box<dyn Read>>),
 }
 
 /// An output stream. A file can also be synced to the disk.
@@ -88,18 +106,12 @@ impl Sink {
     ///
     /// # Errors
     /// The output cannot be written, or an interrupted run has left a file and `resume` is false.
-    pub fn open(
-        path: Option<&Path>,
-        resume: bool,
-        unordered: bool,
-        compression: Option<Compression>,
-    ) -> Result<Sink, CleanError> {
-        let compression = compression.unwrap_or_else(|| path.map_or(Compression::None, Compression::by_name));
+    pub fn open(path: Option<&Path>, options: SinkOptions) -> Result<Sink, CleanError> {
+        let SinkOptions { resume, compression, is_part, .. } = options;
         let sink = |output, target| Sink {
             output,
             target,
-            compression,
-            unordered,
+            options,
             suffixes: Vec::new(),
             tally: None,
             filled: false,
@@ -109,33 +121,44 @@ impl Sink {
             Err(error) => Err(unwritable(Path::new(name), &error)),
         };
         let Some(path) = path.filter(|path| !is_stream(path)) else {
-            return streaming(pack::packed(std::io::stdout(), compression), "standard output");
+            return streaming(pack::packed(std::io::stdout(), compression, is_part), "standard output");
         };
         if path.is_dir() {
             return Err(unwritable(path, &"it is a folder; name a file"));
         }
         if path.exists() && !path.is_file() {
             let file = OpenOptions::new().write(true).open(path).map_err(|e| unwritable(path, &e))?;
-            return streaming(pack::packed(Device(file), compression), &path.display().to_string());
+            return streaming(pack::packed(Device(file), compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
         let file = open_partial(&partial, resume)?;
         let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
-        let output = if length == 0 { writing(Box::new(file)) } else { Output::Replaying(Replay::new(file)) };
+        let output = match length {
+            0 if resume && is_part && path.is_file() => {
+                std::fs::remove_file(&partial).map_err(|e| unwritable(&partial, &e))?;
+                Output::Complete(complete(path)?)
+            }
+            0 => writing(Box::new(file)),
+            _ => Output::Replaying(Replay::new(file)),
+        };
         Ok(sink(output, Target::File { partial, path: path.to_owned() }))
     }
 
-    /// Writes the head of the list, or finds it in the file.
+    /// Writes the head of the list after this title, or finds both in the file. Only parts have a title.
     ///
     /// # Errors
     /// Writing fails, or the file has other contents.
-    pub fn begin(&mut self, shape: &Shape, state: &mut State) -> Result<(), CleanError> {
+    pub fn begin(&mut self, title: &[u8], shape: &Shape, state: &mut State) -> Result<(), CleanError> {
         self.suffixes = shape.suffixes();
-        let head = shape.head();
-        let Output::Replaying(replay) = &mut self.output else { return self.put(&head) };
+        let head = [title, &shape.head()].concat();
+        let found = match &mut self.output {
+            Output::Writing(_) => return self.put(&head),
+            Output::Replaying(replay) => replay.head(&head),
+            Output::Complete(replay) => replay.head(&head),
+        };
         self.filled = true;
-        match replay.head(&head) {
-            Ok(Found::Row(_)) if self.unordered => self.count(state, shape.format != Format::Jsonl),
+        match found {
+            Ok(Found::Row(_)) if self.options.unordered => self.count(state, shape.format != Format::Jsonl),
             Ok(Found::Row(_)) => Ok(()),
             Ok(Found::End) => {
                 self.end_replay()?;
@@ -148,7 +171,7 @@ impl Sink {
 
     /// Whether the file may contain rows that are not found in the input yet.
     pub fn is_replaying(&self) -> bool {
-        self.tally.is_some() || matches!(self.output, Output::Replaying(_))
+        self.tally.is_some() || !matches!(self.output, Output::Writing(_))
     }
 
     /// The code of the verdict that an interrupted run wrote for the row; `None` if it did not write the row.
@@ -163,8 +186,12 @@ impl Sink {
             }
             return Ok(code);
         }
-        let Output::Replaying(replay) = &mut self.output else { return Ok(None) };
-        match replay.next(prefix, &self.suffixes) {
+        let found = match &mut self.output {
+            Output::Writing(_) => return Ok(None),
+            Output::Replaying(replay) => replay.next(prefix, &self.suffixes),
+            Output::Complete(replay) => replay.next(prefix, &self.suffixes),
+        };
+        match found {
             Ok(Found::Row(code)) => Ok(Some(code)),
             Ok(Found::End) => self.end_replay().map(|()| None),
             Ok(Found::Other) => Err(self.foreign()),
@@ -180,8 +207,13 @@ impl Sink {
         if self.tally.is_some() {
             return Err(self.foreign());
         }
-        let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
-        match replay.is_at_end() {
+        let is_at_end = match &mut self.output {
+            Output::Writing(_) => return Ok(()),
+            Output::Replaying(replay) => replay.is_at_end(),
+            Output::Complete(replay) => replay.is_at_end(),
+        };
+        match is_at_end {
+            Ok(true) if matches!(self.output, Output::Complete(_)) => Ok(()),
             Ok(true) => self.end_replay(),
             Ok(false) => Err(self.foreign()),
             Err(error) => Err(self.failed(&error)),
@@ -198,10 +230,14 @@ impl Sink {
         self.end_replay()
     }
 
-    /// Cuts off an incomplete row, and begins to write.
+    /// Cuts off an incomplete row, and begins to write. A complete file cannot end before the list.
     fn end_replay(&mut self) -> Result<(), CleanError> {
-        let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
-        match replay.cut() {
+        let cut = match &mut self.output {
+            Output::Writing(_) => return Ok(()),
+            Output::Replaying(replay) => replay.cut(),
+            Output::Complete(_) => return Err(self.foreign()),
+        };
+        match cut {
             Ok(file) => {
                 self.output = writing(Box::new(file));
                 Ok(())
@@ -242,11 +278,15 @@ impl Sink {
             synced.map_err(|e| self.failed(&e))?;
         }
         let Target::File { partial, path } = &self.target else { return Ok(()) };
-        if self.compression == Compression::None {
+        if matches!(self.output, Output::Complete(_)) {
+            return Ok(());
+        }
+        let SinkOptions { compression, is_part, .. } = self.options;
+        if compression == Compression::None {
             return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e));
         }
         let packed = named(path, ".packed");
-        let done = pack::pack(partial, &packed, self.compression)
+        let done = pack::pack(partial, &packed, compression, is_part)
             .and_then(|()| std::fs::rename(&packed, path))
             .and_then(|()| std::fs::remove_file(partial));
         done.map_err(|error| {
@@ -261,7 +301,7 @@ impl Sink {
         // On a full disk the last row may be incomplete. A resumed run cuts it off.
         let _ = self.flush();
         let Target::File { partial, .. } = &self.target else { return error };
-        if matches!(self.output, Output::Replaying(_)) {
+        if !matches!(self.output, Output::Writing(_)) {
             return error;
         }
         if !self.filled {
@@ -276,22 +316,39 @@ impl Sink {
         }
     }
 
+    /// The run failed, and its rows are useless: removes them. The rows of an earlier run that were not all found stay.
+    pub fn discard(self) {
+        if let (Target::File { partial, .. }, Output::Writing(_)) = (&self.target, &self.output) {
+            // If the file cannot be removed, the next run reports it.
+            let _ = std::fs::remove_file(partial);
+        }
+    }
+
     fn put(&mut self, bytes: &[u8]) -> Result<(), CleanError> {
         let Output::Writing(writer) = &mut self.output else { return Ok(()) };
         writer.write_all(bytes).map_err(|e| self.failed(&e))
     }
 
     fn failed(&self, error: &std::io::Error) -> CleanError {
-        failed(&self.target, error)
+        match (&self.target, &self.output) {
+            (Target::File { path, .. }, Output::Complete(_)) => unreadable(path, error),
+            (target, _) => failed(target, error),
+        }
     }
 
-    fn foreign(&self) -> CleanError {
-        let Target::File { partial, .. } = &self.target else {
+    /// The file of an earlier run has other contents than the list requires.
+    pub fn foreign(&self) -> CleanError {
+        let Target::File { partial, path } = &self.target else {
             return CleanError::failed("the output does not belong to this list");
         };
-        let name = partial.display();
-        let order = if self.unordered { "" } else { " in this order (was --unordered used?)" };
-        CleanError::failed(format!("{name} was not made from this list{order}: delete it to start again"))
+        let is_complete = matches!(self.output, Output::Complete(_));
+        let name = if is_complete { path } else { partial }.display();
+        let how = match self.options {
+            SinkOptions { is_part: true, .. } => " with these options",
+            SinkOptions { unordered: true, .. } => "",
+            _ => " in this order (was --unordered used?)",
+        };
+        CleanError::failed(format!("{name} was not made from this list{how}: delete it to start again"))
     }
 }
 
@@ -315,6 +372,12 @@ fn named(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
+}
+
+/// The complete file of a part.
+fn complete(path: &Path) -> Result<Replay<Box<dyn Read>>, CleanError> {
+    let opened = File::open(path).and_then(|file| decompressed(Box::new(file)));
+    opened.map(Replay::new).map_err(|e| unreadable(path, &e))
 }
 
 /// Creates the partial file, or opens the one of an earlier run, and locks it.
@@ -342,4 +405,8 @@ fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
 
 fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> CleanError {
     CleanError::failed(format!("{} cannot be written: {why}", path.display()))
+}
+
+pub(super) fn unreadable(path: &Path, error: &std::io::Error) -> CleanError {
+    CleanError::failed(format!("{} cannot be read: {error}", path.display()))
 }

@@ -1,8 +1,8 @@
 //! The summary of a run: text for people on standard error, JSON for scripts in a file.
 
-use super::CleanError;
 use super::domains::Domains;
 use super::left::Left;
+use super::{CleanError, ListPart};
 use indicatif::HumanCount;
 use lists::Verdict;
 use std::fmt;
@@ -29,7 +29,21 @@ pub struct Summary {
     pub max_wait: Duration,
     /// Duration of this run.
     pub elapsed: Duration,
+    /// The rows that the counts include.
+    pub extent: Extent,
     pub(super) domains: Domains,
+}
+
+/// The rows that a summary counts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// The list, in one run.
+    #[default]
+    Whole,
+    /// One part of the list.
+    Part(ListPart),
+    /// The list, put together from this number of parts. It does not show how often a row was tried, or why it was left.
+    Joined(u32),
 }
 
 /// Number of domains in the text.
@@ -37,8 +51,8 @@ const TOP_DOMAINS: usize = 5;
 
 impl Summary {
     /// The summary at the start of a run with this `--max-wait`.
-    pub(super) fn new(max_wait: Duration) -> Summary {
-        Summary { max_wait, ..Summary::default() }
+    pub(super) fn new(max_wait: Duration, extent: Extent) -> Summary {
+        Summary { max_wait, extent, ..Summary::default() }
     }
 
     /// Number of all rows.
@@ -74,6 +88,14 @@ impl Summary {
         (self.total() - self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
     }
 
+    /// Writes the summary to this file, if there is one.
+    ///
+    /// # Errors
+    /// As [`Summary::write`].
+    pub(super) fn write_if_wanted(&self, path: Option<&Path>) -> Result<(), CleanError> {
+        path.map_or(Ok(()), |path| self.write(path))
+    }
+
     /// Writes the summary as JSON.
     ///
     /// # Errors
@@ -84,8 +106,29 @@ impl Summary {
         };
         let file = std::fs::File::create(path).map_err(failed)?;
         let mut out = BufWriter::new(file);
-        serde_json::to_writer(&mut out, &self.json()).map_err(|e| failed(e.into()))?;
+        serde_json::to_writer(&mut out, &self.extended(self.json())).map_err(|e| failed(e.into()))?;
         out.write_all(b"\n").and_then(|()| out.flush()).map_err(failed)
+    }
+
+    /// Adds the part or the number of parts, and omits the values that only the summaries of the parts have.
+    fn extended(&self, mut json: serde_json::Value) -> serde_json::Value {
+        let parts = match self.extent {
+            Extent::Whole => return json,
+            Extent::Part(part) => {
+                json["part"] = part.index().into();
+                part.count()
+            }
+            Extent::Joined(parts) => {
+                if let Some(entries) = json.as_object_mut() {
+                    entries.retain(|key, _| {
+                        !["duplicates", "retries", "gave_up", "left"].contains(&key.as_str())
+                    });
+                }
+                parts
+            }
+        };
+        json["parts"] = parts.into();
+        json
     }
 
     fn json(&self) -> serde_json::Value {

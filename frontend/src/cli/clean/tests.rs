@@ -9,6 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 mod long_lists;
+mod parts;
 mod stalls;
 
 /// Answers by local part: `deliverable@` exists; `later@` exists at the second try; `outage@` and `stop@` fail; `hang@` gets no
@@ -151,6 +152,8 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         summary: None,
         memory: 0,
         resume: false,
+        part: None,
+        join: false,
         no_progress: true,
         silence: stall::STALL_MAX,
     };
@@ -503,7 +506,9 @@ fn resuming_another_list_is_refused() {
 fn two_runs_do_not_share_a_file() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     desk.args.resume = true;
-    let other = Sink::open(desk.args.output.as_deref(), false, false, None).unwrap();
+    let options =
+        SinkOptions { resume: false, unordered: false, compression: Compression::None, is_part: false };
+    let other = Sink::open(desk.args.output.as_deref(), options).unwrap();
     assert_eq!(desk.error(), "out.partial cannot be written: another run uses it");
     drop(other);
     desk.run().unwrap();

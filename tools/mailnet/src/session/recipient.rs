@@ -171,6 +171,11 @@ impl Session {
         if (500..600).contains(&code) {
             add(&place.net.hosts[self.host as usize].rcpt_refused);
         }
+        if let Some(pattern) = &place.net.world.recipients
+            && let Some((address, _)) = path(rest, "TO:")
+        {
+            place.net.counters.recipients.count(pattern, address);
+        }
         if place.net.world.journal
             && let Some((address, _)) = path(rest, "TO:")
         {

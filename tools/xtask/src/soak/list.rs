@@ -8,6 +8,7 @@
 //! - the summary in JSON counts the written lines;
 //! - in the full version, memory stays below its limit.
 
+use super::list_rows::{CLEANED_HEADER, ListRows, next_row, resident_kib, wrong};
 use super::world::{CampaignFolder, Mailnet};
 use super::{Failure, SoakOptions};
 use crate::interop::process::{ServerProcess, interrupted, sleep};
@@ -16,7 +17,7 @@ use flate2::read::GzDecoder;
 use mailnet::Scenario;
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -69,73 +70,19 @@ fn scenario(domains: u64) -> String {
     )
 }
 
-/// The rows of the list, by their numbers.
-struct ListRows {
-    seed: u64,
-    size: &'static ListSize,
-    scenario: Scenario,
+/// The domain of a row of this list. `lines` and `domains` are numbers of the list.
+fn domain(draw: u64, n: u64, lines: u64, domains: u64) -> String {
+    match draw % 200 {
+        0..=2 => "soaked-grey.example".to_owned(),
+        // Not at the beginning: in order, nothing would be written before the first kills.
+        3 if n > lines / 2 => "soaked-dead.example".to_owned(),
+        other => format!("soaked-{}.example", 1 + (other + n) % domains),
+    }
 }
 
-impl ListRows {
-    /// A random number for a row, the same on each call.
-    fn draw(&self, n: u64, salt: u64) -> u64 {
-        fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
-    }
-
-    /// The address of a row that is no duplicate.
-    fn own(&self, n: u64) -> String {
-        let domain = match self.draw(n, 1) % 200 {
-            0..=2 => "soaked-grey.example".to_owned(),
-            // Not at the beginning: in order, nothing would be written before the first kills.
-            3 if n > self.size.lines / 2 => "soaked-dead.example".to_owned(),
-            other => format!("soaked-{}.example", 1 + (other + n) % self.size.domains),
-        };
-        format!("user-{n}@{domain}")
-    }
-
-    /// The value in the row's column of addresses. One in ten is a duplicate in other letter case, and one in forty is
-    /// no address.
-    fn address(&self, n: u64) -> String {
-        match self.draw(n, 2) % 40 {
-            0 => "soaked nonsense".to_owned(),
-            1..=4 if n > 0 => self.own(self.draw(n, 3) % n).to_uppercase(),
-            _ => self.own(n),
-        }
-    }
-
-    fn line(&self, n: u64) -> String {
-        let note = match self.draw(n, 4) % 50 {
-            0 => "\"two\nlines\"".to_owned(),
-            1 => "\"say \"\"hi\"\", then\"".to_owned(),
-            _ => format!("note {n}"),
-        };
-        format!("{n},{},{note}", self.address(n))
-    }
-
-    /// The line that must be written for a row.
-    fn cleaned(&self, n: u64) -> String {
-        let address = self.address(n);
-        let (deliverable, reason) = if address.contains('@') {
-            let reason = self.scenario.expected(&address.to_lowercase()).patient.as_str();
-            (matches!(reason, "mailbox_exists" | "role_account"), reason)
-        } else {
-            (false, "invalid_syntax")
-        };
-        format!("{},{deliverable},{reason}", self.line(n))
-    }
-
-    fn write(&self, path: &Path) -> Result<(), Failure> {
-        let file = File::create(path).map_err(|e| wrong(path, &e))?;
-        let mut out = BufWriter::new(file);
-        let mut write = || {
-            writeln!(out, "n,email,note")?;
-            for n in 0..self.size.lines {
-                writeln!(out, "{}", self.line(n))?;
-            }
-            out.flush()
-        };
-        write().map_err(|e| wrong(path, &e))
-    }
+fn rows(seed: u64, size: &ListSize, scenario: Scenario) -> ListRows {
+    let ListSize { lines, domains, .. } = *size;
+    ListRows { seed, lines, domain: Box::new(move |draw, n| domain(draw, n, lines, domains)), scenario }
 }
 
 /// Runs the campaign and returns the counts of its checks.
@@ -150,14 +97,14 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let world = CampaignFolder::make(options)?;
     let text = scenario(size.domains);
     let scenario = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
-    let list = ListRows { seed, size, scenario };
+    let list = rows(seed, size, scenario);
     let input = world.path("list.csv");
     list.write(&input)?;
     let mut tally = Tally::default();
     for (name, ordered) in [("in order, packed", true), ("out of order, plain", false)] {
         let mailnet = world.mailnet(&text)?;
         let mut random = fastrand::Rng::with_seed(seed);
-        let campaign = ListCampaign { world: &world, list: &list, input: &input, ordered };
+        let campaign = ListCampaign { world: &world, size, list: &list, input: &input, ordered };
         let began = Instant::now();
         let outcome = campaign.go(&mailnet, &mut random)?;
         let took = began.elapsed().as_secs_f64();
@@ -171,6 +118,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
 
 struct ListCampaign<'a> {
     world: &'a CampaignFolder,
+    size: &'static ListSize,
     list: &'a ListRows,
     input: &'a Path,
     ordered: bool,
@@ -184,7 +132,7 @@ impl ListCampaign<'_> {
         // another one about 40.
         let per_line = if self.ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
-            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.list.size.lines * per_line) };
+            let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.size.lines * per_line) };
             let mut run = self.start(mailnet, kill > 0)?;
             let watched = self.watch(&mut run, more, kill < KILLS, &mut resident)?;
             match watched {
@@ -200,7 +148,7 @@ impl ListCampaign<'_> {
         if !left.is_empty() {
             return Ok(Err(format!("left behind: {}", left.join(", "))));
         }
-        let bound = self.list.size.resident_kib_max;
+        let bound = self.size.resident_kib_max;
         if resident > bound {
             return Ok(Err(format!("{resident} KiB resident, {bound} at most")));
         }
@@ -222,7 +170,7 @@ impl ListCampaign<'_> {
         let (input, output) = (self.input.to_string_lossy(), self.output());
         let (output, summary) = (output.to_string_lossy(), self.world.path("summary.json"));
         let summary = summary.to_string_lossy();
-        let size = self.list.size;
+        let size = self.size;
         let mut arguments = vec![&*input, "-o", &*output, "--summary", &*summary];
         arguments.extend(["--memory", size.memory, "--max-wait", size.max_wait]);
         arguments.extend(resume.then_some("--resume"));
@@ -256,13 +204,13 @@ impl ListCampaign<'_> {
                 };
             }
             let waited = began.elapsed();
-            if kill && (length() > before + more || waited > self.list.size.kill_at_last) {
+            if kill && (length() > before + more || waited > self.size.kill_at_last) {
                 run.kill()?;
                 let seen = eye.sees_an_address();
                 let told = || Watched::Told("OUT.state has an address in it after a kill".into());
                 return Ok(if seen { told() } else { Watched::Killed });
             }
-            if waited > self.list.size.limit {
+            if waited > self.size.limit {
                 return Err(run.complain("does not end"));
             }
             sleep(LOOK)?;
@@ -280,13 +228,12 @@ impl ListCampaign<'_> {
         let file = File::open(&path).map_err(|e| wrong(&path, &e))?;
         let plain: Box<dyn Read> = if self.ordered { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
         let mut input = BufReader::new(plain);
-        let lines = self.list.size.lines;
+        let lines = self.size.lines;
         let (mut came, mut count, mut wrong_lines) = (vec![false; lines as usize], 0, Vec::new());
         let mut row = String::new();
         while next_row(&mut input, &mut row).map_err(|e| wrong(&path, &e))? {
-            let number = row.split(',').next().and_then(|n| n.parse::<u64>().ok());
-            let Some(n) = number.filter(|&n| n < lines) else {
-                if row != "n,email,note,deliverable,reason" {
+            let Some(n) = self.list.number(&row) else {
+                if row != CLEANED_HEADER {
                     wrong_lines.push(format!("a strange line: {row}"));
                 }
                 continue;
@@ -321,7 +268,7 @@ impl ListCampaign<'_> {
         let reasons = json.get("reasons").and_then(Value::as_object);
         let sum: u64 = reasons.into_iter().flat_map(|counts| counts.values()).filter_map(Value::as_u64).sum();
         let rows = number("rows");
-        if rows != self.list.size.lines || sum != rows {
+        if rows != self.size.lines || sum != rows {
             return Err(format!("the summary counts {rows} rows and {sum} reasons"));
         }
         Ok(format!("{} rows done before the last run", number("resumed")))
@@ -365,46 +312,14 @@ impl Eye {
     }
 }
 
-/// Reads the next row without its line end; a line end within quotes belongs to the row.
-fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<bool> {
-    row.clear();
-    while input.read_line(row)? > 0 {
-        if row.bytes().filter(|&byte| byte == b'"').count().is_multiple_of(2) {
-            row.truncate(row.trim_end_matches('\n').len());
-            return Ok(true);
-        }
-    }
-    Ok(!row.is_empty())
-}
-
-fn resident_kib(id: u32) -> Option<u64> {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().split(' ').next()?.parse().ok()
-}
-
-fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure(format!("{}: {error}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn rows_end_outside_of_quotes() {
-        let mut input = &b"1,a\n2,\"b\nc\"\n3,\"say \"\"hi\"\"\"\n"[..];
-        let (mut row, mut rows) = (String::new(), Vec::new());
-        while next_row(&mut input, &mut row).unwrap() {
-            rows.push(row.clone());
-        }
-        assert_eq!(rows, ["1,a", "2,\"b\nc\"", "3,\"say \"\"hi\"\"\""]);
-    }
-
-    #[test]
     fn the_list_has_what_makes_it_hard() {
         let scenario = Scenario::parse(&scenario(SMALL.domains)).unwrap();
-        let list = ListRows { seed: 1, size: &SMALL, scenario };
+        let list = rows(1, &SMALL, scenario);
         let cleaned: Vec<String> = (9000..14_000).map(|n| list.cleaned(n)).collect();
         let count = |part: &str| cleaned.iter().filter(|line| line.contains(part)).count();
         assert!(count("invalid_syntax") > 50 && count("two\nlines") > 50 && count("USER-") > 250);

@@ -8,6 +8,7 @@
 //! - `outage` (outage.rs): the server reaches no resolver or mail server, at eight points of its work;
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
+//! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
@@ -36,9 +37,11 @@ mod intercept;
 mod iofault;
 mod kills;
 mod list;
+mod list_rows;
 mod load;
 mod manners;
 mod outage;
+mod parts;
 mod peers;
 mod power;
 mod slow;
@@ -120,6 +123,8 @@ enum CampaignName {
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
     List,
+    /// Clean a long list in three parts, each killed once: their join is the output of one run, and no address is asked twice.
+    Parts,
     /// Malformed input for every parser.
     Fuzz,
     /// The behaviour that a mail server sees: refusals per hour, control recipients, sessions after a 421, tarpits.
@@ -160,6 +165,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Canary => canary::run(options),
         CampaignName::Outage => outage::run(options),
         CampaignName::List => list::run(options),
+        CampaignName::Parts => parts::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
         CampaignName::Fuzz => fuzz::run(options),

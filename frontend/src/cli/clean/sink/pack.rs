@@ -9,6 +9,8 @@ use std::path::Path;
 
 const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
+/// Size of the window of Zstandard for parts, as a power of two: `--join` has the windows of all parts in memory.
+const PART_WINDOW_LOG: u32 = 17;
 
 /// Compresses the data for `S`. [`Stream::sync`] writes the end.
 pub(super) enum Packer<S: Stream> {
@@ -45,8 +47,12 @@ impl<S: Stream> Stream for Packer<S> {
     }
 }
 
-/// The stream, compressed if requested.
-pub(super) fn packed<S: Stream + 'static>(stream: S, compression: Compression) -> Result<Box<dyn Stream>> {
+/// The stream, compressed if requested. `is_part`: for the file of a part.
+pub(super) fn packed<S: Stream + 'static>(
+    stream: S,
+    compression: Compression,
+    is_part: bool,
+) -> Result<Box<dyn Stream>> {
     Ok(match compression {
         Compression::None => Box::new(stream),
         Compression::Gzip => {
@@ -55,15 +61,18 @@ pub(super) fn packed<S: Stream + 'static>(stream: S, compression: Compression) -
         Compression::Zstd => {
             let mut encoder = zstd::Encoder::new(stream, ZSTD_LEVEL)?;
             encoder.include_checksum(true)?;
+            if is_part {
+                encoder.window_log(PART_WINDOW_LOG)?;
+            }
             Box::new(Packer::Zstd(encoder))
         }
     })
 }
 
 /// Compresses a file into another one, which is safe on the disk afterwards.
-pub(super) fn pack(from: &Path, to: &Path, compression: Compression) -> Result<()> {
+pub(super) fn pack(from: &Path, to: &Path, compression: Compression, is_part: bool) -> Result<()> {
     let mut plain = File::open(from)?;
-    let mut stream = packed(File::create(to)?, compression)?;
+    let mut stream = packed(File::create(to)?, compression, is_part)?;
     std::io::copy(&mut plain, &mut stream)?;
     stream.sync()
 }

@@ -1,4 +1,4 @@
-//! Compares the file of an interrupted run with the list, row by row.
+//! Compares the file of an earlier run with the list, row by row.
 
 use crate::cli::clean::CleanError;
 use crate::cli::clean::seen::Keyed;
@@ -8,19 +8,21 @@ use lists::ROW_BYTES_MAX;
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
-/// The file of an interrupted run, read from its beginning.
-pub(super) struct Replay {
-    file: File,
+/// The output of an earlier run, read from its beginning.
+pub(in crate::cli::clean) struct Replay<R> {
+    input: R,
     /// The bytes read ahead. Those from `at` on are not compared yet.
     ahead: Vec<u8>,
     at: usize,
+    /// Number of bytes read at once.
+    chunk: usize,
     /// Number of bytes that match the list.
     good: u64,
 }
 
 /// The next contents of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(in crate::cli::clean) enum Found {
     /// The expected row, with the verdict of this code.
     Row(u8),
     /// The end of the file, perhaps with an incomplete row.
@@ -33,10 +35,33 @@ const CHUNK: usize = 64 * 1024;
 /// Longest output row: each quote can take twice the space.
 const LEFT_BYTES_MAX: usize = 3 * ROW_BYTES_MAX;
 
-impl Replay {
+impl<R: Read> Replay<R> {
     /// A comparison from the beginning of the file.
-    pub fn new(file: File) -> Replay {
-        Replay { file, ahead: Vec::new(), at: 0, good: 0 }
+    pub fn new(input: R) -> Replay<R> {
+        Replay::with_chunk(input, CHUNK)
+    }
+
+    /// The same, with another number of bytes to read at once.
+    pub fn with_chunk(input: R, chunk: usize) -> Replay<R> {
+        Replay { input, ahead: Vec::new(), at: 0, chunk, good: 0 }
+    }
+
+    /// Skips the next line and returns it without its end; `None` if the rest of the file has no line of at most this length.
+    pub fn line(&mut self, most: usize) -> Result<Option<Vec<u8>>> {
+        let mut looked = 0;
+        loop {
+            self.fill(looked + 1)?;
+            let rest = &self.ahead[self.at..];
+            if let Some(at) = rest[looked..].iter().position(|&byte| byte == b'\n') {
+                let line = rest[..looked + at].to_vec();
+                self.pass(line.len() + 1);
+                return Ok(Some(line));
+            }
+            if rest.len() == looked || looked > most {
+                return Ok(None);
+            }
+            looked = rest.len();
+        }
     }
 
     /// Compares the next row with `prefix` and each of the suffixes, and skips it if it matches.
@@ -72,9 +97,28 @@ impl Replay {
         Ok(self.at == self.ahead.len())
     }
 
+    fn pass(&mut self, length: usize) {
+        self.at += length;
+        self.good += length as u64;
+    }
+
+    /// Reads until `count` bytes are ahead, or the file ends.
+    fn fill(&mut self, count: usize) -> Result<()> {
+        let there = self.ahead.len() - self.at;
+        if there < count {
+            self.ahead.drain(..self.at);
+            self.at = 0;
+            let missing = (count - there).max(self.chunk) as u64;
+            self.input.by_ref().take(missing).read_to_end(&mut self.ahead)?;
+        }
+        Ok(())
+    }
+}
+
+impl Replay<File> {
     /// Truncates the file after the last matching row, and returns it for writing.
     pub fn cut(&mut self) -> Result<File> {
-        let mut file = self.file.try_clone()?;
+        let mut file = self.input.try_clone()?;
         file.set_len(self.good)?;
         file.seek(SeekFrom::Start(self.good))?;
         Ok(file)
@@ -85,7 +129,7 @@ impl Replay {
     ///
     /// # Errors
     /// The state fails, or the file cannot be read; `failed` makes that error.
-    pub fn tally(
+    pub(super) fn tally(
         &mut self,
         state: &mut State,
         suffixes: &[Vec<u8>],
@@ -125,23 +169,6 @@ impl Replay {
                 return Ok(None);
             }
         }
-    }
-
-    fn pass(&mut self, length: usize) {
-        self.at += length;
-        self.good += length as u64;
-    }
-
-    /// Reads until `count` bytes are ahead, or the file ends.
-    fn fill(&mut self, count: usize) -> Result<()> {
-        let there = self.ahead.len() - self.at;
-        if there < count {
-            self.ahead.drain(..self.at);
-            self.at = 0;
-            let missing = (count - there).max(CHUNK) as u64;
-            (&self.file).take(missing).read_to_end(&mut self.ahead)?;
-        }
-        Ok(())
     }
 }
 

@@ -1,0 +1,147 @@
+//! `--join`: puts the parts of a list together.
+//!
+//! It reads INPUT again. Each row of INPUT is the next row of the part that [`Partition`] names, so the output has the order of
+//! INPUT without sorting, and memory depends on the number of parts only. Every row of a part is compared with INPUT. A
+//! part of another list, an incomplete part and a changed INPUT end the join: then nothing is written.
+
+mod files;
+
+use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
+use super::part::Partition;
+use super::progress::{Progress, Standing};
+use super::sink::{Sink, SinkOptions};
+use super::state::State;
+use super::summary::{Extent, Summary};
+use super::{CleanArgs, CleanError};
+use files::PartFile;
+use lists::{ListError, Row, Source, Verdict};
+use std::time::{Duration, Instant};
+
+/// Joins the parts of an open list.
+///
+/// # Errors
+/// [`CleanError`]: a part is missing or does not belong to the list, or a file cannot be read or written.
+pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Result<Summary, CleanError> {
+    let started = Instant::now();
+    let Some(output) = args.output.as_deref() else {
+        return Err(CleanError::usage("--join needs an output file: name it with -o"));
+    };
+    let parts = files::open_all(output, &source, args.memory as usize * 1024 * 1024)?;
+    let sink = Sink::open(Some(output), options)?;
+    // The rows of an ordered output need no memory of the state.
+    let state = match State::open(Some(output), 0) {
+        Ok(state) => state,
+        Err(error) => return Err(sink.keep(error)),
+    };
+    let mut join = Join {
+        partition: Partition::new(parts.len() as u32),
+        suffixes: source.shape().suffixes(),
+        verdicts: Verdict::all().collect(),
+        summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32)),
+        progress: Progress::new(!args.no_progress, source.size()),
+        row: Row::default(),
+        flushed: started,
+        source,
+        parts,
+        sink,
+        state,
+    };
+    let result = join.rows();
+    join.progress.end();
+    match result {
+        Ok(()) => {
+            join.summary.elapsed = started.elapsed();
+            join.summary.write_if_wanted(args.summary.as_deref())?;
+            Ok(join.summary)
+        }
+        Err(Stop::Refused(error)) => {
+            join.sink.discard();
+            Err(error)
+        }
+        Err(Stop::Failed(error)) => Err(join.sink.keep(error)),
+    }
+}
+
+/// The reason why a join ends early.
+enum Stop {
+    /// INPUT and its parts do not belong together, so the written rows are useless.
+    Refused(CleanError),
+    /// A file cannot be read or written.
+    Failed(CleanError),
+}
+
+impl From<CleanError> for Stop {
+    fn from(error: CleanError) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+impl From<ListError> for Stop {
+    fn from(error: ListError) -> Stop {
+        Stop::Failed(error.into())
+    }
+}
+
+struct Join {
+    source: Source,
+    partition: Partition,
+    parts: Vec<PartFile>,
+    /// The ends of rows, by the code of the verdict.
+    suffixes: Vec<Vec<u8>>,
+    /// All verdicts; their codes start at 1.
+    verdicts: Vec<Verdict>,
+    sink: Sink,
+    state: State,
+    summary: Summary,
+    progress: Progress,
+    /// The last row of INPUT.
+    row: Row,
+    flushed: Instant,
+}
+
+impl Join {
+    fn rows(&mut self) -> Result<(), Stop> {
+        self.sink.begin(&[], self.source.shape(), &mut self.state)?;
+        while self.source.next(&mut self.row)? {
+            self.take()?;
+            if self.partition.rows().is_multiple_of(READ_AT_ONCE as u64) {
+                self.look_up()?;
+            }
+        }
+        self.sink.end_of_list()?;
+        for part in &mut self.parts {
+            part.end()?;
+        }
+        self.progress.end();
+        Ok(self.sink.finish()?)
+    }
+
+    /// Finds the row of INPUT in its part, and writes it with the verdict from there.
+    fn take(&mut self) -> Result<(), Stop> {
+        let part = self.partition.next(self.row.address.as_ref()) as usize;
+        let code = self.parts[part].next(&self.row.prefix, &self.suffixes, self.partition.rows())?;
+        let known = match self.sink.is_replaying() {
+            true => self.sink.known(&mut self.state, &self.row.prefix)?,
+            false => None,
+        };
+        match known {
+            None => self.sink.write(&self.row.prefix, code)?,
+            Some(known) if known == code => self.summary.resumed += 1,
+            Some(_) => return Err(self.sink.foreign().into()),
+        }
+        let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));
+        count(&mut self.summary, &self.verdicts, code, domain);
+        Ok(())
+    }
+
+    /// Shows the progress, and hands the rows to the system at intervals.
+    fn look_up(&mut self) -> Result<(), Stop> {
+        let (read, octets) = (self.partition.rows(), self.row.end);
+        self.progress.show(&self.summary, || Standing { read, octets, ..Standing::default() });
+        if self.flushed.elapsed() >= FLUSH_INTERVAL {
+            self.sink.flush()?;
+            self.flushed = Instant::now();
+        }
+        Ok(())
+    }
+}

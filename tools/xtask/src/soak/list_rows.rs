@@ -1,0 +1,126 @@
+//! The rows of the lists of `soak list` and `soak parts`, and how they are read back.
+//!
+//! A list has duplicates in other letter case, rows without an address, and values with quotes and line ends.
+
+use super::Failure;
+use mailnet::Scenario;
+use std::fs::{self, File};
+use std::io::{BufRead, BufWriter, Write};
+use std::path::Path;
+
+/// The names of the columns in the output.
+pub const CLEANED_HEADER: &str = "n,email,note,deliverable,reason";
+
+/// The rows of a list, by their numbers.
+pub struct ListRows {
+    /// The seed of all draws.
+    pub seed: u64,
+    /// The number of rows.
+    pub lines: u64,
+    /// The domain of a row that is no duplicate, from a random number and the number of the row.
+    pub domain: Box<dyn Fn(u64, u64) -> String>,
+    /// The mail internet that answers.
+    pub scenario: Scenario,
+}
+
+impl ListRows {
+    /// A random number for a row, the same on each call.
+    fn draw(&self, n: u64, salt: u64) -> u64 {
+        fastrand::Rng::with_seed(self.seed ^ n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ salt << 56).u64(..)
+    }
+
+    /// The address of a row that is no duplicate.
+    fn own(&self, n: u64) -> String {
+        format!("user-{n}@{}", (self.domain)(self.draw(n, 1), n))
+    }
+
+    /// The value in the row's column of addresses. One in ten is a duplicate in other letter case, and one in forty is
+    /// no address.
+    pub fn address(&self, n: u64) -> String {
+        match self.draw(n, 2) % 40 {
+            0 => "soaked nonsense".to_owned(),
+            1..=4 if n > 0 => self.own(self.draw(n, 3) % n).to_uppercase(),
+            _ => self.own(n),
+        }
+    }
+
+    fn line(&self, n: u64) -> String {
+        let note = match self.draw(n, 4) % 50 {
+            0 => "\"two\nlines\"".to_owned(),
+            1 => "\"say \"\"hi\"\", then\"".to_owned(),
+            _ => format!("note {n}"),
+        };
+        format!("{n},{},{note}", self.address(n))
+    }
+
+    /// The line that must be written for a row.
+    pub fn cleaned(&self, n: u64) -> String {
+        let address = self.address(n);
+        let (deliverable, reason) = if address.contains('@') {
+            let reason = self.scenario.expected(&address.to_lowercase()).patient.as_str();
+            (matches!(reason, "mailbox_exists" | "role_account"), reason)
+        } else {
+            (false, "invalid_syntax")
+        };
+        format!("{},{deliverable},{reason}", self.line(n))
+    }
+
+    /// Writes the list with its header.
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let file = File::create(path).map_err(|e| wrong(path, &e))?;
+        let mut out = BufWriter::new(file);
+        let mut write = || {
+            writeln!(out, "n,email,note")?;
+            for n in 0..self.lines {
+                writeln!(out, "{}", self.line(n))?;
+            }
+            out.flush()
+        };
+        write().map_err(|e| wrong(path, &e))
+    }
+
+    /// The number of a row of the output, if it is one of this list.
+    pub fn number(&self, row: &str) -> Option<u64> {
+        let number = row.split(',').next().and_then(|n| n.parse::<u64>().ok());
+        number.filter(|&n| n < self.lines)
+    }
+}
+
+/// Reads the next row without its line end; a line end within quotes belongs to the row.
+pub fn next_row(input: &mut impl BufRead, row: &mut String) -> std::io::Result<bool> {
+    row.clear();
+    while input.read_line(row)? > 0 {
+        if row.bytes().filter(|&byte| byte == b'"').count().is_multiple_of(2) {
+            row.truncate(row.trim_end_matches('\n').len());
+            return Ok(true);
+        }
+    }
+    Ok(!row.is_empty())
+}
+
+/// The resident memory of a process in KiB.
+pub fn resident_kib(id: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().split(' ').next()?.parse().ok()
+}
+
+/// The failure of an operation on a file.
+pub fn wrong(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure(format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_end_outside_of_quotes() {
+        let mut input = &b"1,a\n2,\"b\nc\"\n3,\"say \"\"hi\"\"\"\n"[..];
+        let (mut row, mut rows) = (String::new(), Vec::new());
+        while next_row(&mut input, &mut row).unwrap() {
+            rows.push(row.clone());
+        }
+        assert_eq!(rows, ["1,a", "2,\"b\nc\"", "3,\"say \"\"hi\"\"\""]);
+    }
+}
