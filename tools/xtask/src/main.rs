@@ -12,6 +12,7 @@
 //! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
 //! - [`docs`]: the examples and commands of README.md and of the other pages;
 //! - [`pictures`]: the pictures of README.md;
+//! - [`postgres`]: a PostgreSQL server for tests;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -28,6 +29,7 @@ mod isolation;
 mod measure;
 mod packages;
 mod pictures;
+mod postgres;
 mod refresh_lists;
 #[cfg(test)]
 mod rules;
@@ -66,6 +68,8 @@ enum Task {
     Packages(packages::PackagesOptions),
     /// Make the screenshots of README.md (root; see docs/testing.md).
     Pictures(pictures::PicturesOptions),
+    /// Run a command beside a fresh PostgreSQL server (see docs/testing.md).
+    Postgres(postgres::PostgresOptions),
     /// Write the lists of docs/lists.md in engine/proto/data, and that page, from the newest packages of npm and PyPI and the crates of Cargo.lock.
     RefreshLists,
     /// Compare the answers of the API with its description (see docs/testing.md).
@@ -92,6 +96,7 @@ fn main() -> ExitCode {
         Task::Measure(options) => measure::main(&options),
         Task::Packages(options) => packages::main(&options),
         Task::Pictures(options) => pictures::main(&options),
+        Task::Postgres(options) => postgres::main(&options),
         Task::RefreshLists => refresh_lists::main(),
         Task::Schemathesis(options) => schemathesis::main(&options),
         Task::Sim(options) => sim::main(&options),

@@ -22,6 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &["engine-proto"]),
     ("api", &[]),
     ("store", &["api", "engine"]),
+    ("store-pg", &[]),
     ("store-redb", &["api", "engine", "store"]),
     ("lists", &["api", "engine-proto"]),
     ("checks", &["api", "engine", "store"]),
@@ -70,8 +71,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     // The store converts the errors of redb for store-redb only.
     ("redb", &["store", "store-redb"]),
     ("hyper", &["http-core", "loadtest", "server", "xtask"]),
-    ("monoio", &["assistants", "checks", "engine", "http-core", "loadtest", "server"]),
+    ("monoio", &["assistants", "checks", "engine", "http-core", "loadtest", "server", "store-pg"]),
     ("glommio", &["engine"]),
+    ("tokio-postgres", &["store-pg"]),
     ("io-uring", &["checks", "engine"]),
     ("maud", &["dashboard", "server"]),
     ("clap", &["frontend", "loadtest", "mailnet", "usage", "xtask"]),

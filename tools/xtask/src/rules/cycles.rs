@@ -17,6 +17,7 @@ const CRATES: &[&str] = &[
     "lists",
     "server",
     "store",
+    "store-pg",
     "store-redb",
     "src",
 ];

@@ -1,0 +1,12 @@
+//! The store in PostgreSQL, for several nodes that share one database. No crate uses it yet: it has the connection
+//! and one group of writes, and not the trait `Store`.
+//!
+//! - [`connect`] opens a connection to the writable server of a cluster, over TLS.
+//! - [`lane`] executes a group of writes in two round trips, and finds out whether a group whose connection broke was
+//!   committed.
+//!
+//! Everything runs on one thread of monoio, with io_uring or epoll, and no runtime of tokio exists
+//! (docs/decisions/0014-postgresql-client.md).
+
+pub mod connect;
+pub mod lane;

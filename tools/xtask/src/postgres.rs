@@ -1,0 +1,228 @@
+//! `cargo xtask postgres -- COMMAND...`: runs a command with a fresh PostgreSQL server beside it.
+//!
+//! The server has its own folder, a free port of loopback, a superuser with a password, and a certificate. Nothing of an
+//! installed server is used or changed. The command finds the server in two variables:
+//!
+//! - `MAILPROBE_TEST_POSTGRES`: the URL of the database `postgres`, for the superuser;
+//! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority.
+//!
+//! The server is stopped and its folder removed when the command ends, also after Ctrl-C.
+
+use crate::interop::Failure;
+use crate::interop::process::{self, ServerProcess};
+use crate::interop::report::{self, Tally};
+use clap::Args;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::time::Duration;
+
+/// The options of `cargo xtask postgres`.
+#[derive(Args)]
+pub struct PostgresOptions {
+    /// Do not wait for the disk: faster, and useless after a crash of the machine.
+    #[arg(long)]
+    no_fsync: bool,
+    /// Folder with the programs of PostgreSQL; the newest below /usr/lib/postgresql by default.
+    #[arg(long, value_name = "PATH")]
+    postgres_dir: Option<PathBuf>,
+    /// Additional settings of the server.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// The command with its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Where Debian installs PostgreSQL, one folder per version.
+const VERSIONS: &str = "/usr/lib/postgresql";
+/// The user that runs the server: PostgreSQL refuses to run as root.
+const USER: &str = "postgres";
+const START_LIMIT: Duration = Duration::from_secs(60);
+const STEP_LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Runs the command; the exit code is 0 if it succeeded.
+pub fn main(options: &PostgresOptions) -> ExitCode {
+    report::end("postgres", process::watch_signals().and_then(|()| run(options)))
+}
+
+fn run(options: &PostgresOptions) -> Result<Tally, Failure> {
+    let folder =
+        tempfile::Builder::new().prefix("postgres-").tempdir().map_err(|error| wrong("folder", &error))?;
+    let cluster = Cluster::make(options, folder.path())?;
+    let server = cluster.start(options)?;
+    let outcome = cluster.accompany(&options.command);
+    cluster.stop()?;
+    drop(server);
+    let mut tally = Tally::default();
+    tally.check(&options.command[0].to_string_lossy(), outcome?);
+    Ok(tally)
+}
+
+fn wrong(what: &str, error: &dyn std::fmt::Display) -> Failure {
+    Failure(format!("{what}: {error}"))
+}
+
+/// A server's folder and the facts about it.
+struct Cluster {
+    folder: PathBuf,
+    programs: PathBuf,
+    /// User and group of the server if this is root, who must not run it.
+    owner: Option<(u32, u32)>,
+    port: u16,
+    password: String,
+}
+
+impl Cluster {
+    fn make(options: &PostgresOptions, folder: &Path) -> Result<Cluster, Failure> {
+        let programs = match &options.postgres_dir {
+            Some(programs) => programs.clone(),
+            None => newest_programs()?,
+        };
+        let owner =
+            if rustix::process::geteuid().is_root() { Some((id_of("-u")?, id_of("-g")?)) } else { None };
+        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
+        let port = free.map_err(|error| wrong("no free port", &error))?.port();
+        let password = std::iter::repeat_with(fastrand::alphanumeric).take(20).collect();
+        let cluster = Cluster { folder: folder.into(), programs, owner, port, password };
+        cluster.give(folder)?;
+        cluster.write("password", &cluster.password)?;
+        let mut initdb = cluster.command("initdb");
+        initdb.arg("--pgdata").arg(folder.join("data")).args(["--username", USER, "--auth", "scram-sha-256"]);
+        initdb.arg("--pwfile").arg(folder.join("password"));
+        initdb.args(["--encoding", "UTF8", "--no-locale", "--no-sync"]);
+        process::run(initdb, "", folder, STEP_LIMIT)?.success("initdb")?;
+        let names = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
+        let made =
+            rcgen::generate_simple_self_signed(names).map_err(|error| wrong("no certificate", &error))?;
+        cluster.write("server.crt", &made.cert.pem())?;
+        cluster.write("server.key", &made.signing_key.serialize_pem())?;
+        Ok(cluster)
+    }
+
+    /// A program of PostgreSQL, run as the server's user in the folder.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.current_dir(&self.folder);
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        command
+    }
+
+    /// Writes a file that only the server's user may read.
+    fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let path = self.folder.join(name);
+        let private = fs::Permissions::from_mode(0o600);
+        let written = fs::write(&path, text).and_then(|()| fs::set_permissions(&path, private));
+        written.map_err(|error| wrong(name, &error))?;
+        self.give(&path)
+    }
+
+    fn give(&self, path: &Path) -> Result<(), Failure> {
+        let Some((user, group)) = self.owner else { return Ok(()) };
+        chown(path, Some(user), Some(group)).map_err(|error| wrong("chown", &error))
+    }
+
+    fn start(&self, options: &PostgresOptions) -> Result<ServerProcess, Failure> {
+        let mut command = self.command("postgres");
+        command.arg("-D").arg(self.folder.join("data")).args(["-p", &self.port.to_string()]);
+        command.arg("-k").arg(&self.folder);
+        let setting = |name: &str, file: &str| format!("{name}={}", self.folder.join(file).display());
+        let mut settings = vec![
+            "listen_addresses=127.0.0.1".to_owned(),
+            "ssl=on".into(),
+            setting("ssl_cert_file", "server.crt"),
+            setting("ssl_key_file", "server.key"),
+        ];
+        if options.no_fsync {
+            settings.push("fsync=off".into());
+        }
+        settings.extend_from_slice(&options.set);
+        for setting in settings {
+            command.args(["-c", &setting]);
+        }
+        let mut server = ServerProcess::start("postgres", command, &self.folder.join("log"))?;
+        let ready = process::wait_until("postgres accepts connections", START_LIMIT, || {
+            server.running()?;
+            let mut ask = self.command("pg_isready");
+            ask.args(["-q", "-h", "127.0.0.1", "-p", &self.port.to_string()]);
+            Ok(process::run(ask, "", &self.folder, STEP_LIMIT)?.status.success())
+        });
+        ready.map_err(|Failure(why)| server.complain(&why))?;
+        Ok(server)
+    }
+
+    /// Runs the command to its end, beside the server.
+    fn accompany(&self, command: &[OsString]) -> Result<Result<String, String>, Failure> {
+        let url = format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", self.password, self.port);
+        let mut child = Command::new(&command[0]);
+        child.args(&command[1..]).env("MAILPROBE_TEST_POSTGRES", url);
+        child.env("MAILPROBE_TEST_POSTGRES_CA", self.certificate()?);
+        let spawned = child.process_group(0).spawn();
+        let mut child = ProcessGroup(spawned.map_err(|error| wrong(&command[0].to_string_lossy(), &error))?);
+        loop {
+            match child.0.try_wait().map_err(|error| wrong("wait", &error))? {
+                Some(status) if status.success() => return Ok(Ok(status.to_string())),
+                Some(status) => return Ok(Err(status.to_string())),
+                None => process::sleep(LOOK)?,
+            }
+        }
+    }
+
+    /// The certificate in a place that the command can read, whoever runs it.
+    fn certificate(&self) -> Result<PathBuf, Failure> {
+        let path = self.folder.join("server.crt");
+        let readable = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        let done = readable(&self.folder, 0o755).and_then(|()| readable(&path, 0o644));
+        done.map_err(|error| wrong("server.crt", &error))?;
+        Ok(path)
+    }
+
+    /// Ends the server without waiting for its clients.
+    fn stop(&self) -> Result<(), Failure> {
+        let mut stop = self.command("pg_ctl");
+        stop.arg("stop").arg("-D").arg(self.folder.join("data")).args(["-m", "fast", "-w"]);
+        process::run(stop, "", &self.folder, STEP_LIMIT)?.success("pg_ctl stop").map(|_| ())
+    }
+}
+
+/// A command and the processes that it has started, which are all ended with their owner.
+struct ProcessGroup(Child);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // If the command has ended and been reaped, its number no longer belongs to it.
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// The folder with the programs of the newest version.
+fn newest_programs() -> Result<PathBuf, Failure> {
+    let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
+    let number = |name: OsString| name.to_str()?.parse::<u32>().ok();
+    let newest = versions.filter_map(|version| number(version.file_name())).max();
+    let newest = newest.ok_or_else(|| {
+        Failure(format!("no PostgreSQL below {VERSIONS}: apt-get install postgresql-15, or --postgres-dir"))
+    })?;
+    Ok(Path::new(VERSIONS).join(newest.to_string()).join("bin"))
+}
+
+/// The number of the server's user (`-u`) or of its group (`-g`).
+fn id_of(what: &str) -> Result<u32, Failure> {
+    let output = Command::new("id").args([what, USER]).output().map_err(|error| wrong("id", &error))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim().parse().map_err(|_| Failure(format!("the system has no user {USER}")))
+}
