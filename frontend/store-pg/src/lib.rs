@@ -6,7 +6,7 @@
 //!   committed.
 //!
 //! Everything runs on one thread of monoio, with io_uring or epoll, and no runtime of tokio exists
-//! (docs/decisions/0014-postgresql-client.md).
+//! (docs/decisions/0015-postgresql-client.md).
 
 pub mod connect;
 pub mod lane;
