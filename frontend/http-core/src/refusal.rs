@@ -93,7 +93,8 @@ impl Refusal {
 
     /// 503: mail servers cannot be asked now.
     pub fn outage() -> Refusal {
-        let message = "The verification backend is unavailable; nothing was charged and a retry is safe.";
+        let message =
+            "The service cannot reach DNS or mail servers now; nothing was charged and a retry is safe.";
         Refusal::new(ErrorCode::ProviderUnavailable, message).header("retry-after", RETRY_OUTAGE_S)
     }
 

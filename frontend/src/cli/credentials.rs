@@ -55,12 +55,18 @@ pub(super) fn run(
     out: &mut dyn Write,
 ) -> Result<(), String> {
     match action {
-        CredentialsAction::SetPassword { account, email } => set_password(account, email, place),
+        CredentialsAction::SetPassword { account, email } => set_password(account, email, json, place, out),
         CredentialsAction::SignInLink { account } => sign_in_link(account, json, place, out),
     }
 }
 
-fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Result<(), String> {
+fn set_password(
+    account: String,
+    email: Option<String>,
+    json: bool,
+    place: Place<'_>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
     let unfit = |email: &String| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
     if email.as_ref().is_some_and(unfit) {
         return Err("--email: this is not an address".into());
@@ -69,7 +75,11 @@ fn set_password(account: String, email: Option<String>, place: Place<'_>) -> Res
     password::check(&given, email.as_deref().unwrap_or_default())?;
     let password = password::hash(&given).map_err(|error| error.to_string())?;
     match execute(place, false, Command::AccountSetPassword { account, email, password })? {
-        Response::Done => Ok(()),
+        Response::Done if json => Ok(()),
+        Response::Done => {
+            let signin = format!("{}/signin", place.base_url);
+            writeln!(out, "the password is set; sign in at {signin}").map_err(output_failed)
+        }
         other => Err(unexpected(&other)),
     }
 }

@@ -168,6 +168,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
             writeln!(io::stdout(), "metrics: http://{}/metrics", endpoint.address)?;
         }
     }
+    warn_of_sign_up(&config, address);
     if !quiet {
         announce(&config, &choice, &*engine, &address.to_string())?;
     }
@@ -415,6 +416,16 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
     writeln!(output, "listening on {scheme}://{address}")?;
     Ok(output.flush()?)
+}
+
+/// Strangers who can reach the server can get an account with the credits of the free plan.
+fn warn_of_sign_up(config: &Config, address: SocketAddr) {
+    if config.dashboard.enabled && config.dashboard.sign_up && !address.ip().is_loopback() {
+        tracing::warn!(
+            "visitors can create accounts, because the server listens on {address} and sign-up is on; if strangers must not, set \
+             --dashboard-sign-up false"
+        );
+    }
 }
 
 fn until_the_end(

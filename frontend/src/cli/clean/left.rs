@@ -29,6 +29,9 @@ impl Left {
     /// The rule of rows that were not checked because their site did not answer.
     pub const SILENT: &'static str = "site_silent";
 
+    /// The rule of rows whose server could not be reached.
+    pub const NO_CONNECTION: &'static str = "no_connection";
+
     /// Counts a row; `wait` is the time before its next try.
     pub(super) fn add(&mut self, rule: &'static str, wait: Duration) {
         let left = self.rules.entry(rule).or_default();
@@ -86,6 +89,11 @@ impl Left {
                 )?;
             } else if rule == Left::SILENT {
                 writeln!(f, "not checked; --max-wait {seconds} or a later run checks them")?;
+            } else if rule == Left::NO_CONNECTION {
+                writeln!(
+                    f,
+                    "--max-wait {seconds} tries them again; `mailprobe doctor` tests the connection"
+                )?;
             } else {
                 writeln!(f, "--max-wait {seconds} tries them again")?;
             }
@@ -139,6 +147,7 @@ mod tests {
              session-closing                        1  --max-wait 900 tries them again\n  \
              site_silent                            1  not checked; --max-wait 900 or a later run checks them\n"
         );
+        assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.
         assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 tries"));
     }
