@@ -108,6 +108,7 @@ fn random_list(random: &mut Rng) -> RandomList {
             "list.csv" => {
                 [&n.to_string(), &quoted(&value), &quoted(note)].map(String::as_str).join(delimiter)
             }
+            "list.jsonl" if random.u8(0..100) == 0 => "{\"email\":".to_owned(),
             "list.jsonl" => serde_json::json!({ "n": n, "email": value, "note": note }).to_string(),
             _ => value,
         });
@@ -155,7 +156,8 @@ fn compare(seed: u64) {
         Ok(whole) => whole,
         Err(error) => {
             // An unreadable list is unreadable for each part.
-            assert_eq!(desk.part(0, 2).unwrap_err().message, error.message, "seed {seed}");
+            let why = |error: CleanError| error.message.split(';').next().map(str::to_owned);
+            assert_eq!(why(desk.part(0, 2).unwrap_err()), why(error), "seed {seed}");
             return;
         }
     };
