@@ -123,7 +123,7 @@ enum CampaignName {
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
     List,
-    /// Clean a long list in three parts, each killed once: their join is the output of one run, and no address is asked twice.
+    /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
     /// Malformed input for every parser.
     Fuzz,
