@@ -359,7 +359,7 @@ fn nobody(resolvers: &str) -> CleanError {
     let asked = if resolvers.is_empty() { String::new() } else { format!(" ({resolvers})") };
     CleanError::outage(format!(
         "the DNS resolver{asked} gives no credible answers, or no connection to any mail server succeeds; \
-         name another resolver with --resolver, and check the network and outbound port 25"
+         name another resolver with --resolver, and check the network and outbound port 25 (`mailprobe doctor`)"
     ))
 }
 

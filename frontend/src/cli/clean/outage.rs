@@ -19,12 +19,14 @@ pub(super) struct OutageWatch {
     since: Option<Duration>,
     /// The end of the pause in reading.
     paused: Option<Duration>,
+    /// Whether the user was told about the current outage.
+    told: bool,
 }
 
 impl OutageWatch {
     /// A watch that ends the run after an outage of this length.
     pub fn new(max: Duration) -> OutageWatch {
-        OutageWatch { max, since: None, paused: None }
+        OutageWatch { max, since: None, paused: None, told: false }
     }
 
     /// Whether there is an outage.
@@ -43,10 +45,16 @@ impl OutageWatch {
         now.saturating_sub(*self.since.get_or_insert(now)) >= self.max
     }
 
+    /// Whether to tell the user about the outage now: once, after [`OUTAGE_PAUSE`].
+    pub fn is_news(&mut self, now: Duration) -> bool {
+        let lasts = self.since.is_some_and(|since| now.saturating_sub(since) >= OUTAGE_PAUSE);
+        lasts && !std::mem::replace(&mut self.told, lasts)
+    }
+
     /// A row got its verdict.
     pub fn on_verdict(&mut self, verdict: Verdict) {
         if !KNOWN_WITHOUT_ASKING.contains(&verdict.reason) {
-            self.since = None;
+            (self.since, self.told) = (None, false);
         }
     }
 }
@@ -63,6 +71,7 @@ mod tests {
         assert!(!watch.is_on() && !watch.is_paused(at(0)));
         assert!(!watch.on_outage(at(10)), "it has only begun");
         assert!(watch.is_on() && watch.is_paused(at(15)) && !watch.is_paused(at(16)));
+        assert!(!watch.is_news(at(14)) && watch.is_news(at(15)) && !watch.is_news(at(16)), "it is told once");
         for reason in [Reason::Disposable, Reason::Spamtrap, Reason::InvalidSyntax] {
             watch.on_verdict(reason.into());
         }

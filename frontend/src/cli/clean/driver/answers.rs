@@ -80,6 +80,14 @@ impl Run<'_> {
                 if self.outage.on_outage(self.started.elapsed()) {
                     return Err(nobody(self.parts.checker.resolvers()));
                 }
+                if self.outage.is_news(self.started.elapsed()) {
+                    let resolvers = self.parts.checker.resolvers();
+                    tracing::warn!(
+                        resolvers,
+                        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; the run waits \
+                         for as long as --max-outage allows"
+                    );
+                }
                 self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
                 self.budget.release(ticket);
                 Ok(())
