@@ -19,7 +19,7 @@ mod visit;
 
 use crate::connection_limit::{CloseReason, ConnectionPermit};
 use crate::router::{self, Access, Call, Route};
-use crate::tls::{Tls, TlsStream};
+use crate::tls::{self, Tls};
 use crate::worker::Worker;
 use activity::{AnswerBody, ConnectionActivity, Patience, SlowPeerTimer, Watched};
 use api::ErrorCode;
@@ -99,7 +99,7 @@ pub async fn serve(
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
         None => serve_stream(stream, worker, permit, peer).await,
-        Some(Ok(connection)) => serve_stream(TlsStream::new(stream, connection), worker, permit, peer).await,
+        Some(Ok(connection)) => serve_stream(tls::encrypted(stream, connection), worker, permit, peer).await,
         Some(Err(error)) => tracing::error!("a connection could not use TLS: {error}"),
     }
 }

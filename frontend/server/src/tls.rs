@@ -6,8 +6,7 @@
 //!
 //! [`HEAD_TIME_MAX`]: crate::http::HEAD_TIME_MAX
 
-mod stream;
-
+use monoio::io::poll_io::{AsyncRead, AsyncWrite};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::{self, PemObject};
@@ -17,8 +16,10 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
-pub use stream::TlsStream;
+use tls_stream::{TlsStream, Truncation};
 
+/// How much plaintext of a connection may wait for encryption and sending, in bytes.
+const UNSENT_BYTES_MAX: usize = 64 * 1024;
 /// Later than the end of any certificate in use: the year 2200.
 const FAR: Duration = Duration::from_secs(7_258_118_400);
 /// The protocol above TLS (RFC 7301).
@@ -65,6 +66,11 @@ impl Tls {
         let current = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
         ServerConnection::new(current)
     }
+}
+
+/// The encrypted stream of a connection. Its first read makes the handshake.
+pub fn encrypted<T: AsyncRead + AsyncWrite + Unpin>(stream: T, connection: ServerConnection) -> TlsStream<T> {
+    TlsStream::new(stream, connection, UNSENT_BYTES_MAX, Truncation::End)
 }
 
 fn read(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, String> {

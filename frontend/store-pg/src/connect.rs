@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use stream::TlsStream;
+use stream::PgTlsStream;
 use tls::Endpoint;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::Severity;
@@ -164,7 +164,7 @@ impl Session {
     fn begin(
         host: Host,
         client: Client,
-        connection: Connection<TcpStreamPoll, TlsStream<TcpStreamPoll>>,
+        connection: Connection<TcpStreamPoll, PgTlsStream<TcpStreamPoll>>,
     ) -> Session {
         let (end, ended) = oneshot::channel();
         let warnings = Rc::new(Cell::new(0));
@@ -191,7 +191,7 @@ impl Session {
 /// Polls the connection until it ends or its session is dropped.
 async fn drive(
     host: String,
-    mut connection: Connection<TcpStreamPoll, TlsStream<TcpStreamPoll>>,
+    mut connection: Connection<TcpStreamPoll, PgTlsStream<TcpStreamPoll>>,
     mut ended: oneshot::Receiver<()>,
     warnings: Rc<Cell<u64>>,
 ) {

@@ -22,14 +22,28 @@ const EDGES: &[(&str, &[&str])] = &[
     ("engine", &["engine-proto"]),
     ("api", &[]),
     ("store", &["api", "engine"]),
-    ("store-pg", &[]),
+    ("tls-stream", &[]),
+    ("store-pg", &["tls-stream"]),
     ("store-redb", &["api", "engine", "store"]),
     ("lists", &["api", "engine-proto"]),
     ("checks", &["api", "engine", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),
     ("assistants", &["api", "checks", "engine", "http-core", "store"]),
     ("dashboard", &["api", "assistants", "checks", "engine", "http-core", "lists", "store"]),
-    ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store", "store-redb"]),
+    (
+        "server",
+        &[
+            "api",
+            "assistants",
+            "checks",
+            "dashboard",
+            "engine",
+            "http-core",
+            "store",
+            "store-redb",
+            "tls-stream",
+        ],
+    ),
     (
         "frontend",
         &[
@@ -71,7 +85,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     // The store converts the errors of redb for store-redb only.
     ("redb", &["store", "store-redb"]),
     ("hyper", &["http-core", "loadtest", "server", "xtask"]),
-    ("monoio", &["assistants", "checks", "engine", "http-core", "loadtest", "server", "store-pg"]),
+    (
+        "monoio",
+        &["assistants", "checks", "engine", "http-core", "loadtest", "server", "store-pg", "tls-stream"],
+    ),
     ("glommio", &["engine"]),
     ("tokio-postgres", &["store-pg"]),
     ("io-uring", &["checks", "engine"]),

@@ -18,6 +18,7 @@ const CRATES: &[&str] = &[
     "server",
     "store",
     "store-pg",
+    "tls-stream",
     "store-redb",
     "src",
 ];

@@ -1,27 +1,60 @@
-//! A polled stream over rustls's connection object. The first read makes the handshake.
+//! A polled stream over rustls's connection object, for the server's side of HTTPS and the client's side of PostgreSQL.
+//!
+//! The first read makes the handshake, or [`TlsStream::poll_handshake`] before it. Invariant: at most the given number of bytes
+//! waits for encryption and sending. Beyond that, writing waits for the peer.
 
 use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
-use rustls::ServerConnection;
+use rustls::Connection;
 use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// How much plaintext may wait for encryption and sending, in bytes; beyond that, writing waits for the peer.
-const UNSENT_BYTES_MAX: usize = 64 * 1024;
+/// The meaning of a close of the connection without close_notify (RFC 8446 6.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truncation {
+    /// The end of the data: the protocol above marks the ends of its messages, as HTTP does.
+    End,
+    /// An error.
+    Error,
+}
 
 /// A stream that is encrypted by TLS.
 pub struct TlsStream<T> {
     stream: T,
-    connection: ServerConnection,
+    connection: Connection,
+    truncation: Truncation,
     /// close_notify was sent.
-    closing: bool,
+    is_closing: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
-    /// Wraps a stream that has just been accepted.
-    pub fn new(stream: T, mut connection: ServerConnection) -> TlsStream<T> {
-        connection.set_buffer_limit(Some(UNSENT_BYTES_MAX));
-        TlsStream { stream, connection, closing: false }
+    /// Wraps a stream before its handshake. `unsent_bytes_max` is how much plaintext may wait for sending.
+    pub fn new(
+        stream: T,
+        connection: impl Into<Connection>,
+        unsent_bytes_max: usize,
+        truncation: Truncation,
+    ) -> TlsStream<T> {
+        let mut connection = connection.into();
+        connection.set_buffer_limit(Some(unsent_bytes_max));
+        TlsStream { stream, connection, truncation, is_closing: false }
+    }
+
+    /// Makes the handshake to its end. Its last message is sent too.
+    pub fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            match self.poll_send(cx) {
+                Poll::Ready(Ok(())) if !self.connection.is_handshaking() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
+            match self.poll_receive(cx) {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
     }
 
     /// Sends the waiting bytes.
@@ -69,8 +102,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<T> {
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // The peer closed without close_notify, which is harmless: HTTP marks the ends of its messages.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Poll::Ready(Ok(())),
+                Err(error)
+                    if error.kind() == io::ErrorKind::UnexpectedEof && self.truncation == Truncation::End =>
+                {
+                    return Poll::Ready(Ok(()));
+                }
                 Err(error) => return Poll::Ready(Err(error)),
             }
             // The peer may wait for our part of the handshake before it sends more.
@@ -114,8 +150,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.closing {
-            self.closing = true;
+        if !self.is_closing {
+            self.is_closing = true;
             self.connection.send_close_notify();
         }
         match self.poll_send(cx) {
