@@ -46,6 +46,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
         ));
     }
     findings.push(network::ipv6(&identities));
+    findings.push(machine::driver(&config));
     findings.extend(limits(&config));
     findings.extend(machine::data_folder(&config.data));
     findings.extend(machine::sync_time(&config.data));
@@ -89,7 +90,7 @@ fn some_resolver_works(findings: &[Finding]) -> bool {
 }
 
 fn limits(config: &Config) -> Vec<Finding> {
-    vec![machine::open_files(config), machine::driver(config), machine::locked_memory(config)]
+    vec![machine::open_files(config), machine::locked_memory(config)]
 }
 
 /// The configuration with the sources, or `None` and a failure.

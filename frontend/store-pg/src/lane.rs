@@ -30,7 +30,7 @@ pub struct LanePlace {
 }
 
 impl LanePlace {
-    /// Gives the connection the name of the lane, and ends those that had it before. A node whose epoch is over must not
+    /// Gives the connection the name of the lane, and ends earlier connections with this name. A node with an old epoch must not
     /// end those of its successor.
     fn takeover(self) -> String {
         let LanePlace { node, lane, epoch } = self;
@@ -96,7 +96,7 @@ pub enum NotDone {
     Away(String),
 }
 
-/// The truth about a group whose result was unknown.
+/// What the marker says of a group with an unknown result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
     /// It is committed, safely.

@@ -2,7 +2,7 @@
 //! and one group of writes, and not the trait `Store`.
 //!
 //! - [`connect`] opens a connection to the writable server of a cluster, over TLS.
-//! - [`lane`] executes a group of writes in two round trips, and finds out whether a group whose connection broke was
+//! - [`lane`] executes a group of writes in two round trips, and finds out, after the connection broke, whether the group was
 //!   committed.
 //!
 //! Everything runs on one thread of monoio, with io_uring or epoll, and no runtime of tokio exists

@@ -73,7 +73,7 @@ fn wrong(what: &str, error: &dyn std::fmt::Display) -> Failure {
 struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
-    /// User and group of the server if this is root, who must not run it.
+    /// User and group of the server, if this process is root: PostgreSQL refuses to run as root.
     owner: Option<(u32, u32)>,
     port: u16,
     password: String,

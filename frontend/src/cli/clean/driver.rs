@@ -322,10 +322,10 @@ impl Run<'_> {
 
     fn show(&mut self) {
         let (put_off, now) = (&self.put_off, millis(self.started.elapsed()));
-        let (read, octets) = (self.read, self.row.end);
+        let (read, bytes) = (self.read, self.row.end);
         self.parts.progress.show(&self.summary, || Standing {
             read,
-            octets,
+            bytes,
             put_off: put_off.len(),
             until: put_off.last_due().map(|due| Duration::from_millis(due.saturating_sub(now))),
         });

@@ -136,8 +136,8 @@ impl Join {
 
     /// Shows the progress, and hands the rows to the system at intervals.
     fn look_up(&mut self) -> Result<(), Stop> {
-        let (read, octets) = (self.partition.rows(), self.row.end);
-        self.progress.show(&self.summary, || Standing { read, octets, ..Standing::default() });
+        let (read, bytes) = (self.partition.rows(), self.row.end);
+        self.progress.show(&self.summary, || Standing { read, bytes, ..Standing::default() });
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.sink.flush()?;
             self.flushed = Instant::now();

@@ -29,7 +29,7 @@ impl Left {
     /// The rule of rows that were not checked because their site did not answer.
     pub const SILENT: &'static str = "site_silent";
 
-    /// The rule of rows whose server could not be reached.
+    /// The rule of rows for which no server could be reached.
     pub const NO_CONNECTION: &'static str = "no_connection";
 
     /// Counts a row; `wait` is the time before its next try.

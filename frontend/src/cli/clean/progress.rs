@@ -18,7 +18,7 @@ pub(super) struct Standing {
     /// Number of rows read.
     pub read: u64,
     /// Number of input bytes read.
-    pub octets: u64,
+    pub bytes: u64,
     /// Number of rows that are checked later.
     pub put_off: u64,
     /// Time until the last of the rows that wait for a time is due.
@@ -56,7 +56,7 @@ impl Progress {
         let standing = standing();
         // Rows that are read but not finished do not count.
         let done = summary.total() as f64 / standing.read.max(1) as f64;
-        let position = (standing.octets as f64 * done) as u64;
+        let position = (standing.bytes as f64 * done) as u64;
         bar.set_message(line(summary, &standing, self.started.elapsed(), bar.length(), position));
         bar.set_position(position);
     }

@@ -7,7 +7,8 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Most lookups at once. One whose caller no longer waits counts until the system's resolver gives up.
+/// The maximum number of lookups at the same time. A lookup counts until the system's resolver ends it, also if its caller no
+/// longer waits.
 const LOOKUPS_MAX: usize = 16;
 /// Most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! A group whose connection is cut at any of its messages is done, not done, or unknown; if it is unknown, the marker
+//! If the connection is cut at any message of a group, the group is done, not done, or unknown; if it is unknown, the marker
 //! tells which, and nothing ever hangs.
 
 use crate::proxy::{Cut, Part, Proxy, Way};

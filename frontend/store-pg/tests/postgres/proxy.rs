@@ -45,7 +45,7 @@ struct Plan {
     half_open: Vec<TcpStream>,
 }
 
-/// A listener whose connections lead to the server.
+/// A listener that forwards its connections to the server.
 pub struct Proxy {
     pub address: String,
     plan: Arc<Mutex<Plan>>,

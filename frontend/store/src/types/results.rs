@@ -46,7 +46,7 @@ pub enum Known {
 pub struct NewCheck {
     /// The hold of its credit, if one is held or charged.
     pub hold: HoldRef,
-    /// The connection of an assistant that asks, and whose number of full checks counts; `None` if the account itself asks.
+    /// The connection of the assistant that asks. Its number of full checks counts. `None` if the account itself asks.
     pub connection: Option<ConnectionId>,
     /// The address.
     pub address: AddressHash,

@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: tests the examples and the commands of README.md and of the other pages.
 //!
 //! - blocks.rs: the rule for each language of a block; output.rs: the comparison of outputs;
-//! - spans.rs, commands.rs: the commands in the text, whose flags have to exist (usage.rs, cargo.rs).
+//! - spans.rs, commands.rs: the commands in the text. Their flags have to exist (usage.rs, cargo.rs).
 //!
 //! The blocks of commands of a page run in one shell, one after the other, in an empty folder and in namespaces of their own
 //! for network and processes. A server listens on 127.0.0.1:8080, and `TEST_KEY` is its test key. The folder has links to
@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 /// The page with a first block that has no language.
 const FRONT_PAGE: &str = "README.md";
-/// The page whose blocks in TOML are scenarios of mailnet. Those of the other pages are settings of mailprobe.
+/// On this page, blocks in TOML are scenarios of mailnet. On other pages they are settings of mailprobe.
 const SCENARIO_PAGE: &str = "docs/mailnet.md";
 /// Pages with Rust, and the file of the crate that compiles them as documentation.
 const COMPILED_PAGES: [(&str, &str); 1] = [("docs/mailnet.md", "tools/mailnet/src/lib.rs")];
