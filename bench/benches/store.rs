@@ -20,7 +20,7 @@ const KEYS: u128 = 1_000;
 
 fn open(folder: &Path) -> RedbStore {
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)]).expect("a plan table");
-    let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW).expect("a store");
+    let (store, _) = store_redb::open(folder, plans, StoreOptions::default(), NOW).expect("a store");
     for number in 0..ACCOUNTS {
         let account = NewAccount { id: account(number), name: format!("n{number}"), plan: "bench".into() };
         store.create_account(account, NOW).wait().expect("an account");

@@ -20,7 +20,7 @@ use store::{
     AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
     Plan, PlanTable, Store,
 };
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 // The allocator of the product.
 #[global_allocator]
@@ -75,7 +75,7 @@ fn email(batch: u64, row: usize) -> String {
 
 fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Figures, Box<dyn Error>> {
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
-    let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW)?;
+    let (store, _) = store_redb::open(folder, plans, StoreOptions::default(), NOW)?;
     let account = AccountId::new(NOW, 1);
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let groups_before = store.figures().group.count();

@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = args.next().map_or_else(|| temporary.path().to_owned(), Into::into).join("batch_bench");
     let batches = args.next().map_or(Ok(1_000), |text| text.parse())?;
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
-    let (store, _) = RedbStore::open(&folder, plans, StoreOptions::default(), NOW)?;
+    let (store, _) = store_redb::open(&folder, plans, StoreOptions::default(), NOW)?;
     let account = AccountId::new(NOW, 1);
     store.create_account(NewAccount { id: account, name: "a".into(), plan: "bench".into() }, NOW).wait()?;
     let mut out = std::io::stdout();

@@ -18,7 +18,7 @@ use store::{
     AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
     SettleError, Settlement, Store,
 };
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 const NOW: u64 = 1_801_386_000_000;
 const DEPTHS: [usize; 5] = [1, 10, 100, 1_000, 4_000];
@@ -55,7 +55,7 @@ fn run(
     accounts: u128,
 ) -> Result<(u64, Histogram<u64>), Box<dyn Error>> {
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)])?;
-    let (store, _) = RedbStore::open(folder, plans, StoreOptions::default(), NOW)?;
+    let (store, _) = store_redb::open(folder, plans, StoreOptions::default(), NOW)?;
     let ids: Vec<_> = (0..accounts).map(|n| AccountId::new(NOW, n)).collect();
     for (n, &id) in ids.iter().enumerate() {
         store.create_account(NewAccount { id, name: format!("n{n}"), plan: "bench".into() }, NOW).wait()?;

@@ -85,13 +85,13 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
 mod tests {
     use super::*;
     use store::PlanTable;
-    use store_redb::{RedbStore, StoreOptions};
+    use store_redb::StoreOptions;
 
     #[test]
     fn an_idle_server_destroys_keys_and_stops_when_told() {
         let folder = tempfile::tempdir().unwrap();
         let options = StoreOptions::default();
-        let open = || RedbStore::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
+        let open = || store_redb::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
         let keys = || std::fs::read_dir(folder.path().join(store_redb::KEY_FOLDER)).unwrap().count();
         drop(Housekeeping::start(Arc::new(open()), || 1).unwrap());
         let store = Arc::new(open());

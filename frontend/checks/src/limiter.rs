@@ -108,12 +108,12 @@ mod tests {
     use super::*;
     use std::path::Path;
     use store::{NewAccount, PlanTable};
-    use store_redb::{RedbStore, StoreOptions};
+    use store_redb::StoreOptions;
 
     const NOW: UnixMs = 1_801_386_000_000;
 
     fn limiter(folder: &Path, now: UnixMs) -> Arc<Limiter> {
-        let store = RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0;
+        let store = store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0;
         Arc::new(Limiter::open(Arc::new(store)).unwrap())
     }
 

@@ -3,7 +3,7 @@
 use super::place::{Place, output_failed};
 use clap::Args;
 use std::io::Write;
-use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
+use store_redb::{DATABASE_FILE, StoreOptions};
 
 /// The text of `--help`.
 pub const ABOUT: &str = "Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
@@ -31,7 +31,7 @@ pub fn run(_args: &AcceptKeysArgs, place: Place<'_>, out: &mut dyn Write) -> Res
         ));
     }
     let options = StoreOptions { accept_keys: true, ..StoreOptions::default() };
-    let opened = RedbStore::open(place.data, place.plans.clone(), options, place.now);
+    let opened = store_redb::open(place.data, place.plans.clone(), options, place.now);
     drop(opened.map_err(|error| error.to_string())?);
     writeln!(out, "{}: the database now uses the keys in this folder", place.data.display())
         .map_err(output_failed)

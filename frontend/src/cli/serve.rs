@@ -45,7 +45,7 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 use store::Store;
 use store::clock;
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 /// The arguments of `mailprobe serve`, which are the flags of the configuration.
 #[derive(clap::Args)]
@@ -111,7 +111,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let address = listeners.address;
     let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
     let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
-    let (store, opening) = RedbStore::open(&config.data, plans, options, clock::now())
+    let (store, opening) = store_redb::open(&config.data, plans, options, clock::now())
         .map_err(|error| Failure::failed(error.to_string()))?;
     if opening.voided_holds > 0 {
         tracing::warn!(holds = opening.voided_holds, "returned the credits of interrupted checks");

@@ -2,25 +2,23 @@
 //!
 //! A backup is written from a read snapshot, so other writes continue. It has rows instead of pages, so its size is
 //! that of the data. It also has the files of `DIR/keys/`, without which the encrypted rows could not be read.
-//! `format.rs` describes the format. Restoring creates a new database and never changes an existing one.
+//! store-rules has the format. Restoring creates a new database and never changes an existing one.
 
-mod format;
 mod load;
 
 use super::folder::Folder;
-use super::tables::{self, TableVisitor};
-use super::vault;
-use ::redb::{
-    Builder, Database, Key, ReadTransaction, ReadableDatabase, ReadableTable, ReadableTableMetadata,
-};
-use ::redb::{TableDefinition, TableHandle, Value};
-use format::BackupWriter;
-pub use load::{restore, verify};
+use super::rows::ReadRows;
+use ::redb::{Builder, Database, ReadableDatabase, ReadableTableMetadata, TableHandle};
+pub use load::restore;
 use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{OpenError, StoreError, UnixMs};
+use store_rules::backup::BackupWriter;
+pub use store_rules::backup::verify;
+use store_rules::rows::Table;
+use store_rules::vault;
 
 /// The length of the database before and after compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,37 +47,13 @@ pub(super) fn dump(
             Err(error) => return Err(error.into()),
         }
     }
-    let mut dump = Dump { transaction: &transaction, out: &mut out, tables: 0 };
-    tables::for_each_table(&mut dump)?;
-    if dump.tables != transaction.list_tables()?.count() {
+    if transaction.list_tables()?.count() != Table::ALL.len() {
         return Err(
             StoreError::Failed("the database has tables that this version does not know".into()).into()
         );
     }
+    out.tables(&ReadRows::new(transaction))?;
     out.end()
-}
-
-struct Dump<'a, 'w> {
-    transaction: &'a ReadTransaction,
-    out: &'a mut BackupWriter<'w>,
-    tables: usize,
-}
-
-impl TableVisitor for Dump<'_, '_> {
-    type Error = BackupError;
-
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: TableDefinition<'static, K, V>,
-    ) -> Result<(), BackupError> {
-        self.tables += 1;
-        self.out.table(definition.name())?;
-        for row in self.transaction.open_table(definition)?.iter()? {
-            let (key, value) = row?;
-            self.out.row(K::as_bytes(&key.value()).as_ref(), V::as_bytes(&value.value()).as_ref())?;
-        }
-        Ok(())
-    }
 }
 
 /// The current size of the store.

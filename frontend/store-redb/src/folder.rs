@@ -1,12 +1,12 @@
 //! The data folder: created with mode 0700, locked by the process that uses it, with the database in it.
 
-use super::vault::Vault;
 use ::redb::backends::FileBackend;
 use ::redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use store::OpenError;
+use store_rules::vault::Vault;
 
 /// The database's name in the data folder.
 pub const DATABASE_FILE: &str = "mailprobe.redb";
@@ -118,12 +118,13 @@ pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KEY_FOLDER, RedbStore, StoreOptions, tables};
+    use crate::{KEY_FOLDER, RedbStore, StoreOptions};
     use std::os::unix::fs::PermissionsExt;
     use store::PlanTable;
+    use store_rules::tables;
 
     fn open(path: &Path) -> Result<RedbStore, OpenError> {
-        RedbStore::open(path, PlanTable::standard(), StoreOptions::default(), 1).map(|(store, _)| store)
+        crate::open(path, PlanTable::standard(), StoreOptions::default(), 1).map(|(store, _)| store)
     }
 
     fn mode(path: &Path) -> u32 {
@@ -159,7 +160,7 @@ mod tests {
         for (bits, open_to_others) in [(0o700, false), (0o750, true), (0o701, true)] {
             std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(bits)).unwrap();
             let plans = PlanTable::standard();
-            let (_, opening) = RedbStore::open(folder.path(), plans, StoreOptions::default(), 1).unwrap();
+            let (_, opening) = crate::open(folder.path(), plans, StoreOptions::default(), 1).unwrap();
             assert_eq!(opening.folder_open_to_others, open_to_others);
             assert_eq!(mode(folder.path()), bits);
         }
@@ -208,7 +209,9 @@ mod tests {
         drop(open(folder.path()).unwrap());
         let database = Database::open(folder.path().join(DATABASE_FILE)).unwrap();
         let transaction = database.begin_write().unwrap();
-        transaction.open_table(tables::META).unwrap().insert(tables::META_FORMAT, 99).unwrap();
+        let mut rows = crate::rows::WriteRows::new(&transaction);
+        tables::META.put(&mut rows, tables::META_FORMAT, &store_rules::row::Fixed(99)).unwrap();
+        drop(rows);
         transaction.commit().unwrap();
         drop(database);
         let known = format!("formats up to {}", tables::FORMAT);

@@ -3,16 +3,19 @@
 //! With other keys no user, result or batch can be found. A store that opened with them would charge repeats again and
 //! refuse its users, so it does not open. The database has a fingerprint of its keys.
 
-use super::tables::{ACCOUNTS, META, META_KEYS, USERS};
-use super::vault::{KEY_FOLDER, Vault};
-use ::redb::{Database, ReadableDatabase, ReadableTableMetadata};
+use super::rows::{ReadRows, WriteRows};
+use ::redb::{Database, ReadableDatabase};
 use std::path::Path;
 use store::{OpenError, StoreError};
+use store_rules::opening::KeyTraces;
+use store_rules::row::Fixed;
+use store_rules::tables::{META, META_KEYS};
+use store_rules::vault::{KEY_FOLDER, Vault};
 
 /// Compares the fingerprints. A database without one gets that of the present keys. `accept` replaces the fingerprint
 /// in any case.
 pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: bool) -> Result<(), OpenError> {
-    let found = read(database)?;
+    let found = KeyTraces::read(&ReadRows::new(database.begin_read().map_err(StoreError::from)?))?;
     let refuse = |why| Err(OpenError::OtherKeys { folder: path.with_file_name(KEY_FOLDER), why });
     if !accept {
         match found.fingerprint {
@@ -41,25 +44,10 @@ pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: boo
     Ok(())
 }
 
-struct Found {
-    fingerprint: Option<u64>,
-    has_accounts: bool,
-    has_users: bool,
-}
-
-fn read(database: &Database) -> Result<Found, StoreError> {
-    let transaction = database.begin_read()?;
-    Ok(Found {
-        fingerprint: transaction.open_table(META)?.get(META_KEYS)?.map(|fingerprint| fingerprint.value()),
-        has_accounts: !transaction.open_table(ACCOUNTS)?.is_empty()?,
-        has_users: !transaction.open_table(USERS)?.is_empty()?,
-    })
-}
-
 fn write(database: &Database, fingerprint: u64) -> Result<(), StoreError> {
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
-    transaction.open_table(META)?.insert(META_KEYS, fingerprint)?;
+    META.put(&mut WriteRows::new(&transaction), META_KEYS, &Fixed(fingerprint))?;
     transaction.commit()?;
     Ok(())
 }
@@ -77,7 +65,7 @@ mod tests {
 
     fn open(folder: &Path, accept_keys: bool) -> Result<RedbStore, String> {
         let options = StoreOptions { accept_keys, ..StoreOptions::default() };
-        let opened = RedbStore::open(folder, PlanTable::standard(), options, NOW);
+        let opened = crate::open(folder, PlanTable::standard(), options, NOW);
         opened.map(|(store, _)| store).map_err(|error| error.to_string())
     }
 

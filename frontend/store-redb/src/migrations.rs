@@ -1,9 +1,12 @@
 //! The number of the file's format, and the steps from each format to the next.
 
-use super::tables::{self, FORMAT, META, META_FORMAT};
-use ::redb::{Database, ReadableDatabase, TableError, WriteTransaction};
+use super::rows::{ReadRows, WriteRows};
+use ::redb::{Database, ReadableDatabase, TableHandle, WriteTransaction};
 use std::path::Path;
 use store::{OpenError, StoreError};
+use store_rules::row::Fixed;
+use store_rules::rows::Table;
+use store_rules::tables::{FORMAT, META, META_FORMAT};
 
 /// Changes a file from one format to the next, within one transaction.
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
@@ -37,26 +40,25 @@ fn migrate_by(steps: &[Step], database: &Database, path: &Path) -> Result<(), Op
 /// `None` for a file without tables.
 fn read_format(database: &Database) -> Result<Option<u64>, StoreError> {
     let transaction = database.begin_read()?;
-    let meta = match transaction.open_table(META) {
-        Ok(meta) => meta,
-        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-        Err(error) => return Err(error.into()),
-    };
-    let format = meta.get(META_FORMAT)?.map(|format| format.value());
+    if !transaction.list_tables()?.any(|table| table.name() == META.table.name()) {
+        return Ok(None);
+    }
+    let format = META.get(&ReadRows::new(transaction), META_FORMAT)?;
     // A file of mailprobe always has a number: it is written together with the tables.
-    Ok(Some(format.unwrap_or(0)))
+    Ok(Some(format.map_or(0, |format| format.0)))
 }
 
-/// Creates tables that are not there. They have different types, so it is no function.
-macro_rules! create_tables {
-    ($transaction:ident: $($table:ident),+) => {
-        $($transaction.open_table(tables::$table)?;)+
-    };
+/// Creates tables that are not there.
+fn create_tables(transaction: &WriteTransaction, tables: &[Table]) -> Result<(), StoreError> {
+    tables.iter().try_for_each(|&table| WriteRows::create(transaction, table))
 }
 
 fn create(database: &Database, format: u32) -> Result<(), StoreError> {
     let make = |transaction: &WriteTransaction| {
-        create_tables!(transaction: ACCOUNTS, NAMES, KEYS, HOLDS, LEDGER);
+        create_tables(
+            transaction,
+            &[Table::Accounts, Table::Names, Table::Keys, Table::Holds, Table::Ledger],
+        )?;
         to_2(transaction)?;
         to_3(transaction)?;
         to_4(transaction)?;
@@ -68,33 +70,31 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
 
 /// From format 1 to 2: new tables only.
 fn to_2(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    create_tables!(transaction: RESULTS, BATCHES, BATCH_ROWS, OPEN_BATCHES, IDEMPOTENCY, EXPIRIES);
-    create_tables!(transaction: LIMITS, WINDOWS, FAIR_USE);
-    Ok(())
+    use Table::{BatchRows, Batches, Expiries, FairUse, Idempotency, Limits, OpenBatches, Results, Windows};
+    let checks = [Results, Batches, BatchRows, OpenBatches, Idempotency, Expiries];
+    create_tables(transaction, &checks)?;
+    create_tables(transaction, &[Limits, Windows, FairUse])
 }
 
 /// From format 2 to 3: new tables only.
 fn to_3(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    create_tables!(transaction: USERS, EMAILS, SESSIONS, SESSIONS_OF, SIGN_IN_LINKS, DAYS);
-    Ok(())
+    use Table::{Days, Emails, Sessions, SessionsOf, SignInLinks, Users};
+    create_tables(transaction, &[Users, Emails, Sessions, SessionsOf, SignInLinks, Days])
 }
 
 /// From format 3 to 4: the tables of assistants.
 fn to_4(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    create_tables!(transaction: CLIENTS, CONNECTIONS, TOKENS);
-    Ok(())
+    create_tables(transaction, &[Table::Clients, Table::Connections, Table::Tokens])
 }
 
 /// From format 4 to 5: the tables of lists.
 fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    create_tables!(transaction: LISTS, LIST_PARTS, LIST_CODES);
-    Ok(())
+    create_tables(transaction, &[Table::Lists, Table::ListParts, Table::ListCodes])
 }
 
 /// From format 5 to 6: the tables of the engine's knowledge. A result of format 5 has no evidence.
 fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    create_tables!(transaction: REFUSALS, WITHDRAWN);
-    Ok(())
+    create_tables(transaction, &[Table::Refusals, Table::Withdrawn])
 }
 
 /// Runs a step and writes its format in one transaction.
@@ -106,7 +106,7 @@ fn apply(
     let mut transaction = database.begin_write()?;
     transaction.set_quick_repair(true);
     step(&transaction)?;
-    transaction.open_table(META)?.insert(META_FORMAT, u64::from(format))?;
+    META.put(&mut WriteRows::new(&transaction), META_FORMAT, &Fixed(format.into()))?;
     transaction.commit()?;
     Ok(())
 }
@@ -115,7 +115,10 @@ fn apply(
 mod tests {
     use super::*;
     use ::redb::{ReadableTable, TableDefinition, TableHandle, backends::InMemoryBackend};
+    use store::AccountId;
+    use store_rules::tables::{CLIENTS, CONNECTIONS, NAMES, TOKENS, USERS};
 
+    const JOE: AccountId = AccountId::from_bytes([7; 16]);
     const NOTES: TableDefinition<&str, u64> = TableDefinition::new("notes");
 
     fn database() -> Database {
@@ -172,9 +175,8 @@ mod tests {
     fn a_file_of_format_1_keeps_what_it_has_and_gets_every_table() {
         let database = database();
         let old = |transaction: &WriteTransaction| {
-            create_tables!(transaction: ACCOUNTS, KEYS, HOLDS, LEDGER);
-            transaction.open_table(tables::NAMES)?.insert("joe", &[7; 16])?;
-            Ok(())
+            create_tables(transaction, &[Table::Accounts, Table::Keys, Table::Holds, Table::Ledger])?;
+            name_joe(transaction)
         };
         apply(&database, old, 1).unwrap();
         migrate(&database, Path::new("x")).unwrap();
@@ -188,8 +190,7 @@ mod tests {
             names
         };
         assert_eq!(names(&database), names(&new));
-        let kept = database.begin_read().unwrap().open_table(tables::NAMES).unwrap();
-        assert_eq!(kept.get("joe").unwrap().unwrap().value(), &[7; 16]);
+        assert_eq!(NAMES.get(&rows(&database), "joe"), Ok(Some(JOE)));
     }
 
     /// A file of this format with a name in it. `remove` takes away what its steps did not make at that time.
@@ -198,40 +199,55 @@ mod tests {
         migrate_by(&STEPS[..format as usize - 1], &database, Path::new("x")).unwrap();
         let transaction = database.begin_write().unwrap();
         remove(&transaction);
-        transaction.open_table(tables::NAMES).unwrap().insert("joe", &[7; 16]).unwrap();
+        name_joe(&transaction).unwrap();
         transaction.commit().unwrap();
         assert_eq!(read_format(&database), Ok(Some(format.into())));
         database
     }
 
     /// Migrates a file of [`older`], and gives what can be read of it then.
-    fn migrated(database: &Database) -> ::redb::ReadTransaction {
+    fn migrated(database: &Database) -> ReadRows {
         migrate(database, Path::new("x")).unwrap();
         assert_eq!(read_format(database), Ok(Some(FORMAT.into())));
-        let read = database.begin_read().unwrap();
-        assert_eq!(read.open_table(tables::NAMES).unwrap().get("joe").unwrap().unwrap().value(), &[7; 16]);
+        let read = rows(database);
+        assert_eq!(NAMES.get(&read, "joe"), Ok(Some(JOE)));
         read
+    }
+
+    fn rows(database: &Database) -> ReadRows {
+        ReadRows::new(database.begin_read().unwrap())
+    }
+
+    fn name_joe(transaction: &WriteTransaction) -> Result<(), StoreError> {
+        NAMES.put(&mut WriteRows::new(transaction), "joe", &JOE)
+    }
+
+    fn remove(transaction: &WriteTransaction, name: &str) {
+        let mut tables = transaction.list_tables().unwrap();
+        let table = tables.find(|table| table.name() == name).unwrap();
+        drop(tables);
+        assert!(transaction.delete_table(table).unwrap());
     }
 
     #[test]
     fn a_file_of_format_2_keeps_what_it_has_and_gets_users_and_sessions() {
         let database = older(2, |transaction| {
-            transaction.delete_table(tables::USERS).unwrap();
+            remove(transaction, "users");
         });
-        assert!(migrated(&database).open_table(tables::USERS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(USERS.is_empty(&migrated(&database)), Ok(true));
     }
 
     #[test]
     fn a_file_of_format_3_keeps_what_it_has_and_gets_assistants() {
         let database = older(3, |transaction| {
-            transaction.delete_table(tables::CLIENTS).unwrap();
-            transaction.delete_table(tables::CONNECTIONS).unwrap();
-            transaction.delete_table(tables::TOKENS).unwrap();
+            remove(transaction, "clients");
+            remove(transaction, "connections");
+            remove(transaction, "tokens");
         });
         let read = migrated(&database);
-        assert!(read.open_table(tables::CLIENTS).unwrap().iter().unwrap().next().is_none());
-        assert!(read.open_table(tables::CONNECTIONS).unwrap().iter().unwrap().next().is_none());
-        assert!(read.open_table(tables::TOKENS).unwrap().iter().unwrap().next().is_none());
+        assert_eq!(CLIENTS.is_empty(&read), Ok(true));
+        assert_eq!(CONNECTIONS.is_empty(&read), Ok(true));
+        assert_eq!(TOKENS.is_empty(&read), Ok(true));
     }
 
     #[test]
@@ -246,7 +262,7 @@ mod tests {
     fn tables_of_somebody_else_are_refused() {
         let database = database();
         let transaction = database.begin_write().unwrap();
-        transaction.open_table(META).unwrap().insert("other", 1).unwrap();
+        META.put(&mut WriteRows::new(&transaction), "other", &Fixed(1)).unwrap();
         transaction.commit().unwrap();
         assert!(matches!(migrate(&database, Path::new("x")), Err(OpenError::NotADatabase(..))));
     }

@@ -1,8 +1,11 @@
 //! Tests of the store as a whole: they open it, and look at its tables.
 
+mod clock;
 mod crash;
 pub(crate) mod index_check;
+mod lists;
 mod retention;
+mod withdrawn;
 
 use crate::KEY_FOLDER;
 use std::path::Path;

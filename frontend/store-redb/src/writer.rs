@@ -7,14 +7,8 @@
 //! and stops the writer, since the state of the disk is unknown. Only after a failed commit is it unknown whether its
 //! group was done; later writes were not done.
 
-use super::clock_check::ClockCheck;
 use super::fail_stop::Failure;
-use super::index::{KeyChange, KeyIndex};
-use super::redb::SharedPlans;
-use super::sweep::Sweep;
-use super::txn::Txn;
-use super::vault::Vault;
-use super::write_error::WriteError;
+use super::rows::WriteRows;
 use ::redb::Database;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,6 +16,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::credits::PeriodStep;
 use store::{Pending, Reply, StoreError, StoreFigures, pending};
+use store_rules::backend::Class;
+use store_rules::index::KeyChange;
+use store_rules::shared::Shared as SharedState;
+use store_rules::sweep::Sweep;
+use store_rules::txn::{Effects, Txn};
+use store_rules::write_error::WriteError;
 
 /// The most writes in one transaction: with more, a longer wait brings almost no gain.
 const GROUP_MAX: usize = 1000;
@@ -29,23 +29,10 @@ const GROUP_MAX: usize = 1000;
 /// How many writes may wait before new ones are refused.
 pub(super) const QUEUE_MAX: usize = 16 * 1024;
 
-/// Whether a write may be refused if many are waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
-    /// It starts something new, and is refused at [`QUEUE_MAX`].
-    New,
-    /// It answers a hold or a row, or removes expired data, and is always accepted. There are never more of these than
-    /// holds and rows, whose creation is `New`, and one purge.
-    Answer,
-}
-
 /// The objects that the writer thread works on.
 pub(super) struct Context {
     pub database: Arc<Database>,
-    pub plans: Arc<SharedPlans>,
-    pub vault: Arc<Vault>,
-    pub index: Arc<KeyIndex>,
-    pub clock_check: ClockCheck,
+    pub shared: Arc<SharedState>,
     pub failure: Failure,
 }
 
@@ -189,7 +176,7 @@ fn run(context: &Context, closing: Closing) {
     while let Some(mut group) = closing.0.take() {
         match write(context, &mut sweep, &mut group) {
             Ok(Written { changes, total, took }) => {
-                context.index.apply(changes);
+                context.shared.index.apply(changes);
                 closing.0.note(group.len(), took, total);
                 group.into_iter().for_each(|job| job.finish(None));
             }
@@ -220,17 +207,19 @@ struct Written {
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
-    let plans = context.plans.get();
-    let mut txn = Txn::open(&transaction, &plans, &context.vault, context.clock_check)?;
+    let plans = context.shared.plans.get();
+    let mut rows = WriteRows::new(&transaction);
+    let mut txn = Txn::new(&mut rows, &plans, &context.shared);
     for job in group {
         job.run(&mut txn)?;
     }
     sweep.go_on(&mut txn)?;
-    if context.clock_check.removes(txn.latest) {
+    if context.shared.clock_check.removes(txn.effects.latest) {
         txn.purge_some()?;
     }
-    let total = txn.total;
-    let changes = txn.close();
+    let Effects { total, key_changes: changes, .. } = txn.effects;
+    // The tables must be closed before the commit.
+    drop(rows);
     if let Some(why) = context.failure.why() {
         return Err(StoreError::Failed(why.to_owned()));
     }
@@ -287,6 +276,10 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc;
     use store::PlanTable;
+    use store_rules::clock_check::ClockCheck;
+    use store_rules::index::KeyIndex;
+    use store_rules::shared::SharedPlans;
+    use store_rules::vault::Vault;
 
     fn writer() -> Writer {
         writer_of(Failure::default())
@@ -297,10 +290,13 @@ mod tests {
         migrations::migrate(&database, Path::new("memory")).unwrap();
         let context = Context {
             database: Arc::new(database),
-            plans: Arc::new(SharedPlans::new(PlanTable::standard())),
-            vault: Arc::new(Vault::in_memory()),
-            index: Arc::default(),
-            clock_check: ClockCheck::default(),
+            shared: Arc::new(SharedState {
+                plans: SharedPlans::new(PlanTable::standard()),
+                vault: Arc::new(Vault::in_memory().unwrap()),
+                index: KeyIndex::default(),
+                clock_check: ClockCheck::default(),
+                reuse: true,
+            }),
             failure,
         };
         Writer::start(context).unwrap()

@@ -36,7 +36,7 @@ impl Uuid7 {
     }
 
     /// The inverse of [`Uuid7::to_bytes`].
-    pub fn from_bytes(bytes: [u8; 16]) -> Uuid7 {
+    pub const fn from_bytes(bytes: [u8; 16]) -> Uuid7 {
         Uuid7(u128::from_be_bytes(bytes))
     }
 
@@ -81,7 +81,7 @@ macro_rules! id {
             }
 
             /// The inverse of `to_bytes`.
-            pub fn from_bytes(bytes: [u8; 16]) -> $name {
+            pub const fn from_bytes(bytes: [u8; 16]) -> $name {
                 $name(Uuid7::from_bytes(bytes))
             }
         }

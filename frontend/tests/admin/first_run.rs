@@ -5,7 +5,7 @@ use checks::auth::authenticate;
 use server::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use std::os::unix::fs::PermissionsExt;
 use store::{KeyMode, PlanTable, Store};
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 #[test]
 fn it_happens_once_and_leaves_the_keys_for_their_owner() {
@@ -54,7 +54,7 @@ fn a_store_that_has_an_account_needs_none() {
 fn without_the_plan_or_the_file_nothing_is_made() {
     let site = Site::stopped();
     let no_plans = PlanTable::new([]).unwrap();
-    let (store, _) = RedbStore::open(site.path(), no_plans, StoreOptions::default(), NOW).unwrap();
+    let (store, _) = store_redb::open(site.path(), no_plans, StoreOptions::default(), NOW).unwrap();
     let refused = first_run(&store, site.path(), NOW).map(drop).unwrap_err().to_string();
     assert!(refused.contains("no plan \"free\""), "{refused}");
     assert!(!site.path().join(FIRST_KEYS_FILE).exists());

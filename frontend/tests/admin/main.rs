@@ -38,7 +38,7 @@ fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
 }
 
 fn open(folder: &Path) -> Arc<RedbStore> {
-    Arc::new(RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+    Arc::new(store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
 }
 
 /// A folder, with a server on it or without.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 use store::{AccountId, EntryId, HoldRef, HoldRequest, Known, ResultRecord, Settlement, Verdict};
 use store::{NewAccount, PlanTable};
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 const STEP_MS: UnixMs = 300_000;
 /// The start of a step.
@@ -24,7 +24,7 @@ fn counts(key: u64, steps: &[KeptStep]) -> KeptRefusals {
 }
 
 fn open(folder: &Path) -> Arc<dyn Store> {
-    Arc::new(RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+    Arc::new(store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
 }
 
 /// The answers of a test engine.

@@ -265,7 +265,7 @@ mod tests {
     use std::task::Waker;
     use store::clock;
     use store::{ListId, ListRoom, ListState, PlanTable};
-    use store_redb::{RedbStore, StoreOptions};
+    use store_redb::StoreOptions;
 
     /// A list of 2,000 rows without addresses, so that no answers are needed.
     fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {
@@ -294,7 +294,7 @@ mod tests {
         fn new() -> TestStore {
             let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
             let options = StoreOptions::default();
-            let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+            let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
             let store: Arc<dyn Store> = Arc::new(store);
             let ((jobs, queue), maker) = (channel(), Maker::new(Arc::clone(&store)));
             TestStore { _folder: folder, store, maker, jobs, queue, opened: Cell::new(0) }

@@ -416,7 +416,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
     use store::{AccountId, ListRoom, NewAccount, PlanTable};
-    use store_redb::{RedbStore, StoreOptions};
+    use store_redb::StoreOptions;
 
     #[test]
     fn one_lists_failure_is_not_that_of_others() {
@@ -485,7 +485,7 @@ mod tests {
     fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
         let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
         let options = StoreOptions::default();
-        let store = RedbStore::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
         let account = AccountId::new(now, 1);
         let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
         store.create_account(new, now).wait().unwrap();

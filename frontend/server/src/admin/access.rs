@@ -109,7 +109,7 @@ impl StoreAccess {
             if !create && !folder.join(DATABASE_FILE).exists() {
                 return Err(AccessError::NoStore(folder.to_owned()));
             }
-            match RedbStore::open(folder, plans.clone(), StoreOptions::default(), now) {
+            match store_redb::open(folder, plans.clone(), StoreOptions::default(), now) {
                 Ok((store, _)) => return Ok(StoreAccess::Stopped(Box::new(store))),
                 Err(OpenError::Locked(_)) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(100));

@@ -68,10 +68,10 @@ fn check_labels(labels: &str) {
 
 fn metrics() -> (tempfile::TempDir, Metrics) {
     use store::PlanTable;
-    use store_redb::{RedbStore, StoreOptions};
+    use store_redb::StoreOptions;
     let folder = tempfile::tempdir().unwrap();
     let (store, _) =
-        RedbStore::open(folder.path(), PlanTable::standard(), StoreOptions::default(), 1).unwrap();
+        store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), 1).unwrap();
     let figures = engine::Figures {
         under_way: 3,
         shards: vec![

@@ -1,54 +1,17 @@
 //! Restoring a backup to a data folder.
 
-use super::format::{BackupReader, Record};
 use crate::folder::Folder;
-use crate::tables::{self, FORMAT, META, META_FORMAT, TableVisitor};
-use crate::vault::{self, KEY_FOLDER};
-use ::redb::{Builder, Database, Key, TableDefinition, TableHandle, Value, WriteTransaction};
-use std::collections::BTreeSet;
+use crate::rows::{WithTypes, WriteRows, with_types};
+use ::redb::{Builder, Database, Key, Value};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use store::UnixMs;
 use store::backup::{BackupError, BackupSummary};
-
-/// The longest name of a key file.
-const NAME_BYTES_MAX: usize = 200;
-
-/// Reads a backup to its end and returns its summary.
-///
-/// # Errors
-///
-/// [`BackupError`]: it could not be restored.
-pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
-    let mut reader = open(backup)?;
-    let mut names = Names::default();
-    tables::for_each_table(&mut names)?;
-    let mut table = None;
-    let mut format = None;
-    while let Some(record) = reader.next()? {
-        match record {
-            Record::KeyFile { name, .. } if !is_plain(&name) => return Err(DAMAGED),
-            Record::KeyFile { .. } => {}
-            // Each table occurs once, and all are known.
-            Record::Table { name } if !names.0.remove(name.as_str()) => return Err(BackupError::Newer),
-            Record::Table { name } => table = Some(name),
-            Record::Row { key, value } => match &table {
-                None => return Err(DAMAGED),
-                Some(name) if name == META.name() && key == META_FORMAT.as_bytes() => {
-                    format = Some(<[u8; 8]>::try_from(value).map_err(|_| DAMAGED)?);
-                }
-                Some(_) => {}
-            },
-        }
-    }
-    match format.map(u64::from_le_bytes) {
-        Some(format) if format > u64::from(FORMAT) => Err(BackupError::Newer),
-        Some(_) => Ok(reader.summary()),
-        None => Err(DAMAGED),
-    }
-}
+use store_rules::backup::{BackupReader, DAMAGED, Record, open, verify};
+use store_rules::rows::{RowsMut, Table};
+use store_rules::vault::{self, KEY_FOLDER};
 
 /// Creates a data folder from a backup, after the whole backup was verified. Keys that have expired at `now` are left
 /// out.
@@ -70,12 +33,6 @@ pub fn restore(backup: &Path, folder: &Path, now: UnixMs) -> Result<BackupSummar
         let _ = fs::remove_dir_all(folder.path().join(KEY_FOLDER));
     }
     restored
-}
-
-const DAMAGED: BackupError = BackupError::Damaged("it is damaged");
-
-fn open(backup: &Path) -> Result<BackupReader<impl BufRead>, BackupError> {
-    BackupReader::begin(BufReader::with_capacity(1 << 16, File::open(backup)?))
 }
 
 /// The database gets its name last: a folder with a database is complete.
@@ -101,24 +58,27 @@ fn load(
     now: UnixMs,
 ) -> Result<(), BackupError> {
     let transaction = database.begin_write()?;
-    let mut next = reader.next()?;
-    loop {
-        next = match next {
-            Some(Record::KeyFile { name, content }) => {
+    let mut rows = WriteRows::new(&transaction);
+    let mut table = None;
+    while let Some(record) = reader.next_record()? {
+        match record {
+            Record::KeyFile { name, content } => {
                 if vault::is_kept(&name, now) {
                     write_key(&keys.join(name), &content)?;
                 }
-                reader.next()?
             }
-            Some(Record::Table { name }) => {
-                let mut load = TableLoad { transaction: &transaction, reader, name, next: None };
-                tables::for_each_table(&mut load)?;
-                load.next
+            Record::Table { name } => {
+                let known = Table::ALL.into_iter().find(|table| table.name() == name).ok_or(DAMAGED)?;
+                WriteRows::create(&transaction, known)?;
+                table = Some(known);
             }
-            Some(Record::Row { .. }) => return Err(DAMAGED),
-            None => break,
-        };
+            Record::Row { key, value } => {
+                let table = table.filter(|&table| with_types(table, Fits(&key, &value))).ok_or(DAMAGED)?;
+                rows.put(table, &key, &value)?;
+            }
+        }
     }
+    drop(rows);
     File::open(keys)?.sync_all()?;
     // The checksum was right a second time.
     Ok(transaction.commit()?)
@@ -130,60 +90,14 @@ fn write_key(path: &Path, content: &[u8]) -> Result<(), BackupError> {
     Ok(file.sync_all()?)
 }
 
-/// Whether a name has no path separators and is not special.
-fn is_plain(name: &str) -> bool {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && !name.starts_with('.') && name.chars().all(fits)
-}
+/// Whether a key and a value have the types of a table.
+struct Fits<'a>(&'a [u8], &'a [u8]);
 
-/// The names of all tables.
-#[derive(Default)]
-struct Names(BTreeSet<String>);
+impl WithTypes for Fits<'_> {
+    type Output = bool;
 
-impl TableVisitor for Names {
-    type Error = BackupError;
-
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: TableDefinition<'static, K, V>,
-    ) -> Result<(), BackupError> {
-        self.0.insert(definition.name().to_owned());
-        Ok(())
-    }
-}
-
-/// Fills the table with this name from the following rows.
-struct TableLoad<'a, R> {
-    transaction: &'a WriteTransaction,
-    reader: &'a mut BackupReader<R>,
-    name: String,
-    /// The first record that is no row.
-    next: Option<Record>,
-}
-
-impl<R: BufRead> TableVisitor for TableLoad<'_, R> {
-    type Error = BackupError;
-
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: TableDefinition<'static, K, V>,
-    ) -> Result<(), BackupError> {
-        if definition.name() != self.name {
-            return Ok(());
-        }
-        let mut table = self.transaction.open_table(definition)?;
-        loop {
-            match self.reader.next()? {
-                Some(Record::Row { key, value }) if fits::<K>(&key) && fits::<V>(&value) => {
-                    table.insert(K::from_bytes(&key), V::from_bytes(&value))?;
-                }
-                Some(Record::Row { .. }) => return Err(DAMAGED),
-                other => {
-                    self.next = other;
-                    return Ok(());
-                }
-            }
-        }
+    fn with<K: Key + 'static, V: Value + 'static>(self, _: &'static str) -> bool {
+        fits::<K>(self.0) && fits::<V>(self.1)
     }
 }
 

@@ -9,13 +9,13 @@ mod faults;
 mod learned;
 mod power;
 
-use crate::vault::Vault;
 use crate::*;
 use ::redb::StorageBackend;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use store::*;
+use store_rules::vault::Vault;
 
 const SEED: u64 = 0x6d61_696c;
 const SECTOR: usize = 512;
@@ -330,14 +330,14 @@ fn open(disk: &Disk, vault: &Arc<Vault>) -> Result<RedbStore, OpenError> {
 }
 
 fn open_with_cache(disk: &Disk, vault: &Arc<Vault>, cache_bytes: usize) -> Result<RedbStore, OpenError> {
-    RedbStore::open_backend((disk.clone(), cache_bytes), Arc::clone(vault), PlanTable::standard(), NOW)
+    crate::database::open_backend((disk.clone(), cache_bytes), Arc::clone(vault), PlanTable::standard(), NOW)
         .map(|(store, _)| store)
 }
 
 /// The image of a closed store with one account.
 fn first_image(account: AccountId) -> Vec<u8> {
     let disk = Disk::new(Vec::new(), u32::MAX);
-    let store = open(&disk, &Arc::new(Vault::in_memory())).unwrap();
+    let store = open(&disk, &Arc::new(Vault::in_memory().unwrap())).unwrap();
     let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
     store.create_account(new, NOW).wait().unwrap();
     drop(store);
@@ -374,7 +374,7 @@ fn run_plan<L: Load>(plan: Plan) -> (L, Survived) {
     let Plan { crash, seed, rounds, lies } = plan;
     let mut rng = fastrand::Rng::with_seed(seed);
     let account = AccountId::new(NOW, 1);
-    let vault = Arc::new(Vault::in_memory());
+    let vault = Arc::new(Vault::in_memory().unwrap());
     let mut image = first_image(account);
     let (mut told, mut survived) = (L::default(), Survived::default());
     for round in 0..rounds {

@@ -4,15 +4,16 @@
 //! it tries every remaining key file on every one of them.
 
 use super::index_check::check_index;
-use crate::row::Row;
-use crate::tables::{BATCH_ROWS, BATCHES, BatchRow, RESULTS, ResultRow, split_rows};
-use crate::vault::{KEY_FOLDER, Place, VaultKey};
+use crate::rows::ReadRows;
 use crate::*;
-use ::redb::{ReadableDatabase, ReadableTable};
+use ::redb::ReadableDatabase;
 use api::Reason;
 use std::collections::BTreeSet;
 use std::path::Path;
 use store::*;
+use store_rules::row::Row;
+use store_rules::tables::{BATCH_ROWS, BATCHES, BatchRow, RESULTS, ResultRow, split_rows};
+use store_rules::vault::{KEY_FOLDER, Place, VaultKey};
 
 const HOUR: UnixMs = 60 * 60 * 1000;
 const DAY: UnixMs = 24 * HOUR;
@@ -23,7 +24,7 @@ const NOW: UnixMs = 1_801_386_600_000;
 type Sealed = (&'static str, [u8; 32], Vec<u8>);
 
 fn open_store(folder: &Path, now: UnixMs) -> RedbStore {
-    RedbStore::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+    crate::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 /// A store in a new folder, with an account.
@@ -36,22 +37,19 @@ fn new_store() -> (tempfile::TempDir, RedbStore, AccountId) {
 
 /// Every sealed value in the tables.
 fn sealed_values(store: &RedbStore) -> BTreeSet<Sealed> {
-    let transaction = store.database().begin_read().unwrap();
+    let rows = ReadRows::new(store.database().begin_read().unwrap());
     let mut found = BTreeSet::new();
-    for next in transaction.open_table(RESULTS).unwrap().iter().unwrap() {
-        let (key, row) = next.unwrap();
-        let sealed = ResultRow::decode(row.value()).unwrap().sealed;
-        found.insert((ResultRow::TABLE, *key.value(), sealed));
-    }
-    let rows = transaction.open_table(BATCH_ROWS).unwrap();
-    for next in transaction.open_table(BATCHES).unwrap().iter().unwrap() {
-        let (key, row) = next.unwrap();
-        let row = BatchRow::decode(row.value()).unwrap();
-        let stored = rows.get(key.value()).unwrap().unwrap();
-        let sealed = split_rows(&row, stored.value()).unwrap().1.to_vec();
-        found.insert(("batch_rows", *key.value(), sealed));
+    let mut batches = Vec::new();
+    let result = |key, row: ResultRow| {
+        found.insert((ResultRow::TABLE, key, row.sealed));
+    };
+    RESULTS.walk_all(&rows, result).unwrap();
+    BATCHES.walk_all(&rows, |key, row| batches.push((key, row))).unwrap();
+    for (key, row) in batches {
+        let sealed = |stored: &[u8]| split_rows(&row, stored).unwrap().1.to_vec();
+        found.insert(("batch_rows", key, BATCH_ROWS.read(&rows, &key, sealed).unwrap().unwrap()));
         if !row.answers.is_empty() {
-            found.insert((BatchRow::TABLE, *key.value(), row.answers));
+            found.insert((BatchRow::TABLE, key, row.answers));
         }
     }
     found
@@ -63,7 +61,7 @@ fn opened(folder: &Path, values: &BTreeSet<Sealed>) -> usize {
         .unwrap()
         .map(|entry| {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-            vault::vault_key(&bytes.try_into().unwrap())
+            store_rules::vault::vault_key(&bytes.try_into().unwrap())
         })
         .collect();
     let opens = |(table, row, sealed): &&Sealed| {

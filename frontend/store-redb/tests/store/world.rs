@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use store::credits::Balance;
 use store::*;
-use store_redb::{Opening, RedbStore, StoreOptions};
+use store_redb::{Opening, StoreOptions};
 
 pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
 /// 2027-01-31T09:00:00Z: a start with a day that later months may lack.
@@ -30,7 +30,7 @@ impl<P: AsRef<Path>> Kind for InFolder<P> {
         options: StoreOptions,
         now: UnixMs,
     ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
-        let (store, opening) = RedbStore::open(self.0.as_ref(), plans, options, now)?;
+        let (store, opening) = store_redb::open(self.0.as_ref(), plans, options, now)?;
         Ok((Arc::new(store), opening))
     }
 }

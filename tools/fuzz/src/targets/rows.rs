@@ -4,7 +4,7 @@
 
 use crate::input::one;
 use fastrand::Rng;
-use store_redb::fuzzing::{ROWS, row};
+use store_rules::fuzzing::{ROWS, row};
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![random.u8(..) % ROWS as u8];

@@ -20,6 +20,7 @@ const CRATES: &[&str] = &[
     "store-pg",
     "tls-stream",
     "store-redb",
+    "store-rules",
     "src",
 ];
 

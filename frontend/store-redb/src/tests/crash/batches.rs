@@ -217,7 +217,7 @@ fn a_purge_that_is_cut_short_goes_on() {
     for crash in [Crash::Kill, Crash::PowerLoss] {
         let mut cut = 0;
         for left in (1..).step_by(2) {
-            let vault = Arc::new(Vault::in_memory());
+            let vault = Arc::new(Vault::in_memory().unwrap());
             let (image, unanswered) = expired_image(account, &vault);
             let disk = Disk::new(image, left);
             let done = open(&disk, &vault).is_ok_and(|store| store.purge(late).wait().is_ok());

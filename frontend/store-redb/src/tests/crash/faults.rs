@@ -77,7 +77,7 @@ fn survive_fault<L: Load>(first: &[u8], seed: u64, at: u32, fault: Fault) -> (bo
     let told_of = format!("seed {seed}, {fault:?} at operation {at}");
     let mut rng = fastrand::Rng::with_seed(seed);
     let account = AccountId::new(NOW, 1);
-    let vault = Arc::new(Vault::in_memory());
+    let vault = Arc::new(Vault::in_memory().unwrap());
     let disk = Disk::new(first.to_vec(), u32::MAX).failing(at, fault);
     let mut told = L::default();
     // A store whose file fails during its opening does not open.

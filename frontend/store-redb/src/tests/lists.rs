@@ -1,0 +1,74 @@
+//! Tests: users and lists are sealed, and the parts of a list are removed in steps.
+
+use crate::tests::index_check::check_index;
+use crate::*;
+use store::*;
+
+const NOW: UnixMs = 1_801_386_600_000;
+const NEEDLE: &str = "needle@example.com";
+
+fn list(account: AccountId) -> List {
+    let list = List::new(ListId::new(NOW, 1), account, NOW, NEEDLE.into());
+    List { bytes: 18, rows: 1, addresses: 1, ..list }
+}
+
+#[test]
+fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = || {
+        let options = StoreOptions::default();
+        crate::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0
+    };
+    let store = open();
+    let id = AccountId::new(NOW, 1);
+    let account = NewAccount { id, name: "a".into(), plan: "free".into() };
+    let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [0; 16], tag: [0; 32] };
+    let session = NewSession { hash: [1; 32], agent: String::new() };
+    let new = NewUser { account, email: NEEDLE.into(), password, session };
+    store.sign_up(new, NOW).wait().unwrap();
+    store.create_link(id, [2; 32], NOW).wait().unwrap();
+    let list = list(id);
+    store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
+    store.put_list_part(&list, 0, NEEDLE.as_bytes()).wait().unwrap();
+    check_index(&store);
+    drop(store);
+    let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
+    assert!(!database.windows(6).any(|bytes| bytes == b"needle"));
+    let store = open();
+    assert_eq!(store.list_part(&list, 0).wait().unwrap().as_deref(), Some(NEEDLE.as_bytes()));
+    assert_eq!(store.user(id).wait().unwrap().unwrap().email, NEEDLE);
+    let keys = || {
+        let files = std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap();
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
+    };
+    let of_list = format!("list-{}", list.expires_at() / 3_600_000);
+    assert!(keys().contains(&of_list));
+    let later = list.expires_at() + 3_600_000;
+    store.purge(later).wait().unwrap();
+    assert!(!keys().contains(&of_list) && keys().contains(&"users".to_owned()));
+    check_index(&store);
+    assert_eq!(store.list_part(&list, 0).wait(), Ok(None));
+    assert_eq!(store.user(id).wait().unwrap().unwrap().email, NEEDLE);
+}
+
+#[test]
+fn the_parts_of_a_list_go_in_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = StoreOptions::default();
+    let store = crate::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
+    let list = list(AccountId::new(NOW, 1));
+    store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
+    for number in 0..100 {
+        assert_eq!(store.put_list_part(&list, number, b"x").wait(), Ok(true));
+    }
+    assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(true));
+    assert_eq!(store.list(list.account, list.id, NOW).wait(), Ok(None));
+    assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(false));
+    assert_eq!(store.put_list_part(&list, 0, b"x").wait(), Ok(false));
+    check_index(&store);
+    let left = (0..100).filter(|&number| store.list_part(&list, number).wait().unwrap().is_some()).count();
+    assert!((1..100).contains(&left), "{left} of 100 parts are left");
+    assert_eq!(store.purge(NOW).wait().map(|purged| purged.lists), Ok(1));
+    assert_eq!(store.list_part(&list, 99).wait(), Ok(None));
+    check_index(&store);
+}

@@ -1,0 +1,493 @@
+//! Batches: created with their charge and idempotency key in one transaction, answered row by row, and settled after
+//! the last answer.
+//!
+//! The caller's thread does the slow work (hashing, sealing, look-ups) with a snapshot. The writer checks what may have
+//! changed since then, and stores the bytes. It opens and seals only the answers, one byte per row, and the rows once,
+//! at completion.
+
+use crate::days::Charged;
+use crate::reason::{self, GIVEN_UP, UNANSWERED};
+use crate::results::{self, Results, SealedResult};
+use crate::row::Row;
+use crate::rows::Rows;
+use crate::tables::{
+    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText, batch_key,
+    idempotency_key, split, split_rows,
+};
+use crate::txn::Txn;
+use crate::vault::{KeyClass, Place, Vault, VaultKey};
+use crate::write_error::{WriteError, refuse};
+use store::credits::{Balance, Portions};
+use store::*;
+use store::{AccountId, BatchError, BatchId, EntryId, HoldError, StoreError};
+
+/// The place of a batch's answers, which differs from that of its rows.
+fn answers_place(key: &[u8; 32]) -> Place<'_> {
+    Place { table: BatchRow::TABLE, row: key }
+}
+
+fn rows_place(key: &[u8; 32]) -> Place<'_> {
+    Place { table: RowsText::TABLE, row: key }
+}
+
+/// A batch that is ready to be written, except for its credits.
+pub(crate) struct PreparedBatch {
+    id: BatchId,
+    account: AccountId,
+    charged: bool,
+    row: BatchRow,
+    rows: Vec<u8>,
+    /// The answers of a batch that is complete at once.
+    known: Vec<u8>,
+    idempotency: Option<PreparedKey>,
+}
+
+/// The keyed hashes of an idempotency key and its request.
+struct PreparedKey {
+    key: [u8; 32],
+    body: [u8; 16],
+}
+
+/// Prepares a batch on the caller's thread.
+pub(crate) fn prepare(
+    results: Results<'_>,
+    vault: &Vault,
+    new: &NewBatch,
+    now: UnixMs,
+) -> Result<PreparedBatch, BatchError> {
+    let &NewBatch { id, account, ref name, ref rows, ref idempotency, ref mode } = new;
+    let fits = match mode {
+        BatchMode::Live => true,
+        BatchMode::Test(reasons) => reasons.len() == rows.len(),
+    };
+    if rows.is_empty() || rows.len() > BATCH_ROWS_MAX || !fits {
+        return Err(HoldError::BadAmount.into());
+    }
+    let idempotency = idempotency.as_ref().map(|given| prepare_key(given, vault, account, mode));
+    let charged = *mode == BatchMode::Live;
+    let mut answers = match mode {
+        BatchMode::Test(reasons) => reasons.iter().copied().map(reason::code).collect(),
+        BatchMode::Live => own_answers(results, vault, account, rows, now)?,
+    };
+    let answered = answers.iter().filter(|&&answer| answer != UNANSWERED).count();
+    let completed = answered == rows.len();
+    let mut row = BatchRow {
+        created_at: now,
+        completed_at: if completed { now.max(1) } else { 0 },
+        total: rows.len() as u32,
+        answered: answered as u32,
+        refunded: 0,
+        held: Portions::NONE,
+        answers: Vec::new(),
+    };
+    let key = batch_key(account, id);
+    let (class, until) = row.sealed_under();
+    let sealing_key = vault.sealing_key(class, until)?;
+    let mut stored = Vec::new();
+    if !completed {
+        rows.iter().for_each(|row| stored.extend_from_slice(&row.address.0));
+        row.answers = sealing_key.seal(answers_place(&key), &answers)?;
+        answers.clear();
+    }
+    let known = answers.clone();
+    let emails = rows.iter().map(|row| row.email.clone()).collect();
+    let text = RowsText { name: name.clone(), emails, answers };
+    stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
+    Ok(PreparedBatch { id, account, charged, row, rows: stored, known, idempotency })
+}
+
+fn own_answers(
+    results: Results<'_>,
+    vault: &Vault,
+    account: AccountId,
+    rows: &[NewRow],
+    now: UnixMs,
+) -> Result<Vec<u8>, StoreError> {
+    rows.iter()
+        .map(|row| {
+            let own = results.own(vault, account, &row.address, now)?;
+            Ok(own.map_or(UNANSWERED, |own| reason::code(own.verdict.reason)))
+        })
+        .collect()
+}
+
+fn prepare_key(given: &Idempotency, vault: &Vault, account: AccountId, mode: &BatchMode) -> PreparedKey {
+    let account_bytes = account.to_bytes();
+    let scope: &[u8] = match mode {
+        BatchMode::Live => b"live",
+        BatchMode::Test(_) => b"test",
+    };
+    let hash = vault.hash("idempotency key", &[&account_bytes, scope, given.key.as_bytes()]);
+    // The keyed hash prevents guessing: a plain hash of a request with few addresses could be guessed.
+    let body = vault.hash("idempotency body", &[&account_bytes, &given.body]);
+    PreparedKey { key: idempotency_key(account, hash), body }
+}
+
+/// Answers that are ready to be written, by batch.
+pub(crate) struct PreparedAnswers {
+    batches: Vec<AnsweredBatch>,
+    /// The key for batches that these answers complete.
+    finishing_key: VaultKey,
+}
+
+struct AnsweredBatch {
+    id: BatchId,
+    key: [u8; 32],
+    answers: Vec<(usize, u8, Option<SealedResult>)>,
+}
+
+/// The key for batches that complete now.
+pub(crate) fn finishing_key(vault: &Vault, now: UnixMs) -> Result<VaultKey, StoreError> {
+    vault.sealing_key(KeyClass::Batch, now.max(1).saturating_add(BATCH_KEEP_MS))
+}
+
+/// Batches and their rows, as of one snapshot or transaction.
+#[derive(Clone, Copy)]
+pub(crate) struct Batches<'r>(pub &'r dyn Rows);
+
+impl Batches<'_> {
+    /// The key and the row of an open batch.
+    pub(crate) fn find(&self, id: BatchId) -> Result<Option<(AccountId, [u8; 32], BatchRow)>, StoreError> {
+        let Some(account) = OPEN_BATCHES.peek(self.0, &id.to_bytes())? else { return Ok(None) };
+        let key = batch_key(account, id);
+        Ok(BATCHES.peek(self.0, &key)?.map(|row| (account, key, row)))
+    }
+
+    /// Prepares answers on the caller's thread. Answers to batches that are not open are left out.
+    pub(crate) fn prepare(
+        &self,
+        vault: &Vault,
+        answers: &[RowAnswer],
+        now: UnixMs,
+    ) -> Result<PreparedAnswers, StoreError> {
+        let finishing_key = finishing_key(vault, now)?;
+        // The sort is stable, so the first of two answers to a row remains the first.
+        let mut answers = answers.to_vec();
+        answers.sort_by_key(|answer| answer.batch);
+        let mut batches = Vec::new();
+        for answers in answers.chunk_by(|one, other| one.batch == other.batch) {
+            let id = answers[0].batch;
+            let Some((account, key, row)) = self.find(id)? else { continue };
+            let hashes = BATCH_ROWS.read(self.0, &key, |rows| {
+                split_rows(&row, rows).map(|(hashes, _)| hashes.to_vec()).ok_or_else(damaged)
+            })?;
+            let Some(hashes) = hashes.transpose()? else { continue };
+            let mut prepared = Vec::with_capacity(answers.len());
+            for answer in answers {
+                let Some(hash) = hashes.get(answer.index as usize) else { continue };
+                let (code, result) =
+                    self.prepare_one(vault, account, AddressHash(*hash), answer.outcome, now)?;
+                prepared.push((answer.index as usize, code, result));
+            }
+            batches.push(AnsweredBatch { id, key, answers: prepared });
+        }
+        Ok(PreparedAnswers { batches, finishing_key })
+    }
+
+    fn prepare_one(
+        &self,
+        vault: &Vault,
+        account: AccountId,
+        address: AddressHash,
+        outcome: RowOutcome,
+        now: UnixMs,
+    ) -> Result<(u8, Option<SealedResult>), StoreError> {
+        let (verdict, verdict_at) = match outcome {
+            RowOutcome::Unanswered => return Ok((GIVEN_UP, None)),
+            RowOutcome::Repeated(reason) => return Ok((reason::code(reason), None)),
+            RowOutcome::Verified(verdict) => (verdict, now),
+            RowOutcome::Reused(verdict) => {
+                let record = ResultRecord { address, verdict };
+                (verdict, Results(self.0).verdict_at(vault, &record, now)?)
+            }
+        };
+        let sealed = results::seal(vault, account, ResultRecord { address, verdict }, verdict_at, now)?;
+        Ok((reason::code(verdict.reason), Some(sealed)))
+    }
+
+    /// Every open batch, as [`store::Store::open_batches`].
+    pub(crate) fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
+        let mut found = Vec::new();
+        for id in OPEN_BATCHES.keys(self.0, .., usize::MAX)? {
+            let id = BatchId::from_bytes(id);
+            let Some((account, _, row)) = self.find(id)? else { return Err(damaged()) };
+            let BatchRow { created_at, total, answered, .. } = row;
+            found.push(OpenBatch { batch: id, account, created_at, total, answered });
+        }
+        Ok(found)
+    }
+
+    /// The unanswered rows of an open batch. If its key is gone there are none, and the batch waits for its end.
+    pub(crate) fn unanswered(&self, vault: &Vault, id: BatchId) -> Result<Vec<OpenRow>, StoreError> {
+        let Some((_, key, row)) = self.find(id)? else { return Ok(Vec::new()) };
+        let text = BATCH_ROWS.read(self.0, &key, |rows| open_rows(vault, &key, &row, rows))?;
+        let Some(text) = text.transpose()? else { return Err(damaged()) };
+        let answers = open_answers(vault, &key, &row);
+        let Some((answers, text)) = answers.zip(text) else {
+            return Ok(Vec::new());
+        };
+        let rows = (0..).zip(text.emails).zip(answers);
+        let open = rows.filter(|(_, answer)| *answer == UNANSWERED);
+        Ok(open.map(|((index, email), _)| OpenRow { index, email }).collect())
+    }
+}
+
+fn damaged() -> StoreError {
+    StoreError::Failed("the tables of batches disagree".into())
+}
+
+fn open_answers(vault: &Vault, key: &[u8; 32], row: &BatchRow) -> Option<Vec<u8>> {
+    let (class, until) = row.sealed_under();
+    let answers = vault.opening_key(class, until)?.open(answers_place(key), &row.answers)?;
+    (answers.len() == row.total as usize).then_some(answers)
+}
+
+/// `None` if the key is gone.
+fn open_rows(
+    vault: &Vault,
+    key: &[u8; 32],
+    row: &BatchRow,
+    rows: &[u8],
+) -> Result<Option<RowsText>, StoreError> {
+    let (class, until) = row.sealed_under();
+    let Some(opening_key) = vault.opening_key(class, until) else { return Ok(None) };
+    let Some((_, sealed)) = split_rows(row, rows) else { return Err(damaged()) };
+    opening_key.open(rows_place(key), sealed).map(|text| RowsText::decode(&text)).transpose()
+}
+
+/// A batch from the view of its owner.
+pub(crate) fn view(
+    tables: &dyn Rows,
+    vault: &Vault,
+    account: AccountId,
+    id: BatchId,
+    now: UnixMs,
+) -> Result<Option<BatchView>, StoreError> {
+    let key = batch_key(account, id);
+    let Some(row) = BATCHES.peek(tables, &key)? else { return Ok(None) };
+    let view =
+        BatchView { completed: false, total: row.total, checked: row.answered, name: None, results: None };
+    if row.is_open() {
+        return Ok(Some(view));
+    }
+    if now >= row.expires_at() {
+        return Ok(None);
+    }
+    let text = BATCH_ROWS.read(tables, &key, |rows| open_rows(vault, &key, &row, rows))?;
+    let Some(text) = text.transpose()? else { return Err(damaged()) };
+    let Some(RowsText { name, emails, answers }) = text else { return Ok(None) };
+    let reasons: Option<Vec<_>> = answers.into_iter().map(reason::of_answer).collect();
+    let reasons = reasons.filter(|reasons| reasons.len() == emails.len()).ok_or_else(damaged)?;
+    let results = emails.into_iter().zip(reasons).collect();
+    Ok(Some(BatchView { completed: true, name, results: Some(results), ..view }))
+}
+
+impl Txn<'_> {
+    /// Writes a prepared batch with its charge, or returns the answer of its idempotency key.
+    pub(crate) fn create_batch(
+        &mut self,
+        new: &PreparedBatch,
+        now: UnixMs,
+    ) -> Result<BatchCreated, WriteError<BatchError>> {
+        if let Some(given) = &new.idempotency
+            && let Some(first) = self.remembered(&given.key)?.filter(|first| now < first.expires_at())
+        {
+            return if first.body == given.body { Ok(first.replay()) } else { refuse(BatchError::KeyReused) };
+        }
+        let PreparedBatch { id, account, charged, ref rows, ref known, ref idempotency, .. } = *new;
+        let mut row = new.row.clone();
+        let balance = self
+            .charge_new(account, id, charged.then_some(&mut row), now)
+            .map_err(|error| error.map(BatchError::from))?;
+        let key = batch_key(account, id);
+        BATCH_ROWS.write(self.rows, &key, rows)?;
+        BATCHES.put(self.rows, &key, &row)?;
+        if row.is_open() {
+            OPEN_BATCHES.put(self.rows, &id.to_bytes(), &account)?;
+            self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
+        } else {
+            self.settle_batch(account, id, &row, known, now)?;
+            self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
+        }
+        let created = BatchCreated {
+            batch: id,
+            submitted: row.total,
+            completed: !row.is_open(),
+            credits_remaining: balance.map(|balance| balance.available()),
+            replayed: false,
+        };
+        if let Some(given) = idempotency {
+            self.remember(given, &created, now)?;
+        }
+        Ok(created)
+    }
+
+    /// Holds a new batch's credits; for an uncharged one, checks that it can be created.
+    fn charge_new(
+        &mut self,
+        account: AccountId,
+        id: BatchId,
+        charged: Option<&mut BatchRow>,
+        now: UnixMs,
+    ) -> Result<Option<Balance>, WriteError<HoldError>> {
+        let hold = HoldRef { account, id: EntryId::of_batch(id) };
+        if BATCHES.has(self.rows(), &batch_key(account, id))? {
+            return refuse(HoldError::Exists);
+        }
+        let Some(row) = charged else {
+            let known = self.has_account(account)?;
+            return if known { Ok(None) } else { refuse(HoldError::UnknownAccount) };
+        };
+        let (account, portions) = self.set_aside(hold, u64::from(row.total), now)?;
+        row.held = portions;
+        self.save(&account)?;
+        Ok(Some(account.row.subscription.balance))
+    }
+
+    fn remembered(&self, key: &[u8; 32]) -> Result<Option<IdempotencyRow>, StoreError> {
+        IDEMPOTENCY.get(self.rows(), key)
+    }
+
+    fn remember(
+        &mut self,
+        given: &PreparedKey,
+        created: &BatchCreated,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        if let Some(expired) = self.remembered(&given.key)? {
+            self.unexpire(Expiring::Idempotency, expired.expires_at(), &given.key)?;
+        }
+        let BatchCreated { batch, submitted, completed, credits_remaining, replayed: _ } = *created;
+        let row = IdempotencyRow {
+            created_at: now,
+            body: given.body,
+            batch,
+            submitted,
+            completed,
+            credits_remaining,
+        };
+        IDEMPOTENCY.put(self.rows, &given.key, &row)?;
+        self.expire_at(Expiring::Idempotency, row.expires_at(), &given.key, now)
+    }
+
+    /// Writes answers; returns the batches that they complete.
+    pub(crate) fn answer_rows(
+        &mut self,
+        prepared: &PreparedAnswers,
+        now: UnixMs,
+    ) -> Result<Vec<BatchId>, StoreError> {
+        let mut completed = Vec::new();
+        for batch in &prepared.batches {
+            let Some(mut row) = self.open_batch(&batch.key)? else { continue };
+            let (class, until) = row.sealed_under();
+            let answers = open_answers(&self.shared.vault, &batch.key, &row);
+            let Some((key, mut answers)) = self.shared.vault.opening_key(class, until).zip(answers) else {
+                continue;
+            };
+            for &(index, code, ref result) in &batch.answers {
+                if let Some(slot) = answers.get_mut(index).filter(|slot| **slot == UNANSWERED) {
+                    *slot = code;
+                    row.answered += 1;
+                    row.refunded += u32::from(code == GIVEN_UP);
+                    result.as_ref().map_or(Ok(()), |result| self.put_result(result))?;
+                }
+            }
+            if row.answered == row.total {
+                self.finish(&batch.key, row, answers, &prepared.finishing_key, now)?;
+                completed.push(batch.id);
+            } else {
+                row.answers = key.seal(answers_place(&batch.key), &answers)?;
+                BATCHES.put(self.rows, &batch.key, &row)?;
+            }
+        }
+        Ok(completed)
+    }
+
+    /// Ends an open batch after its longest time: unanswered rows are refunded. A batch that can no longer be read,
+    /// because its key is gone, is removed and its charge settled.
+    pub(crate) fn give_up(
+        &mut self,
+        key: &[u8; 32],
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let Some(mut row) = self.open_batch(key)? else { return Ok(()) };
+        let answers = open_answers(&self.shared.vault, key, &row);
+        row.refunded += row.total - row.answered;
+        row.answered = row.total;
+        match answers {
+            Some(mut answers) => {
+                answers.iter_mut().filter(|slot| **slot == UNANSWERED).for_each(|slot| *slot = GIVEN_UP);
+                self.finish(key, row, answers, finishing_key, now)
+            }
+            None => self.close_unreadable(key, &row, now),
+        }
+    }
+
+    fn open_batch(&self, key: &[u8; 32]) -> Result<Option<BatchRow>, StoreError> {
+        Ok(BATCHES.get(self.rows(), key)?.filter(BatchRow::is_open))
+    }
+
+    /// Completes a batch: rows and answers are sealed together under the key for the batch's expiry, and the charge is
+    /// settled.
+    fn finish(
+        &mut self,
+        key: &[u8; 32],
+        mut row: BatchRow,
+        answers: Vec<u8>,
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let vault = &self.shared.vault;
+        let text = BATCH_ROWS.read(self.rows(), key, |rows| open_rows(vault, key, &row, rows))?;
+        let Some(text) = text.transpose()?.ok_or_else(damaged)? else {
+            return self.close_unreadable(key, &row, now);
+        };
+        let (account, id) = self.no_longer_open(key, &row)?;
+        row.completed_at = now.max(1);
+        row.answers = Vec::new();
+        self.settle_batch(account, id, &row, &answers, now)?;
+        let sealed = finishing_key.seal(rows_place(key), &RowsText { answers, ..text }.encode())?;
+        BATCH_ROWS.write(self.rows, key, &sealed)?;
+        BATCHES.put(self.rows, key, &row)?;
+        self.expire_at(Expiring::Batch, row.expires_at(), key, now)
+    }
+
+    fn close_unreadable(&mut self, key: &[u8; 32], row: &BatchRow, now: UnixMs) -> Result<(), StoreError> {
+        let (account, id) = self.no_longer_open(key, row)?;
+        self.settle_batch(account, id, row, &[], now)?;
+        BATCH_ROWS.remove(self.rows, key)?;
+        BATCHES.remove(self.rows, key)
+    }
+
+    fn no_longer_open(&mut self, key: &[u8; 32], row: &BatchRow) -> Result<(AccountId, BatchId), StoreError> {
+        let (account, id) = split(key);
+        OPEN_BATCHES.remove(self.rows, &id)?;
+        self.unexpire(Expiring::OpenBatch, row.given_up_at(), key)?;
+        Ok((AccountId::from_bytes(account), BatchId::from_bytes(id)))
+    }
+
+    fn settle_batch(
+        &mut self,
+        account: AccountId,
+        id: BatchId,
+        row: &BatchRow,
+        answers: &[u8],
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        // A test batch holds no credits.
+        if row.held.credits() == 0 {
+            return Ok(());
+        }
+        self.count_day(account, Charged::Rows, answers, now)?;
+        let (spent, back) = row.held.split(u64::from(row.refunded));
+        self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, spent, back, now)
+    }
+}
+
+impl IdempotencyRow {
+    fn replay(&self) -> BatchCreated {
+        let IdempotencyRow { batch, submitted, completed, credits_remaining, .. } = *self;
+        BatchCreated { batch, submitted, completed, credits_remaining, replayed: true }
+    }
+}

@@ -1,0 +1,198 @@
+//! API keys, the users of gateways, and the terms of their accounts in memory: the data that every request looks up. It
+//! has exactly the committed data: the writer updates it after a commit and before the answer. So a revocation applies
+//! as soon as it is answered.
+
+use crate::gateways;
+use crate::tables::KeyRow;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use store::rate_limit::Overrides;
+use store::{AccountId, KeyId};
+use store::{KeyHash, KeyInfo, KeyLookup, PlanTable, Terms, UnixMs};
+
+/// The shortest time between two writes of a key's last use.
+const USE_STEP_MS: u64 = 60_000;
+
+/// The API keys, the terms of accounts and the users of gateways, for all threads.
+#[derive(Default)]
+pub struct KeyIndex {
+    keys: RwLock<Keys>,
+}
+
+#[derive(Default)]
+struct Keys {
+    by_hash: HashMap<KeyHash, Arc<IndexedKey>>,
+    by_id: HashMap<KeyId, Arc<IndexedKey>>,
+    /// The keys of each account that has any, oldest first.
+    by_account: HashMap<AccountId, BTreeMap<KeyId, Arc<IndexedKey>>>,
+    accounts: HashMap<AccountId, IndexedAccount>,
+    /// Accounts by gateway and user.
+    gateway_users: HashMap<String, HashMap<String, AccountId>>,
+}
+
+#[derive(Default)]
+struct IndexedAccount {
+    plan: String,
+    overrides: Overrides,
+}
+
+struct IndexedKey {
+    id: KeyId,
+    row: KeyRow,
+    revoked_at: AtomicU64,
+    /// The last use that was written or is being written.
+    last_used_at: AtomicU64,
+}
+
+/// A committed change of the index.
+pub enum KeyChange {
+    Added(KeyId, KeyRow),
+    Revoked(KeyId, UnixMs),
+    /// A revoked key was removed.
+    Removed(KeyId),
+    /// The account has this plan from now on.
+    Plan(AccountId, String),
+    /// The account has this name permanently. Only names of gateways' users are needed.
+    Named(AccountId, String),
+    /// The account has these limits of its own from now on.
+    Overrides(AccountId, Overrides),
+}
+
+impl KeyIndex {
+    /// Applies the changes of a commit.
+    pub fn apply(&self, changes: Vec<KeyChange>) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        for change in changes {
+            match change {
+                KeyChange::Added(id, row) => keys.add(id, row),
+                KeyChange::Revoked(id, at) => {
+                    if let Some(key) = keys.by_id.get(&id) {
+                        key.revoked_at.store(at, Ordering::Release);
+                    }
+                }
+                KeyChange::Removed(id) => keys.remove(id),
+                KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
+                KeyChange::Named(id, name) => keys.name(id, &name),
+                KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
+            }
+        }
+    }
+
+    /// The key with this hash, and its account.
+    pub fn look_up(&self, hash: &KeyHash) -> Option<KeyLookup> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let key = keys.by_hash.get(hash)?;
+        Some(KeyLookup {
+            id: key.id,
+            account: key.row.account,
+            mode: key.row.mode,
+            revoked: key.revoked_at.load(Ordering::Acquire) != 0,
+        })
+    }
+
+    /// The account's terms. Its plan is in the table: opening the store and changing a plan ensure that.
+    pub fn terms(&self, account: AccountId, plans: &PlanTable) -> Option<Terms> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let IndexedAccount { plan, overrides } = keys.accounts.get(&account)?;
+        let plan = plans.find(plan)?;
+        Some(Terms {
+            batches_allowed: plan.batches_allowed,
+            limits: plan.limits.with(overrides),
+            overrides: *overrides,
+        })
+    }
+
+    /// The account of a gateway's user, if it exists and has this plan.
+    pub fn gateway_account(&self, gateway: &str, user: &str, plan: &str) -> Option<AccountId> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let id = keys.gateway_users.get(gateway)?.get(user)?;
+        (keys.accounts.get(id)?.plan == plan).then_some(*id)
+    }
+
+    /// The number of users of a gateway.
+    pub fn gateway_users(&self, gateway: &str) -> usize {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.gateway_users.get(gateway).map_or(0, HashMap::len)
+    }
+
+    /// The keys of an account, oldest first.
+    pub fn of_account(&self, account: AccountId) -> Vec<KeyInfo> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let of_account = keys.by_account.get(&account);
+        of_account.into_iter().flat_map(BTreeMap::values).map(|key| key.info()).collect()
+    }
+
+    /// The ids of the account's keys with the times of revocation (0 for unrevoked ones), oldest first.
+    pub fn revocations(&self, account: AccountId) -> Vec<(KeyId, UnixMs)> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let of_account = keys.by_account.get(&account).into_iter().flat_map(BTreeMap::values);
+        of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
+    }
+
+    /// Whether this use must be written; true once in [`USE_STEP_MS`] for each key.
+    pub fn note_use(&self, id: KeyId, now: UnixMs) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(key) = keys.by_id.get(&id) else { return false };
+        let last = key.last_used_at.load(Ordering::Relaxed);
+        (last == 0 || now >= last.saturating_add(USE_STEP_MS))
+            && key.last_used_at.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+impl Keys {
+    fn add(&mut self, id: KeyId, row: KeyRow) {
+        let key = Arc::new(IndexedKey {
+            id,
+            revoked_at: AtomicU64::new(row.revoked_at),
+            last_used_at: AtomicU64::new(row.last_used_at),
+            row,
+        });
+        self.by_hash.insert(key.row.hash, Arc::clone(&key));
+        self.by_account.entry(key.row.account).or_default().insert(id, Arc::clone(&key));
+        self.by_id.insert(id, key);
+    }
+
+    fn remove(&mut self, id: KeyId) {
+        let Some(key) = self.by_id.remove(&id) else { return };
+        self.by_hash.remove(&key.row.hash);
+        if let Some(of_account) = self.by_account.get_mut(&key.row.account) {
+            of_account.remove(&id);
+        }
+    }
+
+    fn name(&mut self, id: AccountId, name: &str) {
+        if let Some((gateway, user)) = gateways::split_name(name) {
+            self.gateway_users.entry(gateway.to_owned()).or_default().insert(user.to_owned(), id);
+        }
+    }
+}
+
+impl IndexedKey {
+    fn info(&self) -> KeyInfo {
+        let row = KeyRow {
+            revoked_at: self.revoked_at.load(Ordering::Acquire),
+            last_used_at: self.last_used_at.load(Ordering::Relaxed),
+            ..self.row.clone()
+        };
+        key_info(self.id, &row)
+    }
+}
+
+/// A key as it is shown in lists.
+pub(crate) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
+    let time = |at: UnixMs| (at != 0).then_some(at);
+    KeyInfo {
+        id,
+        account: row.account,
+        mode: row.mode,
+        last4: String::from_utf8_lossy(&row.last4).into_owned(),
+        label: row.label.clone(),
+        created_at: row.created_at,
+        revoked_at: time(row.revoked_at),
+        last_used_at: time(row.last_used_at),
+    }
+}

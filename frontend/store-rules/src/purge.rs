@@ -1,0 +1,147 @@
+//! The removal of expired data, by an index of expiries. A transaction removes a limited part.
+//!
+//! Every group of writes takes a few steps, so a busy store needs no other removal. [`Txn::purge`] takes many steps,
+//! for a store without writes. Only the latter ends batches, since that may need a new key of the vault.
+
+use crate::tables::{
+    BATCH_ROWS, BATCHES, EXPIRIES, Expiring, IDEMPOTENCY, RESULTS, expiring_row, expiry_key,
+};
+use crate::txn::Txn;
+use crate::vault::VaultKey;
+use store::StoreError;
+use store::{Purged, UnixMs};
+
+/// How many rows a group of writes removes, in addition to two for each expiry that it noted.
+const STEPS_WITH_GROUP: usize = 16;
+
+/// How many rows one purge removes.
+const STEPS: usize = 2_000;
+
+/// How many batches one purge ends: each is opened and sealed again.
+const ENDED_MAX: usize = 100;
+
+/// The kinds whose rows are removed without further steps.
+const REMOVABLE: [Expiring; 8] = [
+    Expiring::Result,
+    Expiring::Batch,
+    Expiring::Idempotency,
+    Expiring::Session,
+    Expiring::SignInLink,
+    Expiring::Connection,
+    Expiring::Client,
+    Expiring::Withdrawn,
+];
+
+impl Txn<'_> {
+    /// Takes the steps of a group, at the latest time of its writes.
+    pub fn purge_some(&mut self) -> Result<(), StoreError> {
+        let steps = STEPS_WITH_GROUP + 2 * self.effects.expiries_added;
+        self.remove_expired(steps, self.effects.latest).map(drop)
+    }
+
+    /// Takes the steps of a whole purge. Without a key no batches are ended; they wait for the next purge.
+    pub(crate) fn purge(
+        &mut self,
+        finishing_key: Option<&VaultKey>,
+        now: UnixMs,
+    ) -> Result<Purged, StoreError> {
+        let mut late = Vec::new();
+        if let Some(finishing_key) = finishing_key {
+            late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
+            for expiry in &late {
+                self.give_up(&expiring_row(expiry), finishing_key, now)?;
+                // The note of a batch that is no longer open still exists.
+                EXPIRIES.remove(self.rows, expiry)?;
+            }
+        }
+        let mut purged = self.remove_expired(STEPS, now)?;
+        purged.ended = late.len() as u64;
+        purged.more |= late.len() == ENDED_MAX;
+        Ok(purged)
+    }
+
+    fn remove_expired(&mut self, steps: usize, now: UnixMs) -> Result<Purged, StoreError> {
+        let mut purged = Purged::default();
+        let mut left = steps;
+        for what in REMOVABLE {
+            let expired = self.expired(what, now, left)?;
+            left -= expired.len();
+            for expiry in &expired {
+                EXPIRIES.remove(self.rows, expiry)?;
+                self.remove_row(what, &expiring_row(expiry))?;
+            }
+            *counter(&mut purged, what) += expired.len() as u64;
+        }
+        left = self.remove_lists(left, now, &mut purged)?;
+        purged.more = left == 0;
+        Ok(purged)
+    }
+
+    /// Removes lists, which have many rows: the note of a list remains until the last of them is removed. Returns the
+    /// remaining steps.
+    fn remove_lists(
+        &mut self,
+        mut left: usize,
+        now: UnixMs,
+        purged: &mut Purged,
+    ) -> Result<usize, StoreError> {
+        for expiry in self.expired(Expiring::List, now, left)? {
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            let removed = self.remove_list(&expiring_row(&expiry), left)?;
+            if removed < left {
+                EXPIRIES.remove(self.rows, &expiry)?;
+                purged.lists += 1;
+            }
+            left -= removed;
+        }
+        Ok(left)
+    }
+
+    fn remove_row(&mut self, what: Expiring, key: &[u8; 32]) -> Result<(), StoreError> {
+        match what {
+            Expiring::Result => RESULTS.remove(self.rows, key)?,
+            Expiring::Idempotency => IDEMPOTENCY.remove(self.rows, key)?,
+            Expiring::Session => self.remove_session(key)?,
+            Expiring::SignInLink => self.remove_link(key)?,
+            Expiring::Connection => drop(self.remove_connection(key)?),
+            Expiring::Client => self.forget_client(key)?,
+            Expiring::Withdrawn => self.forget_withdrawal(key)?,
+            // See `remove_lists`.
+            Expiring::List => {}
+            Expiring::Batch | Expiring::OpenBatch => {
+                BATCH_ROWS.remove(self.rows, key)?;
+                BATCHES.remove(self.rows, key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The notes of data that expired until `now`, oldest first, at most `limit`.
+    pub(crate) fn expired(
+        &self,
+        what: Expiring,
+        now: UnixMs,
+        limit: usize,
+    ) -> Result<Vec<[u8; 41]>, StoreError> {
+        let range = expiry_key(what, 0, &[0; 32])..=expiry_key(what, now, &[0xff; 32]);
+        EXPIRIES.keys(self.rows(), range, limit)
+    }
+}
+
+/// The counter for one kind of removed data.
+fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
+    match what {
+        Expiring::Result => &mut purged.results,
+        Expiring::Batch => &mut purged.batches,
+        Expiring::OpenBatch => &mut purged.ended,
+        Expiring::Idempotency => &mut purged.idempotency_keys,
+        Expiring::List => &mut purged.lists,
+        Expiring::Session | Expiring::SignInLink => &mut purged.sessions,
+        Expiring::Connection => &mut purged.connections,
+        Expiring::Client => &mut purged.clients,
+        Expiring::Withdrawn => &mut purged.withdrawn,
+    }
+}

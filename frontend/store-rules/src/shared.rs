@@ -1,0 +1,41 @@
+//! What all operations of a store share, besides its tables.
+
+use crate::clock_check::ClockCheck;
+use crate::index::KeyIndex;
+use crate::vault::Vault;
+use std::sync::{Arc, PoisonError, RwLock};
+use store::PlanTable;
+
+/// The plans, keys and settings of an open store.
+pub struct Shared {
+    /// The plans of the moment.
+    pub plans: SharedPlans,
+    /// The keys that seal and hash rows.
+    pub vault: Arc<Vault>,
+    /// The API keys and terms in memory.
+    pub index: KeyIndex,
+    /// Whether the clock is trusted.
+    pub clock_check: ClockCheck,
+    /// Whether a verdict from one account's check may answer another account, which also pays for it.
+    pub reuse: bool,
+}
+
+/// The plans that the store and its writer use.
+pub struct SharedPlans(RwLock<Arc<PlanTable>>);
+
+impl SharedPlans {
+    /// Plans that can be replaced.
+    pub fn new(plans: PlanTable) -> SharedPlans {
+        SharedPlans(RwLock::new(Arc::new(plans)))
+    }
+
+    /// The plans of the moment.
+    pub fn get(&self) -> Arc<PlanTable> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the plans for all later operations.
+    pub fn replace(&self, plans: PlanTable) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(plans);
+    }
+}

@@ -1,0 +1,635 @@
+//! Every table and every row. docs/storage.md describes them for people. A change here is a change of the format, and
+//! needs a step in the migrations of each database.
+
+mod connections;
+mod engine;
+mod lists;
+mod web;
+
+pub use connections::*;
+pub use engine::*;
+pub use lists::*;
+pub use web::*;
+
+use crate::row::{Fixed, In, Out, Row};
+use crate::rows::{Blob, Table, TypedTable};
+use crate::vault::KeyClass;
+use store::credits::{Balance, PeriodStep, Portions, Subscription};
+use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
+use store::{AccountId, BatchId, EntryId, HoldRef, KeyId};
+use store::{
+    AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, REPEAT_MS,
+    RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
+};
+
+/// Facts about the file, by name.
+pub const META: TypedTable<str, Fixed> = TypedTable::new(Table::Meta);
+/// Accounts with their balances, by id.
+pub const ACCOUNTS: TypedTable<[u8; 16], AccountRow> = TypedTable::new(Table::Accounts);
+/// Account ids by name.
+pub const NAMES: TypedTable<str, AccountId> = TypedTable::new(Table::Names);
+/// API keys, by id.
+pub const KEYS: TypedTable<[u8; 16], KeyRow> = TypedTable::new(Table::Keys);
+/// Holds without an answer, by account and hold.
+pub const HOLDS: TypedTable<[u8; 32], Portions> = TypedTable::new(Table::Holds);
+/// The entries of the ledger, by account and entry. Most are appended within their account, since ids begin with their
+/// time.
+pub const LEDGER: TypedTable<[u8; 32], EntryRow> = TypedTable::new(Table::Ledger);
+/// Limits that accounts have instead of their plans', by account.
+pub const LIMITS: TypedTable<[u8; 16], Overrides> = TypedTable::new(Table::Limits);
+/// Requests of the last minute, by key and row of the table of limits.
+pub const WINDOWS: TypedTable<[u8; 17], Window> = TypedTable::new(Table::Windows);
+/// How much of its fair use an account has used, by account.
+pub const FAIR_USE: TypedTable<[u8; 16], Bucket> = TypedTable::new(Table::FairUse);
+
+/// Results, by keyed hash of the address and account: a prefix finds the results of all accounts for an address.
+pub const RESULTS: TypedTable<[u8; 32], ResultRow> = TypedTable::new(Table::Results);
+/// Batches with their charge, by account and batch.
+pub const BATCHES: TypedTable<[u8; 32], BatchRow> = TypedTable::new(Table::Batches);
+/// The rows of batches, by account and batch; see [`split_rows`].
+pub const BATCH_ROWS: TypedTable<[u8; 32], Blob> = TypedTable::new(Table::BatchRows);
+/// The account of every batch with unanswered rows, by batch.
+pub const OPEN_BATCHES: TypedTable<[u8; 16], AccountId> = TypedTable::new(Table::OpenBatches);
+/// Idempotency keys, by account and keyed hash of the key.
+pub const IDEMPOTENCY: TypedTable<[u8; 32], IdempotencyRow> = TypedTable::new(Table::Idempotency);
+/// Expiries by time: see [`expiry_key`]. There is one entry for each row that expires.
+pub const EXPIRIES: TypedTable<[u8; 41], ()> = TypedTable::new(Table::Expiries);
+
+/// The name in [`META`] of the format's number.
+pub const META_FORMAT: &str = "format";
+
+/// The name in [`META`] of the fingerprint of the keys that seal and hash the rows.
+pub const META_KEYS: &str = "keys";
+
+/// The name in [`META`] of the time of the last search for expired data.
+pub const META_SEEN: &str = "seen";
+
+/// The format that this version writes.
+pub const FORMAT: u32 = 6;
+
+/// The key of [`HOLDS`] and [`LEDGER`].
+pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
+    join(account.to_bytes(), id.to_bytes())
+}
+
+/// The key of [`BATCHES`] and [`BATCH_ROWS`].
+pub fn batch_key(account: AccountId, id: BatchId) -> [u8; 32] {
+    join(account.to_bytes(), id.to_bytes())
+}
+
+/// The key of [`RESULTS`].
+pub fn result_key(address: &AddressHash, account: AccountId) -> [u8; 32] {
+    join(address.0, account.to_bytes())
+}
+
+/// The key of [`IDEMPOTENCY`].
+pub fn idempotency_key(account: AccountId, hash: [u8; 16]) -> [u8; 32] {
+    join(account.to_bytes(), hash)
+}
+
+/// A key of two halves.
+pub fn join(first: [u8; 16], second: [u8; 16]) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(&first);
+    key[16..].copy_from_slice(&second);
+    key
+}
+
+/// The inverse of [`join`].
+pub fn split(key: &[u8; 32]) -> ([u8; 16], [u8; 16]) {
+    let (mut first, mut second) = ([0; 16], [0; 16]);
+    first.copy_from_slice(&key[..16]);
+    second.copy_from_slice(&key[16..]);
+    (first, second)
+}
+
+/// The row that an entry of [`EXPIRIES`] belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiring {
+    /// A row of [`RESULTS`].
+    Result = 0,
+    /// A complete batch.
+    Batch = 1,
+    /// The longest time of an unfinished batch.
+    OpenBatch = 2,
+    /// A row of [`IDEMPOTENCY`].
+    Idempotency = 3,
+    /// A row of [`SESSIONS`].
+    Session = 4,
+    /// A row of [`SIGN_IN_LINKS`].
+    SignInLink = 5,
+    /// A row of [`LISTS`], with its parts and answers.
+    List = 8,
+    /// A row of [`CONNECTIONS`].
+    Connection = 6,
+    /// A row of [`CLIENTS`], represented by its id and 16 zeros.
+    Client = 7,
+    /// A row of [`WITHDRAWN`]; see [`withdrawn_row`].
+    Withdrawn = 9,
+}
+
+/// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.
+pub fn expiry_key(what: Expiring, at: UnixMs, row: &[u8; 32]) -> [u8; 41] {
+    let mut key = [0; 41];
+    key[0] = what as u8;
+    key[1..9].copy_from_slice(&at.to_be_bytes());
+    key[9..].copy_from_slice(row);
+    key
+}
+
+/// The row's key in a key of [`EXPIRIES`].
+pub fn expiring_row(key: &[u8; 41]) -> [u8; 32] {
+    let mut row = [0; 32];
+    row.copy_from_slice(&key[9..]);
+    row
+}
+
+/// The inverse of [`entry_key`].
+pub fn split_entry_key(key: &[u8; 32]) -> HoldRef {
+    let (account, id) = split(key);
+    HoldRef { account: AccountId::from_bytes(account), id: EntryId::from_bytes(id) }
+}
+
+/// The range of all keys of one account.
+pub fn account_range(account: AccountId) -> std::ops::RangeInclusive<[u8; 32]> {
+    entry_key(account, EntryId::from_bytes([0; 16]))..=entry_key(account, EntryId::from_bytes([0xff; 16]))
+}
+
+/// The id of the carried entry, which precedes all others of its account.
+pub fn carried_id() -> EntryId {
+    EntryId::from_bytes([0; 16])
+}
+
+/// A row of [`ACCOUNTS`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountRow {
+    pub name: String,
+    pub plan: String,
+    pub subscription: Subscription,
+    /// How many entries the store itself has created, for their ids.
+    pub serial: u64,
+}
+
+impl Row for AccountRow {
+    const TABLE: &'static str = "accounts";
+
+    fn write(&self, out: &mut Out) {
+        let Subscription { status, cancel_at_period_end, start, period, renewed, balance } =
+            self.subscription;
+        out.byte(match status {
+            SubscriptionStatus::Active => 0,
+            SubscriptionStatus::PastDue => 1,
+            SubscriptionStatus::Paused => 2,
+            SubscriptionStatus::Canceled => 3,
+        });
+        out.byte(u8::from(cancel_at_period_end) | u8::from(renewed) << 1);
+        out.number(start);
+        out.number(u64::from(period));
+        write_balance(&balance, out);
+        out.number(self.serial);
+        out.text(&self.plan);
+        out.text(&self.name);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<AccountRow> {
+        let status = match input.byte()? {
+            0 => SubscriptionStatus::Active,
+            1 => SubscriptionStatus::PastDue,
+            2 => SubscriptionStatus::Paused,
+            3 => SubscriptionStatus::Canceled,
+            _ => return None,
+        };
+        let flags = input.byte().filter(|&flags| flags < 4)?;
+        let subscription = Subscription {
+            status,
+            cancel_at_period_end: flags & 1 != 0,
+            renewed: flags & 2 != 0,
+            start: input.number()?,
+            period: u32::try_from(input.number()?).ok()?,
+            balance: read_balance(input)?,
+        };
+        Some(AccountRow { subscription, serial: input.number()?, plan: input.text()?, name: input.text()? })
+    }
+}
+
+fn write_balance(balance: &Balance, out: &mut Out) {
+    let Balance { allowance, plan_left, plan_spent, plan_held, pack_left, held, granted, spent, expired } =
+        *balance;
+    for number in [allowance, plan_left, plan_spent, plan_held, pack_left, held, granted, spent, expired] {
+        out.number(number);
+    }
+}
+
+fn read_balance(input: &mut In<'_>) -> Option<Balance> {
+    Some(Balance {
+        allowance: input.number()?,
+        plan_left: input.number()?,
+        plan_spent: input.number()?,
+        plan_held: input.number()?,
+        pack_left: input.number()?,
+        held: input.number()?,
+        granted: input.number()?,
+        spent: input.number()?,
+        expired: input.number()?,
+    })
+}
+
+/// A row of [`KEYS`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct KeyRow {
+    pub account: AccountId,
+    pub mode: KeyMode,
+    pub hash: KeyHash,
+    pub last4: [u8; 4],
+    pub created_at: UnixMs,
+    /// 0: it is not revoked.
+    pub revoked_at: UnixMs,
+    /// 0: it was never used.
+    pub last_used_at: UnixMs,
+    pub label: String,
+}
+
+impl Row for KeyRow {
+    const TABLE: &'static str = "keys";
+
+    fn write(&self, out: &mut Out) {
+        out.bytes(&self.account.to_bytes());
+        out.byte(match self.mode {
+            KeyMode::Live => 0,
+            KeyMode::Test => 1,
+        });
+        out.bytes(&self.hash);
+        out.bytes(&self.last4);
+        out.number(self.created_at);
+        out.number(self.revoked_at);
+        out.number(self.last_used_at);
+        out.text(&self.label);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<KeyRow> {
+        Some(KeyRow {
+            account: AccountId::from_bytes(input.array()?),
+            mode: match input.byte()? {
+                0 => KeyMode::Live,
+                1 => KeyMode::Test,
+                _ => return None,
+            },
+            hash: input.array()?,
+            last4: input.array()?,
+            created_at: input.number()?,
+            revoked_at: input.number()?,
+            last_used_at: input.number()?,
+            label: input.text()?,
+        })
+    }
+}
+
+impl Row for Portions {
+    const TABLE: &'static str = "holds";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.plan);
+        out.number(self.pack);
+        out.number(u64::from(self.period));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Portions> {
+        Some(Portions {
+            plan: input.number()?,
+            pack: input.number()?,
+            period: u32::try_from(input.number()?).ok()?,
+        })
+    }
+}
+
+/// A row of [`LEDGER`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntryRow {
+    pub kind: EntryKind,
+    pub at: UnixMs,
+    pub step: PeriodStep,
+    pub note: String,
+}
+
+impl Row for EntryRow {
+    const TABLE: &'static str = "ledger";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(match self.kind {
+            EntryKind::Period => 0,
+            EntryKind::PlanChange => 1,
+            EntryKind::Pack => 2,
+            EntryKind::Settled => 3,
+            EntryKind::Voided => 4,
+            EntryKind::Carried => 5,
+        });
+        out.number(self.at);
+        out.number(self.step.granted);
+        out.number(self.step.spent);
+        out.number(self.step.expired);
+        out.text(&self.note);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<EntryRow> {
+        let kind = match input.byte()? {
+            0 => EntryKind::Period,
+            1 => EntryKind::PlanChange,
+            2 => EntryKind::Pack,
+            3 => EntryKind::Settled,
+            4 => EntryKind::Voided,
+            5 => EntryKind::Carried,
+            _ => return None,
+        };
+        let at = input.number()?;
+        let step = PeriodStep { granted: input.number()?, spent: input.number()?, expired: input.number()? };
+        Some(EntryRow { kind, at, step, note: input.text()? })
+    }
+}
+
+/// The key of [`WINDOWS`].
+pub fn window_key(id: &WindowId) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[..16].copy_from_slice(&id.key.to_bytes());
+    key[16] = match id.row {
+        LimitRow::Fast => 0,
+        LimitRow::Verify => 1,
+        LimitRow::Batch => 2,
+        LimitRow::Poll => 3,
+        LimitRow::Account => 4,
+    };
+    key
+}
+
+/// The inverse of [`window_key`]; `None` for an unknown row of the table of limits.
+pub fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
+    let (id, row) = key.split_first_chunk()?;
+    Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
+}
+
+impl Row for Window {
+    const TABLE: &'static str = "windows";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.steps().len() as u64);
+        let mut before = 0;
+        for step in self.steps() {
+            out.number(step.last - before);
+            out.number(step.last - step.began);
+            out.number(u64::from(step.count));
+            before = step.last;
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Window> {
+        let mut before: UnixMs = 0;
+        let mut steps = Vec::new();
+        for _ in 0..input.number()? {
+            let last = before.checked_add(input.number()?)?;
+            let began = last.checked_sub(input.number()?)?;
+            steps.push(rate_limit::Step { began, last, count: u32::try_from(input.number()?).ok()? });
+            before = last;
+        }
+        Window::from_steps(steps)
+    }
+}
+
+impl Row for Bucket {
+    const TABLE: &'static str = "fair_use";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.level);
+        out.number(self.at);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Bucket> {
+        Some(Bucket { level: input.number()?, at: input.number()? })
+    }
+}
+
+impl Row for Overrides {
+    const TABLE: &'static str = "limits";
+
+    /// 0 stands for the plan's limit, since no limit is 0.
+    fn write(&self, out: &mut Out) {
+        for (_, own) in self.each() {
+            out.number(u64::from(own.unwrap_or(0)));
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Overrides> {
+        let mut overrides = Overrides::default();
+        for (_, own) in overrides.each_mut() {
+            *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);
+        }
+        Some(overrides)
+    }
+}
+
+/// A row of [`RESULTS`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultRow {
+    /// Whether its reason is one of those that are kept for only a day.
+    pub short: bool,
+    /// The time of the answer to the account.
+    pub checked_at: UnixMs,
+    /// The time of the verdict, which is earlier if it came from another account.
+    pub verdict_at: UnixMs,
+    /// The sealed reason and evidence: see [`results`](super::results).
+    pub sealed: Vec<u8>,
+}
+
+impl ResultRow {
+    /// The class of the key that seals it.
+    pub fn class(&self) -> KeyClass {
+        if self.short { KeyClass::ShortResult } else { KeyClass::LongResult }
+    }
+
+    /// The time until which it answers the account's repeats for free.
+    pub fn repeats_until(&self) -> UnixMs {
+        self.checked_at.saturating_add(REPEAT_MS)
+    }
+
+    /// The time until which other accounts may use its verdict.
+    pub fn shared_until(&self) -> UnixMs {
+        self.verdict_at.saturating_add(if self.short { RETENTION_SHORT_MS } else { RETENTION_MS })
+    }
+
+    /// The time at which the row is removed.
+    pub fn expires_at(&self) -> UnixMs {
+        self.shared_until().max(self.repeats_until())
+    }
+}
+
+impl Row for ResultRow {
+    const TABLE: &'static str = "results";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(u8::from(self.short));
+        out.number(self.checked_at);
+        out.number(self.verdict_at);
+        out.blob(&self.sealed);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<ResultRow> {
+        Some(ResultRow {
+            short: input.flag()?,
+            checked_at: input.number()?,
+            verdict_at: input.number()?,
+            sealed: input.blob()?,
+        })
+    }
+}
+
+/// A row of [`BATCHES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRow {
+    pub created_at: UnixMs,
+    /// 0: it is not complete.
+    pub completed_at: UnixMs,
+    pub total: u32,
+    pub answered: u32,
+    /// How many answered rows are not charged.
+    pub refunded: u32,
+    /// The credits that it holds or held; none for a test batch.
+    pub held: Portions,
+    /// The sealed answers, one byte per row. Empty after completion, since the rows then have the answers.
+    pub answers: Vec<u8>,
+}
+
+impl BatchRow {
+    /// Whether it has unanswered rows.
+    pub fn is_open(&self) -> bool {
+        self.completed_at == 0
+    }
+
+    /// The class and the time that name the key of its rows and answers.
+    pub fn sealed_under(&self) -> (KeyClass, UnixMs) {
+        if self.is_open() {
+            (KeyClass::OpenBatch, self.created_at.saturating_add(KeyClass::OpenBatch.keep_ms()))
+        } else {
+            (KeyClass::Batch, self.expires_at())
+        }
+    }
+
+    /// The time at which it is ended if it is still open.
+    pub fn given_up_at(&self) -> UnixMs {
+        self.created_at.saturating_add(BATCH_OPEN_MS)
+    }
+
+    /// The time until which it can be read after completion.
+    pub fn expires_at(&self) -> UnixMs {
+        self.completed_at.saturating_add(BATCH_KEEP_MS)
+    }
+}
+
+impl Row for BatchRow {
+    const TABLE: &'static str = "batches";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.created_at);
+        out.number(self.completed_at);
+        for count in [self.total, self.answered, self.refunded] {
+            out.number(u64::from(count));
+        }
+        self.held.write(out);
+        out.blob(&self.answers);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<BatchRow> {
+        let row = BatchRow {
+            created_at: input.number()?,
+            completed_at: input.number()?,
+            total: input.small()?,
+            answered: input.small()?,
+            refunded: input.small()?,
+            held: Portions::read(input)?,
+            answers: input.blob()?,
+        };
+        (row.refunded <= row.answered && row.answered <= row.total).then_some(row)
+    }
+}
+
+/// Splits a row of [`BATCH_ROWS`]: an open batch has the address hashes and the sealed [`RowsText`], a complete one
+/// only the latter.
+pub fn split_rows<'r>(batch: &BatchRow, rows: &'r [u8]) -> Option<(&'r [[u8; 16]], &'r [u8])> {
+    let hashes = if batch.is_open() { batch.total as usize * 16 } else { 0 };
+    let (hashes, sealed) = rows.split_at_checked(hashes)?;
+    Some((hashes.as_chunks().0, sealed))
+}
+
+/// The sealed content of a batch's rows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RowsText {
+    pub name: Option<String>,
+    pub emails: Vec<String>,
+    /// One byte per row after completion; empty before.
+    pub answers: Vec<u8>,
+}
+
+impl Row for RowsText {
+    const TABLE: &'static str = "batch_rows";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(u8::from(self.name.is_some()));
+        out.text(self.name.as_deref().unwrap_or_default());
+        out.number(self.emails.len() as u64);
+        self.emails.iter().for_each(|email| out.text(email));
+        out.blob(&self.answers);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<RowsText> {
+        let (named, name) = (input.flag()?, input.text()?);
+        let count = input.number()?;
+        let emails = (0..count).map(|_| input.text()).collect::<Option<_>>()?;
+        Some(RowsText { name: named.then_some(name), emails, answers: input.blob()? })
+    }
+}
+
+/// A row of [`IDEMPOTENCY`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyRow {
+    pub created_at: UnixMs,
+    /// The keyed hash of the request.
+    pub body: [u8; 16],
+    /// The batch in the answer.
+    pub batch: BatchId,
+    pub submitted: u32,
+    pub completed: bool,
+    pub credits_remaining: Option<u64>,
+}
+
+impl IdempotencyRow {
+    /// The time at which the key is forgotten.
+    pub fn expires_at(&self) -> UnixMs {
+        self.created_at.saturating_add(IDEMPOTENCY_MS)
+    }
+}
+
+impl Row for IdempotencyRow {
+    const TABLE: &'static str = "idempotency";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.created_at);
+        out.bytes(&self.body);
+        out.bytes(&self.batch.to_bytes());
+        out.number(u64::from(self.submitted));
+        out.byte(u8::from(self.completed));
+        out.byte(u8::from(self.credits_remaining.is_some()));
+        out.number(self.credits_remaining.unwrap_or(0));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<IdempotencyRow> {
+        Some(IdempotencyRow {
+            created_at: input.number()?,
+            body: input.array()?,
+            batch: BatchId::from_bytes(input.array()?),
+            submitted: input.small()?,
+            completed: input.flag()?,
+            credits_remaining: {
+                let some = input.flag()?;
+                let credits = input.number()?;
+                some.then_some(credits)
+            },
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Tests: keys are created, found, destroyed and distinguished, whatever was interrupted.
+
+use super::*;
+use std::os::unix::fs::PermissionsExt;
+
+const HOUR: UnixMs = HOUR_MS;
+/// The sorted names of the key files of a data folder.
+fn key_files(data: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(data.join(KEY_FOLDER)).unwrap();
+    let mut names: Vec<_> = files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+const PLACE: Place<'_> = Place { table: "t", row: b"r" };
+
+fn kept(data: &Path) -> Vault {
+    let vault = Vault::open(data).unwrap();
+    vault.keep().unwrap();
+    vault
+}
+
+#[test]
+fn a_value_opens_at_its_place_with_its_key_alone() {
+    let vault = Vault::in_memory().unwrap();
+    let key = vault.sealing_key(KeyClass::Batch, 5 * HOUR).unwrap();
+    let sealed = key.seal(PLACE, b"plain").unwrap();
+    assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"plain"[..]));
+    assert_ne!(key.seal(PLACE, b"plain").unwrap(), sealed, "another nonce");
+    for place in [
+        Place { table: "u", ..PLACE },
+        Place { row: b"s", ..PLACE },
+        Place { table: "", row: b"t\0r" },
+        Place { table: "t", row: b"" },
+    ] {
+        assert_eq!(key.open(place, &sealed), None);
+    }
+    for other in
+        [(KeyClass::OpenBatch, 5 * HOUR), (KeyClass::Batch, 6 * HOUR), (KeyClass::Batch, 5 * HOUR - 1)]
+    {
+        let other = vault.sealing_key(other.0, other.1).unwrap();
+        assert_eq!(other.open(PLACE, &sealed), None);
+    }
+    for cut in [0, 11, 12, 27, sealed.len() - 1] {
+        assert_eq!(key.open(PLACE, &sealed[..cut]), None);
+    }
+    // The same hour has the same key.
+    let same = vault.opening_key(KeyClass::Batch, 6 * HOUR - 1).unwrap();
+    assert_eq!(same.open(PLACE, &sealed).as_deref(), Some(&b"plain"[..]));
+}
+
+#[test]
+fn keys_are_files_for_their_owner_alone_and_come_back() {
+    let data = tempfile::tempdir().unwrap();
+    let vault = kept(data.path());
+    let sealed = vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap().seal(PLACE, b"x").unwrap();
+    let hash = vault.hash("p", &[b"x"]);
+    assert_eq!(key_files(data.path()), ["hash", "short-7"]);
+    for file in key_files(data.path()) {
+        let metadata = std::fs::metadata(data.path().join(KEY_FOLDER).join(file)).unwrap();
+        assert_eq!((metadata.permissions().mode() & 0o777, metadata.len()), (0o600, 32));
+    }
+    drop(vault);
+    // The rest of an interrupted creation of another key.
+    std::fs::write(data.path().join(KEY_FOLDER).join("long-9.new"), b"half").unwrap();
+    let vault = kept(data.path());
+    let key = vault.opening_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
+    assert_eq!(key.open(PLACE, &sealed).as_deref(), Some(&b"x"[..]));
+    assert_eq!(vault.hash("p", &[b"x"]), hash);
+    assert!(vault.opening_key(KeyClass::LongResult, 9 * HOUR).is_none());
+    assert_eq!(key_files(data.path()), ["hash", "short-7"]);
+}
+
+#[test]
+fn a_key_goes_when_its_hour_is_over_and_its_file_is_overwritten() {
+    let data = tempfile::tempdir().unwrap();
+    let vault = kept(data.path());
+    vault.sealing_key(KeyClass::ShortResult, 7 * HOUR).unwrap();
+    vault.sealing_key(KeyClass::LongResult, 8 * HOUR - 1).unwrap();
+    vault.sealing_key(KeyClass::Batch, 8 * HOUR).unwrap();
+    // Another name for the same bytes shows their content.
+    let folder = data.path().join(KEY_FOLDER);
+    std::fs::hard_link(folder.join("short-7"), data.path().join("link")).unwrap();
+    assert_eq!(vault.expire(8 * HOUR - 1), Ok(0));
+    assert_ne!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
+    let left = |now| key_files(data.path()).into_iter().filter(|file| is_kept(file, now)).count();
+    assert_eq!((left(8 * HOUR - 1), left(8 * HOUR)), (4, 2));
+    assert_eq!(vault.expire(8 * HOUR), Ok(2));
+    assert_eq!(std::fs::read(data.path().join("link")).unwrap(), [0; 32]);
+    assert_eq!(key_files(data.path()), ["batch-8", "hash"]);
+    assert!(vault.opening_key(KeyClass::ShortResult, 7 * HOUR).is_none());
+    // A file that was removed by others is also destroyed.
+    std::fs::remove_file(folder.join("batch-8")).unwrap();
+    assert_eq!(vault.expire(9 * HOUR), Ok(1));
+    assert_eq!(key_files(data.path()), ["hash"]);
+}
+
+#[test]
+fn a_key_that_cannot_be_made_durable_seals_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let vault = kept(data.path());
+    // A folder at the path of the draft cannot be written, not even by root.
+    std::fs::create_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
+    let failed = vault.sealing_key(KeyClass::OpenBatch, 3 * HOUR).map(drop);
+    assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/open-3")));
+    assert!(vault.opening_key(KeyClass::OpenBatch, 3 * HOUR).is_none());
+    assert!(vault.health().is_err(), "nobody is told");
+    std::fs::remove_dir(data.path().join(KEY_FOLDER).join("open-3.new")).unwrap();
+    vault.prepare(HOUR).unwrap();
+    assert_eq!(vault.health(), Ok(()));
+}
+
+#[test]
+fn a_damaged_key_file_is_told_at_opening() {
+    let data = tempfile::tempdir().unwrap();
+    drop(kept(data.path()));
+    std::fs::write(data.path().join(KEY_FOLDER).join("hash"), b"short").unwrap();
+    assert!(matches!(Vault::open(data.path()), Err(OpenError::Folder(..))));
+}
+
+#[test]
+fn a_key_of_zeros_is_none() {
+    let data = tempfile::tempdir().unwrap();
+    let vault = kept(data.path());
+    vault.sealing_key(KeyClass::Batch, 3 * HOUR).unwrap();
+    vault.users_key().unwrap();
+    drop(vault);
+    // The state after a crash between overwriting and unlinking.
+    let folder = data.path().join(KEY_FOLDER);
+    std::fs::write(folder.join("batch-3"), [0; KEY_BYTES]).unwrap();
+    let vault = kept(data.path());
+    assert!(vault.opening_key(KeyClass::Batch, 3 * HOUR).is_none());
+    assert_eq!(key_files(data.path()), ["hash", "users"]);
+    drop(vault);
+    for file in ["hash", "users"] {
+        let whole = std::fs::read(folder.join(file)).unwrap();
+        std::fs::write(folder.join(file), [0; KEY_BYTES]).unwrap();
+        let refusal = Vault::open(data.path()).map(drop).unwrap_err().to_string();
+        assert!(refusal.contains("damaged") && refusal.contains(file), "{refusal}");
+        std::fs::write(folder.join(file), whole).unwrap();
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_destroyed_keeps_none_of_the_others() {
+    let data = tempfile::tempdir().unwrap();
+    let vault = kept(data.path());
+    for class in [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch] {
+        vault.sealing_key(class, 3 * HOUR).unwrap();
+    }
+    // A folder cannot be written as a file.
+    let stuck = data.path().join(KEY_FOLDER).join("long-3");
+    std::fs::remove_file(&stuck).unwrap();
+    std::fs::create_dir(&stuck).unwrap();
+    let failed = vault.expire(4 * HOUR);
+    assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/long-3")));
+    assert_eq!(key_files(data.path()), ["hash", "long-3"]);
+    std::fs::remove_dir(&stuck).unwrap();
+    assert_eq!(vault.expire(4 * HOUR), Ok(1), "it is tried again");
+}
+
+#[test]
+fn hashes_of_other_parts_differ() {
+    let vault = Vault::in_memory().unwrap();
+    let mut all = vec![
+        vault.hash("p", &[b"ab", b"c"]),
+        vault.hash("p", &[b"a", b"bc"]),
+        vault.hash("p", &[b"abc"]),
+        vault.hash("q", &[b"abc"]),
+        vault.hash("p", &[b"abc", b""]),
+    ];
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 5);
+    assert_eq!(vault.hash("p", &[b"abc"]), vault.hash("p", &[b"abc"]));
+}
+
+#[test]
+fn names_of_other_files_are_no_keys() {
+    for file in ["hash", "short", "short-", "short-07", "short-+7", "else-7", "short-7.new", "short-7-7"] {
+        assert_eq!(KeyName::parse(file), None, "{file}");
+        assert_eq!(is_kept(file, 0), file == "hash", "{file}");
+    }
+    for class in KeyClass::ALL {
+        let name = KeyName { class, hour: u64::MAX };
+        assert_eq!(KeyName::parse(&name.file()), Some(name));
+    }
+}
