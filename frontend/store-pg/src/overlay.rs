@@ -129,6 +129,9 @@ struct Replaced {
     earlier: Option<Option<Vec<u8>>>,
 }
 
+/// A key and its value.
+pub type KeyValue = (Vec<u8>, Vec<u8>);
+
 /// Keys and values of rows of one table; both lists have the same length, in the order of the keys.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowList {
@@ -239,7 +242,7 @@ impl Overlay {
         &mut self,
         table: Table,
         keys: Vec<Vec<u8>>,
-        found: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>,
+        found: impl IntoIterator<Item = KeyValue>,
         is_locked: bool,
     ) {
         let fetched = &mut self.tables[table as usize].fetched;
@@ -257,7 +260,7 @@ impl Overlay {
     }
 
     /// Adds the rows of a span, in the order in which they were asked for.
-    pub fn add_range(&mut self, table: Table, asked: &RangeLack, found: Vec<(Vec<u8>, Vec<u8>)>) {
+    pub fn add_range(&mut self, table: Table, asked: &RangeLack, found: Vec<KeyValue>) {
         let RangeLack { backwards, span, most } = asked;
         if span.is_empty() {
             return;

@@ -36,7 +36,8 @@ pub trait GroupJob: Send {
     /// The lock that the whole transaction needs.
     fn lock(&self) -> Option<Lock>;
 
-    /// Does its work. It may be called many times; only the effects of the last call count.
+    /// Does its work. It may be called many times; only the effects of the last call count. In a trial the effects of the jobs
+    /// before it may be missing; its result is then ignored.
     ///
     /// # Errors
     ///

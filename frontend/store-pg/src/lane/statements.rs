@@ -2,7 +2,7 @@
 //!
 //! A statement is prepared when it is needed for the first time on a connection, which costs one round trip.
 
-use crate::overlay::{End, Lack, Overlay, RangeLack, RowList, TableChanges};
+use crate::overlay::{End, KeyValue, Lack, Overlay, RangeLack, RowList, TableChanges};
 use futures_util::future::{MaybeDone, maybe_done};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -131,8 +131,7 @@ impl Fetch {
         let pair = |row: &Row, at| Ok::<_, Error>((row.try_get(at)?, row.try_get(at + 1)?));
         match self.shape {
             Shape::Walk { backwards } | Shape::OpenWalk { backwards } => {
-                let mut found: Vec<Vec<(Vec<u8>, Vec<u8>)>> =
-                    self.ranges.iter().map(|_| Vec::new()).collect();
+                let mut found: Vec<Vec<KeyValue>> = self.ranges.iter().map(|_| Vec::new()).collect();
                 for row in rows {
                     let number: i64 = row.try_get(0)?;
                     if let Some(found) = usize::try_from(number - 1).ok().and_then(|at| found.get_mut(at)) {
@@ -150,8 +149,7 @@ impl Fetch {
                 overlay.add_count(self.table, count.unsigned_abs());
             }
             _ => {
-                let found: Result<Vec<(Vec<u8>, Vec<u8>)>, Error> =
-                    rows.iter().map(|row| pair(row, 0)).collect();
+                let found: Result<Vec<KeyValue>, Error> = rows.iter().map(|row| pair(row, 0)).collect();
                 overlay.add_rows(self.table, self.keys, found?, self.shape == Shape::Lock);
             }
         }

@@ -62,8 +62,6 @@ fn touches(end: &End, next: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
     use crate::overlay::lack::successor;
     use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Against a map of the same rows: whatever an overlay answers is what the map answers.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use super::*;
 use proptest::prelude::*;
 use std::ops::Bound;
@@ -81,7 +79,7 @@ fn bytes(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
 #[derive(Debug, PartialEq, Eq)]
 enum Answer {
     Row(Option<Vec<u8>>),
-    Walked(Vec<(Vec<u8>, Vec<u8>)>),
+    Walked(Vec<KeyValue>),
     Count(u64),
     Nothing,
 }
@@ -108,7 +106,7 @@ fn expected(map: &mut Map, step: &Step) -> Answer {
     }
 }
 
-fn walked(map: &Map, (from, to, backwards, most): &Limits) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn walked(map: &Map, (from, to, backwards, most): &Limits) -> Vec<KeyValue> {
     let is_in = |key: &Vec<u8>| {
         let is_after = match from {
             Bound::Included(from) => key >= from,
@@ -129,7 +127,7 @@ fn walked(map: &Map, (from, to, backwards, most): &Limits) -> Vec<(Vec<u8>, Vec<
 /// What the overlay answers.
 fn answered(overlay: &mut Overlay, step: &Step) -> Result<Answer, StoreError> {
     let mut row = None;
-    let mut walk = |(from, to, backwards, most): &Limits, rows: usize| {
+    let walk = |(from, to, backwards, most): &Limits, rows: usize| {
         let mut walked = Vec::new();
         let range = KeyRange { from: bytes(from), to: bytes(to), backwards: *backwards, most: *most };
         overlay.walk(TABLE, range, &mut |key, value| {
@@ -255,7 +253,7 @@ proptest! {
     }
 }
 
-fn found(key: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn found(key: &[u8], value: &[u8]) -> Vec<KeyValue> {
     vec![(key.to_vec(), value.to_vec())]
 }
 

@@ -140,13 +140,16 @@ pub fn on_each_driver(test: impl AsyncFn(&'static str) + Sync) {
 /// What a job of a test does.
 pub type Work = Box<dyn FnMut(&mut dyn RowsMut) -> Result<(), StoreError> + Send>;
 
-/// The answers of jobs in their order: the name of the job and its failure.
+/// The name of a job and its failure.
+pub type Answer = (String, Option<StoreError>);
+
+/// The answers of jobs in their order.
 #[derive(Clone, Default)]
-pub struct Answers(Arc<Mutex<Vec<(String, Option<StoreError>)>>>);
+pub struct Answers(Arc<Mutex<Vec<Answer>>>);
 
 impl Answers {
     /// Takes all answers.
-    pub fn take(&self) -> Vec<(String, Option<StoreError>)> {
+    pub fn take(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
