@@ -1,7 +1,8 @@
 //! A lane: one connection that executes groups of writes, one group after another, each in one transaction.
 //!
-//! A group takes two round trips. The first begins the transaction, writes the marker and locks the rows; the second
-//! writes the rows and commits. The row of the lane in the table `lanes` has two purposes:
+//! A group takes two round trips. The first begins the transaction, writes the marker and fetches the rows; the second
+//! writes the rows and commits. Between them, each round trip fetches rows that the jobs of the group turned out to read
+//! (`group.rs`). The row of the lane in the table `lanes` has two purposes:
 //!
 //! - The marker: `seq` is the number of the last committed group. After a connection broke, it shows whether the group was
 //!   committed.
@@ -11,12 +12,25 @@
 //! Sync in tokio-postgres, so after a BEGIN that failed (a late cancellation is enough) the marker would be committed
 //! alone, and a group that never happened would look done. The server skips the rest of a simple message after an error.
 
+mod group;
+mod statements;
+
+pub use group::{GroupEnd, GroupJob, GroupReport, Jobs, UnsureGroup};
+pub(crate) use statements::{Fetch, Statements};
+
 use crate::connect::{Session, explain};
-use futures_util::future::{join, join_all, join3};
+use crate::overlay::{Overlay, TableChanges};
+use futures_util::future::join;
 use monoio::time::timeout;
+use statements::Write;
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::mem;
 use std::time::Duration;
+use store_rules::backend::Lock;
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Error, SimpleQueryMessage, Statement};
 
 /// The lane's place in the table `lanes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,50 +58,14 @@ impl LanePlace {
     }
 }
 
-/// Keys and values of rows of one table; both lists have the same length and order.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rows {
-    /// The column `k` of each row.
-    pub keys: Vec<Vec<u8>>,
-    /// The column `v` of each row.
-    pub values: Vec<Vec<u8>>,
-}
-
-impl Rows {
-    /// Adds a row at the end.
-    pub fn push(&mut self, key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) {
-        self.keys.push(key.into());
-        self.values.push(value.into());
-    }
-}
-
-/// What a group does to one table.
-#[derive(Debug, Clone, Default)]
-pub struct TableChanges {
-    /// New rows. If a key exists, the whole group is refused with [`NotDone::Conflict`].
-    pub inserts: Rows,
-    /// New values of rows that the group has locked.
-    pub updates: Rows,
-    /// The keys of rows that are removed.
-    pub removes: Vec<Vec<u8>>,
-}
-
-/// The result of a group.
-#[derive(Debug, PartialEq, Eq)]
-pub enum GroupEnd {
-    /// It is committed, and replicated as far as the server requires.
-    Done,
-    /// It has changed nothing, for this reason.
-    NotDone(NotDone),
-    /// It may be committed. [`Lane::believe`] of a new lane tells.
-    Unknown,
-}
-
 /// The reason why a group changed nothing.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotDone {
     /// Another transaction was in the way (SQLSTATE 23505, 40001 or 40P01): the group can run again.
     Conflict,
+    /// The server had no time or no room for a statement, or somebody has cancelled it (SQLSTATE of the classes 53, 55, 57
+    /// and 58): the group can run again. With the message.
+    Busy(String),
     /// The node was declared dead: the epoch in `lanes` is another one.
     Fenced,
     /// The server refused a statement; with its message.
@@ -111,36 +89,17 @@ pub enum Truth {
 pub struct Lane {
     /// `None` once the connection cannot be used any more.
     session: Option<Session>,
+    /// Whether a transaction must be rolled back before the next one.
+    is_open: bool,
     place: LanePlace,
-    tables: Vec<TableStatements>,
+    statements: Statements,
     look: Statement,
     patience: Duration,
-}
-
-struct TableStatements {
-    lock: Statement,
-    insert: Statement,
-    update: Statement,
-    remove: Statement,
-}
-
-impl TableStatements {
-    async fn prepare(client: &Client, table: &str) -> Result<TableStatements, Error> {
-        let lock = format!("SELECT k, v FROM {table} WHERE k = ANY($1) ORDER BY k FOR UPDATE");
-        let new = "unnest($1::bytea[], $2::bytea[]) AS new(k, v)";
-        let insert = format!("INSERT INTO {table} (k, v) SELECT new.k, new.v FROM {new}");
-        let update = format!("UPDATE {table} AS old SET v = new.v FROM {new} WHERE old.k = new.k");
-        let remove = format!("DELETE FROM {table} WHERE k = ANY($1)");
-        let texts = [lock, insert, update, remove];
-        let mut prepared = join_all(texts.iter().map(|text| client.prepare(text))).await.into_iter();
-        let mut next = || prepared.next().unwrap_or_else(|| unreachable!("one statement for each text"));
-        Ok(TableStatements { lock: next()?, insert: next()?, update: next()?, remove: next()? })
-    }
+    trips: Cell<u64>,
 }
 
 impl Lane {
-    /// Prepares the statements for `tables`, in one round trip. `patience` is the longest time of a round trip; after it,
-    /// the connection is closed.
+    /// Opens a lane. `patience` is the longest time of a round trip; after it, the connection is closed.
     ///
     /// The session takes the name of the lane in `pg_stat_activity`, and other connections with this name are ended: a
     /// connection that broke unnoticed by the server keeps its locks. `idle_in_transaction_session_timeout` does not help
@@ -148,25 +107,19 @@ impl Lane {
     ///
     /// # Errors
     ///
-    /// [`NotDone::Away`] or [`NotDone::Refused`].
-    pub async fn open(
-        session: Session,
-        place: LanePlace,
-        tables: &[&str],
-        patience: Duration,
-    ) -> Result<Lane, NotDone> {
+    /// [`NotDone::Away`], [`NotDone::Busy`] or [`NotDone::Refused`].
+    pub async fn open(session: Session, place: LanePlace, patience: Duration) -> Result<Lane, NotDone> {
         let client = session.client();
         // Whoever reads the row without a write could see a commit that a failover loses.
         let look =
             client.prepare("UPDATE lanes SET seq = seq WHERE node = $1 AND lane = $2 RETURNING seq, epoch");
-        let each = join_all(tables.iter().map(|table| TableStatements::prepare(client, table)));
         let takeover = place.takeover();
-        let all = join3(client.batch_execute(&takeover), look, each);
-        let Ok((ended, look, each)) = timeout(patience, all).await else { return Err(slow()) };
+        let both = join(client.batch_execute(&takeover), look);
+        let Ok((ended, look)) = timeout(patience, both).await else { return Err(slow()) };
         ended.map_err(|error| judge(&error))?;
-        let tables: Result<Vec<TableStatements>, Error> = each.into_iter().collect();
-        let (look, tables) = (look.map_err(|error| judge(&error))?, tables.map_err(|error| judge(&error))?);
-        Ok(Lane { session: Some(session), place, tables, look, patience })
+        let look = look.map_err(|error| judge(&error))?;
+        let (session, statements, trips) = (Some(session), Statements::default(), Cell::new(0));
+        Ok(Lane { session, is_open: false, place, statements, look, patience, trips })
     }
 
     /// Whether the lane has a connection for another group.
@@ -179,89 +132,98 @@ impl Lane {
         self.session.as_ref()
     }
 
-    /// Executes the group with the number `seq`. It locks the rows with the keys of each table, gives those that exist to
-    /// `work`, in the order of their keys, and writes the changes that this returns for each table.
-    pub async fn run(
-        &mut self,
-        seq: i64,
-        keys: &[Vec<Vec<u8>>],
-        work: impl FnOnce(&[Rows]) -> Vec<TableChanges>,
-    ) -> GroupEnd {
-        let Some(session) = self.session.take() else {
-            return GroupEnd::NotDone(NotDone::Away("the lane has no connection".into()));
-        };
-        let (end, is_open) = match self.lock(session.client(), seq, keys).await {
-            Ok(rows) => self.write(&session, &work(&rows)).await,
-            Err(why) => (GroupEnd::NotDone(why), true),
-        };
-        self.session = match &end {
-            GroupEnd::Unknown | GroupEnd::NotDone(NotDone::Away(_)) => None,
-            _ if is_open => self.roll_back(session).await,
-            _ => Some(session),
-        };
-        end
+    /// The number of round trips so far, without those of [`Lane::open`].
+    pub fn round_trips(&self) -> u64 {
+        self.trips.get() + self.statements.trips()
     }
 
-    /// The first round trip: BEGIN, marker and fence, locks.
-    async fn lock(&self, client: &Client, seq: i64, keys: &[Vec<Vec<u8>>]) -> Result<Vec<Rows>, NotDone> {
+    /// The first round trip: BEGIN, marker and fence, locks of what belongs to no account, and fetches.
+    async fn begin(
+        &self,
+        client: &Client,
+        seq: i64,
+        locks: &BTreeSet<Lock>,
+        overlay: &mut Overlay,
+    ) -> Result<(), NotDone> {
         let LanePlace { node, lane, epoch } = self.place;
-        let begin = format!(
+        let mut begin = format!(
             "BEGIN; UPDATE lanes SET seq = {seq} WHERE node = {node} AND lane = {lane} AND epoch = {epoch}"
         );
-        let reads = self.tables.iter().zip(keys).map(|(table, keys)| async move {
-            if keys.is_empty() { Ok(Vec::new()) } else { client.query(&table.lock, &[keys]).await }
-        });
+        for lock in locks {
+            let _ = write!(begin, "; SELECT pg_advisory_xact_lock({LOCKS}, {})", number_of(*lock));
+        }
+        let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
+        let fetches = self.wait(fetches).await?;
+        self.trips.set(self.trips.get() + 1);
         // `join` polls in this order, so the messages leave in this order.
-        let both = join(client.simple_query(&begin), join_all(reads));
+        let both = join(client.simple_query(&begin), fetches.send(client));
         let Ok((marked, read)) = timeout(self.patience, both).await else { return Err(slow()) };
         let marked = marked.map_err(|error| judge(&error))?;
-        if !matches!(marked.last(), Some(SimpleQueryMessage::CommandComplete(1))) {
+        let mut tags = marked.iter().filter_map(|message| match message {
+            SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
+            _ => None,
+        });
+        // The second tag is that of UPDATE.
+        if tags.nth(1) != Some(1) {
             return Err(NotDone::Fenced);
         }
-        let read: Result<Vec<Rows>, Error> = read.into_iter().map(|rows| to_rows(&rows?)).collect();
-        read.map_err(|error| judge(&error))
+        let read = read.map_err(|error| judge(&error))?;
+        fetches.add_to(overlay, &read).map_err(|error| judge(&error))
     }
 
-    /// The second round trip: the changes and COMMIT. The transaction may still be open afterwards: a cancellation that hits
+    /// Another round trip: fetches what is lacking.
+    async fn fetch(&self, client: &Client, overlay: &mut Overlay) -> Result<(), NotDone> {
+        let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
+        let fetches = self.wait(fetches).await?;
+        self.trips.set(self.trips.get() + 1);
+        let read = self.wait(fetches.send(client)).await?;
+        fetches.add_to(overlay, &read).map_err(|error| judge(&error))
+    }
+
+    /// The last round trip: the changes and COMMIT. The transaction may still be open afterwards: a cancellation that hits
     /// COMMIT makes it fail and does not end it.
-    async fn write(&self, session: &Session, changes: &[TableChanges]) -> (GroupEnd, bool) {
+    async fn commit(&self, session: &Session, changes: &[TableChanges]) -> (Ended, bool) {
         let client = session.client();
+        let writes = self.statements.writes(client, Write::all(changes));
+        let writes = match self.wait(writes).await {
+            Ok(writes) => writes,
+            Err(why) => return (Ended::NotDone(why), true),
+        };
+        self.trips.set(self.trips.get() + 1);
         let warnings = session.warnings();
-        let writes = self.tables.iter().zip(changes).flat_map(|(table, changes)| {
-            let TableChanges { inserts, updates, removes } = changes;
-            [
-                (&table.insert, &inserts.keys, Some(&inserts.values)),
-                (&table.update, &updates.keys, Some(&updates.values)),
-                (&table.remove, removes, None),
-            ]
-        });
-        let writes = writes.filter(|(_, keys, _)| !keys.is_empty());
-        let writes = writes.map(|(statement, keys, values)| async move {
-            match values {
-                Some(values) => client.execute(statement, &[keys, values]).await,
-                None => client.execute(statement, &[keys]).await,
-            }
-        });
-        let both = join(join_all(writes), client.batch_execute("COMMIT"));
+        let both = join(writes.send(client), client.batch_execute("COMMIT"));
         let Ok((written, committed)) = timeout(self.patience, both).await else {
-            return (GroupEnd::Unknown, true);
+            return (Ended::Unknown, true);
         };
         let is_open = committed.is_err();
         // If a write was refused, COMMIT has rolled back. All writes after it were refused for that reason.
-        let failed = written.into_iter().find_map(Result::err).or(committed.err());
+        let failed = written.err().or(committed.err());
         let end = match failed.as_ref().map(judge) {
-            Some(NotDone::Away(_)) => GroupEnd::Unknown,
-            Some(why) => GroupEnd::NotDone(why),
+            Some(NotDone::Away(_)) => Ended::Unknown,
+            Some(why) => Ended::NotDone(why),
             // The wait for the replication was cancelled: the commit is visible, and a failover may lose it.
-            None if session.warnings() != warnings => GroupEnd::Unknown,
-            None => GroupEnd::Done,
+            None if session.warnings() != warnings => Ended::Unknown,
+            None => Ended::Committed,
         };
         (end, is_open)
     }
 
-    async fn roll_back(&self, session: Session) -> Option<Session> {
-        let ended = timeout(self.patience, session.client().batch_execute("ROLLBACK")).await;
-        matches!(ended, Ok(Ok(()))).then_some(session)
+    /// Ends a transaction that is still open. If this fails, the connection is closed, which ends it too.
+    async fn roll_back(&mut self) {
+        if !mem::take(&mut self.is_open) {
+            return;
+        }
+        let Some(session) = self.session.take() else { return };
+        self.trips.set(self.trips.get() + 1);
+        let ended = self.wait(session.client().batch_execute("ROLLBACK")).await;
+        self.session = ended.is_ok().then_some(session);
+    }
+
+    async fn wait<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, NotDone> {
+        match timeout(self.patience, answer).await {
+            Ok(answer) => answer.map_err(|error| judge(&error)),
+            Err(_) => Err(slow()),
+        }
     }
 
     /// Finds out on a new connection whether the group with the number `seq` was committed, by a write to the same row.
@@ -294,21 +256,33 @@ impl Lane {
     }
 }
 
-fn to_rows(found: &[Row]) -> Result<Rows, Error> {
-    let mut rows = Rows::default();
-    for row in found {
-        rows.push(row.try_get::<_, &[u8]>(0)?, row.try_get::<_, &[u8]>(1)?);
-    }
-    Ok(rows)
+/// The end of a transaction.
+enum Ended {
+    Committed,
+    /// It had nothing to commit.
+    Unchanged,
+    NotDone(NotDone),
+    Unknown,
 }
 
-fn slow() -> NotDone {
+/// The first number of the advisory locks, which tells them from those of others.
+const LOCKS: i32 = 0x6d70;
+
+fn number_of(lock: Lock) -> i32 {
+    match lock {
+        Lock::Index => 1,
+        Lock::Clients => 2,
+        Lock::Lists => 3,
+    }
+}
+
+pub(crate) fn slow() -> NotDone {
     NotDone::Away("the server did not answer in time".into())
 }
 
 /// What an error of the client says of a transaction. Only an error of the severity ERROR is an answer to a statement;
 /// after FATAL the server ends the connection, and may have committed before.
-fn judge(error: &Error) -> NotDone {
+pub(crate) fn judge(error: &Error) -> NotDone {
     match error.as_db_error() {
         Some(refusal) if refusal.parsed_severity() == Some(Severity::Error) => {
             let again = [
@@ -316,7 +290,13 @@ fn judge(error: &Error) -> NotDone {
                 SqlState::T_R_SERIALIZATION_FAILURE,
                 SqlState::T_R_DEADLOCK_DETECTED,
             ];
-            if again.contains(refusal.code()) { NotDone::Conflict } else { NotDone::Refused(explain(error)) }
+            let is_busy =
+                ["53", "55", "57", "58"].iter().any(|class| refusal.code().code().starts_with(class));
+            match refusal.code() {
+                code if again.contains(code) => NotDone::Conflict,
+                _ if is_busy => NotDone::Busy(explain(error)),
+                _ => NotDone::Refused(explain(error)),
+            }
         }
         _ => NotDone::Away(explain(error)),
     }

@@ -2,11 +2,15 @@
 //! and one group of writes, and not the trait `Store`.
 //!
 //! - [`connect`] opens a connection to the writable server of a cluster, over TLS.
+//! - [`overlay`] has the rows that a group of jobs has fetched, and what the jobs have written.
 //! - [`lane`] executes a group of writes in two round trips, and finds out, after the connection broke, whether the group was
 //!   committed.
+//! - [`reads`] executes a group of reads of one snapshot.
 //!
 //! Everything runs on one thread of monoio, with io_uring or epoll, and no runtime of tokio exists
 //! (docs/decisions/0015-postgresql-client.md).
 
 pub mod connect;
 pub mod lane;
+pub mod overlay;
+pub mod reads;

@@ -1,15 +1,19 @@
 //! Groups on a connection that does not break: what is written, what is refused, and the round trips.
 
 use crate::proxy::Proxy;
-use crate::setting::{TestServer, account_keys, connect, held_by, hold, holds_of, lane_over, on_each_driver};
+use crate::setting::{
+    Answers, TestJob, TestServer, connect, held_by, holds, holds_of, lane_over, on_each_driver,
+};
 use futures_util::future::join;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use store::StoreError;
 use store_pg::connect::Session;
-use store_pg::lane::{GroupEnd, Lane, NotDone, TableChanges, Truth};
+use store_pg::lane::{GroupEnd, Lane, NotDone, Truth};
+use store_rules::rows::Table;
 
 #[test]
 fn a_group_writes_all_its_rows() {
@@ -17,19 +21,23 @@ fn a_group_writes_all_its_rows() {
     on_each_driver(async |_| {
         let schema = "groups_write";
         let witness = server.fresh_tables(schema).await;
-        let mut lane = server.lane(schema).await;
-        assert_eq!(lane.run(1, &account_keys("a"), hold("a", 1, 500)).await, GroupEnd::Done);
-        assert_eq!(lane.run(2, &account_keys("a"), hold("a", 2, 500)).await, GroupEnd::Done);
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        for group in [1, 2] {
+            let report = lane.run_group(group, holds("a", group, 500, &answers)).await;
+            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+            assert_eq!((report.next, report.transactions), (group + 1, 1));
+            let names: Vec<String> = (0..500).map(|at| format!("{group}/{at}")).collect();
+            assert_eq!(answers.take_done(), names);
+        }
         assert_eq!(held_by(&witness, "a").await, 1000);
-        let keys = vec![vec![], vec![b"1/7".to_vec(), b"1/8".to_vec(), b"none".to_vec()]];
-        let end = lane.run(3, &keys, |locked| {
-            assert_eq!(locked[1].keys, [b"1/7", b"1/8"]);
-            vec![
-                TableChanges::default(),
-                TableChanges { removes: locked[1].keys.clone(), ..TableChanges::default() },
-            ]
+        let remove = TestJob::boxed("remove", &answers, |rows| {
+            for key in ["1/7", "1/8", "none"] {
+                rows.remove(Table::Holds, key.as_bytes())?;
+            }
+            Ok(())
         });
-        assert_eq!(end.await, GroupEnd::Done);
+        let report = lane.run_group(3, vec![remove]).await;
+        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
         assert_eq!(holds_of(&witness, 1).await, 498);
         assert_eq!(lane.believe(3).await, Ok(Truth::Done));
         assert_eq!(lane.believe(4).await, Ok(Truth::NotDone));
@@ -37,37 +45,70 @@ fn a_group_writes_all_its_rows() {
 }
 
 #[test]
-fn a_refused_group_leaves_the_lane_usable() {
-    let Some(server) = TestServer::get("a refused group") else { return };
+fn a_fenced_lane_does_nothing() {
+    let Some(server) = TestServer::get("a fenced lane") else { return };
+    on_each_driver(async |_| {
+        let schema = "groups_fenced";
+        let witness = server.fresh_tables(schema).await;
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        lane.run_group(1, holds("a", 1, 2, &answers)).await;
+        witness.client().batch_execute("UPDATE lanes SET epoch = 4").await.unwrap();
+        let report = lane.run_group(2, holds("a", 2, 2, &answers)).await;
+        let GroupEnd::NotDone { why: NotDone::Fenced, jobs } = report.end else { panic!("{report:?}") };
+        assert_eq!((jobs.len(), report.next), (2, 2));
+        assert_eq!(lane.believe(1).await, Ok(Truth::Done));
+        assert_eq!(lane.believe(2).await, Ok(Truth::Fenced));
+        assert!(lane.is_connected());
+        assert_eq!(holds_of(&witness, 2).await, 0);
+    });
+}
+
+/// Each job gets its answer, also if the server refuses some.
+#[test]
+fn refused_jobs_fail_alone() {
+    let Some(server) = TestServer::get("refused jobs") else { return };
     on_each_driver(async |_| {
         let schema = "groups_refused";
         let witness = server.fresh_tables(schema).await;
-        let mut lane = server.lane(schema).await;
-        assert_eq!(lane.run(1, &account_keys("a"), hold("a", 1, 2)).await, GroupEnd::Done);
-        // The holds of group 1 exist: all of the second group is undone, its marker too.
-        let end = lane.run(2, &account_keys("a"), hold("a", 1, 2)).await;
-        assert_eq!(end, GroupEnd::NotDone(NotDone::Conflict));
-        assert_eq!(held_by(&witness, "a").await, 2);
-        assert_eq!(lane.believe(2).await, Ok(Truth::NotDone));
-        witness
-            .client()
-            .batch_execute("ALTER TABLE holds ADD CHECK (length(v) < 10) NOT VALID")
-            .await
-            .unwrap();
-        let end = lane.run(2, &account_keys("a"), hold("a", 2, 2)).await;
-        let GroupEnd::NotDone(NotDone::Refused(why)) = end else { panic!("{end:?}") };
-        assert!(why.contains("SQLSTATE 23514"), "{why}");
-        witness.client().batch_execute("UPDATE lanes SET epoch = 4").await.unwrap();
-        let end = lane.run(2, &account_keys("a"), hold("a", 2, 2)).await;
-        assert_eq!(end, GroupEnd::NotDone(NotDone::Fenced));
-        assert_eq!(lane.believe(1).await, Ok(Truth::Done));
-        assert_eq!(lane.believe(2).await, Ok(Truth::Fenced));
-        witness.client().batch_execute("UPDATE lanes SET epoch = 3").await.unwrap();
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        let check = "ALTER TABLE holds ADD CHECK (k <> '1/3' AND k <> '1/9')";
+        witness.client().batch_execute(check).await.unwrap();
+        let report = lane.run_group(1, holds("a", 1, 16, &answers)).await;
+        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+        let answers = answers.take();
+        assert_eq!(answers.len(), 16);
+        for (at, (name, failure)) in answers.into_iter().enumerate() {
+            assert_eq!(name, format!("1/{at}"));
+            assert_eq!(failure.is_some(), [3, 9].contains(&at), "{name}");
+            assert!(failure.is_none_or(|failure| failure.to_string().contains("SQLSTATE 23514")));
+        }
+        assert_eq!(held_by(&witness, "a").await, 14);
+        assert_eq!(holds_of(&witness, 1).await, 14);
+        assert_eq!(lane.believe(report.next - 1).await, Ok(Truth::Done));
+        assert_eq!(lane.believe(report.next).await, Ok(Truth::NotDone));
+    });
+}
+
+/// A lock that is not free in time is no failure of the store.
+#[test]
+fn a_lock_that_another_has_fails_the_job() {
+    let Some(server) = TestServer::get("a lock of another") else { return };
+    on_each_driver(async |_| {
+        let schema = "groups_locked";
+        let witness = server.fresh_tables(schema).await;
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        lane.run_group(1, holds("a", 1, 1, &answers)).await;
+        answers.take_done();
         witness.client().batch_execute("BEGIN; SELECT 1 FROM accounts FOR UPDATE").await.unwrap();
-        let session = lane.session().unwrap();
-        session.client().batch_execute("SET lock_timeout = '100ms'").await.unwrap();
-        let end = lane.run(2, &account_keys("a"), hold("a", 2, 2)).await;
-        let GroupEnd::NotDone(NotDone::Refused(why)) = end else { panic!("{end:?}") };
+        lane.session().unwrap().client().batch_execute("SET lock_timeout = '100ms'").await.unwrap();
+        let mut jobs = holds("a", 2, 1, &answers);
+        jobs.extend(holds("b", 3, 1, &answers));
+        let report = lane.run_group(2, jobs).await;
+        assert!(matches!(report.end, GroupEnd::Done) && report.next == 3, "{report:?}");
+        let [(a, Some(StoreError::NotDone(why))), (b, None)] = &answers.take()[..] else {
+            panic!("other answers")
+        };
+        assert_eq!((a.as_str(), b.as_str()), ("2/0", "3/0"));
         assert!(why.contains("SQLSTATE 55P03"), "{why}");
         assert!(lane.is_connected());
     });
@@ -82,16 +123,21 @@ fn a_group_takes_two_round_trips() {
         let witness = server.fresh_tables(schema).await;
         let proxy = Proxy::start(server.address(), DELAY);
         let session = connect(&server.url_at(&proxy.address)).await;
-        let mut lane = lane_over(session, schema).await;
-        for (group, jobs) in [(1, 1), (2, 100), (3, 500)] {
-            let began = Instant::now();
-            let end = lane.run(group, &account_keys("a"), hold("a", group, jobs)).await;
+        let (mut lane, answers) = (lane_over(session, schema).await, Answers::default());
+        // The first groups prepare the statements: the first inserts the account's row, the second updates it.
+        for group in [1, 2] {
+            lane.run_group(group, holds("a", group, 1, &answers)).await;
+        }
+        for (group, jobs) in [(3, 1), (4, 100), (5, 500)] {
+            let (began, before) = (Instant::now(), lane.round_trips());
+            let report = lane.run_group(group, holds("a", group, jobs, &answers)).await;
             let trips = began.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64());
-            assert_eq!(end, GroupEnd::Done);
+            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+            assert_eq!(lane.round_trips() - before, 2);
             println!("{driver}: {jobs} jobs in {trips:.2} round trips of {:?}", 2 * DELAY);
             assert!((2.0..2.9).contains(&trips), "{trips}");
         }
-        assert_eq!(held_by(&witness, "a").await, 601);
+        assert_eq!(held_by(&witness, "a").await, 603);
     });
 }
 
@@ -104,11 +150,11 @@ fn a_warning_at_commit_is_no_answer() {
         let witness = server.fresh_tables(schema).await;
         // The witness itself waits for no standby.
         witness.client().batch_execute("SET synchronous_commit = local").await.unwrap();
-        let mut lane = server.lane(schema).await;
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
         let standby = StandbyWanted::set(&witness).await;
         let cancel = end_waiting(&server, "pg_cancel_backend");
-        let (end, ()) = join(lane.run(1, &account_keys("a"), hold("a", 1, 2)), cancel).await;
-        assert_eq!(end, GroupEnd::Unknown);
+        let (end, ()) = join(lane.run_group(1, holds("a", 1, 2, &answers)), cancel).await;
+        assert!(matches!(end.end, GroupEnd::Unknown { .. }), "{end:?}");
         let mut second = server.lane(schema).await;
         assert_eq!(holds_of(&witness, 1).await, 2, "it is visible, and not safe");
         let (truth, ()) = join(second.believe(1), end_waiting(&server, "pg_cancel_backend")).await;
@@ -116,8 +162,8 @@ fn a_warning_at_commit_is_no_answer() {
         // The connection is ended while it waits: its error is no answer either.
         let mut lane = server.lane(schema).await;
         let ending = end_waiting(&server, "pg_terminate_backend");
-        let (end, ()) = join(lane.run(2, &account_keys("a"), hold("a", 2, 2)), ending).await;
-        assert_eq!(end, GroupEnd::Unknown);
+        let (end, ()) = join(lane.run_group(2, holds("a", 2, 2, &answers)), ending).await;
+        assert!(matches!(end.end, GroupEnd::Unknown { .. }), "{end:?}");
         assert_eq!(holds_of(&witness, 2).await, 2, "it is visible, and not safe");
         standby.unset(&witness).await;
         assert_eq!(server.lane(schema).await.believe(2).await, Ok(Truth::Done));
@@ -137,28 +183,39 @@ fn a_cancellation_at_any_time_leaves_the_marker_right() {
         let process = Arc::new(AtomicI32::new(process_of(&lane).await));
         let (url, shared) = (server.url("sslmode=disable"), Arc::clone(&process));
         let canceller = thread::spawn(move || cancel_often(&url, &shared));
-        let (mut last, mut cancelled) = (0, 0);
+        let answers = Answers::default();
+        let (mut last, mut done, mut cancelled, mut divided) = (0, 0, 0, 0);
         for group in 1..=GROUPS {
-            match lane.run(group, &account_keys("a"), hold("a", group, 2)).await {
-                GroupEnd::Done => last = group,
-                GroupEnd::NotDone(NotDone::Refused(why)) => {
-                    assert!(why.contains("57014"), "{why}");
-                    cancelled += 1;
+            let report = lane.run_group(last + 1, holds("a", group, 2, &answers)).await;
+            // A cancelled group is halved, and a job fails if it is cancelled alone.
+            for (name, failure) in answers.take() {
+                match failure {
+                    None => done += 1,
+                    Some(why) => {
+                        assert!(why.to_string().contains("57014"), "{name}: {why}");
+                        cancelled += 1;
+                    }
                 }
-                end => panic!("{end:?}"),
             }
+            divided += i64::from(report.transactions > 1);
+            last = report.next - 1;
+            assert!(
+                matches!(report.end, GroupEnd::Done | GroupEnd::NotDone { why: NotDone::Away(_), .. }),
+                "{report:?}"
+            );
             if !lane.is_connected() {
                 // ROLLBACK was cancelled too.
                 lane = server.lane(schema).await;
                 process.store(process_of(&lane).await, Ordering::Relaxed);
             }
-            let row = witness.client().query_one("SELECT seq FROM lanes", &[]).await.unwrap();
+            let row = witness.client().query_one("SELECT seq FROM lanes WHERE lane = 2", &[]).await.unwrap();
             assert_eq!(row.get::<_, i64>(0), last, "group {group}");
+            assert_eq!(held_by(&witness, "a").await, done, "group {group}");
         }
         process.store(0, Ordering::Relaxed);
         canceller.join().unwrap();
-        println!("{driver}: {cancelled} of {GROUPS} groups were cancelled");
-        assert!((1..GROUPS).contains(&cancelled), "{cancelled}");
+        println!("{driver}: {divided} of {GROUPS} groups were divided, {cancelled} jobs cancelled alone");
+        assert!((1..GROUPS).contains(&divided), "{divided}");
     });
 }
 

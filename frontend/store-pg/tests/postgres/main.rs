@@ -12,5 +12,7 @@ mod connection;
 mod cut;
 mod figures;
 mod groups;
+mod overlay;
 mod proxy;
+mod reads;
 mod setting;

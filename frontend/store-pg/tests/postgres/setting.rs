@@ -3,18 +3,23 @@
 use io_uring::IoUring;
 use monoio::{IoUringDriver, LegacyDriver, RuntimeBuilder};
 use std::fmt::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+use store::StoreError;
 use store_pg::connect::{Connector, Session, Target};
-use store_pg::lane::{Lane, LanePlace, Rows, TableChanges};
+use store_pg::lane::{GroupJob, Jobs, Lane, LanePlace};
+use store_rules::backend::{Lock, Want};
+use store_rules::rows::{Rows, RowsMut, Table};
 
 /// The longest time of a round trip in tests.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// The tables of the groups, by their index in keys and changes.
-pub const TABLES: [&str; 2] = ["accounts", "holds"];
-/// The lane of all tests.
+/// The tables of the groups.
+pub const TABLES: [Table; 5] = [Table::Accounts, Table::Holds, Table::Ledger, Table::Results, Table::Clients];
+/// The lane of most tests.
 pub const PLACE: LanePlace = LanePlace { node: 1, lane: 2, epoch: 3 };
+/// A second lane.
+pub const OTHER_PLACE: LanePlace = LanePlace { lane: 4, ..PLACE };
 
 /// The tests share settings of the server, so they run one after another.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -61,16 +66,21 @@ impl TestServer {
         connect(&self.url("sslmode=disable")).await
     }
 
-    /// Makes the tables in a schema of its own, with the lane at group 0.
+    /// Makes the tables in a schema of its own, with the lanes at group 0.
     pub async fn fresh_tables(&self, schema: &str) -> Session {
         let session = self.session().await;
         let mut sql = format!(
             "DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}; SET search_path = {schema}; \
              CREATE TABLE lanes (node bigint, lane int, epoch bigint NOT NULL, seq bigint NOT NULL, \
-             PRIMARY KEY (node, lane)) WITH (fillfactor = 40); INSERT INTO lanes VALUES (1, 2, 3, 0);"
+             PRIMARY KEY (node, lane)) WITH (fillfactor = 40); INSERT INTO lanes VALUES (1, 2, 3, 0), (1, 4, 3, 0);"
         );
         for table in TABLES {
-            write!(sql, "CREATE TABLE {table} (k bytea PRIMARY KEY, v bytea NOT NULL);").unwrap();
+            write!(
+                sql,
+                "CREATE TABLE {table} (k bytea PRIMARY KEY, v bytea NOT NULL);",
+                table = table.name()
+            )
+            .unwrap();
         }
         session.client().batch_execute(&sql).await.unwrap();
         session
@@ -79,6 +89,13 @@ impl TestServer {
     /// A new lane over these tables.
     pub async fn lane(&self, schema: &str) -> Lane {
         lane_over(self.session().await, schema).await
+    }
+
+    /// A new second lane.
+    pub async fn other_lane(&self, schema: &str) -> Lane {
+        let session = self.session().await;
+        session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
+        Lane::open(session, OTHER_PLACE, PATIENCE).await.unwrap()
     }
 }
 
@@ -91,7 +108,7 @@ pub async fn connect(url: &str) -> Session {
 /// A lane over the tables of a schema, on this connection.
 pub async fn lane_over(session: Session, schema: &str) -> Lane {
     session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-    Lane::open(session, PLACE, &TABLES, PATIENCE).await.unwrap()
+    Lane::open(session, PLACE, PATIENCE).await.unwrap()
 }
 
 /// Runs the test on each driver, on a thread of its own: io_uring as the server uses it (deferred), io_uring as on older
@@ -120,29 +137,113 @@ pub fn on_each_driver(test: impl AsyncFn(&'static str) + Sync) {
     });
 }
 
-/// The keys of a group of holds: the account.
-pub fn account_keys(account: &str) -> Vec<Vec<Vec<u8>>> {
-    vec![vec![account.into()], vec![]]
+/// What a job of a test does.
+pub type Work = Box<dyn FnMut(&mut dyn RowsMut) -> Result<(), StoreError> + Send>;
+
+/// The name of a job and its failure.
+pub type Answer = (String, Option<StoreError>);
+
+/// The answers of jobs in their order.
+#[derive(Clone, Default)]
+pub struct Answers(Arc<Mutex<Vec<Answer>>>);
+
+impl Answers {
+    /// Takes all answers.
+    pub fn take(&self) -> Vec<Answer> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Adds one.
+    pub fn add(&self, name: &str, failure: Option<&StoreError>) {
+        let failure = failure.map(|failure| StoreError::NotDone(failure.to_string()));
+        self.0.lock().unwrap().push((name.to_owned(), failure));
+    }
+
+    /// Takes the answers, which must all be without a failure; returns the names.
+    pub fn take_done(&self) -> Vec<String> {
+        let answers = self.take().into_iter();
+        answers
+            .inspect(|(name, failure)| assert!(failure.is_none(), "{name}: {failure:?}"))
+            .map(|(name, _)| name)
+            .collect()
+    }
 }
 
-/// A group that holds credits: it raises the account's number by `count` and adds as many holds.
-pub fn hold(account: &str, group: i64, count: usize) -> impl FnOnce(&[Rows]) -> Vec<TableChanges> {
-    let account = account.to_owned();
-    move |locked| {
-        let held: usize = match locked[0].values.as_slice() {
-            [value] => String::from_utf8(value.clone()).unwrap().parse().unwrap(),
-            _ => 0,
-        };
-        let mut changes = vec![TableChanges::default(), TableChanges::default()];
-        let row = (held + count).to_string();
-        let accounts = &mut changes[0];
-        if locked[0].keys.is_empty() { &mut accounts.inserts } else { &mut accounts.updates }
-            .push(account, row);
-        for at in 0..count {
-            changes[1].inserts.push(format!("{group}/{at}"), vec![b'h'; 64]);
-        }
-        changes
+/// A job with a name.
+pub struct TestJob {
+    pub name: String,
+    pub wants: Vec<Want>,
+    pub lock: Option<Lock>,
+    pub work: Work,
+    pub answers: Answers,
+}
+
+impl TestJob {
+    /// A job that names nothing of what it reads.
+    pub fn boxed(
+        name: impl Into<String>,
+        answers: &Answers,
+        work: impl FnMut(&mut dyn RowsMut) -> Result<(), StoreError> + Send + 'static,
+    ) -> Box<dyn GroupJob> {
+        let (name, answers) = (name.into(), answers.clone());
+        Box::new(TestJob { name, wants: Vec::new(), lock: None, work: Box::new(work), answers })
     }
+}
+
+impl GroupJob for TestJob {
+    fn wants(&self, out: &mut Vec<Want>) {
+        out.extend(self.wants.iter().cloned());
+    }
+
+    fn lock(&self) -> Option<Lock> {
+        self.lock
+    }
+
+    fn run(&mut self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+        (self.work)(rows)
+    }
+
+    fn finish(self: Box<Self>, failure: Option<&StoreError>) {
+        self.answers.add(&self.name, failure);
+    }
+}
+
+/// The number in a row, which is decimal text; 0 without a row.
+pub fn number(rows: &dyn Rows, table: Table, key: &str) -> Result<u64, StoreError> {
+    let mut number = 0;
+    rows.get(table, key.as_bytes(), &mut |value| {
+        number = std::str::from_utf8(value).unwrap().parse().unwrap()
+    })?;
+    Ok(number)
+}
+
+/// Adds to the number in a row.
+pub fn add(rows: &mut dyn RowsMut, table: Table, key: &str, more: u64) -> Result<(), StoreError> {
+    let sum = number(rows, table, key)? + more;
+    rows.put(table, key.as_bytes(), sum.to_string().as_bytes())
+}
+
+/// A job that holds one credit: it raises the account's number, and adds a hold and no ledger row.
+pub fn hold_job(account: &str, group: i64, at: usize, answers: &Answers) -> TestJob {
+    let (name, account) = (format!("{group}/{at}"), account.to_owned());
+    let wants = vec![
+        Want::Row(Table::Accounts, account.clone().into()),
+        Want::Row(Table::Ledger, name.clone().into()),
+        Want::Row(Table::Holds, name.clone().into()),
+    ];
+    let key = name.clone();
+    let work = move |rows: &mut dyn RowsMut| {
+        add(rows, Table::Accounts, &account, 1)?;
+        assert!(!rows.get(Table::Ledger, key.as_bytes(), &mut |_| {})?);
+        assert!(!rows.get(Table::Holds, key.as_bytes(), &mut |_| {})?, "{key} is held twice");
+        rows.put(Table::Holds, key.as_bytes(), &[b'h'; 64])
+    };
+    TestJob { name, wants, lock: None, work: Box::new(work), answers: answers.clone() }
+}
+
+/// A group of such jobs.
+pub fn holds(account: &str, group: i64, count: usize, answers: &Answers) -> Jobs {
+    (0..count).map(|at| Box::new(hold_job(account, group, at, answers)) as Box<dyn GroupJob>).collect()
 }
 
 /// The number of holds of a group that are visible.
