@@ -25,12 +25,14 @@ use std::time::Duration;
 use store::clock;
 use store::id::random_bits;
 use store::{
-    AccountId, AddressHash, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck, ResultRecord, Settlement,
-    StoredResult,
+    AccountId, AddressHash, AttemptError, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
+    ResultRecord, Settlement, StoredResult, UnixMs,
 };
 
 /// The longest wait of a caller. The engine answers well before; this is a safeguard against a defect of the engine.
 pub const PROBE_TIME_MAX: Duration = Duration::from_secs(60);
+/// How often a check looks for the result of another node's check of the same address.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
 const _: () = assert!(PROBE_TIME_MAX.as_secs() >= SINGLE_PATIENCE.as_secs() + 10);
 
 /// The result of a full check.
@@ -117,13 +119,14 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
         },
     };
     let check = NewCheck { hold, connection, address: question.hash };
-    match checks.store.begin_check(check, now).await? {
+    match begin(checks, check, now).await? {
         Begun::Own(result) => return Ok(repeat(result)),
         Begun::Charged(result, balance) => {
             share.charged();
             return Ok(charged(result.verdict.reason, balance.available()));
         }
         Begun::Held(_) => {}
+        Begun::UnderWay => return Err(CheckError::TimedOut),
     }
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
     let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
@@ -141,6 +144,19 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
     };
     give_back(checks, hold).await;
     Err(error)
+}
+
+/// Begins a check, and waits while another node checks the address for the account.
+async fn begin(checks: &Checks, check: NewCheck, now: UnixMs) -> Result<Begun, AttemptError> {
+    let mut looks = PROBE_TIME_MAX.as_millis() / LOOK_PAUSE.as_millis();
+    loop {
+        let begun = checks.store.begin_check(check, now).await?;
+        if begun != Begun::UnderWay || looks == 0 {
+            return Ok(begun);
+        }
+        looks -= 1;
+        monoio::time::sleep(LOOK_PAUSE).await;
+    }
 }
 
 async fn settle(

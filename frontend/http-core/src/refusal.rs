@@ -27,6 +27,8 @@ pub struct Refusal {
 /// Seconds until a caller can retry. A full queue drains within the time of an answer, a restart takes longer, and an outage
 /// takes longest.
 const RETRY_FULL_S: &str = "2";
+/// The time after which a failover of the database may have ended.
+const RETRY_AWAY_S: &str = "5";
 const RETRY_RESTART_S: &str = "5";
 const RETRY_OUTAGE_S: &str = "30";
 
@@ -124,6 +126,12 @@ impl Refusal {
         Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_RESTART_S)
     }
 
+    /// 503: the database of the nodes cannot be reached, as during its failover.
+    pub fn away() -> Refusal {
+        let message = "The service cannot reach its database; nothing was charged twice and a retry is safe.";
+        Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", RETRY_AWAY_S)
+    }
+
     /// 503: the server starts, drains, or cannot write.
     pub fn unready() -> Refusal {
         let message = "The service cannot process this request now; nothing was charged and a retry is safe.";
@@ -210,6 +218,7 @@ impl From<CheckError> for Refusal {
             CheckError::NotSettled { hold, error } => {
                 let refusal = match &error {
                     SettleError::Store(StoreError::Unknown(_)) => Refusal::unknown(),
+                    SettleError::Store(StoreError::Away(_)) => Refusal::away(),
                     _ => Refusal::unready(),
                 };
                 refusal.inside(format!("hold {hold} was not settled: {error}"))
@@ -241,6 +250,7 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Refusal {
         match error {
             StoreError::Busy => Refusal::full().inside("the store's queue is full"),
+            StoreError::Away(_) => Refusal::away().inside(error),
             StoreError::Unknown(_) => Refusal::unknown().inside(error),
             StoreError::Closed | StoreError::NotDone(_) | StoreError::Failed(_) => {
                 Refusal::unready().inside(error)

@@ -357,12 +357,7 @@ impl Rows for Overlay {
         Ok(value.map(read).is_some())
     }
 
-    fn walk(
-        &self,
-        table: Table,
-        range: KeyRange<'_>,
-        each: &mut Each<'_>,
-    ) -> Result<(), StoreError> {
+    fn walk(&self, table: Table, range: KeyRange<'_>, each: &mut Each<'_>) -> Result<(), StoreError> {
         let (span, backwards, most) = (Span::of(&range), range.backwards, range.most);
         if span.is_empty() || most == 0 {
             return Ok(());

@@ -137,7 +137,8 @@ impl Redb {
         let clock_check = ClockCheck::read(&rows, now)?;
         drop(rows);
         let plans = SharedPlans::new(plans);
-        let shared = Arc::new(Shared { plans, vault, index, clock_check, reuse: options.reuse });
+        let shared =
+            Arc::new(Shared { plans, vault, index, clock_check, has_nodes: false, reuse: options.reuse });
         let database = Arc::new(database);
         let context = Context { database: Arc::clone(&database), shared: Arc::clone(&shared), failure };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;

@@ -47,7 +47,9 @@ pub(crate) fn with_types<W: WithTypes>(table: Table, operation: W) -> W::Output 
         | Table::SignInLinks
         | Table::Lists
         | Table::Connections
-        | Table::Tokens => with!(&[u8; 32], &[u8]),
+        | Table::Tokens
+        // Only several nodes need it; no file has it.
+        | Table::UnderWay => with!(&[u8; 32], &[u8]),
         Table::Expiries => with!(&[u8; 41], ()),
         Table::SessionsOf => with!(&[u8; 48], ()),
         Table::Refusals => with!(u64, &[u8]),

@@ -295,6 +295,7 @@ mod tests {
                 vault: Arc::new(Vault::in_memory().unwrap()),
                 index: KeyIndex::default(),
                 clock_check: ClockCheck::default(),
+                has_nodes: false,
                 reuse: true,
             }),
             failure,

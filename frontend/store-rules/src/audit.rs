@@ -79,7 +79,7 @@ impl Sums {
         })?;
         HOLDS.walk(rows, range.clone(), usize::MAX, |_, row| {
             sums.placed += 1;
-            sums.hold(row, account);
+            sums.hold(row.portions, account);
             Walk::On
         })?;
         BATCHES.walk(rows, range, usize::MAX, |_, batch| {

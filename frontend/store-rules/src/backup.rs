@@ -71,7 +71,7 @@ impl<'w> BackupWriter<'w> {
     ///
     /// A row cannot be read, or the sink not be written.
     pub fn tables(&mut self, rows: &dyn Rows) -> Result<(), BackupError> {
-        for table in Table::ALL {
+        for table in Table::KEPT {
             self.table(table.name())?;
             let mut failure = None;
             rows.walk(table, KeyRange::ALL, &mut |key, value| {
@@ -249,7 +249,7 @@ pub fn open(backup: &Path) -> Result<BackupReader<impl BufRead>, BackupError> {
 /// [`BackupError`]: it could not be restored.
 pub fn verify(backup: &Path) -> Result<BackupSummary, BackupError> {
     let mut reader = open(backup)?;
-    let mut names: BTreeSet<&str> = Table::ALL.into_iter().map(Table::name).collect();
+    let mut names: BTreeSet<&str> = Table::KEPT.into_iter().map(Table::name).collect();
     let mut table = None;
     let mut format = None;
     while let Some(record) = reader.next_record()? {

@@ -295,14 +295,14 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Charges or holds a credit by `charge`, and uses one of the connection's full checks for it.
+    /// Charges or holds a credit by `charge`, and uses one of the connection's full checks for it if there is a balance.
     pub(crate) fn begin(
         &mut self,
         connection: Option<ConnectionId>,
         account: AccountId,
         now: UnixMs,
-        charge: impl FnOnce(&mut Self) -> Result<Balance, WriteError<HoldError>>,
-    ) -> Result<Balance, WriteError<AttemptError>> {
+        charge: impl FnOnce(&mut Self) -> Result<Option<Balance>, WriteError<HoldError>>,
+    ) -> Result<Option<Balance>, WriteError<AttemptError>> {
         let charge = |txn: &mut Self| charge(txn).map_err(|error| error.map(AttemptError::from));
         let Some(connection) = connection else { return charge(self) };
         let row = read_connection(self.rows(), account, connection, now)?;
@@ -312,10 +312,10 @@ impl Txn<'_> {
         if row.used >= row.allowance {
             return refuse(AttemptError::Spent { allowance: row.allowance });
         }
-        let balance = charge(self)?;
+        let Some(balance) = charge(self)? else { return Ok(None) };
         row.used += 1;
         row.last_used_at = now;
         self.put_connection(&connection_key(account, connection), &row)?;
-        Ok(balance)
+        Ok(Some(balance))
     }
 }

@@ -4,11 +4,10 @@ use crate::lists::Texts;
 use crate::results::{plain, read_plain};
 use crate::row::Row;
 use crate::tables::{
-    AccountRow, BatchRow, ClientRow, ConnectionRow, EntryRow, IdempotencyRow, KeyRow, LinkRow, ListRow,
-    RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, split_rows,
+    AccountRow, BatchRow, ClientRow, ConnectionRow, EntryRow, HoldRow, IdempotencyRow, KeyRow, LinkRow,
+    ListRow, RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, split_rows,
 };
 use store::DayCounts;
-use store::credits::Portions;
 use store::rate_limit::{Bucket, Overrides, Window};
 
 /// Reads a kind of row; returns whether the bytes are a row.
@@ -20,7 +19,7 @@ pub const ROWS: usize = READERS.len();
 const READERS: [Read; 22] = [
     |bytes| read(bytes, |_: &AccountRow| {}),
     |bytes| read(bytes, |_: &KeyRow| {}),
-    |bytes| read(bytes, |_: &Portions| {}),
+    |bytes| read(bytes, |_: &HoldRow| {}),
     |bytes| read(bytes, |_: &EntryRow| {}),
     |bytes| {
         read(bytes, |window: &Window| {

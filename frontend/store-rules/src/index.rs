@@ -3,6 +3,7 @@
 //! as soon as it is answered.
 
 use crate::gateways;
+use crate::row::{In, Out, Row};
 use crate::tables::KeyRow;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +47,7 @@ struct IndexedKey {
 }
 
 /// A committed change of the index.
+#[derive(Clone, PartialEq, Eq)]
 pub enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
@@ -59,7 +61,68 @@ pub enum KeyChange {
     Overrides(AccountId, Overrides),
 }
 
+/// The encoding in which nodes tell each other of a change.
+impl Row for KeyChange {
+    const TABLE: &'static str = "changes";
+
+    fn write(&self, out: &mut Out) {
+        match self {
+            KeyChange::Added(id, row) => {
+                out.byte(0);
+                out.bytes(&id.to_bytes());
+                row.write(out);
+            }
+            KeyChange::Revoked(id, at) => {
+                out.byte(1);
+                out.bytes(&id.to_bytes());
+                out.number(*at);
+            }
+            KeyChange::Removed(id) => {
+                out.byte(2);
+                out.bytes(&id.to_bytes());
+            }
+            KeyChange::Plan(id, plan) => {
+                out.byte(3);
+                out.bytes(&id.to_bytes());
+                out.text(plan);
+            }
+            KeyChange::Named(id, name) => {
+                out.byte(4);
+                out.bytes(&id.to_bytes());
+                out.text(name);
+            }
+            KeyChange::Overrides(id, own) => {
+                out.byte(5);
+                out.bytes(&id.to_bytes());
+                own.write(out);
+            }
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<KeyChange> {
+        let (kind, id) = (input.byte()?, input.array()?);
+        let (key, account) = (KeyId::from_bytes(id), AccountId::from_bytes(id));
+        Some(match kind {
+            0 => KeyChange::Added(key, KeyRow::read(input)?),
+            1 => KeyChange::Revoked(key, input.number()?),
+            2 => KeyChange::Removed(key),
+            3 => KeyChange::Plan(account, input.text()?),
+            4 => KeyChange::Named(account, input.text()?),
+            5 => KeyChange::Overrides(account, Overrides::read(input)?),
+            _ => return None,
+        })
+    }
+}
+
 impl KeyIndex {
+    /// Replaces the whole content.
+    pub fn reload(&self, content: Vec<KeyChange>) {
+        let fresh = KeyIndex::default();
+        fresh.apply(content);
+        let fresh = fresh.keys.into_inner().unwrap_or_else(PoisonError::into_inner);
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = fresh;
+    }
+
     /// Applies the changes of a commit.
     pub fn apply(&self, changes: Vec<KeyChange>) {
         if changes.is_empty() {

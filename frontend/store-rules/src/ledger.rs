@@ -2,12 +2,14 @@
 
 use crate::days::Charged;
 use crate::results::SealedResult;
-use crate::tables::{EntryRow, HOLDS, LEDGER, entry_key, split_entry_key};
+use crate::tables::{
+    EntryRow, HOLDS, HoldRow, LEDGER, UNDER_WAY, UnderWayRow, entry_key, result_key, split_entry_key,
+};
 use crate::txn::{Opened, Txn};
 use crate::write_error::{WriteError, refuse};
 use store::credits::{Balance, PeriodStep, Portions};
 use store::{Account, AccountId, ChangeError, EntryId, HoldError, SettleError, StoreError};
-use store::{CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
+use store::{AddressHash, CREDITS_MAX, EntryKind, Grant, HOLD_CREDITS_MAX, HoldRef, HoldRequest, UnixMs};
 
 /// How long an entry is kept before its account's carried entry absorbs it: for this period and the two before it.
 pub(crate) const KEEP_MS: UnixMs = 93 * DAY_MS;
@@ -18,6 +20,9 @@ pub(crate) const ID_AGE_MS_MAX: UnixMs = 31 * DAY_MS;
 const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 
 const _: () = assert!(ID_AGE_MS_MAX * 2 < KEEP_MS);
+
+/// The longest life of a hold, after which its check has certainly ended. Several nodes then void it, whoever lives.
+pub const HOLD_MS_MAX: UnixMs = 180 * 1000;
 
 /// The end of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +38,39 @@ impl<'t> Txn<'t> {
         request: HoldRequest,
         now: UnixMs,
     ) -> Result<Balance, WriteError<HoldError>> {
+        self.hold_for(request, None, now)
+    }
+
+    /// Holds the credit of a check; `None` if another node checks the address for the account.
+    pub(crate) fn hold_check(
+        &mut self,
+        hold: HoldRef,
+        address: AddressHash,
+        now: UnixMs,
+    ) -> Result<Option<Balance>, WriteError<HoldError>> {
+        let request = HoldRequest { hold, credits: 1 };
+        if !self.shared.has_nodes {
+            return self.hold(request, now).map(Some);
+        }
+        let key = result_key(&address, hold.account);
+        let other = UNDER_WAY.get(self.rows(), &key)?;
+        if other.is_some_and(|row| now < row.hold.0.made_at().saturating_add(HOLD_MS_MAX)) {
+            return Ok(None);
+        }
+        let balance = self.hold_for(request, Some(address), now)?;
+        UNDER_WAY.put(self.rows, &key, &UnderWayRow { hold: hold.id })?;
+        Ok(Some(balance))
+    }
+
+    fn hold_for(
+        &mut self,
+        request: HoldRequest,
+        address: Option<AddressHash>,
+        now: UnixMs,
+    ) -> Result<Balance, WriteError<HoldError>> {
         let HoldRequest { hold, credits } = request;
         let (account, portions) = self.set_aside(hold, credits, now)?;
-        HOLDS.put(self.rows, &entry_key(account.id, hold.id), &portions)?;
+        HOLDS.put(self.rows, &entry_key(account.id, hold.id), &HoldRow { portions, address })?;
         self.save(&account)?;
         Ok(account.row.subscription.balance)
     }
@@ -125,8 +160,13 @@ impl<'t> Txn<'t> {
     ) -> Result<Balance, WriteError<SettleError>> {
         let mut account = self.known_account(hold.account, now, SettleError::UnknownAccount)?;
         let key = entry_key(hold.account, hold.id);
-        let Some(portions) = HOLDS.get(self.rows(), &key)? else { return refuse(self.why_no_hold(&key)?) };
+        let Some(HoldRow { portions, address }) = HOLDS.get(self.rows(), &key)? else {
+            return refuse(self.why_no_hold(&key)?);
+        };
         HOLDS.remove(self.rows, &key)?;
+        if let Some(address) = address {
+            self.no_longer_under_way(hold, address)?;
+        }
         let subscription = &mut account.row.subscription;
         let (kind, step) = match end {
             HoldEnd::Settle => (EntryKind::Settled, subscription.settle(portions)),
@@ -135,6 +175,27 @@ impl<'t> Txn<'t> {
         self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
         self.save(&account)?;
         Ok(account.row.subscription.balance)
+    }
+
+    /// Removes the note of a check, unless a later check of the address has replaced it.
+    fn no_longer_under_way(&mut self, hold: HoldRef, address: AddressHash) -> Result<(), StoreError> {
+        let key = result_key(&address, hold.account);
+        match UNDER_WAY.get(self.rows(), &key)? {
+            Some(row) if row.hold == hold.id => UNDER_WAY.remove(self.rows, &key),
+            _ => Ok(()),
+        }
+    }
+
+    /// Voids these holds if they still exist; returns how many did. The processes that would have answered have ended.
+    pub fn void_holds(&mut self, holds: &[HoldRef], now: UnixMs) -> Result<u64, StoreError> {
+        let mut voided = 0;
+        for &hold in holds {
+            if HOLDS.has(self.rows(), &entry_key(hold.account, hold.id))? {
+                self.end_known_hold(hold, HoldEnd::Void, now)?;
+                voided += 1;
+            }
+        }
+        Ok(voided)
     }
 
     /// Ends a hold that is in the table. Only a damaged file refuses this, so a refusal is a failure.

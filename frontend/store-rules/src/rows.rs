@@ -94,22 +94,29 @@ pub trait RowsMut: Rows {
 }
 
 macro_rules! tables {
-    ($($name:ident $text:literal,)*) => {
+    ($($name:ident $text:literal,)* ; $($shared:ident $shared_text:literal,)*) => {
         /// Every table. docs/storage.md describes them.
         #[expect(missing_docs, reason = "tables.rs describes each table at its type")]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Table {
             $($name,)*
+            $($shared,)*
         }
 
         impl Table {
-            /// All tables. Backups write them in this order, so a table that is missing here is missing in backups.
-            pub const ALL: [Table; tables!(@count $($name)*)] = [$(Table::$name,)*];
+            /// All tables.
+            pub const ALL: [Table; tables!(@count $($name)* $($shared)*)] =
+                [$(Table::$name,)* $(Table::$shared,)*];
+
+            /// The tables that every database has. Backups write them in this order, so a table that is missing here is
+            /// missing in backups.
+            pub const KEPT: [Table; tables!(@count $($name)*)] = [$(Table::$name,)*];
 
             /// The name in the database and in backups.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Table::$name => $text,)*
+                    $(Table::$shared => $shared_text,)*
                 }
             }
         }
@@ -147,6 +154,8 @@ tables! {
     Tokens "tokens",
     Refusals "refusals",
     Withdrawn "withdrawn",
+    ;
+    UnderWay "under_way",
 }
 
 /// A table whose values are bytes of no fixed form.

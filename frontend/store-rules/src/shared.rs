@@ -16,6 +16,8 @@ pub struct Shared {
     pub index: KeyIndex,
     /// Whether the clock is trusted.
     pub clock_check: ClockCheck,
+    /// Whether other nodes use the same database. Then checks in progress are noted in it.
+    pub has_nodes: bool,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
 }

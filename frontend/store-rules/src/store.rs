@@ -271,11 +271,14 @@ impl<B: Backend> Store for RowStore<B> {
             Ok(result) => result,
             Err(error) => return Pending::ready(Err(error.into())),
         };
-        let key = result.as_ref().map(|result| result.key);
+        let (key, has_nodes) = (result.as_ref().map(|result| result.key), self.shared().has_nodes);
         let job = Job::of(hold.account, Class::Answer).with_wants(move |out| {
             want_entry(hold, out);
             if let Some(key) = key {
                 want(Table::Results, &key, out);
+                if has_nodes {
+                    want(Table::UnderWay, &key, out);
+                }
                 want(Table::Days, &day_key(hold.account, days::day(now)), out);
             }
         });
@@ -319,9 +322,13 @@ impl<B: Backend> Store for RowStore<B> {
 
     fn begin_check(&self, check: NewCheck, now: UnixMs) -> Pending<Begun, AttemptError> {
         let NewCheck { hold, connection, address } = check;
+        let has_nodes = self.shared().has_nodes;
         let job = Job::of(hold.account, Class::New).with_wants(move |out| {
             want_entry(hold, out);
             want_known(hold.account, &address, out);
+            if has_nodes {
+                want(Table::UnderWay, &result_key(&address, hold.account), out);
+            }
             if let Some(id) = connection {
                 want(Table::Connections, &connection_key(hold.account, id), out);
             }
@@ -329,12 +336,14 @@ impl<B: Backend> Store for RowStore<B> {
         let prepare = move |shared: &Shared, rows: &dyn Rows| Ok(prepare_check(shared, rows, &check, now)?);
         self.write_prepared(job, prepare, move |txn, prepared| match prepared {
             PreparedCheck::Shared(result, sealed) => {
-                let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, sealed, now);
-                Ok(Begun::Charged(*result, txn.begin(connection, hold.account, now, charge)?))
+                let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, sealed, now).map(Some);
+                let charged = txn.begin(connection, hold.account, now, charge)?;
+                Ok(charged.map_or(Begun::UnderWay, |balance| Begun::Charged(*result, balance)))
             }
             PreparedCheck::New => {
-                let hold_one = |txn: &mut Txn<'_>| txn.hold(HoldRequest { hold, credits: 1 }, now);
-                Ok(Begun::Held(txn.begin(connection, hold.account, now, hold_one)?))
+                let hold_one = |txn: &mut Txn<'_>| txn.hold_check(hold, address, now);
+                let held = txn.begin(connection, hold.account, now, hold_one)?;
+                Ok(held.map_or(Begun::UnderWay, Begun::Held))
             }
         })
     }

@@ -31,7 +31,10 @@ pub const NAMES: TypedTable<str, AccountId> = TypedTable::new(Table::Names);
 /// API keys, by id.
 pub const KEYS: TypedTable<[u8; 16], KeyRow> = TypedTable::new(Table::Keys);
 /// Holds without an answer, by account and hold.
-pub const HOLDS: TypedTable<[u8; 32], Portions> = TypedTable::new(Table::Holds);
+pub const HOLDS: TypedTable<[u8; 32], HoldRow> = TypedTable::new(Table::Holds);
+/// The hold of a check in progress, by keyed hash of the address and account. Only several nodes need it: within one process,
+/// the caller knows.
+pub const UNDER_WAY: TypedTable<[u8; 32], UnderWayRow> = TypedTable::new(Table::UnderWay);
 /// The entries of the ledger, by account and entry. Most are appended within their account, since ids begin with their
 /// time.
 pub const LEDGER: TypedTable<[u8; 32], EntryRow> = TypedTable::new(Table::Ledger);
@@ -299,6 +302,52 @@ impl Row for Portions {
             pack: input.number()?,
             period: u32::try_from(input.number()?).ok()?,
         })
+    }
+}
+
+/// A row of [`HOLDS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HoldRow {
+    /// The credits, by their source.
+    pub portions: Portions,
+    /// The address of a check, if [`UNDER_WAY`] has it.
+    pub address: Option<AddressHash>,
+}
+
+/// The address is at the end, because rows of one process have none.
+impl Row for HoldRow {
+    const TABLE: &'static str = "holds";
+
+    fn write(&self, out: &mut Out) {
+        self.portions.write(out);
+        if let Some(AddressHash(address)) = self.address {
+            out.bytes(&address);
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<HoldRow> {
+        let portions = Portions::read(input)?;
+        let address = if input.is_empty() { None } else { Some(AddressHash(input.array()?)) };
+        Some(HoldRow { portions, address })
+    }
+}
+
+/// A row of [`UNDER_WAY`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnderWayRow {
+    /// The hold of the check.
+    pub hold: EntryId,
+}
+
+impl Row for UnderWayRow {
+    const TABLE: &'static str = "under_way";
+
+    fn write(&self, out: &mut Out) {
+        out.bytes(&self.hold.to_bytes());
+    }
+
+    fn read(input: &mut In<'_>) -> Option<UnderWayRow> {
+        Some(UnderWayRow { hold: EntryId::from_bytes(input.array()?) })
     }
 }
 

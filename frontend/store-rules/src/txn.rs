@@ -36,16 +36,36 @@ pub struct Effects {
     pub latest: UnixMs,
 }
 
+/// A point in the effects of a transaction, for [`Effects::undo`].
+#[derive(Debug, Clone, Copy)]
+pub struct EffectsMark {
+    key_changes: usize,
+    entries_added: u64,
+    expiries_added: usize,
+    total: PeriodStep,
+    latest: UnixMs,
+}
+
 impl Effects {
-    /// Adds those of another transaction.
-    pub fn add(&mut self, other: Effects) {
-        let Effects { key_changes, entries_added, expiries_added, total, latest } = other;
-        self.key_changes.extend(key_changes);
-        self.entries_added += entries_added;
-        self.expiries_added += expiries_added;
-        self.total.granted = self.total.granted.saturating_add(total.granted);
-        self.total.spent = self.total.spent.saturating_add(total.spent);
-        self.latest = self.latest.max(latest);
+    /// The present point.
+    pub fn mark(&self) -> EffectsMark {
+        let Effects { key_changes, entries_added, expiries_added, total, latest } = self;
+        EffectsMark {
+            key_changes: key_changes.len(),
+            entries_added: *entries_added,
+            expiries_added: *expiries_added,
+            total: *total,
+            latest: *latest,
+        }
+    }
+
+    /// Takes back everything since a mark.
+    pub fn undo(&mut self, mark: EffectsMark) {
+        self.key_changes.truncate(mark.key_changes);
+        self.entries_added = mark.entries_added;
+        self.expiries_added = mark.expiries_added;
+        self.total = mark.total;
+        self.latest = mark.latest;
     }
 }
 

@@ -13,6 +13,9 @@ pub enum StoreError {
     Busy,
     /// The store was closed, or its writer has ended. The write was not done.
     Closed,
+    /// The database could not be reached in time. A write was not done, except for the end of a hold: this is tried on. Nobody
+    /// has to restart anything.
+    Away(String),
     /// A resource outside of the tables, such as a key file, was not available. The write was not done, and may be
     /// tried again.
     NotDone(String),
@@ -31,6 +34,9 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
             StoreError::Closed => f.write_str("the store is closed"),
+            StoreError::Away(why) => {
+                write!(f, "the database cannot be reached ({why}); try again in some seconds")
+            }
             StoreError::NotDone(why) => write!(f, "{why}; check the disk"),
             StoreError::Failed(why) => write!(f, "the store failed ({why}); check the disk, then restart"),
             StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why}); check the disk, then restart"),

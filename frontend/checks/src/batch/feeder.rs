@@ -231,7 +231,9 @@ impl Feeder {
         let mut pause = WRITE_PAUSE;
         loop {
             match self.try_write(answers.clone()).await {
-                Err(error @ (StoreError::NotDone(_) | StoreError::Busy)) if !self.new_batches.is_closed() => {
+                Err(error @ (StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_)))
+                    if !self.new_batches.is_closed() =>
+                {
                     tracing::warn!("answers of batches cannot be written for now: {error}");
                     monoio::time::sleep(pause).await;
                     pause = (pause * 2).min(WRITE_PAUSE_MAX);

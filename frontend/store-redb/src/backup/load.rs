@@ -68,7 +68,7 @@ fn load(
                 }
             }
             Record::Table { name } => {
-                let known = Table::ALL.into_iter().find(|table| table.name() == name).ok_or(DAMAGED)?;
+                let known = Table::KEPT.into_iter().find(|table| table.name() == name).ok_or(DAMAGED)?;
                 WriteRows::create(&transaction, known)?;
                 table = Some(known);
             }

@@ -61,6 +61,8 @@ pub enum Begun {
     Charged(StoredResult, Balance),
     /// Nothing is known. A credit is held, and the check ends with settle or void.
     Held(Balance),
+    /// Another node checks this address for the account. Nothing was held. Its result is a free repeat as soon as it is there.
+    UnderWay,
 }
 
 /// A verdict with its evidence.
