@@ -1,0 +1,61 @@
+//! Claims of batches and lists: which node works on them.
+//!
+//! A row of `open_batches` or `lists` has the node that inserted it. When a node dies, its rows lose their node, and any node
+//! may claim them. A lost claim costs a second question to a mail server and never a second charge, because a row of a batch
+//! is answered once.
+
+use crate::connect::explain;
+use store::{BatchId, OpenBatch, StoreError};
+use store_rules::row::Row as _;
+use store_rules::tables::{BatchRow, split};
+use tokio_postgres::{Client, Error, Row};
+
+/// Claims unfinished batches without a live node, oldest first.
+///
+/// # Errors
+///
+/// [`StoreError::Away`], or a row cannot be read.
+pub async fn batches(
+    client: &Client,
+    (node, epoch): (i64, i64),
+    most: usize,
+    own: bool,
+) -> Result<Vec<OpenBatch>, StoreError> {
+    let text = "WITH free AS (SELECT k FROM open_batches WHERE node IS NULL OR ($4 AND node = $2) \
+                ORDER BY k LIMIT $1 FOR UPDATE SKIP LOCKED), \
+                claimed AS (UPDATE open_batches AS o SET node = $2, epoch = $3 FROM free WHERE o.k = free.k \
+                RETURNING o.k, o.v) \
+                SELECT batches.k, batches.v FROM claimed JOIN batches ON batches.k = claimed.v || claimed.k \
+                ORDER BY claimed.k";
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = client.query(text, &[&most, &node, &epoch, &own]).await.map_err(away)?;
+    rows.iter().map(open_batch).collect()
+}
+
+fn open_batch(row: &Row) -> Result<OpenBatch, StoreError> {
+    let (account, id) = split(&key(row)?);
+    let BatchRow { created_at, total, answered, .. } = BatchRow::decode(row.try_get(1).map_err(away)?)?;
+    let (batch, account) = (BatchId::from_bytes(id), store::AccountId::from_bytes(account));
+    Ok(OpenBatch { batch, account, created_at, total, answered })
+}
+
+/// Claims lists without a live node, and returns the keys of all lists of this node.
+///
+/// # Errors
+///
+/// [`StoreError::Away`], or a row cannot be read.
+pub async fn lists(client: &Client, (node, epoch): (i64, i64)) -> Result<Vec<[u8; 32]>, StoreError> {
+    let text = "UPDATE lists SET node = $1, epoch = $2 WHERE node IS NULL";
+    client.execute(text, &[&node, &epoch]).await.map_err(away)?;
+    let rows = client.query("SELECT k FROM lists WHERE node = $1 ORDER BY k", &[&node]).await;
+    rows.map_err(away)?.iter().map(key).collect()
+}
+
+fn key(row: &Row) -> Result<[u8; 32], StoreError> {
+    let bytes: &[u8] = row.try_get(0).map_err(away)?;
+    bytes.try_into().map_err(|_| StoreError::Failed("a batch or list has no key of 32 bytes".into()))
+}
+
+fn away(error: Error) -> StoreError {
+    StoreError::Away(explain(&error))
+}

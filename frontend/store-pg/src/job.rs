@@ -1,0 +1,216 @@
+//! Reads and writes as the lanes see them: the work of the rules with the reply to its caller.
+
+use crate::lane::GroupJob;
+use crate::reads::ReadJob;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use store::{Reply, StoreError};
+use store_rules::backend::{Class, Job, Lock, Prepared, Want, Wants};
+use store_rules::rows::{Each, KeyRange, Rows, RowsMut, Table};
+use store_rules::shared::Shared;
+use store_rules::txn::{Effects, Txn};
+use store_rules::write_error::WriteError;
+
+/// How long a caller waits for a database that is away. A failover usually takes less.
+pub const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// The reply to a caller, which can be given before the work has ended.
+struct Caller<T, E> {
+    reply: Option<Reply<T, E>>,
+    since: Instant,
+    /// One of the jobs that wait, until this is dropped.
+    _waiting: Waiting,
+}
+
+/// Counts a job from its call to its end.
+pub struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    /// Counts one more.
+    pub fn new(count: &Arc<AtomicUsize>) -> Waiting {
+        count.fetch_add(1, Ordering::Relaxed);
+        Waiting(Arc::clone(count))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<T, E: From<StoreError>> Caller<T, E> {
+    fn new(reply: Reply<T, E>, waiting: Waiting) -> Caller<T, E> {
+        Caller { reply: Some(reply), since: Instant::now(), _waiting: waiting }
+    }
+
+    fn answer(&mut self, outcome: Option<Result<T, E>>, failure: Option<&StoreError>) {
+        let Some(reply) = self.reply.take() else { return };
+        reply.answer(match failure {
+            Some(error) => Err(error.clone().into()),
+            None => outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
+        });
+    }
+
+    /// Answers a caller that has waited for too long; returns whether nobody waits any more.
+    fn expire(&mut self, failure: &StoreError) -> bool {
+        if self.since.elapsed() >= WAIT_MAX {
+            self.answer(None, Some(failure));
+        }
+        self.reply.is_none()
+    }
+}
+
+/// A write of the rules: `prepare` reads without locks, then `work` writes.
+pub struct WriteJob<P, T, E, F, W> {
+    job: Job,
+    shared: Arc<Shared>,
+    prepare: F,
+    work: W,
+    outcome: Option<Result<T, E>>,
+    caller: Caller<T, E>,
+    types: std::marker::PhantomData<fn() -> P>,
+}
+
+impl<P, T, E, F, W> WriteJob<P, T, E, F, W>
+where
+    E: From<StoreError>,
+    F: Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E>,
+    W: Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>>,
+{
+    /// A write with its caller.
+    pub fn new(
+        (job, shared): (Job, Arc<Shared>),
+        prepare: F,
+        work: W,
+        (reply, waiting): (Reply<T, E>, Waiting),
+    ) -> Self {
+        let caller = Caller::new(reply, waiting);
+        WriteJob { job, shared, prepare, work, outcome: None, caller, types: std::marker::PhantomData }
+    }
+}
+
+impl<P, T, E, F, W> GroupJob for WriteJob<P, T, E, F, W>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send,
+    W: Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send,
+{
+    fn wants(&self, out: &mut Vec<Want>) {
+        if let Some(account) = self.job.account {
+            out.push(Want::Row(Table::Accounts, account.to_bytes().to_vec()));
+        }
+        if let Some(wants) = &self.job.wants {
+            wants(out);
+        }
+    }
+
+    fn lock(&self) -> Option<Lock> {
+        self.job.lock
+    }
+
+    fn run(&mut self, rows: &mut dyn RowsMut, effects: &mut Effects) -> Result<(), StoreError> {
+        let prepared = match (self.prepare)(&self.shared, &Unlocked(&*rows)) {
+            Ok(Prepared::Write(prepared)) => prepared,
+            Ok(Prepared::Done(answer)) => {
+                self.outcome = Some(Ok(answer));
+                return Ok(());
+            }
+            Err(refusal) => {
+                self.outcome = Some(Err(refusal));
+                return Ok(());
+            }
+        };
+        let plans = self.shared.plans.get();
+        let mut txn = Txn::new(rows, &plans, &self.shared);
+        txn.effects = std::mem::take(effects);
+        let done = (self.work)(&mut txn, &prepared);
+        *effects = txn.effects;
+        self.outcome = Some(match done {
+            Ok(done) => Ok(done),
+            Err(WriteError::Refused(refusal)) => Err(refusal),
+            Err(WriteError::Failed(error)) => return Err(error),
+        });
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, failure: Option<&StoreError>) {
+        let outcome = self.outcome.take();
+        self.caller.answer(outcome, failure);
+    }
+
+    fn expire(&mut self, failure: &StoreError) -> bool {
+        // The end of a hold is tried on without its caller: a retry is then a free repeat.
+        self.caller.expire(failure) && self.job.class == Class::New
+    }
+}
+
+/// A read of the rules.
+pub struct SnapshotJob<T, E, F> {
+    wants: Option<Wants>,
+    shared: Arc<Shared>,
+    work: F,
+    outcome: Option<Result<T, E>>,
+    caller: Caller<T, E>,
+}
+
+impl<T, E, F> SnapshotJob<T, E, F>
+where
+    E: From<StoreError>,
+    F: Fn(&Shared, &dyn Rows) -> Result<T, E>,
+{
+    /// A read with its caller.
+    pub fn new(
+        (wants, shared): (Option<Wants>, Arc<Shared>),
+        work: F,
+        (reply, waiting): (Reply<T, E>, Waiting),
+    ) -> Self {
+        SnapshotJob { wants, shared, work, outcome: None, caller: Caller::new(reply, waiting) }
+    }
+}
+
+impl<T, E, F> ReadJob for SnapshotJob<T, E, F>
+where
+    T: Send,
+    E: From<StoreError> + Send,
+    F: Fn(&Shared, &dyn Rows) -> Result<T, E> + Send,
+{
+    fn wants(&self, out: &mut Vec<Want>) {
+        if let Some(wants) = &self.wants {
+            wants(out);
+        }
+    }
+
+    fn run(&mut self, rows: &dyn Rows) -> Result<(), StoreError> {
+        self.outcome = Some((self.work)(&self.shared, rows));
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, failure: Option<&StoreError>) {
+        let outcome = self.outcome.take();
+        self.caller.answer(outcome, failure);
+    }
+
+    fn expire(&mut self, failure: &StoreError) -> bool {
+        self.caller.expire(failure)
+    }
+}
+
+/// Tables whose rows are read without locks.
+struct Unlocked<'r>(&'r dyn Rows);
+
+impl Rows for Unlocked<'_> {
+    fn get(&self, table: Table, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        self.0.peek(table, key, read)
+    }
+
+    fn walk(&self, table: Table, range: KeyRange<'_>, each: &mut Each<'_>) -> Result<(), StoreError> {
+        self.0.walk(table, range, each)
+    }
+
+    fn count(&self, table: Table) -> Result<u64, StoreError> {
+        self.0.count(table)
+    }
+}

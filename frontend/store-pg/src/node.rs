@@ -1,0 +1,244 @@
+//! The node among others: its registration, its lease, and what it does for nodes that have died.
+//!
+//! A node renews its lease every two seconds by the clock of the database, and loses it after ten without a renewal. Whoever
+//! finds a dead node raises its epoch. So a group of the dead node fails at its marker, if it was only paused. Then its
+//! batches and lists are free for others, and its holds are voided.
+//!
+//! Before an epoch is raised, the connections of the node's lanes are ended: their transactions then end, and the rows of
+//! `lanes` are free.
+
+use crate::connect::explain;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use store::{HoldRef, StoreError, UnixMs};
+use store_rules::tables::{FORMAT, split_entry_key};
+use tokio_postgres::{Client, Error};
+
+/// The number of lanes of a node.
+pub const LANES: i32 = 4;
+/// The life of a lease by the database's clock.
+const LEASE: &str = "interval '10 s'";
+/// How long a node trusts a lease after it has asked for it. It is shorter, so that no other node finds it over earlier.
+pub const LEASE_TRUSTED: Duration = Duration::from_secs(7);
+/// The time between two renewals.
+pub const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// How long a start watches for another process with its number.
+const WATCH: Duration = Duration::from_millis(2_500);
+/// Holds that are read at a time.
+const HOLDS_AT_A_TIME: i64 = 1000;
+
+/// What a node says of itself.
+#[derive(Debug, Clone)]
+pub struct NodeSettings {
+    /// Its number, which it keeps over restarts.
+    pub id: i64,
+    /// The name of the address that its checks come from. Nodes with the same name share the limits of mail servers.
+    pub egress: String,
+    /// The name of its machine, for people.
+    pub host: String,
+    /// The version of mailprobe, for people.
+    pub version: String,
+}
+
+/// The lease of this process, for all threads.
+pub struct Lease {
+    start: Instant,
+    /// Milliseconds from `start` until which the lease is trusted.
+    until: AtomicU64,
+}
+
+impl Lease {
+    /// No lease.
+    pub fn new() -> Lease {
+        Lease { start: Instant::now(), until: AtomicU64::new(0) }
+    }
+
+    /// Whether this node may work: no other node takes its work over at this moment.
+    pub fn is_valid(&self) -> bool {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        now < self.until.load(Ordering::Acquire)
+    }
+
+    /// The lease was granted after it had been asked for at this time.
+    pub fn granted(&self, asked: Instant) {
+        let until = (asked + LEASE_TRUSTED).saturating_duration_since(self.start);
+        self.until.store(u64::try_from(until.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The lease is lost.
+    pub fn lost(&self) {
+        self.until.store(0, Ordering::Release);
+    }
+}
+
+impl Default for Lease {
+    fn default() -> Lease {
+        Lease::new()
+    }
+}
+
+/// The result of a registration.
+#[derive(Debug, Clone)]
+pub struct Registration {
+    /// The epoch of the node from now on.
+    pub epoch: i64,
+    /// The number of the last committed group of each lane.
+    pub last_groups: Vec<i64>,
+}
+
+/// A refusal to register.
+#[derive(Debug)]
+pub enum NotRegistered {
+    /// Another process renews the lease of this number.
+    InUse {
+        /// The machine of that process.
+        host: String,
+    },
+    /// The database could not do it.
+    Database(Error),
+}
+
+impl From<Error> for NotRegistered {
+    fn from(error: Error) -> NotRegistered {
+        NotRegistered::Database(error)
+    }
+}
+
+/// Refuses a number whose lease another process renews, as after a data folder was copied.
+///
+/// # Errors
+///
+/// [`NotRegistered`].
+pub async fn watch_for_another(client: &Client, id: i64) -> Result<(), NotRegistered> {
+    let text = "SELECT until::text, host FROM nodes WHERE id = $1 AND until > clock_timestamp()";
+    let Some(first) = client.query_opt(text, &[&id]).await? else { return Ok(()) };
+    monoio::time::sleep(WATCH).await;
+    let Some(second) = client.query_opt(text, &[&id]).await? else { return Ok(()) };
+    if first.try_get::<_, String>(0)? == second.try_get::<_, String>(0)? {
+        return Ok(());
+    }
+    Err(NotRegistered::InUse { host: second.try_get(1)? })
+}
+
+/// Registers the node in a new epoch, which ends everything of its earlier epochs.
+///
+/// # Errors
+///
+/// The database could not do it; it can be tried again.
+pub async fn register(client: &Client, node: &NodeSettings) -> Result<Registration, Error> {
+    end_lanes(client, node.id).await?;
+    client.batch_execute("BEGIN").await?;
+    let registered = register_within(client, node).await;
+    client.batch_execute(if registered.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+    registered
+}
+
+async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registration, Error> {
+    let NodeSettings { id, egress, host, version } = node;
+    let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
+    let text = format!(
+        "INSERT INTO nodes (id, epoch, until, format, version, egress, host) \
+         VALUES ($1, 1, clock_timestamp() + {LEASE}, $2, $3, $4, $5) \
+         ON CONFLICT (id) DO UPDATE SET epoch = nodes.epoch + 1, until = excluded.until, \
+         format = excluded.format, version = excluded.version, egress = excluded.egress, host = excluded.host \
+         RETURNING epoch"
+    );
+    let epoch: i64 = client.query_one(&text, &[id, &format, version, egress, host]).await?.try_get(0)?;
+    let text = "INSERT INTO lanes (node, lane, epoch, seq) SELECT $1, lane, $2, 0 FROM generate_series(0, $3) AS lane \
+                ON CONFLICT (node, lane) DO UPDATE SET epoch = excluded.epoch";
+    client.execute(text, &[id, &epoch, &(LANES - 1)]).await?;
+    for table in ["open_batches", "lists"] {
+        client.execute(&format!("UPDATE {table} SET epoch = $2 WHERE node = $1"), &[id, &epoch]).await?;
+    }
+    let rows = client.query("SELECT seq FROM lanes WHERE node = $1 ORDER BY lane", &[id]).await?;
+    let last_groups = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    Ok(Registration { epoch, last_groups })
+}
+
+async fn end_lanes(client: &Client, id: i64) -> Result<(), Error> {
+    let text = format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+         WHERE application_name LIKE 'mailprobe node {id} lane %' AND usename = current_user \
+         AND datname = current_database()"
+    );
+    client.batch_execute(&text).await
+}
+
+/// Renews the lease. Returns the time of the database, or `None` if the node was declared dead.
+///
+/// # Errors
+///
+/// The database could not do it.
+pub async fn renew(client: &Client, id: i64, epoch: i64) -> Result<Option<UnixMs>, Error> {
+    let text = format!(
+        "UPDATE nodes SET until = clock_timestamp() + {LEASE} WHERE id = $1 AND epoch = $2 \
+         RETURNING (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    );
+    let row = client.query_opt(&text, &[&id, &epoch]).await?;
+    row.map(|row| row.try_get(0).map(i64::unsigned_abs)).transpose()
+}
+
+/// Ends the lease, at the end of the process.
+///
+/// # Errors
+///
+/// The database could not do it; the lease then ends by itself.
+pub async fn leave(client: &Client, id: i64, epoch: i64) -> Result<(), Error> {
+    let text = "UPDATE nodes SET until = '-infinity' WHERE id = $1 AND epoch = $2";
+    client.execute(text, &[&id, &epoch]).await.map(drop)
+}
+
+/// Declares nodes dead whose leases are over, and frees their work; returns their numbers.
+///
+/// # Errors
+///
+/// The database could not do it; another node or a later look does.
+pub async fn bury_dead(client: &Client, own: i64) -> Result<Vec<i64>, Error> {
+    let text = "SELECT id, epoch FROM nodes \
+                WHERE id <> $1 AND until < clock_timestamp() AND (until > '-infinity' \
+                OR EXISTS (SELECT FROM holds WHERE holds.node = nodes.id AND holds.epoch <= nodes.epoch) \
+                OR EXISTS (SELECT FROM open_batches AS o WHERE o.node = nodes.id) \
+                OR EXISTS (SELECT FROM lists AS l WHERE l.node = nodes.id))";
+    let mut buried = Vec::new();
+    for row in client.query(text, &[&own]).await? {
+        let (id, epoch): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+        end_lanes(client, id).await?;
+        client.batch_execute("BEGIN").await?;
+        let done = bury(client, id, epoch).await;
+        client.batch_execute(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+        if done? {
+            buried.push(id);
+        }
+    }
+    Ok(buried)
+}
+
+async fn bury(client: &Client, id: i64, epoch: i64) -> Result<bool, Error> {
+    let text = "UPDATE nodes SET epoch = epoch + 1, until = '-infinity' \
+                WHERE id = $1 AND epoch = $2 AND until < clock_timestamp()";
+    // Another node was faster, or the node lives again.
+    if client.execute(text, &[&id, &epoch]).await? == 0 {
+        return Ok(false);
+    }
+    client.execute("UPDATE lanes SET epoch = $2 + 1 WHERE node = $1", &[&id, &epoch]).await?;
+    for table in ["open_batches", "lists"] {
+        client.execute(&format!("UPDATE {table} SET node = NULL WHERE node = $1"), &[&id]).await?;
+    }
+    Ok(true)
+}
+
+/// Holds that nobody will answer: those of earlier epochs of any node, and those that are older than a check can be.
+///
+/// # Errors
+///
+/// The database could not do it.
+pub async fn orphaned_holds(client: &Client) -> Result<Vec<HoldRef>, StoreError> {
+    let text = "SELECT k FROM holds LEFT JOIN nodes ON nodes.id = holds.node \
+                WHERE nodes.id IS NULL OR nodes.epoch > holds.epoch \
+                OR holds.since < clock_timestamp() - interval '180 s' LIMIT $1";
+    let rows = client.query(text, &[&HOLDS_AT_A_TIME]).await;
+    let rows = rows.map_err(|error| StoreError::Away(explain(&error)))?;
+    let key = |row: &tokio_postgres::Row| row.try_get::<_, &[u8]>(0).ok()?.try_into().ok();
+    let keys = rows.iter().map(|row| key(row).map(|key: [u8; 32]| split_entry_key(&key)));
+    keys.collect::<Option<_>>().ok_or_else(|| StoreError::Failed("a hold has no key of 32 bytes".into()))
+}

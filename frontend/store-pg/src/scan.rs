@@ -1,0 +1,204 @@
+//! Reads of a large part of the database: audits, backups, the index at the start.
+//!
+//! A thread of its own with a connection of its own executes them one after another. It blocks for each page of rows, so a
+//! scan needs no more memory than its rule.
+
+use crate::connect::{Connector, Session, explain};
+use crate::schema;
+use monoio::{LegacyDriver, Runtime, RuntimeBuilder, time::TimeDriver};
+use std::cell::RefCell;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use store::StoreError;
+use store_rules::rows::{Each, KeyRange, Rows, Table, Walk};
+use tokio_postgres::types::ToSql;
+
+/// Rows of one page.
+const PAGE: usize = 1000;
+/// How long one page may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two attempts to connect.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A piece of work with the tables, or the reason why there are none.
+pub type ScanWork = Box<dyn FnOnce(Result<&dyn Rows, &StoreError>) + Send>;
+
+/// The thread of scans, which ends on drop after the scan in progress.
+pub struct Scanner {
+    queue: Option<Sender<ScanWork>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scanner {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no thread for it.
+    pub fn start(connector: Arc<Connector>, schema: String) -> std::io::Result<Scanner> {
+        let (queue, work) = channel();
+        let main = move || serve(&connector, &schema, &work);
+        let thread = thread::Builder::new().name("store-pg-scan".into()).spawn(main)?;
+        Ok(Scanner { queue: Some(queue), thread: Some(thread) })
+    }
+
+    /// Queues a scan. If the thread has ended, the work is dropped.
+    pub fn submit(&self, work: ScanWork) {
+        if let Some(queue) = &self.queue {
+            let _ = queue.send(work);
+        }
+    }
+}
+
+impl Drop for Scanner {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic has dropped the replies of all scans, which are answered as closed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(connector: &Connector, schema: &str, queue: &Receiver<ScanWork>) {
+    while let Ok(work) = queue.recv() {
+        match Scan::begin(connector, schema, crate::job::WAIT_MAX) {
+            Ok(scan) => work(Ok(&scan)),
+            Err(error) => work(Err(&error)),
+        }
+    }
+}
+
+type BlockingRuntime = Runtime<TimeDriver<LegacyDriver>>;
+
+/// One snapshot on a connection of its own, for a thread that may block.
+pub struct Scan {
+    session: Session,
+    runtime: RefCell<BlockingRuntime>,
+}
+
+impl Scan {
+    /// Connects and begins a snapshot; tries again for this long.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Away`].
+    pub fn begin(connector: &Connector, schema: &str, patience: Duration) -> Result<Scan, StoreError> {
+        let unable = |error: std::io::Error| StoreError::NotDone(format!("no runtime for a scan: {error}"));
+        let mut runtime =
+            RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
+        let end = Instant::now() + patience;
+        let session = runtime.block_on(async {
+            loop {
+                match open(connector, schema).await {
+                    Ok(session) => return Ok(session),
+                    Err(error) if Instant::now() >= end => return Err(StoreError::Away(error)),
+                    Err(_) => monoio::time::sleep(PAUSE).await,
+                }
+            }
+        })?;
+        Ok(Scan { session, runtime: RefCell::new(runtime) })
+    }
+
+    /// Executes a query, and waits for its rows.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Away`] without an answer, otherwise what the server says.
+    pub fn query(
+        &self,
+        text: &str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let query = self.session.client().query(text, parameters);
+        let answer = self.runtime.borrow_mut().block_on(monoio::time::timeout(PATIENCE, query));
+        match answer {
+            Ok(Ok(rows)) => Ok(rows),
+            Ok(Err(error)) if error.as_db_error().is_some() => Err(StoreError::NotDone(explain(&error))),
+            Ok(Err(error)) => Err(StoreError::Away(explain(&error))),
+            Err(_) => Err(StoreError::Away("the server did not answer in time".into())),
+        }
+    }
+}
+
+async fn open(connector: &Connector, schema: &str) -> Result<Session, String> {
+    let session = connector.connect().await.map_err(|error| error.to_string())?;
+    debug_assert!(schema::is_name(schema));
+    // A scan may take long, and nothing waits for it.
+    let text = format!(
+        "SET search_path = {schema}; SET idle_in_transaction_session_timeout = '10min'; \
+         BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    );
+    session.client().batch_execute(&text).await.map_err(|error| explain(&error))?;
+    Ok(session)
+}
+
+impl Rows for Scan {
+    fn get(&self, table: Table, key: &[u8], read: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
+        let rows = self.query(&format!("SELECT v FROM {} WHERE k = $1", table.name()), &[&key])?;
+        let Some(row) = rows.first() else { return Ok(false) };
+        read(column(row, 0)?);
+        Ok(true)
+    }
+
+    fn walk(&self, table: Table, range: KeyRange<'_>, each: &mut Each<'_>) -> Result<(), StoreError> {
+        let KeyRange { from, to, backwards, mut most } = range;
+        let (mut from, mut to) = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+        while most > 0 {
+            let page = most.min(PAGE);
+            let rows = self.page(table, (&from, &to), backwards, page)?;
+            for row in &rows {
+                if each(column(row, 0)?, column(row, 1)?)? == Walk::Stop {
+                    return Ok(());
+                }
+            }
+            let Some(last) = rows.last().filter(|_| rows.len() == page) else { return Ok(()) };
+            most -= page;
+            let next = Bound::Excluded(column(last, 0)?.to_vec());
+            if backwards { to = next } else { from = next }
+        }
+        Ok(())
+    }
+
+    fn count(&self, table: Table) -> Result<u64, StoreError> {
+        let rows = self.query(&format!("SELECT count(*) FROM {}", table.name()), &[])?;
+        let count: Option<i64> = rows.first().and_then(|row| row.try_get(0).ok());
+        count.map(i64::unsigned_abs).ok_or_else(|| StoreError::Failed("a count has no row".into()))
+    }
+}
+
+impl Scan {
+    fn page(
+        &self,
+        table: Table,
+        (from, to): (&Bound<Vec<u8>>, &Bound<Vec<u8>>),
+        backwards: bool,
+        most: usize,
+    ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let mut conditions = Vec::new();
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = Vec::new();
+        for (bound, open, closed) in [(from, ">", ">="), (to, "<", "<=")] {
+            let (operator, key) = match bound {
+                Bound::Included(key) => (closed, key),
+                Bound::Excluded(key) => (open, key),
+                Bound::Unbounded => continue,
+            };
+            parameters.push(key);
+            conditions.push(format!("k {operator} ${}", parameters.len()));
+        }
+        let condition = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
+        let order = if backwards { "DESC" } else { "ASC" };
+        let text = format!(
+            "SELECT k, v FROM {} WHERE {condition} ORDER BY k {order} LIMIT {most}",
+            table.name()
+        );
+        self.query(&text, &parameters)
+    }
+}
+
+fn column(row: &tokio_postgres::Row, at: usize) -> Result<&[u8], StoreError> {
+    row.try_get(at).map_err(|error| StoreError::Failed(explain(&error)))
+}

@@ -1,0 +1,140 @@
+//! The tables in PostgreSQL, in a schema of their own. They are created under a lock, so several nodes may start at once.
+//!
+//! A table of the rules has the columns `k` and `v`, the bytes of key and row, as in redb and in backups. Some have more
+//! columns, which the server fills in: the node that inserted a row, and the time.
+
+use crate::connect::explain;
+use std::fmt::Write;
+use store::StoreError;
+use store_rules::row::{Fixed, Row};
+use store_rules::rows::Table;
+use store_rules::tables::{FORMAT, META_FORMAT};
+use tokio_postgres::Client;
+
+/// The schema if the operator names none.
+pub const SCHEMA: &str = "mailprobe";
+
+/// The largest value of 8 bytes that a name of PostgreSQL may have.
+const NAME_BYTES_MAX: usize = 63;
+
+/// What the schema has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// It was created now.
+    New,
+    /// It was there, with this format.
+    Format(u64),
+}
+
+/// Whether a schema may have this name. It is part of statements, so it has letters, digits and `_` only.
+pub fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(fits)
+}
+
+/// Creates what is missing, and sets the schema for this connection.
+///
+/// # Errors
+///
+/// The server refuses it, for example because the role has no right to create a schema.
+pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> {
+    let failed = |error: tokio_postgres::Error| StoreError::Failed(explain(&error));
+    let exists = client
+        .query_opt("SELECT FROM pg_namespace WHERE nspname = $1", &[&schema])
+        .await
+        .map_err(failed)?
+        .is_some();
+    if !exists {
+        // Another node may be doing the same.
+        let text = format!(
+            "SELECT pg_advisory_lock({LOCK_CLASS}, 0); CREATE SCHEMA IF NOT EXISTS {schema}; \
+             SELECT pg_advisory_unlock({LOCK_CLASS}, 0)"
+        );
+        client.batch_execute(&text).await.map_err(failed)?;
+    }
+    client.batch_execute(&format!("SET search_path = {schema}")).await.map_err(failed)?;
+    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK_CLASS}, 0)");
+    client.batch_execute(&begin).await.map_err(failed)?;
+    let found = create(client).await;
+    let end = if found.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    let ended = client.batch_execute(end).await;
+    let found = found.map_err(failed)?;
+    ended.map_err(failed)?;
+    found.ok_or_else(|| StoreError::Failed("the table meta of the schema has no format".into()))
+}
+
+/// The first number of the advisory locks of mailprobe: "mp".
+pub const LOCK_CLASS: i32 = 0x6d70;
+
+async fn create(client: &Client) -> Result<Option<Found>, tokio_postgres::Error> {
+    let is_there = client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?;
+    if is_there.try_get::<_, bool>(0)? {
+        let row = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&META_FORMAT.as_bytes()]).await?;
+        let bytes: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
+        let format = bytes.and_then(|bytes| Fixed::decode(&bytes).ok());
+        return Ok(format.map(|format| Found::Format(format.0)));
+    }
+    client.batch_execute(&definition()).await?;
+    let format = Fixed(FORMAT.into()).encode();
+    client.execute("INSERT INTO meta (k, v) VALUES ($1, $2)", &[&META_FORMAT.as_bytes(), &format]).await?;
+    Ok(Some(Found::New))
+}
+
+/// The statements that create all tables.
+fn definition() -> String {
+    let mut text = String::from(
+        "CREATE TABLE nodes (id bigint PRIMARY KEY, epoch bigint NOT NULL, until timestamptz NOT NULL, \
+         format int NOT NULL, version text NOT NULL, egress text NOT NULL, host text NOT NULL) \
+         WITH (fillfactor = 40); \
+         CREATE TABLE lanes (node bigint, lane int, epoch bigint NOT NULL, seq bigint NOT NULL, \
+         PRIMARY KEY (node, lane)) WITH (fillfactor = 40); \
+         CREATE TABLE changes (seq bigint PRIMARY KEY, v bytea NOT NULL);",
+    );
+    for table in Table::ALL {
+        let (name, more) = (table.name(), columns(table));
+        let _ = write!(text, "CREATE TABLE {name} (k bytea PRIMARY KEY, v bytea NOT NULL{more})");
+        text.push_str(match table {
+            // Their rows are updated in place, so that a page keeps room for the next version.
+            Table::Accounts | Table::Batches | Table::Keys | Table::Days => " WITH (fillfactor = 40);",
+            _ => ";",
+        });
+        if matches!(table, Table::BatchRows | Table::ListParts | Table::ListCodes) {
+            // Sealed bytes cannot be compressed.
+            let _ = write!(text, "ALTER TABLE {name} ALTER COLUMN v SET STORAGE EXTERNAL;");
+        }
+    }
+    text
+}
+
+/// The further columns of a table.
+fn columns(table: Table) -> &'static str {
+    match table {
+        Table::Holds => {
+            ", node bigint NOT NULL, epoch bigint NOT NULL, since timestamptz NOT NULL DEFAULT clock_timestamp()"
+        }
+        Table::OpenBatches | Table::Lists => ", node bigint, epoch bigint",
+        Table::Accounts => {
+            ", plan_left bigint NOT NULL, pack_left bigint NOT NULL, held bigint NOT NULL, spent bigint NOT NULL, \
+             expired bigint NOT NULL, granted bigint NOT NULL, \
+             CHECK (plan_left + pack_left + held + spent + expired = granted), \
+             CHECK (plan_left >= 0 AND pack_left >= 0 AND held >= 0 AND spent >= 0 AND expired >= 0)"
+        }
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_are_schemas() {
+        for name in ["mailprobe", "t1", "a_b"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "1a", "A", "a-b", "a b", "a;b", "ä", &"a".repeat(64)] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The control connection: the lease, the changes of the index, dead nodes, orphaned holds, and claims.
+
+use super::{Context, PATIENCE, Pause};
+use crate::claims;
+use crate::connect::{Session, explain};
+use crate::feed::{CHANGES_KEPT, READ_CHANGES};
+use crate::node::{self, Lease, NotRegistered, RENEW_EVERY};
+use futures_channel::mpsc::UnboundedReceiver;
+use futures_channel::oneshot;
+use monoio::time::timeout;
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant};
+use store::{HoldRef, OpenBatch, StoreError, UnixMs, clock};
+use store_rules::index::KeyChange;
+use tokio_postgres::Error;
+
+/// How often it looks whether something is due.
+const TICK: Duration = Duration::from_millis(50);
+/// The time between two reads of changes.
+const POLL_EVERY: Duration = Duration::from_millis(500);
+/// The time between two looks for dead nodes and orphaned holds.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// The time between two removals of old changes.
+const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// How long a start waits for a database that is away.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// A question for the control connection.
+pub enum Question {
+    /// Claims at most so many unfinished batches that no live node has; with `own`, also those that this node had before it
+    /// was started.
+    ClaimBatches {
+        /// The largest number.
+        most: usize,
+        /// Whether those of this node are wanted too.
+        own: bool,
+        /// The reply.
+        reply: oneshot::Sender<Result<Vec<OpenBatch>, StoreError>>,
+    },
+    /// Claims all lists that no live node has, and names all that this node has.
+    ClaimLists {
+        /// The reply: their keys.
+        reply: oneshot::Sender<Result<Vec<[u8; 32]>, StoreError>>,
+    },
+}
+
+/// The complete index, with the number of its last change.
+pub type Reloaded = Result<(i64, Vec<KeyChange>), StoreError>;
+
+/// What the control connection needs.
+pub struct ControlSetup {
+    /// The lease, for all threads.
+    pub lease: Arc<Lease>,
+    /// How far the database's clock is ahead of ours, in milliseconds.
+    pub clock_ahead: Arc<AtomicI64>,
+    /// Questions of other threads.
+    pub questions: UnboundedReceiver<Question>,
+    /// Queues a write that voids holds.
+    pub void: Box<dyn Fn(Vec<HoldRef>) + Send>,
+    /// Reads the whole index on the thread of scans.
+    pub reload: Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send>,
+}
+
+/// When something was done last.
+struct Last(Option<Instant>);
+
+impl Last {
+    fn is_due(&self, every: Duration) -> bool {
+        self.0.is_none_or(|last| last.elapsed() >= every)
+    }
+
+    fn done(&mut self) {
+        self.0 = Some(Instant::now());
+    }
+}
+
+/// The task of the control connection.
+pub struct Control {
+    context: Rc<Context>,
+    setup: ControlSetup,
+    session: Option<Session>,
+    renewed: Last,
+    polled: Last,
+    looked: Last,
+    pruned: Last,
+}
+
+impl Control {
+    /// A task without a connection.
+    pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
+        let [renewed, polled, looked, pruned] = [const { Last(None) }; 4];
+        Control { context, setup, session: None, renewed, polled, looked, pruned }
+    }
+
+    /// Connects, and registers the node.
+    ///
+    /// # Errors
+    ///
+    /// The database is away for long, or another process has the number of this node.
+    pub async fn start(&mut self) -> Result<(), StoreError> {
+        let (began, mut pause) = (Instant::now(), Pause::new());
+        loop {
+            let why = match self.try_start().await {
+                Ok(started) => return started,
+                Err(why) => why,
+            };
+            if began.elapsed() >= START_MAX {
+                return Err(StoreError::Away(why));
+            }
+            pause.wait().await;
+        }
+    }
+
+    async fn try_start(&mut self) -> Result<Result<(), StoreError>, String> {
+        let session = self.context.session().await?;
+        match node::watch_for_another(session.client(), self.context.node.id).await {
+            Ok(()) => {}
+            Err(NotRegistered::Database(error)) => return Err(explain(&error)),
+            Err(NotRegistered::InUse { host }) => {
+                return Ok(Err(StoreError::Failed(format!(
+                    "another mailprobe on {host} uses the identity in this data folder. Give each node a data folder of its own, \
+                     made by `mailprobe cluster join`"
+                ))));
+            }
+        }
+        self.session = Some(session);
+        self.register().await?;
+        Ok(Ok(()))
+    }
+
+    /// Works until the lanes have ended.
+    pub async fn run(mut self) {
+        let mut pause = Pause::new();
+        while !self.context.has_ended.get() {
+            match self.turn().await {
+                Ok(()) => {
+                    pause = Pause::new();
+                    monoio::time::sleep(TICK).await;
+                }
+                Err(why) => {
+                    tracing::warn!("the control connection of the database is away: {why}");
+                    self.session = None;
+                    self.refuse_questions(&why);
+                    pause.wait().await;
+                }
+            }
+        }
+        if let Some(session) = &self.session {
+            let (id, epoch) = (self.context.node.id, self.context.epoch());
+            // Without it the lease ends by itself.
+            let _ = within(node::leave(session.client(), id, epoch)).await;
+        }
+        self.setup.lease.lost();
+    }
+
+    async fn turn(&mut self) -> Result<(), String> {
+        if self.session.as_ref().is_none_or(|session| session.client().is_closed()) {
+            self.session = Some(self.context.session().await?);
+        }
+        if self.context.is_fenced.get() {
+            tracing::warn!("this node was declared dead, and registers again");
+            self.register().await?;
+        }
+        if self.renewed.is_due(RENEW_EVERY) {
+            self.renew().await?;
+        }
+        self.answer_questions().await?;
+        if self.polled.is_due(POLL_EVERY) {
+            self.poll().await?;
+        }
+        if self.looked.is_due(LOOK_EVERY) {
+            self.look().await?;
+        }
+        if self.pruned.is_due(PRUNE_EVERY) {
+            let text = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes) - $1";
+            within(self.client()?.execute(text, &[&CHANGES_KEPT])).await?;
+            self.pruned.done();
+        }
+        Ok(())
+    }
+
+    fn client(&self) -> Result<&tokio_postgres::Client, String> {
+        self.session.as_ref().map(Session::client).ok_or_else(|| "there is no connection".into())
+    }
+
+    async fn register(&mut self) -> Result<(), String> {
+        self.setup.lease.lost();
+        let asked = Instant::now();
+        let registration = within(node::register(self.client()?, &self.context.node)).await?;
+        *self.context.registration.borrow_mut() = registration;
+        self.setup.lease.granted(asked);
+        self.context.is_fenced.set(false);
+        self.renewed.done();
+        Ok(())
+    }
+
+    async fn renew(&mut self) -> Result<(), String> {
+        let (asked, before) = (Instant::now(), clock::now());
+        let (id, epoch) = (self.context.node.id, self.context.epoch());
+        match within(node::renew(self.client()?, id, epoch)).await? {
+            Some(there) => {
+                self.setup.lease.granted(asked);
+                self.setup.clock_ahead.store(ahead(there, before, clock::now()), Ordering::Relaxed);
+            }
+            None => self.context.is_fenced.set(true),
+        }
+        self.renewed.done();
+        Ok(())
+    }
+
+    async fn poll(&mut self) -> Result<(), String> {
+        self.polled.done();
+        let feed = &self.context.feed;
+        let rows = within(self.client()?.query(READ_CHANGES, &[&feed.last()])).await?;
+        let read = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
+        let changes: Result<Vec<(i64, Vec<u8>)>, Error> = rows.iter().map(read).collect();
+        if let Err(error) = feed.apply(changes.map_err(|error| explain(&error))?) {
+            tracing::warn!("the index of keys is read again: {error}");
+        }
+        if feed.take_gap().is_some() {
+            match (self.setup.reload)().await {
+                Ok(Ok((last, content))) => feed.reload(last, content),
+                Ok(Err(error)) => return Err(error.to_string()),
+                Err(oneshot::Canceled) => return Err("the thread of scans has ended".into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn look(&mut self) -> Result<(), String> {
+        self.looked.done();
+        let client = self.client()?;
+        let buried = within(node::bury_dead(client, self.context.node.id)).await?;
+        for id in buried {
+            tracing::warn!(node = id, "took over the work of a node that has died");
+        }
+        let orphans = timeout(PATIENCE, node::orphaned_holds(client)).await;
+        let orphans = orphans.map_err(|_| slow())?.map_err(|error| error.to_string())?;
+        if !orphans.is_empty() {
+            tracing::warn!(holds = orphans.len(), "returned the credits of interrupted checks");
+            (self.setup.void)(orphans);
+        }
+        Ok(())
+    }
+
+    async fn answer_questions(&mut self) -> Result<(), String> {
+        while let Ok(question) = self.setup.questions.try_recv() {
+            let (client, place) = (self.client()?, (self.context.node.id, self.context.epoch()));
+            match question {
+                Question::ClaimBatches { most, own, reply } => {
+                    let claimed = timeout(PATIENCE, claims::batches(client, place, most, own)).await;
+                    let _ = reply.send(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                }
+                Question::ClaimLists { reply } => {
+                    let claimed = timeout(PATIENCE, claims::lists(client, place)).await;
+                    let _ = reply.send(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn refuse_questions(&mut self, why: &str) {
+        let away = || StoreError::Away(why.to_owned());
+        while let Ok(question) = self.setup.questions.try_recv() {
+            match question {
+                Question::ClaimBatches { reply, .. } => drop(reply.send(Err(away()))),
+                Question::ClaimLists { reply } => drop(reply.send(Err(away()))),
+            }
+        }
+    }
+}
+
+/// How far the time `there` is ahead of ours, which was between `before` and `after`.
+fn ahead(there: UnixMs, before: UnixMs, after: UnixMs) -> i64 {
+    let here = before + after.saturating_sub(before) / 2;
+    let difference = i128::from(there) - i128::from(here);
+    i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
+}
+
+fn slow() -> String {
+    "the server did not answer in time".into()
+}
+
+/// The result of a statement, or a reason to drop the connection.
+async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, String> {
+    match timeout(PATIENCE, answer).await {
+        Ok(answer) => answer.map_err(|error| explain(&error)),
+        Err(_) => Err(slow()),
+    }
+}
