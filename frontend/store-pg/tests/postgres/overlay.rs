@@ -375,3 +375,43 @@ fn a_read_row_is_locked() {
         assert_eq!(rows_of(&witness, Table::Accounts).await, pairs(&[("a", "120")]));
     });
 }
+
+/// The account's row guards rows that are only walked over. An earlier job has read them before the row was locked.
+#[test]
+fn a_lock_guards_what_is_read_after_it() {
+    const GROUPS: usize = 100;
+    let Some(server) = TestServer::get("guarded rows") else { return };
+    on_each_driver(async |_| {
+        let schema = "overlay_guarded";
+        let witness = server.fresh_tables(schema).await;
+        let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);
+        let answers = Answers::default();
+        let groups = async |lane: &mut Lane| {
+            let mut seq = 1;
+            for _ in 0..GROUPS {
+                let mut walk = hold_job("none", 0, 0, &answers);
+                let (from, to) = (b"l".to_vec(), b"m".to_vec());
+                walk.wants =
+                    vec![Want::Range { table: Table::Ledger, from, to, backwards: false, most: 1000 }];
+                walk.work = Box::new(|_| Ok(()));
+                let append = TestJob::boxed("append", &answers, |rows| {
+                    let number = number(rows, Table::Accounts, "a")?;
+                    let mut walked = 0;
+                    let (from, to) = (Bound::Included(b"l".as_slice()), Bound::Included(b"m".as_slice()));
+                    let range = KeyRange { from, to, backwards: false, most: usize::MAX };
+                    rows.walk(Table::Ledger, range, &mut |_, _| {
+                        walked += 1;
+                        Ok(Walk::On)
+                    })?;
+                    assert_eq!(walked, number, "the account's row does not guard its ledger");
+                    rows.put(Table::Ledger, format!("l{number:05}").as_bytes(), b"1")?;
+                    add(rows, Table::Accounts, "a", 1)
+                });
+                seq = run(lane, seq, vec![Box::new(walk), append]).await.next;
+            }
+        };
+        join(groups(&mut one), groups(&mut other)).await;
+        assert_eq!(answers.take_done().len(), 4 * GROUPS);
+        assert_eq!(rows_of(&witness, Table::Ledger).await.len(), 2 * GROUPS);
+    });
+}
