@@ -6,7 +6,6 @@ use crate::setting::{
     Answers, PLACE, TestJob, TestServer, add, connect, held_by, hold_job, holds, holds_of, lane_over,
     on_each_driver,
 };
-use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 use store_pg::connect::Session;
@@ -41,7 +40,7 @@ struct CutTest<'a> {
     /// The messages of the last group, in each direction.
     seen: [usize; 2],
     answers: Answers,
-    answered: RefCell<HashSet<String>>,
+    answered: HashSet<String>,
     ends: Ends,
 }
 
@@ -111,14 +110,13 @@ impl CutTest<'_> {
     }
 
     /// Whether all jobs so far were answered, and their effects are there once.
-    async fn check(&self, cut: Option<Cut>) {
-        let mut answered = self.answered.borrow_mut();
+    async fn check(&mut self, cut: Option<Cut>) {
         for (name, failure) in self.answers.take() {
             assert_eq!(failure.is_some(), name.starts_with("refused"), "{cut:?}: {name}: {failure:?}");
-            assert!(answered.insert(name.clone()), "{cut:?}: {name} was answered twice");
+            assert!(self.answered.insert(name.clone()), "{cut:?}: {name} was answered twice");
         }
         let refused = if self.has_refused { self.group } else { 0 };
-        assert_eq!(answered.len() as i64, self.held + refused, "{cut:?}");
+        assert_eq!(self.answered.len() as i64, self.held + refused, "{cut:?}");
         assert_eq!(holds_of(&self.witness, self.group).await, JOBS as i64, "{cut:?}");
         assert_eq!(held_by(&self.witness, "a").await, self.held, "{cut:?}");
     }
@@ -139,7 +137,7 @@ impl CutTest<'_> {
             held: 0,
             seen: [0, 0],
             answers: Answers::default(),
-            answered: RefCell::default(),
+            answered: HashSet::new(),
             ends: Ends::default(),
         }
     }
