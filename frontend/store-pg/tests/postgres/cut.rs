@@ -177,6 +177,10 @@ fn a_cut_at_any_message_never_hides_the_truth() {
 fn a_cut_in_a_divided_group_loses_no_job() {
     let Some(server) = TestServer::get("a cut in a divided group") else { return };
     on_each_driver(async |driver| {
+        // The messages are the same for each driver, and there are many.
+        if driver != "epoll" {
+            return;
+        }
         let mut test = CutTest::new(&server, "cut_divided", true).await;
         test.run(None).await;
         let seen = test.seen;
