@@ -45,13 +45,11 @@ const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::
 ///
 /// The first two timeouts end the locks of a node that was paused. There is none for a statement: it could cancel a COMMIT
 /// that waits for its replication, and the commit would be visible and not safe. The keepalives end the server's side of a
-/// connection to a machine that is gone. Compilation of a statement (`jit`) takes longer than any of ours, and an estimate
-/// of a large table would start it.
+/// connection to a machine that is gone.
 const GREETING: &str = "\
     SET lock_timeout = '5s'; \
     SET idle_in_transaction_session_timeout = '5s'; \
     SET statement_timeout = 0; \
-    SET jit = off; \
     SET tcp_keepalives_idle = 5; \
     SET tcp_keepalives_interval = 5; \
     SET tcp_keepalives_count = 3; \

@@ -16,7 +16,7 @@ mod group;
 mod statements;
 
 pub use group::{GroupEnd, GroupJob, GroupReport, Jobs, UnsureGroup};
-pub(crate) use statements::{Fetch, Statements};
+pub(crate) use statements::{Fetch, PLANS, Statements};
 
 use crate::connect::{Session, explain};
 use crate::overlay::{Overlay, TableChanges};
@@ -113,7 +113,7 @@ impl Lane {
         // Whoever reads the row without a write could see a commit that a failover loses.
         let look =
             client.prepare("UPDATE lanes SET seq = seq WHERE node = $1 AND lane = $2 RETURNING seq, epoch");
-        let takeover = place.takeover();
+        let takeover = format!("{PLANS}{}", place.takeover());
         let both = join(client.batch_execute(&takeover), look);
         let Ok((ended, look)) = timeout(patience, both).await else { return Err(slow()) };
         ended.map_err(|error| judge(&error))?;

@@ -1,5 +1,5 @@
-//! The store in PostgreSQL, for several nodes that share one database. No crate uses it yet: it has the connection
-//! and one group of writes, and not the trait `Store`.
+//! The store in PostgreSQL, for several nodes that share one database. No crate uses it yet: it has the connection,
+//! groups of writes and groups of reads, and not the trait `Store`.
 //!
 //! - [`connect`] opens a connection to the writable server of a cluster, over TLS.
 //! - [`overlay`] has the rows that a group of jobs has fetched, and what the jobs have written.

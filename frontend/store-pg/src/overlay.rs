@@ -10,6 +10,7 @@
 //! - What a walk needs is known by the *spans* that were fetched completely. A fetch that was limited to some rows covers the
 //!   keys up to its last row. If jobs have removed rows, a walk needs more rows than its limit; it then lacks the rest of the
 //!   span only.
+//! - A lock may guard rows that are read without one, so these are read after it, or again.
 //! - A job that was undone has left nothing.
 
 mod lack;
@@ -62,6 +63,12 @@ impl TableRows {
             Some(row) => Some((row.value.as_deref(), row.is_locked)),
             None => self.spans.has(key).then_some((None, false)),
         }
+    }
+
+    fn forget_unlocked(&mut self) {
+        self.fetched.retain(|_, row| row.is_locked);
+        self.spans = Spans::default();
+        self.count = None;
     }
 
     /// The entries of a span, each key once.
@@ -170,6 +177,8 @@ pub struct Overlay {
     tables: Vec<TableRows>,
     journal: Vec<Replaced>,
     lacks: RefCell<BTreeSet<Lack>>,
+    /// What was fetched without a lock.
+    unlocked: BTreeSet<Lack>,
     has_missed: Cell<bool>,
     is_locking: bool,
 }
@@ -181,6 +190,7 @@ impl Overlay {
             tables: vec![TableRows::default(); Table::ALL.len()],
             journal: Vec::new(),
             lacks: RefCell::default(),
+            unlocked: BTreeSet::new(),
             has_missed: Cell::new(false),
             is_locking: true,
         }
@@ -233,8 +243,17 @@ impl Overlay {
     }
 
     /// Everything that was lacking since the last call, in the order in which it must be fetched.
-    pub fn take_lacks(&self) -> BTreeSet<Lack> {
-        self.lacks.take()
+    ///
+    /// If rows are to be locked, all that was read without a lock is forgotten and fetched again after them: a lock may guard
+    /// it, and it may have changed before the row was locked.
+    pub fn take_lacks(&mut self) -> BTreeSet<Lack> {
+        let mut lacks = self.lacks.take();
+        if matches!(lacks.first(), Some(Lack::Row(..))) {
+            self.tables.iter_mut().for_each(TableRows::forget_unlocked);
+            lacks.append(&mut self.unlocked);
+        }
+        self.unlocked.extend(lacks.iter().filter(|lack| !matches!(lack, Lack::Row(..))).cloned());
+        lacks
     }
 
     /// Adds rows that were fetched by their keys. Those of `keys` that are not in `found` do not exist.

@@ -4,7 +4,7 @@
 //! again after the next round trip; the others are answered already.
 
 use crate::connect::Session;
-use crate::lane::{Fetch, NotDone, Statements, judge, slow};
+use crate::lane::{Fetch, NotDone, PLANS, Statements, judge, slow};
 use crate::overlay::{Lack, Overlay};
 use futures_util::future::join;
 use monoio::time::timeout;
@@ -71,9 +71,16 @@ pub struct ReadLane {
 }
 
 impl ReadLane {
-    /// A lane on this connection. `patience` is the longest time of a round trip; after it, the connection is closed.
-    pub fn new(session: Session, patience: Duration) -> ReadLane {
-        ReadLane { session: Some(session), statements: Statements::default(), patience, trips: 0 }
+    /// Opens a lane. `patience` is the longest time of a round trip; after it, the connection is closed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotDone::Away`], [`NotDone::Busy`] or [`NotDone::Refused`].
+    pub async fn open(session: Session, patience: Duration) -> Result<ReadLane, NotDone> {
+        let mut lane = ReadLane { session: None, statements: Statements::default(), patience, trips: 0 };
+        lane.wait(session.client().batch_execute(PLANS)).await?;
+        lane.session = Some(session);
+        Ok(lane)
     }
 
     /// Whether the lane has a connection for another group.
@@ -81,7 +88,7 @@ impl ReadLane {
         self.session.as_ref().is_some_and(|session| !session.client().is_closed())
     }
 
-    /// The number of round trips so far.
+    /// The number of round trips so far, without that of [`ReadLane::open`].
     pub fn round_trips(&self) -> u64 {
         self.trips + self.statements.trips()
     }

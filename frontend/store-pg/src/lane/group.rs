@@ -28,6 +28,10 @@ const TRIES_MAX: u32 = 3;
 /// [`TRIES_MAX`] for a job alone. Then it fails.
 const TRIES_MAX_ALONE: u32 = 8;
 
+/// How often a group is halved because the server is busy, usually with a lock that another transaction keeps: each time
+/// takes as long as `lock_timeout`. It is enough to find one job of a thousand. Then all jobs of a batch fail together.
+const BUSY_MAX: u32 = 12;
+
 /// A write as a lane sees it.
 pub trait GroupJob: Send {
     /// Names what it will probably read, so that it is fetched at once.
@@ -170,16 +174,21 @@ impl Batch {
 }
 
 /// The batches that have not run, in the order of their jobs.
-struct Queue(VecDeque<Batch>);
+#[derive(Default)]
+struct Queue {
+    batches: VecDeque<Batch>,
+    /// How often the server was busy.
+    busy: u32,
+}
 
 impl Queue {
     fn next(&mut self) -> Option<Batch> {
-        self.0.pop_front()
+        self.batches.pop_front()
     }
 
     fn put_back(&mut self, batch: Batch) {
         if !batch.jobs.is_empty() {
-            self.0.push_front(batch);
+            self.batches.push_front(batch);
         }
     }
 
@@ -202,7 +211,9 @@ impl Queue {
     fn put_back_after(&mut self, why: NotDone, mut batch: Batch) {
         batch.tries += 1;
         let tries_max = if batch.is_alone() { TRIES_MAX_ALONE } else { TRIES_MAX };
+        self.busy += u32::from(matches!(why, NotDone::Busy(_)));
         let failure = match why {
+            NotDone::Busy(why) if self.busy > BUSY_MAX => StoreError::NotDone(why),
             NotDone::Conflict if batch.tries < tries_max => return self.put_back(batch),
             _ if !batch.is_alone() => return self.put_back_halves(batch),
             NotDone::Conflict => StoreError::NotDone("other writes were in the way again and again".into()),
@@ -214,15 +225,15 @@ impl Queue {
     }
 
     fn into_jobs(self) -> Jobs {
-        self.0.into_iter().flat_map(|batch| batch.jobs).collect()
+        self.batches.into_iter().flat_map(|batch| batch.jobs).collect()
     }
 }
 
 impl Lane {
     /// Executes jobs in their order, and answers them. Usually they are one group with the number `seq`; each group that must
-    /// be divided takes further numbers.
+    /// be divided takes further numbers. If the future is dropped, the connection is closed, and the jobs are not answered.
     pub async fn run_group(&mut self, seq: i64, jobs: Jobs) -> GroupReport {
-        let mut queue = Queue(VecDeque::new());
+        let mut queue = Queue::default();
         queue.put_back(Batch::new(jobs));
         let (mut next, mut transactions) = (seq, 0);
         let end = loop {

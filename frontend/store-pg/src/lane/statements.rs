@@ -12,6 +12,12 @@ use std::task::Poll;
 use store_rules::rows::Table;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+/// The settings of a connection for these statements. All of them find rows by their keys, whatever the size of a table
+/// seems to be. A plan that was made for a young table would otherwise scan it, and stay until the next ANALYZE although
+/// the table has grown; and the estimate for a large table would start the compiler of statements, which takes longer than
+/// any of them.
+pub const PLANS: &str = "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off; ";
+
 /// What a statement does to a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Shape {

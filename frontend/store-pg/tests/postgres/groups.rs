@@ -111,6 +111,13 @@ fn a_lock_that_another_has_fails_the_job() {
         assert_eq!((a.as_str(), b.as_str()), ("2/0", "3/0"));
         assert!(why.contains("SQLSTATE 55P03"), "{why}");
         assert!(lane.is_connected());
+        // Not each of many jobs waits for the lock.
+        let report = lane.run_group(3, holds("a", 4, 500, &answers)).await;
+        assert!(matches!(report.end, GroupEnd::Done) && report.next == 3, "{report:?}");
+        assert!((12..40).contains(&report.transactions), "{report:?}");
+        let failed = answers.take();
+        assert_eq!(failed.len(), 500);
+        assert!(failed.iter().all(|(_, failure)| matches!(failure, Some(StoreError::NotDone(_)))));
     });
 }
 

@@ -3,8 +3,6 @@
 use crate::setting::{Answers, TestJob, TestServer, Work, add, hold_job, lane_over, number, on_each_driver};
 use futures_util::future::join;
 use std::ops::Bound;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use store::StoreError;
 use store_pg::connect::Session;
@@ -306,39 +304,31 @@ fn two_lanes_in_conflict_both_get_through() {
     });
 }
 
-/// A limit on the number of rows, which no row guards.
+/// The number of rows, which no row guards. Each job writes a row with this number as its key.
 #[test]
 fn an_advisory_lock_guards_a_count() {
-    const LIMIT: u64 = 20;
+    const GROUPS: i64 = 30;
     let Some(server) = TestServer::get("an advisory lock") else { return };
     on_each_driver(async |_| {
         let schema = "overlay_locks";
         let witness = server.fresh_tables(schema).await;
         let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);
         let answers = Answers::default();
-        let refused = Arc::new(AtomicU32::new(0));
-        let groups = async |lane: &mut Lane, name: &'static str| {
-            let mut seq = 1;
-            for group in 0..20 {
-                let key = format!("{name} {group}");
-                let (name, refused) = (key.clone(), Arc::clone(&refused));
-                let work = move |rows: &mut dyn RowsMut| {
-                    if rows.count(Table::Clients)? >= LIMIT {
-                        refused.fetch_add(1, Ordering::Relaxed);
-                        return Ok(());
-                    }
-                    add(rows, Table::Clients, &key, 1)
-                };
-                let (lock, wants, answers) = (Some(Lock::Clients), Vec::new(), answers.clone());
-                let job: Box<dyn GroupJob> =
-                    Box::new(TestJob { name, wants, lock, work: Box::new(work), answers });
-                seq = run(lane, seq, vec![job]).await.next;
-            }
+        let job = || {
+            let work = |rows: &mut dyn RowsMut| {
+                let number = rows.count(Table::Clients)?;
+                rows.put(Table::Clients, format!("{number:03}").as_bytes(), b"1")
+            };
+            let job = TestJob { lock: Some(Lock::Clients), ..hold_job("none", 0, 0, &answers) };
+            Box::new(TestJob { wants: Vec::new(), work: Box::new(work), ..job }) as Box<dyn GroupJob>
         };
-        join(groups(&mut one, "one"), groups(&mut other, "other")).await;
-        assert_eq!(answers.take_done().len(), 40);
-        assert_eq!(rows_of(&witness, Table::Clients).await.len() as u64, LIMIT);
-        assert!(refused.load(Ordering::Relaxed) >= 20);
+        for group in 1..=GROUPS {
+            let both = join(run(&mut one, group, vec![job()]), run(&mut other, group, vec![job()]));
+            let (one, other) = both.await;
+            assert_eq!((one.next, other.next), (group + 1, group + 1));
+        }
+        assert_eq!(answers.take_done().len() as i64, 2 * GROUPS);
+        assert_eq!(rows_of(&witness, Table::Clients).await.len() as i64, 2 * GROUPS);
     });
 }
 
@@ -373,5 +363,47 @@ fn a_read_row_is_locked() {
             join(run(&mut lane, group, vec![job]), foreign).await;
         }
         assert_eq!(rows_of(&witness, Table::Accounts).await, pairs(&[("a", "120")]));
+    });
+}
+
+/// The account's row guards rows that are only walked over. An earlier job has read them before the row was locked.
+#[test]
+fn a_lock_guards_what_is_read_after_it() {
+    const GROUPS: usize = 100;
+    let Some(server) = TestServer::get("guarded rows") else { return };
+    on_each_driver(async |_| {
+        let schema = "overlay_guarded";
+        let witness = server.fresh_tables(schema).await;
+        // A row that does not exist cannot be locked; then only the conflict of two INSERTs guards anything.
+        fill(&witness, Table::Accounts, &pairs(&[("a", "0")])).await;
+        let (mut one, mut other) = (server.lane(schema).await, server.other_lane(schema).await);
+        let answers = Answers::default();
+        let groups = async |lane: &mut Lane| {
+            let mut seq = 1;
+            for _ in 0..GROUPS {
+                let mut walk = hold_job("none", 0, 0, &answers);
+                let (from, to) = (b"l".to_vec(), b"m".to_vec());
+                walk.wants =
+                    vec![Want::Range { table: Table::Ledger, from, to, backwards: false, most: 1000 }];
+                walk.work = Box::new(|_| Ok(()));
+                let append = TestJob::boxed("append", &answers, |rows| {
+                    let number = number(rows, Table::Accounts, "a")?;
+                    let mut walked = 0;
+                    let (from, to) = (Bound::Included(b"l".as_slice()), Bound::Included(b"m".as_slice()));
+                    let range = KeyRange { from, to, backwards: false, most: usize::MAX };
+                    rows.walk(Table::Ledger, range, &mut |_, _| {
+                        walked += 1;
+                        Ok(Walk::On)
+                    })?;
+                    assert_eq!(walked, number, "the account's row does not guard its ledger");
+                    rows.put(Table::Ledger, format!("l{number:05}").as_bytes(), b"1")?;
+                    add(rows, Table::Accounts, "a", 1)
+                });
+                seq = run(lane, seq, vec![Box::new(walk), append]).await.next;
+            }
+        };
+        join(groups(&mut one), groups(&mut other)).await;
+        assert_eq!(answers.take_done().len(), 4 * GROUPS);
+        assert_eq!(rows_of(&witness, Table::Ledger).await.len(), 2 * GROUPS);
     });
 }

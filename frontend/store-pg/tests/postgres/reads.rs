@@ -34,7 +34,7 @@ impl ReadJob for TestRead {
 
 async fn lane_over(session: Session, schema: &str) -> ReadLane {
     session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
-    ReadLane::new(session, PATIENCE)
+    ReadLane::open(session, PATIENCE).await.unwrap()
 }
 
 /// Reads of one row each, which they name.
