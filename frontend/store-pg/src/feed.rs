@@ -81,11 +81,14 @@ impl Feed {
         effects.key_changes.iter().map(Row::encode).collect()
     }
 
-    /// A group was committed: its changes apply, before its jobs are answered.
-    pub fn committed(&self, effects: Effects, writes: usize, took: Duration) {
+    /// A group was committed: its changes apply, before its jobs are answered. `before` is the number of the last change when
+    /// they were written; the index may have them by now.
+    pub fn committed(&self, before: i64, effects: Effects, writes: usize, took: Duration) {
         let number = i64::try_from(effects.key_changes.len()).unwrap_or(i64::MAX);
-        self.shared.index.apply(effects.key_changes);
-        self.last.set(self.last.get().saturating_add(number));
+        if number > 0 && self.last.get() == before {
+            self.shared.index.apply(effects.key_changes);
+            self.last.set(before.saturating_add(number));
+        }
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.group.record(writes as u64);
         figures.commit_us.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));

@@ -19,18 +19,21 @@ pub use group::{GroupEnd, GroupJob, GroupReport, Jobs, UnsureGroup};
 pub(crate) use statements::{Fetch, PLANS, Statements};
 
 use crate::connect::{Session, explain};
+use crate::feed::{Feed, READ_CHANGES, WRITE_CHANGES};
 use crate::overlay::{Overlay, TableChanges};
-use futures_util::future::join;
+use futures_util::future::{join, join3};
 use monoio::time::timeout;
-use statements::Write;
+use statements::TableWrite;
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::mem;
+use std::rc::Rc;
 use std::time::Duration;
 use store_rules::backend::Lock;
+use store_rules::txn::Effects;
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::{Client, Error, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
 /// The lane's place in the table `lanes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,16 @@ pub enum NotDone {
     Away(String),
 }
 
+impl fmt::Display for NotDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotDone::Conflict => f.write_str("another transaction was in the way"),
+            NotDone::Fenced => f.write_str("the node was declared dead"),
+            NotDone::Busy(why) | NotDone::Refused(why) | NotDone::Away(why) => f.write_str(why),
+        }
+    }
+}
+
 /// What the marker says of a group with an unknown result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truth {
@@ -93,6 +106,8 @@ pub struct Lane {
     is_open: bool,
     place: LanePlace,
     statements: Statements,
+    /// The changes of the index, which some transactions read and write.
+    feed: Option<Rc<Feed>>,
     look: Statement,
     patience: Duration,
     trips: Cell<u64>,
@@ -119,7 +134,14 @@ impl Lane {
         ended.map_err(|error| judge(&error))?;
         let look = look.map_err(|error| judge(&error))?;
         let (session, statements, trips) = (Some(session), Statements::default(), Cell::new(0));
-        Ok(Lane { session, is_open: false, place, statements, look, patience, trips })
+        Ok(Lane { session, is_open: false, place, statements, feed: None, look, patience, trips })
+    }
+
+    /// The lane of a node: its statements also write the columns of [`schema`](crate::schema), and the changes of the index.
+    #[must_use]
+    pub fn with_feed(self, feed: Rc<Feed>) -> Lane {
+        let LanePlace { node, epoch, .. } = self.place;
+        Lane { statements: Statements::for_node(node, epoch), feed: Some(feed), ..self }
     }
 
     /// Whether the lane has a connection for another group.
@@ -155,9 +177,14 @@ impl Lane {
         let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
         let fetches = self.wait(fetches).await?;
         self.trips.set(self.trips.get() + 1);
+        let feed = self.feed.as_ref().filter(|_| locks.contains(&Lock::Index));
+        let changes = async {
+            let Some(feed) = feed else { return Ok(Vec::new()) };
+            client.query(READ_CHANGES, &[&feed.last()]).await
+        };
         // `join` polls in this order, so the messages leave in this order.
-        let both = join(client.simple_query(&begin), fetches.send(client));
-        let Ok((marked, read)) = timeout(self.patience, both).await else { return Err(slow()) };
+        let all = join3(client.simple_query(&begin), fetches.send(client), changes);
+        let Ok((marked, read, changes)) = timeout(self.patience, all).await else { return Err(slow()) };
         let marked = marked.map_err(|error| judge(&error))?;
         let mut tags = marked.iter().filter_map(|message| match message {
             SimpleQueryMessage::CommandComplete(rows) => Some(*rows),
@@ -168,6 +195,13 @@ impl Lane {
             return Err(NotDone::Fenced);
         }
         let read = read.map_err(|error| judge(&error))?;
+        if let Some(feed) = feed {
+            let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
+            let changes: Result<Vec<_>, Error> = changes.and_then(|rows| rows.iter().map(pair).collect());
+            // With a gap the group waits until the index was read again.
+            feed.apply(changes.map_err(|error| judge(&error))?)
+                .map_err(|error| NotDone::Away(error.to_string()))?;
+        }
         fetches.add_to(overlay, &read).map_err(|error| judge(&error))
     }
 
@@ -182,22 +216,28 @@ impl Lane {
 
     /// The last round trip: the changes and COMMIT. The transaction may still be open afterwards: a cancellation that hits
     /// COMMIT makes it fail and does not end it.
-    async fn commit(&self, session: &Session, changes: &[TableChanges]) -> (Ended, bool) {
+    async fn commit(&self, session: &Session, changes: &[TableChanges], effects: &Effects) -> (Ended, bool) {
         let client = session.client();
-        let writes = self.statements.writes(client, Write::all(changes));
+        let writes = self.statements.writes(client, TableWrite::all(changes));
         let writes = match self.wait(writes).await {
             Ok(writes) => writes,
             Err(why) => return (Ended::NotDone(why), true),
         };
         self.trips.set(self.trips.get() + 1);
         let warnings = session.warnings();
-        let both = join(writes.send(client), client.batch_execute("COMMIT"));
-        let Ok((written, committed)) = timeout(self.patience, both).await else {
+        let told = async {
+            let Some(feed) = self.feed.as_ref().filter(|_| !effects.key_changes.is_empty()) else {
+                return Ok(());
+            };
+            client.execute(WRITE_CHANGES, &[&feed.last(), &Feed::encode(effects)]).await.map(drop)
+        };
+        let all = join3(writes.send(client), told, client.batch_execute("COMMIT"));
+        let Ok((written, told, committed)) = timeout(self.patience, all).await else {
             return (Ended::Unknown, true);
         };
         let is_open = committed.is_err();
         // If a write was refused, COMMIT has rolled back. All writes after it were refused for that reason.
-        let failed = written.err().or(committed.err());
+        let failed = written.err().or(told.err()).or(committed.err());
         let end = match failed.as_ref().map(judge) {
             Some(NotDone::Away(_)) => Ended::Unknown,
             Some(why) => Ended::NotDone(why),

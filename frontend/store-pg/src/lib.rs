@@ -10,7 +10,20 @@
 //! Everything runs on one thread of monoio, with io_uring or epoll, and no runtime of tokio exists
 //! (docs/decisions/0015-postgresql-client.md).
 
+mod claims;
 pub mod connect;
+mod database;
+mod feed;
+mod job;
 pub mod lane;
+mod node;
 pub mod overlay;
 pub mod reads;
+mod scan;
+mod schema;
+mod worker;
+
+pub use connect::Target;
+pub use database::{PgOpening, PgOptions, PgStore, Postgres, open};
+pub use node::NodeSettings;
+pub use schema::SCHEMA;

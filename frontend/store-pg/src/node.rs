@@ -59,6 +59,12 @@ impl Lease {
         now < self.until.load(Ordering::Acquire)
     }
 
+    /// How long it has been over; zero while it is valid.
+    pub fn over_for(&self) -> Duration {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Duration::from_millis(now.saturating_sub(self.until.load(Ordering::Acquire)))
+    }
+
     /// The lease was granted after it had been asked for at this time.
     pub fn granted(&self, asked: Instant) {
         let until = (asked + LEASE_TRUSTED).saturating_duration_since(self.start);

@@ -34,6 +34,12 @@ pub trait ReadJob: Send {
 
     /// Answers its caller.
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
+
+    /// Answers its caller with the failure, if it has waited for too long. Returns whether nobody needs the job any more.
+    fn expire(&mut self, failure: &StoreError) -> bool {
+        let _ = failure;
+        false
+    }
 }
 
 /// Reads in their order.

@@ -88,8 +88,7 @@ impl Scan {
     /// [`StoreError::Away`].
     pub fn begin(connector: &Connector, schema: &str, patience: Duration) -> Result<Scan, StoreError> {
         let unable = |error: std::io::Error| StoreError::NotDone(format!("no runtime for a scan: {error}"));
-        let mut runtime =
-            RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
+        let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
         let end = Instant::now() + patience;
         let session = runtime.block_on(async {
             loop {
@@ -191,10 +190,8 @@ impl Scan {
         }
         let condition = if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
         let order = if backwards { "DESC" } else { "ASC" };
-        let text = format!(
-            "SELECT k, v FROM {} WHERE {condition} ORDER BY k {order} LIMIT {most}",
-            table.name()
-        );
+        let text =
+            format!("SELECT k, v FROM {} WHERE {condition} ORDER BY k {order} LIMIT {most}", table.name());
         self.query(&text, &parameters)
     }
 }

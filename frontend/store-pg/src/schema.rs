@@ -8,7 +8,7 @@ use std::fmt::Write;
 use store::StoreError;
 use store_rules::row::{Fixed, Row};
 use store_rules::rows::Table;
-use store_rules::tables::{FORMAT, META_FORMAT};
+use store_rules::tables::{FORMAT, META_FORMAT, META_KEYS};
 use tokio_postgres::Client;
 
 /// The schema if the operator names none.
@@ -29,7 +29,9 @@ pub enum Found {
 /// Whether a schema may have this name. It is part of statements, so it has letters, digits and `_` only.
 pub fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.starts_with(|c: char| c.is_ascii_lowercase())
+    !name.is_empty()
+        && name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(fits)
 }
 
@@ -62,6 +64,18 @@ pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> 
     let found = found.map_err(failed)?;
     ended.map_err(failed)?;
     found.ok_or_else(|| StoreError::Failed("the table meta of the schema has no format".into()))
+}
+
+/// Notes the fingerprint of the keys that the database is written with, if it has none.
+///
+/// # Errors
+///
+/// The server refuses it.
+pub async fn note_keys(client: &Client, fingerprint: u64) -> Result<(), StoreError> {
+    let value = Fixed(fingerprint).encode();
+    let text = "INSERT INTO meta (k, v) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING";
+    let done = client.execute(text, &[&META_KEYS.as_bytes(), &value]).await;
+    done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
 }
 
 /// The first number of the advisory locks of mailprobe: "mp".

@@ -11,7 +11,7 @@ use crate::lane::{GroupEnd, GroupJob, Jobs, Lane, LanePlace, NotDone, Truth, Uns
 use crate::node::{NodeSettings, Registration};
 use crate::reads::{ReadEnd, ReadJob, ReadJobs, ReadLane};
 use control::Control;
-pub use control::{ControlSetup, Question};
+pub use control::{ControlSetup, Question, Reloaded};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -103,11 +103,12 @@ pub async fn run(setup: Setup, feed: Feed, registered: Sender<Result<(), StoreEr
     }
     let control = monoio::spawn(control.run());
     let writes = writes.into_iter().enumerate();
-    let writes = writes.map(|(number, queue)| {
-        monoio::spawn(WriteLane::new(Rc::clone(&context), number, queue).run())
-    });
+    let writes =
+        writes.map(|(number, queue)| monoio::spawn(WriteLane::new(Rc::clone(&context), number, queue).run()));
     let reads = reads.into_iter().map(|queue| {
-        monoio::spawn(ReadQueue { context: Rc::clone(&context), queue, lane: None, waiting: Vec::new() }.run())
+        monoio::spawn(
+            ReadQueue { context: Rc::clone(&context), queue, lane: None, waiting: Vec::new() }.run(),
+        )
     });
     let lanes: Vec<_> = writes.chain(reads).collect();
     join_all(lanes).await;
@@ -218,7 +219,7 @@ impl WriteLane {
                         self.next += 1;
                     }
                     let rest = std::mem::take(&mut self.jobs);
-                    self.jobs = group.settle(truth, &self.context.feed);
+                    self.jobs = group.settle(truth);
                     self.jobs.extend(rest);
                     // The epoch was raised between: the next group would fail at its marker.
                     if truth == Truth::Fenced {
@@ -276,8 +277,8 @@ impl WriteLane {
         }
         let lane = i32::try_from(self.number).unwrap_or(i32::MAX);
         let place = LanePlace { node: self.context.node.id, lane, epoch };
-        let lane = Lane::open(session, place, PATIENCE, Rc::clone(&self.context.feed)).await;
-        self.lane = Some(lane.map_err(|why| why.to_string())?);
+        let lane = Lane::open(session, place, PATIENCE).await.map_err(|why| why.to_string())?;
+        self.lane = Some(lane.with_feed(Rc::clone(&self.context.feed)));
         self.epoch = epoch;
         Ok(())
     }
@@ -348,7 +349,8 @@ impl ReadQueue {
 
     async fn turn(&mut self) -> Result<(), String> {
         if self.lane.as_ref().is_none_or(|lane| !lane.is_connected()) {
-            self.lane = Some(ReadLane::new(self.context.session().await?, PATIENCE));
+            let lane = ReadLane::open(self.context.session().await?, PATIENCE).await;
+            self.lane = Some(lane.map_err(|why| why.to_string())?);
         }
         let Some(lane) = &mut self.lane else { return Ok(()) };
         match lane.run(std::mem::take(&mut self.waiting)).await {

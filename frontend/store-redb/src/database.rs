@@ -6,12 +6,14 @@ use super::rows::{ReadRows, WriteRows};
 use super::writer::{Context, Writer};
 use super::{backup, key_check, migrations};
 use ::redb::{Builder, Database, ReadableDatabase};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use store::backup::{BackupError, BackupSummary, Sizes};
-use store::{OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
+use store::{OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
+use store_rules::batches::Batches;
 use store_rules::clock_check::ClockCheck;
 use store_rules::index::KeyIndex;
 use store_rules::opening::{check_plans, read_index};
@@ -60,6 +62,8 @@ pub struct Redb {
     database: Arc<Database>,
     shared: Arc<Shared>,
     folder: Option<Folder>,
+    /// The batches that were unfinished at the start and are not claimed; `None` before the first claim.
+    unclaimed: Mutex<Option<VecDeque<OpenBatch>>>,
 }
 
 /// Opens the store in a data folder, which is created if it is missing, and voids unanswered holds.
@@ -142,7 +146,7 @@ impl Redb {
         let database = Arc::new(database);
         let context = Context { database: Arc::clone(&database), shared: Arc::clone(&shared), failure };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
-        let redb = Redb { writer, database, shared, folder: None };
+        let redb = Redb { writer, database, shared, folder: None, unclaimed: Mutex::default() };
         let voided: Pending<u64, StoreError> =
             redb.write(Job::general(Class::Answer), move |txn| Ok(txn.void_open_holds(now)?));
         let opening = Opening { voided_holds: voided.wait()?, ..Opening::default() };
@@ -237,6 +241,18 @@ impl Backend for Redb {
         }
         self.shared.plans.replace(plans);
         Ok(transaction.abort().map_err(StoreError::from)?)
+    }
+
+    fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError> {
+        Pending::of(|| {
+            let mut unclaimed = self.unclaimed.lock().unwrap_or_else(PoisonError::into_inner);
+            let batches = match &mut *unclaimed {
+                Some(batches) => batches,
+                None => unclaimed.insert(Batches(&snapshot(&self.database)?).open_batches()?.into()),
+            };
+            let most = most.min(batches.len());
+            Ok(batches.drain(..most).collect())
+        })
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

@@ -7,7 +7,7 @@ use crate::write_error::WriteError;
 use std::io::Write;
 use std::sync::Arc;
 use store::backup::{BackupError, BackupSummary, Sizes};
-use store::{AccountId, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
+use store::{AccountId, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
 
 /// Whether a write may be refused if many are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,6 +162,9 @@ pub trait Backend: Send + Sync + 'static {
     ///
     /// As [`store::Store::replace_plans`].
     fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError>;
+
+    /// As [`store::Store::claim_batches`].
+    fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
 
     /// As [`store::Store::backup`].
     ///

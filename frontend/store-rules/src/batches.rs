@@ -143,7 +143,7 @@ pub(crate) fn finishing_key(vault: &Vault, now: UnixMs) -> Result<VaultKey, Stor
 
 /// Batches and their rows, as of one snapshot or transaction.
 #[derive(Clone, Copy)]
-pub(crate) struct Batches<'r>(pub &'r dyn Rows);
+pub struct Batches<'r>(pub &'r dyn Rows);
 
 impl Batches<'_> {
     /// The key and the row of an open batch.
@@ -206,7 +206,7 @@ impl Batches<'_> {
     }
 
     /// Every open batch, as [`store::Store::open_batches`].
-    pub(crate) fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
+    pub fn open_batches(&self) -> Result<Vec<OpenBatch>, StoreError> {
         let mut found = Vec::new();
         for id in OPEN_BATCHES.keys(self.0, .., usize::MAX)? {
             let id = BatchId::from_bytes(id);

@@ -17,7 +17,7 @@ mod accounts;
 mod audit;
 pub mod backend;
 pub mod backup;
-mod batches;
+pub mod batches;
 pub mod clock_check;
 mod connections;
 mod days;

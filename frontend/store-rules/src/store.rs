@@ -360,6 +360,10 @@ impl<B: Backend> Store for RowStore<B> {
         self.scan(|_, rows| Batches(rows).open_batches())
     }
 
+    fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError> {
+        self.0.claim_batches(most)
+    }
+
     fn unanswered(&self, batch: BatchId) -> Pending<Vec<OpenRow>, StoreError> {
         self.read(None, move |shared, rows| Batches(rows).unanswered(&shared.vault, batch))
     }

@@ -255,6 +255,14 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// As [`Store::account`].
     fn open_batches(&self) -> Pending<Vec<OpenBatch>, StoreError>;
 
+    /// Claims unfinished batches that nobody works on, oldest first: those from before the start, and those of nodes that have
+    /// died. Each is returned once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`].
+    fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
+
     /// The unanswered rows of a batch in order; none for a complete or missing batch.
     ///
     /// # Errors

@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("api", &[]),
     ("store", &["api", "engine"]),
     ("tls-stream", &[]),
-    ("store-pg", &["tls-stream"]),
+    ("store-pg", &["store", "store-rules", "tls-stream"]),
     ("store-redb", &["store", "store-rules"]),
     ("store-rules", &["api", "engine", "store"]),
     ("lists", &["api", "engine-proto"]),

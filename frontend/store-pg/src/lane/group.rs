@@ -11,12 +11,16 @@
 
 use super::{Ended, Lane, NotDone, Truth};
 use crate::connect::Session;
+use crate::feed::Feed;
 use crate::overlay::{Lack, Overlay};
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 use store::StoreError;
 use store_rules::backend::{Lock, Want};
 use store_rules::rows::RowsMut;
+use store_rules::txn::Effects;
 
 /// The largest number of round trips in which a group fetches rows after its first. Then its first job that lacks something
 /// runs alone.
@@ -46,10 +50,16 @@ pub trait GroupJob: Send {
     /// # Errors
     ///
     /// A failure of the store, or a row that is not fetched. The job has then no effect.
-    fn run(&mut self, rows: &mut dyn RowsMut) -> Result<(), StoreError>;
+    fn run(&mut self, rows: &mut dyn RowsMut, effects: &mut Effects) -> Result<(), StoreError>;
 
     /// Answers its caller: without a failure, the effects of the last call are committed.
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
+
+    /// Answers its caller with the failure, if it has waited for too long. Returns whether nobody needs the job any more.
+    fn expire(&mut self, failure: &StoreError) -> bool {
+        let _ = failure;
+        false
+    }
 }
 
 /// Jobs in their order.
@@ -102,6 +112,7 @@ impl fmt::Debug for GroupEnd {
 /// The jobs of a transaction that may be committed.
 pub struct UnsureGroup {
     batch: Batch,
+    feed: Option<Rc<Feed>>,
 }
 
 impl UnsureGroup {
@@ -109,9 +120,21 @@ impl UnsureGroup {
     /// in front of those after them.
     pub fn settle(self, truth: Truth) -> Jobs {
         match truth {
-            Truth::Done => self.batch.answer(),
+            Truth::Done => self.batch.committed(self.feed.as_deref(), Duration::ZERO),
             Truth::NotDone | Truth::Fenced => self.batch.jobs,
         }
+    }
+
+    /// Answers callers that have waited for too long. The jobs stay, because they may be committed.
+    pub fn expire(&mut self, failure: &StoreError) {
+        for job in &mut self.batch.jobs {
+            job.expire(failure);
+        }
+    }
+
+    /// Answers all jobs with a failure.
+    pub fn fail(self, failure: &StoreError) {
+        self.batch.fail(failure);
     }
 }
 
@@ -125,6 +148,10 @@ struct Batch {
     tries: u32,
     /// What its jobs turned out to read.
     learned: BTreeSet<Lack>,
+    /// The effects of the jobs that ran in the present transaction.
+    effects: Effects,
+    /// The number of the last change of the index when the transaction wrote its own.
+    changes_before: i64,
 }
 
 impl Batch {
@@ -134,6 +161,14 @@ impl Batch {
 
     fn is_alone(&self) -> bool {
         self.jobs.len() == 1
+    }
+
+    /// The transaction is committed: its effects apply, then its jobs are answered. Returns the jobs that did not run.
+    fn committed(mut self, feed: Option<&Feed>, took: Duration) -> Jobs {
+        if let Some(feed) = feed {
+            feed.committed(self.changes_before, std::mem::take(&mut self.effects), self.outcomes.len(), took);
+        }
+        self.answer()
     }
 
     /// Answers the jobs that ran, and returns the others.
@@ -158,10 +193,12 @@ impl Batch {
         let mut has_lack = false;
         for job in self.jobs.iter_mut().skip(self.outcomes.len()) {
             overlay.begin_job();
-            let result = job.run(overlay);
+            let mark = self.effects.mark();
+            let result = job.run(overlay, &mut self.effects);
             has_lack |= overlay.has_missed();
             if has_lack || result.is_err() {
                 overlay.undo_job();
+                self.effects.undo(mark);
             } else {
                 overlay.keep_job();
             }
@@ -239,12 +276,15 @@ impl Lane {
         let end = loop {
             let Some(mut batch) = queue.next() else { break GroupEnd::Done };
             transactions += 1;
+            let began = Instant::now();
             let ended = self.transaction(next, &mut batch).await;
             match ended {
-                Ended::Committed | Ended::Unchanged => {
-                    if matches!(ended, Ended::Committed) {
-                        next += 1;
-                    }
+                Ended::Committed => {
+                    next += 1;
+                    queue.put_back_alone(batch.committed(self.feed.as_deref(), began.elapsed()));
+                    self.roll_back().await;
+                }
+                Ended::Unchanged => {
                     queue.put_back_alone(batch.answer());
                     // Nobody waits for this ROLLBACK: its transaction had nothing to commit.
                     self.roll_back().await;
@@ -259,7 +299,8 @@ impl Lane {
                     queue.put_back_after(why, batch);
                 }
                 Ended::Unknown => {
-                    break GroupEnd::Unknown { group: UnsureGroup { batch }, rest: queue.into_jobs() };
+                    let group = UnsureGroup { batch, feed: self.feed.clone() };
+                    break GroupEnd::Unknown { group, rest: queue.into_jobs() };
                 }
             }
         };
@@ -276,10 +317,11 @@ impl Lane {
         let (ended, is_open) = match self.run_batch(&session, seq, batch).await {
             Ok(overlay) => {
                 let changes = overlay.into_changes();
-                if changes.is_empty() {
+                if changes.is_empty() && batch.effects.key_changes.is_empty() {
                     (Ended::Unchanged, true)
                 } else {
-                    self.commit(&session, &changes).await
+                    batch.changes_before = self.feed.as_ref().map_or(0, |feed| feed.last());
+                    self.commit(&session, &changes, &batch.effects).await
                 }
             }
             Err(why) => (Ended::NotDone(why), true),
@@ -296,6 +338,7 @@ impl Lane {
         let mut overlay = Overlay::for_writes();
         let mut wants = Vec::new();
         batch.outcomes.clear();
+        batch.effects = Effects::default();
         batch.jobs.iter().for_each(|job| job.wants(&mut wants));
         let wants = wants.into_iter().filter_map(Lack::from_want);
         wants.chain(batch.learned.iter().cloned()).for_each(|lack| overlay.want(lack));

@@ -6,10 +6,15 @@ use crate::overlay::{End, KeyValue, Lack, Overlay, RangeLack, RowList, TableChan
 use futures_util::future::{MaybeDone, maybe_done};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
+use store::credits::Balance;
+use store_rules::row::Row as _;
 use store_rules::rows::Table;
+use store_rules::tables::AccountRow;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 /// The settings of a connection for these statements. All of them find rows by their keys, whatever the size of a table
@@ -38,10 +43,78 @@ enum Shape {
     Remove,
 }
 
+/// The further columns of a table, which the statements of a node write.
+enum Columns {
+    None,
+    /// Columns with the same value in each row, and the values.
+    Fixed(&'static str, String),
+    /// Columns with numbers, one list of them for each.
+    Amounts,
+}
+
+/// The columns of [`Columns::Amounts`].
+const AMOUNTS: [&str; 6] = ["plan_left", "pack_left", "held", "spent", "expired", "granted"];
+
+impl Columns {
+    fn of(table: Table, place: Option<(i64, i64)>) -> Columns {
+        match (table, place) {
+            (Table::Holds | Table::OpenBatches | Table::Lists, Some((node, epoch))) => {
+                Columns::Fixed(", node, epoch", format!(", {node}, {epoch}"))
+            }
+            (Table::Accounts, Some(_)) => Columns::Amounts,
+            _ => Columns::None,
+        }
+    }
+
+    /// The statements that write rows: `shape` is that of an INSERT or UPDATE.
+    fn write(&self, shape: Shape, table: &str) -> String {
+        let (mut names, mut parameters, mut sets) = (String::new(), String::new(), String::new());
+        if let Columns::Amounts = self {
+            for (name, number) in AMOUNTS.iter().zip(3..) {
+                let _ = write!(names, ", {name}");
+                let _ = write!(parameters, ", ${number}::bigint[]");
+                let _ = write!(sets, ", {name} = new.{name}");
+            }
+        }
+        let new = format!("unnest($1::bytea[], $2::bytea[]{parameters}) AS new(k, v{names})");
+        let (more, values) = match self {
+            Columns::Fixed(names, values) => (*names, values.as_str()),
+            _ => (names.as_str(), names.as_str()),
+        };
+        let insert = format!("INSERT INTO {table} (k, v{more}) SELECT k, v{values} FROM {new}");
+        match shape {
+            Shape::Insert => insert,
+            Shape::Update => {
+                format!("UPDATE {table} AS old SET v = new.v{sets} FROM {new} WHERE old.k = new.k")
+            }
+            _ => {
+                let sets = sets.replace("new.", "excluded.");
+                format!("{insert} ON CONFLICT (k) DO UPDATE SET v = excluded.v{sets}")
+            }
+        }
+    }
+}
+
+/// The amounts in the rows of accounts, by column. A row that cannot be read gets amounts that the table refuses.
+fn amounts(values: &[Vec<u8>]) -> [Vec<i64>; 6] {
+    let mut columns = [const { Vec::new() }; 6];
+    for value in values {
+        let balance = AccountRow::decode(value).map(|row| row.subscription.balance);
+        let amounts = balance.map_or([-1; 6], |balance| {
+            let Balance { plan_left, pack_left, held, spent, expired, granted, .. } = balance;
+            [plan_left, pack_left, held, spent, expired, granted].map(|n| i64::try_from(n).unwrap_or(-1))
+        });
+        for (column, amount) in columns.iter_mut().zip(amounts) {
+            column.push(amount);
+        }
+    }
+    columns
+}
+
 impl Shape {
-    fn text(self, table: Table) -> String {
+    fn text(self, table: Table, place: Option<(i64, i64)>) -> String {
+        let columns = Columns::of(table, place);
         let table = table.name();
-        let new = "unnest($1::bytea[], $2::bytea[]) AS new(k, v)";
         let walk = |backwards: bool, spans: &str, columns: &str, condition: &str| {
             let order = if backwards { "DESC" } else { "ASC" };
             format!(
@@ -63,11 +136,7 @@ impl Shape {
                 walk(backwards, "$1::bytea[], $2::bigint[]", "first, most", "k >= span.first")
             }
             Shape::Count => format!("SELECT count(*) FROM {table}"),
-            Shape::Insert => format!("INSERT INTO {table} (k, v) SELECT new.k, new.v FROM {new}"),
-            Shape::Update => format!("UPDATE {table} AS old SET v = new.v FROM {new} WHERE old.k = new.k"),
-            Shape::Upsert => format!(
-                "INSERT INTO {table} (k, v) SELECT new.k, new.v FROM {new} ON CONFLICT (k) DO UPDATE SET v = excluded.v"
-            ),
+            Shape::Insert | Shape::Update | Shape::Upsert => columns.write(self, table),
             Shape::Remove => format!("DELETE FROM {table} WHERE k = ANY($1)"),
         }
     }
@@ -164,19 +233,19 @@ impl Fetch {
 }
 
 /// One statement of a write.
-pub struct Write<'c> {
+pub struct TableWrite<'c> {
     table: Table,
     shape: Shape,
     keys: &'c [Vec<u8>],
     values: Option<&'c [Vec<u8>]>,
 }
 
-impl<'c> Write<'c> {
+impl<'c> TableWrite<'c> {
     /// The statements for these changes, in their order.
-    pub fn all(changes: &'c [TableChanges]) -> Vec<Write<'c>> {
+    pub fn all(changes: &'c [TableChanges]) -> Vec<TableWrite<'c>> {
         let writes = changes.iter().flat_map(|changes| {
             let TableChanges { table, inserts, updates, upserts, removes } = changes;
-            let rows = |shape, list: &'c RowList| Write {
+            let rows = |shape, list: &'c RowList| TableWrite {
                 table: *table,
                 shape,
                 keys: &list.keys,
@@ -186,7 +255,7 @@ impl<'c> Write<'c> {
                 rows(Shape::Insert, inserts),
                 rows(Shape::Update, updates),
                 rows(Shape::Upsert, upserts),
-                Write { table: *table, shape: Shape::Remove, keys: removes, values: None },
+                TableWrite { table: *table, shape: Shape::Remove, keys: removes, values: None },
             ]
         });
         writes.filter(|write| !write.keys.is_empty()).collect()
@@ -194,6 +263,13 @@ impl<'c> Write<'c> {
 
     async fn send(&self, client: &Client, statement: &Statement) -> Result<(), Error> {
         match &self.values {
+            // A statement of a node has more columns.
+            Some(values) if statement.params().len() > 2 => {
+                let [plan_left, pack_left, held, spent, expired, granted] = amounts(values);
+                let parameters: [&(dyn ToSql + Sync); 8] =
+                    [&self.keys, values, &plan_left, &pack_left, &held, &spent, &expired, &granted];
+                client.execute(statement, &parameters).await
+            }
             Some(values) => client.execute(statement, &[&self.keys, values]).await,
             None => client.execute(statement, &[&self.keys]).await,
         }
@@ -208,11 +284,18 @@ pub struct Ready<T>(Vec<(T, Statement)>);
 #[derive(Default)]
 pub struct Statements {
     prepared: RefCell<HashMap<(Table, Shape), Statement>>,
+    /// The number and the epoch of the node whose columns are written.
+    place: Option<(i64, i64)>,
     /// How often statements had to be prepared.
     trips: Cell<u64>,
 }
 
 impl Statements {
+    /// The statements of a node, which write the columns of [`schema`](crate::schema).
+    pub fn for_node(node: i64, epoch: i64) -> Statements {
+        Statements { place: Some((node, epoch)), ..Statements::default() }
+    }
+
     /// The number of round trips in which statements were prepared.
     pub fn trips(&self) -> u64 {
         self.trips.get()
@@ -227,8 +310,8 @@ impl Statements {
     pub async fn writes<'c>(
         &self,
         client: &Client,
-        writes: Vec<Write<'c>>,
-    ) -> Result<Ready<Write<'c>>, Error> {
+        writes: Vec<TableWrite<'c>>,
+    ) -> Result<Ready<TableWrite<'c>>, Error> {
         self.ready(client, writes, |write| (write.table, write.shape)).await
     }
 
@@ -243,7 +326,8 @@ impl Statements {
             items.iter().filter(|item| find(item).is_none()).map(kind).collect();
         if !missing.is_empty() {
             self.trips.set(self.trips.get() + 1);
-            let texts: Vec<String> = missing.iter().map(|(table, shape)| shape.text(*table)).collect();
+            let texts: Vec<String> =
+                missing.iter().map(|(table, shape)| shape.text(*table, self.place)).collect();
             let statements = in_order(texts.iter().map(|text| client.prepare(text))).await;
             for (missing, statement) in missing.into_iter().zip(statements) {
                 self.prepared.borrow_mut().insert(missing, statement?);
@@ -270,7 +354,7 @@ impl Ready<Fetch> {
     }
 }
 
-impl Ready<Write<'_>> {
+impl Ready<TableWrite<'_>> {
     /// Sends all writes at once, and waits for their answers. The error is the first one: those after it follow from it.
     pub async fn send(&self, client: &Client) -> Result<(), Error> {
         let sent = self.0.iter().map(|(write, statement)| write.send(client, statement));

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
-use store::{HoldRef, OpenBatch, StoreError, UnixMs, clock};
+use store::{HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::index::KeyChange;
 use tokio_postgres::Error;
 
@@ -38,12 +38,17 @@ pub enum Question {
         /// Whether those of this node are wanted too.
         own: bool,
         /// The reply.
-        reply: oneshot::Sender<Result<Vec<OpenBatch>, StoreError>>,
+        reply: Reply<Vec<OpenBatch>, StoreError>,
+    },
+    /// Names holds that nobody will answer.
+    OrphanedHolds {
+        /// The reply.
+        reply: Reply<Vec<HoldRef>, StoreError>,
     },
     /// Claims all lists that no live node has, and names all that this node has.
     ClaimLists {
         /// The reply: their keys.
-        reply: oneshot::Sender<Result<Vec<[u8; 32]>, StoreError>>,
+        reply: Reply<Vec<[u8; 32]>, StoreError>,
     },
 }
 
@@ -252,11 +257,15 @@ impl Control {
             match question {
                 Question::ClaimBatches { most, own, reply } => {
                     let claimed = timeout(PATIENCE, claims::batches(client, place, most, own)).await;
-                    let _ = reply.send(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                    reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                }
+                Question::OrphanedHolds { reply } => {
+                    let found = timeout(PATIENCE, node::orphaned_holds(client)).await;
+                    reply.answer(found.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
                 Question::ClaimLists { reply } => {
                     let claimed = timeout(PATIENCE, claims::lists(client, place)).await;
-                    let _ = reply.send(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                    reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
             }
         }
@@ -267,8 +276,9 @@ impl Control {
         let away = || StoreError::Away(why.to_owned());
         while let Ok(question) = self.setup.questions.try_recv() {
             match question {
-                Question::ClaimBatches { reply, .. } => drop(reply.send(Err(away()))),
-                Question::ClaimLists { reply } => drop(reply.send(Err(away()))),
+                Question::ClaimBatches { reply, .. } => reply.answer(Err(away())),
+                Question::OrphanedHolds { reply } => reply.answer(Err(away())),
+                Question::ClaimLists { reply } => reply.answer(Err(away())),
             }
         }
     }

@@ -11,6 +11,7 @@ use store_pg::connect::{Connector, Session, Target};
 use store_pg::lane::{GroupJob, Jobs, Lane, LanePlace};
 use store_rules::backend::{Lock, Want};
 use store_rules::rows::{Rows, RowsMut, Table};
+use store_rules::txn::Effects;
 
 /// The longest time of a round trip in tests.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -199,7 +200,7 @@ impl GroupJob for TestJob {
         self.lock
     }
 
-    fn run(&mut self, rows: &mut dyn RowsMut) -> Result<(), StoreError> {
+    fn run(&mut self, rows: &mut dyn RowsMut, _: &mut Effects) -> Result<(), StoreError> {
         (self.work)(rows)
     }
 

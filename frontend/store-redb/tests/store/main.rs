@@ -1,4 +1,5 @@
-//! The requirements on every implementation of the store, checked through its public interface.
+//! The requirements on every implementation of the store, checked through its public interface: on redb, or on PostgreSQL
+//! (`postgres.rs`).
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,6 +9,7 @@ mod gateways;
 mod idempotency;
 mod limits;
 mod model;
+mod postgres;
 mod previous;
 mod results;
 mod rules;

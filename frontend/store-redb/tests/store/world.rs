@@ -1,10 +1,11 @@
 //! A store with a clock that the test controls.
 
+use crate::postgres;
 use std::path::Path;
 use std::sync::Arc;
 use store::credits::Balance;
 use store::*;
-use store_redb::{Opening, StoreOptions};
+use store_redb::StoreOptions;
 
 pub const DAY: UnixMs = 24 * 60 * 60 * 1000;
 /// 2027-01-31T09:00:00Z: a start with a day that later months may lack.
@@ -12,26 +13,18 @@ pub const START: UnixMs = 1_801_386_000_000;
 
 /// A kind of store, which can be opened again after a stop.
 pub trait Kind {
-    fn open(
-        &self,
-        plans: PlanTable,
-        options: StoreOptions,
-        now: UnixMs,
-    ) -> Result<(Arc<dyn Store>, Opening), OpenError>;
+    /// Opens it, and returns how many holds that voided.
+    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError>;
 }
 
 /// A store of redb in a temporary folder.
 pub struct InFolder<P>(pub P);
 
 impl<P: AsRef<Path>> Kind for InFolder<P> {
-    fn open(
-        &self,
-        plans: PlanTable,
-        options: StoreOptions,
-        now: UnixMs,
-    ) -> Result<(Arc<dyn Store>, Opening), OpenError> {
+    fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError> {
+        let options = StoreOptions { reuse, ..StoreOptions::default() };
         let (store, opening) = store_redb::open(self.0.as_ref(), plans, options, now)?;
-        Ok((Arc::new(store), opening))
+        Ok((Arc::new(store), opening.voided_holds))
     }
 }
 
@@ -59,7 +52,10 @@ pub fn plans() -> PlanTable {
 
 impl World {
     pub fn new() -> World {
-        World::of(Box::new(InFolder(tempfile::tempdir().unwrap())))
+        match postgres::url() {
+            Some(url) => World::of(Box::new(postgres::InSchema::new(url))),
+            None => World::of(Box::new(InFolder(tempfile::tempdir().unwrap()))),
+        }
     }
 
     /// A world with an account on a plan.
@@ -83,21 +79,18 @@ impl World {
         Arc::clone(self.store.as_ref().unwrap())
     }
 
-    pub fn reopen(&mut self) -> Opening {
+    /// Stops the store and opens it again; returns how many holds that voided.
+    pub fn reopen(&mut self) -> u64 {
         self.store = None;
-        let (store, opening) = self.kind.open(self.plans.clone(), self.options(), self.now).unwrap();
+        let (store, voided) = self.kind.open(self.plans.clone(), self.reuse, self.now).unwrap();
         self.store = Some(store);
-        opening
+        voided
     }
 
     pub fn reopen_with(&mut self, plans: PlanTable) -> Result<(), OpenError> {
         self.store = None;
-        self.store = Some(self.kind.open(plans, self.options(), self.now)?.0);
+        self.store = Some(self.kind.open(plans, self.reuse, self.now)?.0);
         Ok(())
-    }
-
-    fn options(&self) -> StoreOptions {
-        StoreOptions { reuse: self.reuse, ..StoreOptions::default() }
     }
 
     /// The random bits of ids. They never equal the numbers of the store's own entries, like true random bits.

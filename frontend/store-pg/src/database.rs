@@ -1,0 +1,464 @@
+//! PostgreSQL as the backend of a store, for one of several nodes.
+
+use crate::connect::{Connector, Target, explain};
+use crate::feed::Feed;
+use crate::job::{SnapshotJob, Waiting, WriteJob};
+use crate::lane::GroupJob;
+use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings};
+use crate::reads::ReadJob;
+use crate::scan::{Scan, Scanner};
+use crate::schema::{self, Found};
+use crate::worker::{self, ControlSetup, Question, Reloaded, Setup};
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::oneshot;
+use monoio::{LegacyDriver, RuntimeBuilder};
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use store::backup::{BackupError, BackupSummary, Sizes};
+use store::{
+    AccountId, HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs,
+    clock, pending,
+};
+use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
+use store_rules::backup::BackupWriter;
+use store_rules::clock_check::ClockCheck;
+use store_rules::index::{KeyChange, KeyIndex};
+use store_rules::opening::{KeyTraces, check_plans, read_index};
+use store_rules::rows::{Rows, Table};
+use store_rules::shared::{Shared, SharedPlans};
+use store_rules::store::RowStore;
+use store_rules::tables::FORMAT;
+use store_rules::txn::Txn;
+use store_rules::vault::Vault;
+use store_rules::write_error::WriteError;
+
+/// The store in PostgreSQL. [`open`] opens it.
+pub type PgStore = RowStore<Postgres>;
+
+/// How many jobs may wait before new writes are refused.
+const QUEUE_MAX: usize = 16 * 1024;
+/// The number of lanes of reads.
+const READ_LANES: usize = 2;
+/// How long a node is ready without its lease.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How long a start waits for a database that is away.
+const START_MAX: Duration = Duration::from_secs(30);
+
+/// Options for opening a store.
+pub struct PgOptions {
+    /// Where the servers are.
+    pub target: Target,
+    /// The schema of the tables.
+    pub schema: String,
+    /// Whether a server without a synchronous standby is refused.
+    pub requires_sync: bool,
+    /// What the node says of itself.
+    pub node: NodeSettings,
+    /// The keys, which are those of all nodes.
+    pub vault: Arc<Vault>,
+    /// Whether a verdict from one account's check may answer another account, which also pays for it.
+    pub reuse: bool,
+}
+
+/// The changes of opening.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PgOpening {
+    /// The number of voided holds: those that this node and dead ones left without an answer.
+    pub voided_holds: u64,
+}
+
+/// An open database.
+pub struct Postgres {
+    // Dropped in this order: the queues close, and the thread ends after the last accepted write.
+    writes: Vec<WriteQueue>,
+    reads: Vec<UnboundedSender<Box<dyn ReadJob>>>,
+    questions: UnboundedSender<Question>,
+    worker: Option<JoinHandle<()>>,
+    scanner: Arc<Scanner>,
+    connector: Arc<Connector>,
+    schema: String,
+    shared: Arc<Shared>,
+    lease: Arc<Lease>,
+    clock_ahead: Arc<AtomicI64>,
+    figures: Arc<Mutex<StoreFigures>>,
+    waiting: Arc<AtomicUsize>,
+    turn: AtomicUsize,
+    /// Whether the batches that this node had before its start were claimed.
+    has_claimed: AtomicBool,
+}
+
+/// Opens the store. The tables are created if they are missing, and the node is registered.
+///
+/// # Errors
+///
+/// [`OpenError`], with a remedy.
+pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStore, PgOpening), OpenError> {
+    let PgOptions { target, schema, requires_sync, node, vault, reuse } = options;
+    let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
+    let connector = Arc::new(connector);
+    let found = prepare(&connector, &schema, &vault)?;
+    if let Found::Format(format) = found
+        && format != u64::from(FORMAT)
+    {
+        let found = u32::try_from(format).unwrap_or(u32::MAX);
+        return Err(OpenError::Newer { path: schema.into(), found, known: FORMAT });
+    }
+    let scan = Scan::begin(&connector, &schema, START_MAX)?;
+    check_keys(&scan, &vault)?;
+    check_plans(&scan, &plans)?;
+    let (last, content) = read_everything(&scan)?;
+    let index = KeyIndex::default();
+    index.apply(content);
+    let clock_check = ClockCheck::read(&scan, now)?;
+    drop(scan);
+    let shared = Shared { plans: SharedPlans::new(plans), vault, index, clock_check, has_nodes: true, reuse };
+    let postgres = Postgres::start((connector, schema), node, Arc::new(shared), last)?;
+    let voided_holds = postgres.void_orphans(now)?;
+    Ok((RowStore(postgres), PgOpening { voided_holds }))
+}
+
+/// Creates the tables, and notes which keys belong to them.
+fn prepare(connector: &Connector, schema: &str, vault: &Vault) -> Result<Found, OpenError> {
+    let unable = |error: std::io::Error| StoreError::Failed(format!("no runtime for the database: {error}"));
+    let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
+    let end = Instant::now() + START_MAX;
+    let prepared: Result<Found, StoreError> = runtime.block_on(async {
+        let session = loop {
+            match connector.connect().await {
+                Ok(session) => break session,
+                Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
+                Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
+            }
+        };
+        let found = schema::ensure(session.client(), schema).await?;
+        if found == Found::New {
+            schema::note_keys(session.client(), vault.fingerprint()).await?;
+        }
+        Ok(found)
+    });
+    Ok(prepared?)
+}
+
+/// Compares the keys with those that the database was written with.
+fn check_keys(rows: &dyn Rows, vault: &Vault) -> Result<(), OpenError> {
+    match KeyTraces::read(rows)?.fingerprint {
+        Some(known) if known == vault.fingerprint() => Ok(()),
+        _ => Err(OpenError::OtherKeys {
+            folder: store_rules::vault::KEY_FOLDER.into(),
+            why: "has the keys of another cluster",
+        }),
+    }
+}
+
+/// The content of the index, and the number of its last change.
+fn read_everything(scan: &Scan) -> Result<(i64, Vec<KeyChange>), StoreError> {
+    let rows = scan.query("SELECT coalesce(max(seq), 0) FROM changes", &[])?;
+    let last = rows.first().map(|row| row.try_get(0).map_err(|error| StoreError::Failed(explain(&error))));
+    Ok((last.transpose()?.unwrap_or(0), read_index(scan)?))
+}
+
+impl Postgres {
+    fn start(
+        (connector, schema): (Arc<Connector>, String),
+        node: NodeSettings,
+        shared: Arc<Shared>,
+        last: i64,
+    ) -> Result<Postgres, OpenError> {
+        let unable =
+            |error: std::io::Error| StoreError::Failed(format!("no thread for the database: {error}"));
+        let scanner = Scanner::start(Arc::clone(&connector), schema.clone()).map_err(unable)?;
+        let scanner = Arc::new(scanner);
+        let (writes, write_queues): (Vec<WriteQueue>, Vec<_>) =
+            (0..LANES).map(|_| unbounded()).map(|(queue, receiver)| (Arc::new(queue), receiver)).unzip();
+        let (reads, read_queues): (Vec<_>, Vec<_>) = (0..READ_LANES).map(|_| unbounded()).unzip();
+        let (questions, question_queue) = unbounded();
+        let (lease, clock_ahead) = (Arc::new(Lease::new()), Arc::new(AtomicI64::new(0)));
+        let figures = Arc::new(Mutex::new(StoreFigures::default()));
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let control = ControlSetup {
+            lease: Arc::clone(&lease),
+            clock_ahead: Arc::clone(&clock_ahead),
+            questions: question_queue,
+            void: voiding(Arc::downgrade(&writes[0]), &shared, &waiting),
+            reload: reloading(&connector, &schema),
+        };
+        let setup = Setup {
+            connector: Arc::clone(&connector),
+            schema: schema.clone(),
+            node,
+            writes: write_queues,
+            reads: read_queues,
+            control,
+        };
+        let (registered, registration) = mpsc::channel();
+        let (feed_shared, feed_figures) = (Arc::clone(&shared), Arc::clone(&figures));
+        let main = move || {
+            let feed = Feed::new(feed_shared, feed_figures, last);
+            match RuntimeBuilder::<LegacyDriver>::new().enable_timer().build() {
+                Ok(mut runtime) => runtime.block_on(worker::run(setup, feed, registered)),
+                Err(error) => drop(registered.send(Err(StoreError::Failed(error.to_string())))),
+            }
+        };
+        let worker = thread::Builder::new().name("store-pg".into()).spawn(main).map_err(unable)?;
+        let postgres = Postgres {
+            writes,
+            reads,
+            questions,
+            worker: Some(worker),
+            scanner,
+            connector,
+            schema,
+            shared,
+            lease,
+            clock_ahead,
+            figures,
+            waiting,
+            turn: AtomicUsize::new(0),
+            has_claimed: AtomicBool::new(false),
+        };
+        registration.recv().map_err(|_| StoreError::Closed)??;
+        Ok(postgres)
+    }
+
+    /// Voids holds that nobody will answer; returns their number.
+    fn void_orphans(&self, now: UnixMs) -> Result<u64, StoreError> {
+        let mut voided = 0;
+        loop {
+            let orphans = self.ask(|reply| Question::OrphanedHolds { reply }).wait()?;
+            if orphans.is_empty() {
+                return Ok(voided);
+            }
+            let void = move |txn: &mut Txn<'_>| -> Result<u64, WriteError<StoreError>> {
+                Ok(txn.void_holds(&orphans, now)?)
+            };
+            voided += self.write(Job::general(Class::Answer), void).wait()?;
+        }
+    }
+
+    /// Whether this node may work on batches: no other node takes them over at this moment.
+    pub fn has_lease(&self) -> bool {
+        self.lease.is_valid()
+    }
+
+    /// How far the database's clock is ahead of that of this machine, in milliseconds.
+    pub fn clock_ahead_ms(&self) -> i64 {
+        self.clock_ahead.load(Ordering::Relaxed)
+    }
+
+    /// The lane of an account: one for all its writes, so that their order is kept.
+    fn lane_of(&self, account: Option<AccountId>) -> &WriteQueue {
+        let number = match account {
+            // The last bytes of an id are random.
+            Some(account) => usize::from(account.to_bytes()[15]),
+            None => self.turn.fetch_add(1, Ordering::Relaxed),
+        };
+        &self.writes[number % self.writes.len()]
+    }
+
+    /// What refuses a job before it is queued.
+    fn admit(&self, class: Class) -> Result<Waiting, StoreError> {
+        if class == Class::New && self.waiting.load(Ordering::Relaxed) >= QUEUE_MAX {
+            return Err(StoreError::Busy);
+        }
+        Ok(Waiting::new(&self.waiting))
+    }
+
+    fn ask<T>(&self, question: impl FnOnce(Reply<T, StoreError>) -> Question) -> Pending<T, StoreError> {
+        let (reply, pending) = pending();
+        match self.questions.unbounded_send(question(reply)) {
+            Ok(()) => pending,
+            Err(_) => Pending::ready(Err(StoreError::Closed)),
+        }
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.writes.clear();
+        self.reads.clear();
+        if let Some(worker) = self.worker.take() {
+            // A panic has dropped all replies, which are answered as closed.
+            let _ = worker.join();
+        }
+    }
+}
+
+/// A queue of writes. Others than the store have it as `Weak`, so that it closes with the store.
+type WriteQueue = Arc<UnboundedSender<Box<dyn GroupJob>>>;
+
+/// Queues the voiding of orphaned holds, as a write of the rules.
+fn voiding(
+    queue: Weak<UnboundedSender<Box<dyn GroupJob>>>,
+    shared: &Arc<Shared>,
+    waiting: &Arc<AtomicUsize>,
+) -> Box<dyn Fn(Vec<HoldRef>) + Send> {
+    let (shared, waiting) = (Arc::clone(shared), Arc::clone(waiting));
+    Box::new(move |holds| {
+        // Without a queue the process ends; the next start or another node voids them.
+        let Some(queue) = queue.upgrade() else { return };
+        let (reply, pending) = pending::<u64, StoreError>();
+        drop(pending);
+        let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
+        let work = move |txn: &mut Txn<'_>, (): &()| Ok(txn.void_holds(&holds, clock::now())?);
+        let job = (Job::general(Class::Answer), Arc::clone(&shared));
+        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&waiting)));
+        let _ = queue.unbounded_send(Box::new(job));
+    })
+}
+
+/// Reads the whole index, on a thread of its own.
+fn reloading(
+    connector: &Arc<Connector>,
+    schema: &str,
+) -> Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send> {
+    let (connector, schema) = (Arc::clone(connector), schema.to_owned());
+    Box::new(move || {
+        let (sender, receiver) = oneshot::channel();
+        let (connector, schema) = (Arc::clone(&connector), schema.clone());
+        let read = move || {
+            let read = Scan::begin(&connector, &schema, START_MAX).and_then(|scan| read_everything(&scan));
+            let _ = sender.send(read);
+        };
+        // Without a thread the sender is dropped, which is an error for the receiver.
+        let _ = thread::Builder::new().name("store-pg-index".into()).spawn(read);
+        receiver
+    })
+}
+
+impl Backend for Postgres {
+    fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    fn read<T, E>(
+        &self,
+        wants: Option<Wants>,
+        work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static,
+    ) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let waiting = match self.admit(Class::New) {
+            Ok(waiting) => waiting,
+            Err(error) => return Pending::ready(Err(error.into())),
+        };
+        let (reply, pending) = pending();
+        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, (reply, waiting));
+        let lane = self.turn.fetch_add(1, Ordering::Relaxed) % self.reads.len();
+        // A job that a closed queue refuses is dropped, which answers it as closed.
+        let _ = self.reads[lane].unbounded_send(Box::new(job));
+        pending
+    }
+
+    fn scan<T, E>(&self, work: impl Fn(&Shared, &dyn Rows) -> Result<T, E> + Send + 'static) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let (reply, pending) = pending();
+        let shared = Arc::clone(&self.shared);
+        self.scanner.submit(Box::new(move |rows| {
+            reply.answer(match rows {
+                Ok(rows) => work(&shared, rows),
+                Err(error) => Err(error.clone().into()),
+            });
+        }));
+        pending
+    }
+
+    fn write<T, E>(
+        &self,
+        job: Job,
+        work: impl Fn(&mut Txn<'_>) -> Result<T, WriteError<E>> + Send + 'static,
+    ) -> Pending<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
+        self.write_prepared(job, prepare, move |txn, (): &()| work(txn))
+    }
+
+    fn write_prepared<P, T, E>(
+        &self,
+        job: Job,
+        prepare: impl Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E> + Send + 'static,
+        work: impl Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>> + Send + 'static,
+    ) -> Pending<T, E>
+    where
+        P: Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let waiting = match self.admit(job.class) {
+            Ok(waiting) => waiting,
+            Err(error) => return Pending::ready(Err(error.into())),
+        };
+        let (reply, pending) = pending();
+        let queue = self.lane_of(job.account);
+        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, (reply, waiting));
+        // A job that a closed queue refuses is dropped, which answers it as closed.
+        let _ = queue.unbounded_send(Box::new(job));
+        pending
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        if self.worker.as_ref().is_none_or(JoinHandle::is_finished) {
+            return Err(StoreError::Closed);
+        }
+        let away = self.lease.over_for() + LEASE_TRUSTED;
+        if self.lease.is_valid() || away < READY_MAX {
+            return Ok(());
+        }
+        Err(StoreError::Away(format!("no answer for {} s", away.as_secs())))
+    }
+
+    fn figures(&self) -> StoreFigures {
+        let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        StoreFigures { waiting: self.waiting.load(Ordering::Relaxed), ..figures }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= QUEUE_MAX / 2
+    }
+
+    fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError> {
+        let before = self.shared.plans.get();
+        if before.iter().any(|plan| plans.find(&plan.id).is_none()) {
+            let scan = Scan::begin(&self.connector, &self.schema, START_MAX)?;
+            check_plans(&scan, &plans)?;
+        }
+        self.shared.plans.replace(plans);
+        Ok(())
+    }
+
+    fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError> {
+        if !self.lease.is_valid() {
+            return Pending::ready(Ok(Vec::new()));
+        }
+        let own = !self.has_claimed.swap(true, Ordering::Relaxed);
+        self.ask(|reply| Question::ClaimBatches { most, own, reply })
+    }
+
+    fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
+        let scan = Scan::begin(&self.connector, &self.schema, START_MAX)?;
+        let mut out = BackupWriter::begin(sink)?;
+        for (name, key) in Vec::<(String, [u8; 32])>::new() {
+            out.key_file(&name, &key)?;
+        }
+        out.tables(&scan)?;
+        out.end()
+    }
+
+    fn sizes(&self) -> Pending<Sizes, StoreError> {
+        self.scan(|_, rows| {
+            let count = |table: Table| Ok((table.name().to_owned(), rows.count(table)?));
+            let rows = Table::KEPT.into_iter().map(count).collect::<Result<_, StoreError>>()?;
+            Ok(Sizes { folder_bytes: 0, rows })
+        })
+    }
+}
