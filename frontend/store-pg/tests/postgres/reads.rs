@@ -91,13 +91,13 @@ fn a_read_sees_one_snapshot() {
     on_each_driver(async |_| {
         let schema = "reads_snapshot";
         let witness = server.fresh_tables(schema).await;
-        let text =
-            "INSERT INTO accounts SELECT convert_to(i::text, 'UTF8'), '0' FROM generate_series(0, 3) AS i";
+        let text = "INSERT INTO accounts SELECT convert_to(i::text, 'UTF8'), '0' FROM generate_series(0, 3) AS i; \
+                    INSERT INTO holds SELECT * FROM accounts";
         witness.client().batch_execute(text).await.unwrap();
         let (mut lane, answers) = (lane_over(server.session().await, schema).await, Answers::default());
         let writer = async {
             for value in 1..=200 {
-                let text = format!("UPDATE accounts SET v = '{value}'");
+                let text = format!("UPDATE accounts SET v = '{value}'; UPDATE holds SET v = '{value}'");
                 witness.client().batch_execute(&text).await.unwrap();
             }
         };
@@ -111,7 +111,7 @@ fn a_read_sees_one_snapshot() {
                         })?;
                     }
                     rows.walk(
-                        Table::Accounts,
+                        Table::Holds,
                         KeyRange { backwards: true, ..KeyRange::ALL },
                         &mut |_, value| {
                             values.push(value.to_vec());
