@@ -1,7 +1,7 @@
 //! PostgreSQL as the backend of a store, for one of several nodes.
 
 use crate::connect::{Connector, Target, explain};
-use crate::feed::Feed;
+use crate::feed::{Feed, Left};
 use crate::job::{SnapshotJob, Waiting, WriteJob};
 use crate::lane::GroupJob;
 use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings};
@@ -19,8 +19,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    AccountId, HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs,
-    clock, pending,
+    HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs, clock,
+    pending,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::backup::BackupWriter;
@@ -30,6 +30,7 @@ use store_rules::opening::{KeyTraces, check_plans, read_index};
 use store_rules::rows::{Rows, Table};
 use store_rules::shared::{Shared, SharedPlans};
 use store_rules::store::RowStore;
+use store_rules::sweep::Sweep;
 use store_rules::tables::FORMAT;
 use store_rules::txn::Txn;
 use store_rules::vault::Vault;
@@ -40,6 +41,8 @@ pub type PgStore = RowStore<Postgres>;
 
 /// How many jobs may wait before new writes are refused.
 const QUEUE_MAX: usize = 16 * 1024;
+/// What the chores do in addition to what groups have left.
+const STEPS_MORE: usize = 250;
 /// The number of lanes of reads.
 const READ_LANES: usize = 2;
 /// How long a node is ready without its lease.
@@ -178,11 +181,17 @@ impl Postgres {
         let (lease, clock_ahead) = (Arc::new(Lease::new()), Arc::new(AtomicI64::new(0)));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
+        let own = OwnWrites {
+            queue: Arc::downgrade(&writes[0]),
+            shared: Arc::clone(&shared),
+            waiting: Arc::clone(&waiting),
+        };
         let control = ControlSetup {
             lease: Arc::clone(&lease),
             clock_ahead: Arc::clone(&clock_ahead),
             questions: question_queue,
-            void: voiding(Arc::downgrade(&writes[0]), &shared, &waiting),
+            void: own.clone().voiding(),
+            chores: own.chores(),
             reload: reloading(&connector, &schema),
         };
         let setup = Setup {
@@ -249,8 +258,10 @@ impl Postgres {
     }
 
     /// The lane of an account: one for all its writes, so that their order is kept.
-    fn lane_of(&self, account: Option<AccountId>) -> &WriteQueue {
-        let number = match account {
+    fn lane_of(&self, job: &Job) -> &WriteQueue {
+        let number = match job.account {
+            // Writes with a lock are rare, and executed in the order of their calls too.
+            _ if job.lock.is_some() => 0,
             // The last bytes of an id are random.
             Some(account) => usize::from(account.to_bytes()[15]),
             None => self.turn.fetch_add(1, Ordering::Relaxed),
@@ -289,24 +300,53 @@ impl Drop for Postgres {
 /// A queue of writes. Others than the store have it as `Weak`, so that it closes with the store.
 type WriteQueue = Arc<UnboundedSender<Box<dyn GroupJob>>>;
 
-/// Queues the voiding of orphaned holds, as a write of the rules.
-fn voiding(
+/// Queues writes of the store itself, for which nobody waits.
+#[derive(Clone)]
+struct OwnWrites {
     queue: Weak<UnboundedSender<Box<dyn GroupJob>>>,
-    shared: &Arc<Shared>,
-    waiting: &Arc<AtomicUsize>,
-) -> Box<dyn Fn(Vec<HoldRef>) + Send> {
-    let (shared, waiting) = (Arc::clone(shared), Arc::clone(waiting));
-    Box::new(move |holds| {
-        // Without a queue the process ends; the next start or another node voids them.
-        let Some(queue) = queue.upgrade() else { return };
-        let (reply, pending) = pending::<u64, StoreError>();
+    shared: Arc<Shared>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl OwnWrites {
+    fn submit(&self, work: impl Fn(&mut Txn<'_>) -> Result<(), StoreError> + Send + 'static) {
+        // Without a queue the process ends; the next start or another node does it.
+        let Some(queue) = self.queue.upgrade() else { return };
+        let (reply, pending) = pending::<(), StoreError>();
         drop(pending);
         let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
-        let work = move |txn: &mut Txn<'_>, (): &()| Ok(txn.void_holds(&holds, clock::now())?);
-        let job = (Job::general(Class::Answer), Arc::clone(&shared));
-        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&waiting)));
+        let work = move |txn: &mut Txn<'_>, (): &()| Ok(work(txn)?);
+        let job = (Job::general(Class::Answer), Arc::clone(&self.shared));
+        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting)));
         let _ = queue.unbounded_send(Box::new(job));
-    })
+    }
+
+    /// Queues the voiding of orphaned holds.
+    fn voiding(self) -> Box<dyn Fn(Vec<HoldRef>) + Send> {
+        Box::new(move |holds| self.submit(move |txn| txn.void_holds(&holds, clock::now()).map(drop)))
+    }
+
+    /// Queues what redb does with each group: old entries are carried, and expired rows removed.
+    fn chores(self) -> Box<dyn Fn(Left) + Send> {
+        let sweep = Arc::new(Mutex::new(Sweep::default()));
+        Box::new(move |left| {
+            let sweep = Arc::clone(&sweep);
+            self.submit(move |txn| {
+                let mut next = sweep.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let before = std::mem::take(&mut txn.effects);
+                // Several groups have left it, and each would have taken some steps more.
+                txn.effects.entries_added = left.entries.saturating_add(STEPS_MORE as u64);
+                txn.effects.expiries_added = left.expiries.saturating_add(STEPS_MORE);
+                txn.effects.latest = left.latest;
+                let done = next.go_on(txn).and_then(|()| {
+                    if txn.shared.clock_check.removes(left.latest) { txn.purge_some() } else { Ok(()) }
+                });
+                txn.effects = before;
+                // If the group fails, the sweep skips what it would have carried; its next round finds it.
+                done.map(|()| *sweep.lock().unwrap_or_else(PoisonError::into_inner) = next)
+            });
+        })
+    }
 }
 
 /// Reads the whole index, on a thread of its own.
@@ -399,7 +439,7 @@ impl Backend for Postgres {
             Err(error) => return Pending::ready(Err(error.into())),
         };
         let (reply, pending) = pending();
-        let queue = self.lane_of(job.account);
+        let queue = self.lane_of(&job);
         let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, (reply, waiting));
         // A job that a closed queue refuses is dropped, which answers it as closed.
         let _ = queue.unbounded_send(Box::new(job));

@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use store::{StoreError, StoreFigures};
+use store::{StoreError, StoreFigures, UnixMs};
 use store_rules::index::KeyChange;
 use store_rules::row::Row;
 use store_rules::shared::Shared;
@@ -23,12 +23,25 @@ pub const WRITE_CHANGES: &str = "INSERT INTO changes (seq, v) \
 /// How many changes are kept. A node that was away for more of them reads the whole index again.
 pub const CHANGES_KEPT: i64 = 100_000;
 
+/// Work for the chores: what groups have added.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Left {
+    /// Entries of the ledger.
+    pub entries: u64,
+    /// Notes of expiries.
+    pub expiries: usize,
+    /// The latest time of a write.
+    pub latest: UnixMs,
+}
+
 /// What this node knows of the changes, and what a committed group leads to.
 pub struct Feed {
     shared: Arc<Shared>,
     figures: Arc<Mutex<StoreFigures>>,
     /// The number of the last change in the index.
     last: Cell<i64>,
+    /// What committed groups have left for the chores.
+    left: Cell<Left>,
     /// Why the index is not up to date; it must be read completely then.
     gap: RefCell<Option<String>>,
 }
@@ -36,7 +49,7 @@ pub struct Feed {
 impl Feed {
     /// The feed of an index that has every change up to `last`.
     pub fn new(shared: Arc<Shared>, figures: Arc<Mutex<StoreFigures>>, last: i64) -> Feed {
-        Feed { shared, figures, last: Cell::new(last), gap: RefCell::default() }
+        Feed { shared, figures, last: Cell::new(last), left: Cell::default(), gap: RefCell::default() }
     }
 
     /// The number of the last change in the index.
@@ -65,6 +78,12 @@ impl Feed {
         Ok(())
     }
 
+    /// What committed groups have left for the chores since the last call; `None` for nothing.
+    pub fn take_left(&self) -> Option<Left> {
+        let left = self.left.take();
+        (left.entries > 0 || left.expiries > 0).then_some(left)
+    }
+
     /// Whether the index must be read completely, and why.
     pub fn take_gap(&self) -> Option<String> {
         self.gap.borrow_mut().take()
@@ -89,6 +108,12 @@ impl Feed {
             self.shared.index.apply(effects.key_changes);
             self.last.set(before.saturating_add(number));
         }
+        let Left { entries, expiries, latest } = self.left.get();
+        self.left.set(Left {
+            entries: entries.saturating_add(effects.entries_added),
+            expiries: expiries.saturating_add(effects.expiries_added),
+            latest: latest.max(effects.latest),
+        });
         let mut figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         figures.group.record(writes as u64);
         figures.commit_us.record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));

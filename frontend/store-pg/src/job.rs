@@ -213,4 +213,11 @@ impl Rows for Unlocked<'_> {
     fn count(&self, table: Table) -> Result<u64, StoreError> {
         self.0.count(table)
     }
+
+    fn expect(&self, wants: &mut dyn Iterator<Item = Want>) {
+        self.0.expect(&mut wants.map(|want| match want {
+            Want::Row(table, key) => Want::Peek(table, key),
+            other => other,
+        }));
+    }
 }

@@ -51,10 +51,11 @@ impl LanePlace {
     /// end those of its successor.
     fn takeover(self) -> String {
         let LanePlace { node, lane, epoch } = self;
-        let name = format!("mailprobe node {node} lane {lane}");
+        // Several clusters may have one database.
+        let name = format!("'mailprobe ' || current_schema() || ' {node}/{lane}'");
         format!(
-            "SET application_name = '{name}'; \
-             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{name}' \
+            "SELECT set_config('application_name', {name}, false); \
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = {name} \
              AND usename = current_user AND datname = current_database() AND pid <> pg_backend_pid() \
              AND EXISTS (SELECT FROM lanes WHERE node = {node} AND lane = {lane} AND epoch = {epoch})"
         )

@@ -164,7 +164,7 @@ async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registr
 async fn end_lanes(client: &Client, id: i64) -> Result<(), Error> {
     let text = format!(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-         WHERE application_name LIKE 'mailprobe node {id} lane %' AND usename = current_user \
+         WHERE starts_with(application_name, 'mailprobe ' || current_schema() || ' {id}/') AND usename = current_user \
          AND datname = current_database()"
     );
     client.batch_execute(&text).await

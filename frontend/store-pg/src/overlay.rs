@@ -27,6 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
 use std::mem;
 use store::StoreError;
+use store_rules::backend::Want;
 use store_rules::rows::{Each, KeyRange, Rows, RowsMut, Table, Walk};
 
 /// How much larger each next fetch of a walk is.
@@ -415,6 +416,27 @@ impl Rows for Overlay {
         match (rows.count, lack) {
             (Some(count), None) => Ok((count + added).saturating_sub(removed)),
             (_, lack) => Err(self.miss(lack.unwrap_or(Lack::Count(table)))),
+        }
+    }
+
+    fn expect(&self, wants: &mut dyn Iterator<Item = Want>) {
+        for lack in wants.filter_map(Lack::from_want) {
+            let is_there = match &lack {
+                Lack::Row(table, key) | Lack::Peek(table, key) => {
+                    let rows = &self.tables[*table as usize];
+                    let needs_lock = self.is_locking && matches!(lack, Lack::Row(..));
+                    rows.written.contains_key(key)
+                        || rows.server_row(key).is_some_and(|(_, is_locked)| is_locked || !needs_lock)
+                }
+                Lack::Range(table, range) => {
+                    let (_, rest) = self.tables[*table as usize].split(range.span.clone(), range.backwards);
+                    rest.is_none()
+                }
+                Lack::Count(_) => true,
+            };
+            if !is_there {
+                self.want(lack);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use store_rules::rows::Rows;
 use tokio_postgres::{Client, Error};
 
 /// The largest number of round trips of a group of reads after its first.
-const ROUNDS_MAX: u32 = 80;
+const ROUNDS_MAX: u32 = 1024;
 /// How often a group of reads is tried, if the server refuses a statement.
 const TRIES_MAX: u32 = 3;
 

@@ -112,8 +112,10 @@ impl Scan {
         text: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
-        let query = self.session.client().query(text, parameters);
-        let answer = self.runtime.borrow_mut().block_on(monoio::time::timeout(PATIENCE, query));
+        // The timer belongs to the runtime.
+        let answer = self.runtime.borrow_mut().block_on(async {
+            monoio::time::timeout(PATIENCE, self.session.client().query(text, parameters)).await
+        });
         match answer {
             Ok(Ok(rows)) => Ok(rows),
             Ok(Err(error)) if error.as_db_error().is_some() => Err(StoreError::NotDone(explain(&error))),

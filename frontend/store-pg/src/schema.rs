@@ -14,8 +14,8 @@ use tokio_postgres::Client;
 /// The schema if the operator names none.
 pub const SCHEMA: &str = "mailprobe";
 
-/// The largest value of 8 bytes that a name of PostgreSQL may have.
-const NAME_BYTES_MAX: usize = 63;
+/// The longest name of a schema: the name of a connection has it, with two numbers, and may have 63 bytes.
+const NAME_BYTES_MAX: usize = 24;
 
 /// What the schema has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

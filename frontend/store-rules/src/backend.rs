@@ -1,6 +1,7 @@
 //! What a database offers to the store: reads of a snapshot, and writes that it executes one after another in groups.
 
-use crate::rows::{Rows, Table};
+use crate::rows::Rows;
+pub use crate::rows::Want;
 use crate::shared::Shared;
 use crate::txn::Txn;
 use crate::write_error::WriteError;
@@ -28,28 +29,6 @@ pub enum Lock {
     Clients,
     /// The bytes of all lists.
     Lists,
-}
-
-/// A row or a range that a job reads.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Want {
-    /// A row, which a write locks.
-    Row(Table, Vec<u8>),
-    /// A row without a lock.
-    Peek(Table, Vec<u8>),
-    /// The rows of a range, as in [`KeyRange`](crate::rows::KeyRange); both bounds are included.
-    Range {
-        /// The table.
-        table: Table,
-        /// The smallest key.
-        from: Vec<u8>,
-        /// The largest key.
-        to: Vec<u8>,
-        /// Whether the largest key comes first.
-        backwards: bool,
-        /// The largest number of rows.
-        most: usize,
-    },
 }
 
 /// Names what a job will read, so that a database over a network can fetch it for a whole group at once. It may name too

@@ -5,14 +5,14 @@
 //! changed since then, and stores the bytes. It opens and seals only the answers, one byte per row, and the rows once,
 //! at completion.
 
-use crate::days::Charged;
+use crate::days::{self, Charged};
 use crate::reason::{self, GIVEN_UP, UNANSWERED};
 use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
-use crate::rows::Rows;
+use crate::rows::{Rows, Table, Want};
 use crate::tables::{
     BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText, batch_key,
-    idempotency_key, split, split_rows,
+    day_key, idempotency_key, split, split_rows,
 };
 use crate::txn::Txn;
 use crate::vault::{KeyClass, Place, Vault, VaultKey};
@@ -103,6 +103,7 @@ fn own_answers(
     rows: &[NewRow],
     now: UnixMs,
 ) -> Result<Vec<u8>, StoreError> {
+    results.expect_own(account, rows.iter().map(|row| &row.address));
     rows.iter()
         .map(|row| {
             let own = results.own(vault, account, &row.address, now)?;
@@ -370,6 +371,23 @@ impl Txn<'_> {
         self.expire_at(Expiring::Idempotency, row.expires_at(), &given.key, now)
     }
 
+    /// Says what [`Txn::answer_rows`] will read.
+    fn expect_answers(&self, prepared: &PreparedAnswers, now: UnixMs) {
+        let batches = prepared.batches.iter().flat_map(|batch| {
+            let (account, _) = split(&batch.key);
+            let day = day_key(AccountId::from_bytes(account), days::day(now));
+            let results = batch.answers.iter().filter_map(|(_, _, result)| result.as_ref());
+            let results = results.map(|result| Want::Row(Table::Results, result.key.to_vec()));
+            let own = [
+                Want::Row(Table::Accounts, account.to_vec()),
+                Want::Row(Table::Batches, batch.key.to_vec()),
+                Want::Row(Table::Days, day.to_vec()),
+            ];
+            own.into_iter().chain(results)
+        });
+        self.rows().expect(&mut { batches });
+    }
+
     /// Writes answers; returns the batches that they complete.
     pub(crate) fn answer_rows(
         &mut self,
@@ -377,6 +395,7 @@ impl Txn<'_> {
         now: UnixMs,
     ) -> Result<Vec<BatchId>, StoreError> {
         let mut completed = Vec::new();
+        self.expect_answers(prepared, now);
         for batch in &prepared.batches {
             let Some(mut row) = self.open_batch(&batch.key)? else { continue };
             let (class, until) = row.sealed_under();

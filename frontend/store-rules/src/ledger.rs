@@ -2,6 +2,7 @@
 
 use crate::days::Charged;
 use crate::results::SealedResult;
+use crate::rows::{Table, Want};
 use crate::tables::{
     EntryRow, HOLDS, HoldRow, LEDGER, UNDER_WAY, UnderWayRow, entry_key, result_key, split_entry_key,
 };
@@ -189,6 +190,15 @@ impl<'t> Txn<'t> {
     /// Voids these holds if they still exist; returns how many did. The processes that would have answered have ended.
     pub fn void_holds(&mut self, holds: &[HoldRef], now: UnixMs) -> Result<u64, StoreError> {
         let mut voided = 0;
+        let mut wants = holds.iter().flat_map(|hold| {
+            let key = entry_key(hold.account, hold.id);
+            [
+                Want::Row(Table::Accounts, hold.account.to_bytes().to_vec()),
+                Want::Row(Table::Holds, key.to_vec()),
+                Want::Row(Table::Ledger, key.to_vec()),
+            ]
+        });
+        self.rows().expect(&mut wants);
         for &hold in holds {
             if HOLDS.has(self.rows(), &entry_key(hold.account, hold.id))? {
                 self.end_known_hold(hold, HoldEnd::Void, now)?;

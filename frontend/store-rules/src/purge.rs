@@ -3,12 +3,13 @@
 //! Every group of writes takes a few steps, so a busy store needs no other removal. [`Txn::purge`] takes many steps,
 //! for a store without writes. Only the latter ends batches, since that may need a new key of the vault.
 
+use crate::rows::{Table, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, EXPIRIES, Expiring, IDEMPOTENCY, RESULTS, expiring_row, expiry_key,
+    BATCH_ROWS, BATCHES, EXPIRIES, Expiring, IDEMPOTENCY, RESULTS, expiring_row, expiry_key, part_key, split,
 };
 use crate::txn::Txn;
 use crate::vault::VaultKey;
-use store::StoreError;
+use store::{ListId, StoreError};
 use store::{Purged, UnixMs};
 
 /// How many rows a group of writes removes, in addition to two for each expiry that it noted.
@@ -48,6 +49,7 @@ impl Txn<'_> {
         let mut late = Vec::new();
         if let Some(finishing_key) = finishing_key {
             late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
+            self.expect_rows(Expiring::OpenBatch, &late);
             for expiry in &late {
                 self.give_up(&expiring_row(expiry), finishing_key, now)?;
                 // The note of a batch that is no longer open still exists.
@@ -66,6 +68,7 @@ impl Txn<'_> {
         for what in REMOVABLE {
             let expired = self.expired(what, now, left)?;
             left -= expired.len();
+            self.expect_rows(what, &expired);
             for expiry in &expired {
                 EXPIRIES.remove(self.rows, expiry)?;
                 self.remove_row(what, &expiring_row(expiry))?;
@@ -85,7 +88,9 @@ impl Txn<'_> {
         now: UnixMs,
         purged: &mut Purged,
     ) -> Result<usize, StoreError> {
-        for expiry in self.expired(Expiring::List, now, left)? {
+        let expired = self.expired(Expiring::List, now, left)?;
+        self.expect_rows(Expiring::List, &expired);
+        for expiry in expired {
             if left == 0 {
                 break;
             }
@@ -98,6 +103,28 @@ impl Txn<'_> {
             left -= removed;
         }
         Ok(left)
+    }
+
+    /// Says what the removal of these rows will read.
+    fn expect_rows(&self, what: Expiring, expired: &[[u8; 41]]) {
+        let mut keys = expired.iter().map(expiring_row);
+        let rows = self.rows();
+        match what {
+            Expiring::Session => rows.expect(&mut keys.map(|key| Want::Row(Table::Sessions, key.to_vec()))),
+            Expiring::Connection => {
+                rows.expect(&mut keys.map(|key| Want::Row(Table::Connections, key.to_vec())));
+            }
+            Expiring::OpenBatch => rows.expect(&mut keys.flat_map(|key| {
+                let (account, _) = split(&key);
+                [
+                    Want::Row(Table::Accounts, account.to_vec()),
+                    Want::Row(Table::Batches, key.to_vec()),
+                    Want::Row(Table::BatchRows, key.to_vec()),
+                ]
+            })),
+            Expiring::List => rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
+            _ => drop(keys.next()),
+        }
     }
 
     fn remove_row(&mut self, what: Expiring, key: &[u8; 32]) -> Result<(), StoreError> {
@@ -129,6 +156,19 @@ impl Txn<'_> {
         let range = expiry_key(what, 0, &[0; 32])..=expiry_key(what, now, &[0xff; 32]);
         EXPIRIES.keys(self.rows(), range, limit)
     }
+}
+
+/// The ranges of a list's parts and answers.
+fn parts_of(key: &[u8; 32]) -> [Want; 2] {
+    let id = ListId::from_bytes(split(key).1);
+    let range = |table| Want::Range {
+        table,
+        from: part_key(id, 0).to_vec(),
+        to: part_key(id, u32::MAX).to_vec(),
+        backwards: false,
+        most: STEPS,
+    };
+    [range(Table::ListParts), range(Table::ListCodes)]
 }
 
 /// The counter for one kind of removed data.

@@ -4,7 +4,7 @@
 
 use crate::reason;
 use crate::row::Row;
-use crate::rows::{Rows, Walk};
+use crate::rows::{Rows, Table, Walk, Want};
 use crate::tables::{EXPIRIES, Expiring, RESULTS, ResultRow, expiry_key, join, result_key};
 use crate::txn::Txn;
 use crate::vault::{Place, Vault};
@@ -99,6 +99,13 @@ impl Results<'_> {
             return Ok(None);
         }
         self.stands(open(vault, &key, &row), &row, row.checked_at)
+    }
+
+    /// Says that [`Results::own`] will be called for these addresses.
+    pub fn expect_own<'h>(&self, account: AccountId, addresses: impl Iterator<Item = &'h AddressHash>) {
+        let mut wants =
+            addresses.map(|address| Want::Peek(Table::Results, result_key(address, account).to_vec()));
+        self.0.expect(&mut wants);
     }
 
     /// The newest retained verdict on an address from any account. If it was withdrawn there is none: older verdicts

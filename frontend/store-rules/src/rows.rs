@@ -39,6 +39,28 @@ impl KeyRange<'_> {
         KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, backwards: false, most: usize::MAX };
 }
 
+/// A row or a range that a job reads.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// A row, which a write locks.
+    Row(Table, Vec<u8>),
+    /// A row without a lock.
+    Peek(Table, Vec<u8>),
+    /// The rows of a range, as in [`KeyRange`]; both bounds are included.
+    Range {
+        /// The table.
+        table: Table,
+        /// The smallest key.
+        from: Vec<u8>,
+        /// The largest key.
+        to: Vec<u8>,
+        /// Whether the largest key comes first.
+        backwards: bool,
+        /// The largest number of rows.
+        most: usize,
+    },
+}
+
 /// What a walk calls with each row: its key and value.
 pub type Each<'e> = dyn FnMut(&[u8], &[u8]) -> Result<Walk, StoreError> + 'e;
 
@@ -74,6 +96,11 @@ pub trait Rows {
     ///
     /// As [`Rows::get`].
     fn count(&self, table: Table) -> Result<u64, StoreError>;
+
+    /// Says what the rule will read next, so that a database over a network can fetch it at once.
+    fn expect(&self, wants: &mut dyn Iterator<Item = Want>) {
+        let _ = wants;
+    }
 }
 
 /// Writes to tables within one transaction, which sees them at once.
@@ -252,6 +279,11 @@ impl<K: AsRef<[u8]> + ?Sized> TypedTable<K, Blob> {
 }
 
 impl<const N: usize, R> TypedTable<[u8; N], R> {
+    /// Says that the rule will read the rows with these keys, so that they can be fetched at once.
+    pub fn expect<'k>(self, rows: &dyn Rows, keys: impl IntoIterator<Item = &'k [u8; N]>) {
+        rows.expect(&mut keys.into_iter().map(|key| Want::Row(self.table, key.to_vec())));
+    }
+
     /// The keys of a range in their order, at most `most`.
     pub fn keys(
         self,

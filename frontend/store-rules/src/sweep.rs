@@ -20,7 +20,7 @@ const STEPS_MIN: u64 = 16;
 const REST_MS: UnixMs = 60 * 60 * 1000;
 
 /// The position of the sweep, which continues with every group.
-#[derive(Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Sweep {
     /// The account that was swept last.
     after: Option<AccountId>,

@@ -48,7 +48,9 @@ pub(crate) fn sessions_of(
 ) -> Result<Vec<(TokenHash, SessionRow)>, StoreError> {
     let range = session_of(account, &[0; 32])..=session_of(account, &[0xff; 32]);
     let mut found = Vec::new();
-    for key in SESSIONS_OF.keys(rows, range, usize::MAX)? {
+    let keys = SESSIONS_OF.keys(rows, range, usize::MAX)?;
+    SESSIONS.expect(rows, keys.iter().map(session_in).collect::<Vec<_>>().iter());
+    for key in keys {
         let hash = session_in(&key);
         found.extend(SESSIONS.get(rows, &hash)?.map(|row| (hash, row)));
     }

@@ -26,7 +26,7 @@ use store_rules::txn::Effects;
 /// runs alone.
 const ROUNDS_MAX: u32 = 16;
 /// [`ROUNDS_MAX`] for a job alone.
-const ROUNDS_MAX_ALONE: u32 = 64;
+const ROUNDS_MAX_ALONE: u32 = 1024;
 /// How often a group runs while other transactions are in its way. Then it is halved.
 const TRIES_MAX: u32 = 3;
 /// [`TRIES_MAX`] for a job alone. Then it fails.

@@ -3,7 +3,7 @@
 use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
-use crate::feed::{CHANGES_KEPT, READ_CHANGES};
+use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
 use crate::node::{self, Lease, NotRegistered, RENEW_EVERY};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
@@ -25,6 +25,8 @@ const POLL_EVERY: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The time between two removals of old changes.
 const PRUNE_EVERY: Duration = Duration::from_secs(60);
+/// The time between two chores of a node that writes.
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// How long a start waits for a database that is away.
 const START_MAX: Duration = Duration::from_secs(30);
 
@@ -65,6 +67,8 @@ pub struct ControlSetup {
     pub questions: UnboundedReceiver<Question>,
     /// Queues a write that voids holds.
     pub void: Box<dyn Fn(Vec<HoldRef>) + Send>,
+    /// Queues a write that carries old entries and removes expired rows.
+    pub chores: Box<dyn Fn(Left) + Send>,
     /// Reads the whole index on the thread of scans.
     pub reload: Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send>,
 }
@@ -91,13 +95,14 @@ pub struct Control {
     polled: Last,
     looked: Last,
     pruned: Last,
+    swept: Last,
 }
 
 impl Control {
     /// A task without a connection.
     pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
-        let [renewed, polled, looked, pruned] = [const { Last(None) }; 4];
-        Control { context, setup, session: None, renewed, polled, looked, pruned }
+        let [renewed, polled, looked, pruned, swept] = [const { Last(None) }; 5];
+        Control { context, setup, session: None, renewed, polled, looked, pruned, swept }
     }
 
     /// Connects, and registers the node.
@@ -179,6 +184,10 @@ impl Control {
         if self.looked.is_due(LOOK_EVERY) {
             self.look().await?;
         }
+        if self.swept.is_due(SWEEP_EVERY) {
+            self.swept.done();
+            self.context.feed.take_left().into_iter().for_each(&self.setup.chores);
+        }
         if self.pruned.is_due(PRUNE_EVERY) {
             let text = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes) - $1";
             within(self.client()?.execute(text, &[&CHANGES_KEPT])).await?;
@@ -199,6 +208,8 @@ impl Control {
         self.setup.lease.granted(asked);
         self.context.is_fenced.set(false);
         self.renewed.done();
+        // The opening voids the holds of earlier epochs itself.
+        self.looked.done();
         Ok(())
     }
 

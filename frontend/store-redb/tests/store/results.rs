@@ -203,6 +203,7 @@ fn a_busy_store_purges_by_itself() {
         let hold = world.hold(a, 1).unwrap();
         world.settle(hold).unwrap();
     }
+    world.let_chores_run();
     assert_eq!(world.purge().results, 0);
 }
 

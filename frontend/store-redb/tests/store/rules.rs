@@ -328,6 +328,7 @@ fn old_entries_are_carried() {
         let hold = world.hold(idle, 1).unwrap();
         world.settle(hold).unwrap();
     }
+    world.let_chores_run();
     world.check_sums();
     let entries = world.store().entries(id, usize::MAX).wait().unwrap();
     assert_eq!(entries.len(), 1, "{entries:?}");

@@ -200,6 +200,13 @@ impl World {
         self.store().batch(account, batch, self.now).wait().unwrap()
     }
 
+    /// Waits until what a store does beside its writes is done. redb does it with them.
+    pub fn let_chores_run(&self) {
+        if postgres::url().is_some() {
+            std::thread::sleep(std::time::Duration::from_millis(2_500));
+        }
+    }
+
     /// Removes all expired data.
     pub fn purge(&self) -> Purged {
         let mut sum = Purged::default();
