@@ -14,16 +14,17 @@
 //! # Replacement
 //!
 //! The file of the next hour is written as a draft and synced, and the folder is synced. Then the present file is overwritten
-//! with zeros and synced. Last, the draft is renamed to `chain`. So after a crash either the file or the draft is complete. A
-//! complete file takes precedence, and the draft is then destroyed. The secret of the next hour in a draft is no better
-//! protected than the present one, but it must not outlive its own hour, so a draft is overwritten too.
+//! with zeros and synced. Last, the draft is renamed to `chain`, and the folder is synced. So at each moment the file or the
+//! draft is complete. After a crash, a complete file takes precedence. The draft is then destroyed: overwritten, synced and
+//! unlinked, because its secret must not be readable after its own hour.
 //!
-//! No program can do more than overwrite the file. ext4 and XFS then write the same blocks. A file system that writes to new
-//! blocks (Btrfs, ZFS, ext4 with `data=journal`), a snapshot and an SSD may keep the old bytes for some time, and a copy of the
-//! folder keeps them permanently. An encrypted volume protects against the first group. Copies of this file must not be kept.
+//! A program cannot do more than overwrite the file. ext4 and XFS then write to the same blocks. File systems that write to new
+//! blocks (Btrfs, ZFS), a journal of data (ext4 with `data=journal`), snapshots and SSDs may keep the old bytes for some time.
+//! If this matters, the folder must be on an encrypted volume. A copy of the folder keeps the secret permanently, so this file
+//! must not be copied.
 //!
-//! In memory, secrets are overwritten when they are dropped. ring does not overwrite its own state, so the memory of the
-//! process may still have keys that are over.
+//! In memory, secrets are overwritten when they are dropped. ring does not overwrite its own copies, so the memory of the
+//! process may still have keys of past hours.
 
 use super::{DRAFT, KEY_BYTES, KEY_FOLDER, KeyClass, KeyName, Secret, VaultKey};
 use super::{destroy, make_secret, overwrite, random, sync_folder, vault_key};
@@ -48,7 +49,7 @@ const HOUR_BYTES: usize = 8;
 const CONTENT_BYTES: usize = 1 + LINEAGE_BYTES + HOUR_BYTES + KEY_BYTES;
 const FILE_BYTES: usize = CONTENT_BYTES + SHA256_OUTPUT_LEN;
 
-/// How far ahead a chain is computed: ten years, which takes a tenth of a second. A later hour comes from a wrong clock or a
+/// How far ahead a chain is computed: ten years, which takes less than a tenth of a second. A later hour comes from a wrong clock or a
 /// damaged row, and its computation could take hours.
 const HOURS_AHEAD_MAX: u64 = 10 * 366 * 24;
 

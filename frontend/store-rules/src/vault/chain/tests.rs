@@ -273,3 +273,17 @@ fn a_file_that_was_lost_or_exchanged_is_noticed() {
     let kept = Chain::read(&folder).unwrap().unwrap();
     assert_eq!((kept.hour, kept.secret), (HOUR, chain().secret), "a foreign chain is left as it is");
 }
+
+#[test]
+fn a_derived_key_is_kept_until_its_hour_is_over() {
+    let (_data, folder, before) = installed();
+    let ratchet = Ratchet::new(before);
+    let names = [HOUR, HOUR + 1, HOUR + 168].map(|hour| KeyName { class: KeyClass::LongResult, hour });
+    for name in names.into_iter().chain(names) {
+        ratchet.key(name).unwrap();
+    }
+    let kept = || names.map(|name| ratchet.read().keys.contains_key(&name));
+    assert_eq!((ratchet.read().keys.len(), kept()), (3, [true; 3]));
+    ratchet.advance(&folder, HOUR + 1).unwrap();
+    assert_eq!((ratchet.read().keys.len(), kept()), (2, [false, true, true]));
+}
