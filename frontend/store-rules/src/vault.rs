@@ -13,12 +13,15 @@
 //! synced.
 //!
 //! If the folder has a file `chain`, the vault is a ratchet: it derives the keys of hours in the order of time, and a
-//! derived key cannot be computed after its hour ([`chain`]). So the nodes of a cluster have the same keys. Files of hour
+//! derived key cannot be computed after its hour (`chain.rs`). So the nodes of a cluster have the same keys. Files of hour
 //! keys beside `chain` come from a folder without it ([`bundle`]). They take precedence for their hours, and are destroyed
 //! like all others.
 
 pub mod bundle;
 mod chain;
+mod secret;
+
+pub use secret::Secret;
 
 use chain::{Chain, JOIN_AGAIN, Ratchet};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -32,7 +35,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use store::{BATCH_KEEP_MS, BATCH_OPEN_MS, LIST_KEEP_MS, RETENTION_MS, RETENTION_SHORT_MS, UnixMs};
 use store::{OpenError, StoreError};
-use zeroize::Zeroizing;
 
 /// The folder of the keys in the data folder.
 pub const KEY_FOLDER: &str = "keys";
@@ -47,10 +49,6 @@ const USERS_KEY_FILE: &str = "users";
 const DRAFT: &str = ".new";
 
 const KEY_BYTES: usize = 32;
-
-/// The bytes of a key, which are overwritten in memory after use.
-pub type Secret = Zeroizing<[u8; KEY_BYTES]>;
-
 const HOUR_MS: UnixMs = 60 * 60 * 1000;
 
 /// How long the key of an open batch outlives the batch's own time, so that an ended batch can be read once more. The
@@ -519,13 +517,17 @@ fn read_kept_files(folder: &Path, now: UnixMs) -> io::Result<BTreeMap<String, Se
     let mut keys = BTreeMap::new();
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if let Ok(file) = entry.file_name().into_string()
-            && is_kept(&file, now)
-            // A file that has just expired is missing or has zeros.
-            && let Some(key) = read_key(&entry.path())?.filter(|key| !is_destroyed(key))
-        {
-            keys.insert(file, Zeroizing::new(key));
+        let Ok(file) = entry.file_name().into_string() else { continue };
+        if !is_kept(&file, now) {
+            continue;
         }
+        let key = if KeyName::parse(&file).is_some() {
+            // A file that has just expired is missing or has zeros.
+            read_key(&entry.path())?.filter(|key| !is_destroyed(key))
+        } else {
+            read_lasting_key(&entry.path())?
+        };
+        keys.extend(key.map(|key| (file, Secret::from(key))));
     }
     Ok(keys)
 }
@@ -544,12 +546,6 @@ fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {
 fn missing_beside_chain(folder: PathBuf, file: &str) -> OpenError {
     let why = format!("{KEY_FOLDER}/{file} is missing beside the chain; {JOIN_AGAIN}");
     OpenError::Keys { folder, why }
-}
-
-fn make_secret() -> Result<Secret, StoreError> {
-    let mut secret = Secret::default();
-    random(&mut *secret)?;
-    Ok(secret)
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), StoreError> {

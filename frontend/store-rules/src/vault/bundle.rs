@@ -18,7 +18,7 @@
 
 use super::chain::{Chain, ChainError, JOIN_AGAIN, Lineage};
 use super::{
-    HASH_KEY_FILE, HOUR_MS, KEY_FOLDER, KeyName, Secret, USERS_KEY_FILE, destroy, is_destroyed, make_secret,
+    HASH_KEY_FILE, HOUR_MS, KEY_FOLDER, KeyName, Secret, USERS_KEY_FILE, destroy, is_destroyed,
     read_kept_files, read_lasting_key, sync_folder,
 };
 use data_encoding::HEXLOWER;
@@ -56,7 +56,7 @@ impl Bundle {
     /// The operating system has no random bytes.
     pub fn create(now: UnixMs) -> Result<Bundle, BundleError> {
         let chain = Chain::create(now / HOUR_MS)?;
-        Ok(Bundle { hash: make_secret()?, users: make_secret()?, chain, hour_keys: BTreeMap::new() })
+        Ok(Bundle { hash: Secret::random()?, users: Secret::random()?, chain, hour_keys: BTreeMap::new() })
     }
 
     /// The keys of a data folder, for a database with its data.
@@ -78,8 +78,8 @@ impl Bundle {
         })?;
         let hash = lasting(HASH_KEY_FILE)?.ok_or_else(|| BundleError::NoKeys(folder.clone()))?;
         let users = match lasting(USERS_KEY_FILE)? {
-            Some(users) => Zeroizing::new(users),
-            None if found.is_none() => make_secret()?,
+            Some(users) => users.into(),
+            None if found.is_none() => Secret::random()?,
             None => {
                 let why = format!("{KEY_FOLDER}/{USERS_KEY_FILE} is missing beside the chain; {JOIN_AGAIN}");
                 return Err(BundleError::Keys(folder, why));
@@ -94,7 +94,7 @@ impl Bundle {
         };
         let mut hour_keys = read_kept_files(&folder, now).map_err(unusable)?;
         hour_keys.retain(|name, _| KeyName::parse(name).is_some());
-        Ok(Bundle { hash: Zeroizing::new(hash), users, chain, hour_keys })
+        Ok(Bundle { hash: hash.into(), users, chain, hour_keys })
     }
 
     /// The text of the file of the bundle. Only its owner may be able to read this file.

@@ -27,7 +27,7 @@
 //! process may still have keys of past hours.
 
 use super::{DRAFT, KEY_BYTES, KEY_FOLDER, KeyClass, KeyName, Secret, VaultKey};
-use super::{destroy, make_secret, overwrite, random, sync_folder, vault_key};
+use super::{destroy, overwrite, random, sync_folder, vault_key};
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 use ring::hkdf::{HKDF_SHA256, Prk};
 use std::collections::HashMap;
@@ -71,7 +71,7 @@ impl Chain {
     pub fn create(hour: u64) -> Result<Chain, StoreError> {
         let mut lineage = [0; LINEAGE_BYTES];
         random(&mut lineage)?;
-        Ok(Chain { lineage, hour, secret: make_secret()? })
+        Ok(Chain { lineage, hour, secret: Secret::random()? })
     }
 
     /// The same chain in this or a later hour. `None`: the hour is earlier, or more than ten years ahead.
@@ -95,7 +95,7 @@ impl Chain {
         bytes.push(VERSION);
         bytes.extend_from_slice(&self.lineage);
         bytes.extend_from_slice(&self.hour.to_be_bytes());
-        bytes.extend_from_slice(&*self.secret);
+        bytes.extend_from_slice(&self.secret[..]);
         let checksum = digest(&SHA256, &bytes);
         bytes.extend_from_slice(checksum.as_ref());
         bytes
@@ -113,8 +113,8 @@ impl Chain {
         }
         let (&lineage, content) = content.split_first_chunk().ok_or(WRONG_LENGTH)?;
         let (&hour, content) = content.split_first_chunk().ok_or(WRONG_LENGTH)?;
-        let secret: &[u8; KEY_BYTES] = content.try_into().map_err(|_| WRONG_LENGTH)?;
-        Ok(Chain { lineage, hour: u64::from_be_bytes(hour), secret: Zeroizing::new(*secret) })
+        let secret: [u8; KEY_BYTES] = content.try_into().map_err(|_| WRONG_LENGTH)?;
+        Ok(Chain { lineage, hour: u64::from_be_bytes(hour), secret: secret.into() })
     }
 
     /// Reads the chain of a folder that another process may be using. Nothing is changed. `None`: the folder has no chain.

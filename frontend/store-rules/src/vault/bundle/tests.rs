@@ -245,7 +245,7 @@ fn a_bundle_of_a_node_has_no_past_keys() {
     first.install(node.path()).unwrap();
     let later = Bundle::from_folder(node.path(), NOW + 3 * HOUR_MS).unwrap();
     assert_eq!((later.chain.hour, later.chain.lineage), (HOUR + 3, first.chain.lineage));
-    assert_eq!(later.chain.secret, first.chain.at(HOUR + 3).unwrap().secret);
+    assert_eq!(*later.chain.secret, *first.chain.at(HOUR + 3).unwrap().secret);
     // A clock that is behind changes nothing.
     assert_eq!(Bundle::from_folder(node.path(), 0).unwrap().chain.hour, HOUR);
 }

@@ -10,7 +10,7 @@ use std::fs;
 const HOUR: u64 = 500_400;
 
 fn chain() -> Chain {
-    let secret = Zeroizing::new(std::array::from_fn(|i| i as u8));
+    let secret = Secret::from(std::array::from_fn(|i| i as u8));
     Chain { lineage: *b"lineage!", hour: HOUR, secret }
 }
 
@@ -173,7 +173,7 @@ fn a_damaged_file_is_refused() {
     fs::write(draft(&folder), &whole[1..]).unwrap();
     assert!(Vault::open(data.path()).is_err());
     fs::write(draft(&folder), &whole).unwrap();
-    assert_eq!(Chain::recover(&folder).unwrap().unwrap().secret, chain.secret);
+    assert_eq!(*Chain::recover(&folder).unwrap().unwrap().secret, *chain.secret);
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_file_that_was_lost_or_exchanged_is_noticed() {
     let error = ratchet.advance(&folder, HOUR + 1).unwrap_err().to_string();
     assert!(error.contains("another cluster"), "{error}");
     let kept = Chain::read(&folder).unwrap().unwrap();
-    assert_eq!((kept.hour, kept.secret), (HOUR, chain().secret), "a foreign chain is left as it is");
+    assert_eq!((kept.hour, *kept.secret), (HOUR, *chain().secret), "a foreign chain is left as it is");
 }
 
 #[test]
