@@ -18,7 +18,7 @@ use store::{OpenError, StoreError, UnixMs};
 use store_rules::backup::BackupWriter;
 pub use store_rules::backup::verify;
 use store_rules::rows::Table;
-use store_rules::vault;
+use store_rules::vault::Vault;
 
 /// The length of the database before and after compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,30 +29,23 @@ pub struct Compacted {
     pub after: u64,
 }
 
-/// Writes a backup of the last commit. `folder` is the data folder, if the store has one.
+/// Writes a backup of the last commit.
 pub(super) fn dump(
     database: &Database,
-    folder: Option<&Path>,
+    vault: &Vault,
     now: UnixMs,
     sink: &mut dyn Write,
 ) -> Result<BackupSummary, BackupError> {
-    // The snapshot precedes the key files: later rows may need a key that does not exist yet.
+    // The snapshot precedes the keys: later rows may need a key that does not exist yet.
     let transaction = database.begin_read()?;
     let mut out = BackupWriter::begin(sink)?;
-    for (name, path) in folder.map_or(Ok(Vec::new()), |folder| vault::kept_files(folder, now))? {
-        match fs::read(&path) {
-            Ok(content) => out.key_file(&name, &content)?,
-            // The file has just expired.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    out.keys(vault, now)?;
     if transaction.list_tables()?.count() != Table::KEPT.len() {
         return Err(
             StoreError::Failed("the database has tables that this version does not know".into()).into()
         );
     }
-    out.tables(&ReadRows::new(transaction))?;
+    out.tables(&ReadRows::new(transaction), vault)?;
     out.end()
 }
 

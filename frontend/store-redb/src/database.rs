@@ -256,7 +256,7 @@ impl Backend for Redb {
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
-        backup::dump(&self.database, self.folder(), now, sink)
+        backup::dump(&self.database, &self.shared.vault, now, sink)
     }
 
     fn sizes(&self) -> Pending<Sizes, StoreError> {

@@ -1,7 +1,6 @@
 //! A check that the keys in the folder are those of the database.
 //!
-//! With other keys no user, result or batch can be found. A store that opened with them would charge repeats again and
-//! refuse its users, so it does not open. The database has a fingerprint of its keys.
+//! The database has a fingerprint of its keys. [`KeyTraces::refusal`] has the rule.
 
 use super::rows::{ReadRows, WriteRows};
 use ::redb::{Database, ReadableDatabase};
@@ -16,22 +15,8 @@ use store_rules::vault::{KEY_FOLDER, Vault};
 /// in any case.
 pub(super) fn check(database: &Database, vault: &Vault, path: &Path, accept: bool) -> Result<(), OpenError> {
     let found = KeyTraces::read(&ReadRows::new(database.begin_read().map_err(StoreError::from)?))?;
-    let refuse = |why| Err(OpenError::OtherKeys { folder: path.with_file_name(KEY_FOLDER), why });
-    if !accept {
-        match found.fingerprint {
-            Some(known) if known == vault.fingerprint() => {}
-            Some(_) if vault.is_new() => {
-                return refuse("has no keys, and the database was written with keys");
-            }
-            Some(_) => return refuse("has the keys of another database"),
-            None if vault.is_new() && found.has_accounts => {
-                return refuse("has no keys, and the database was written with keys");
-            }
-            None => {}
-        }
-        if found.has_users && !vault.has_users_key() {
-            return refuse("has no key `users`, and the database has users");
-        }
+    if !accept && let Some(why) = found.refusal(vault) {
+        return Err(OpenError::OtherKeys { folder: path.with_file_name(KEY_FOLDER), why });
     }
     // The keys are written first: otherwise the fingerprint could belong to keys that do not exist at the next start.
     vault.keep()?;

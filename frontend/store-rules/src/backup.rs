@@ -5,13 +5,16 @@
 //! and content of a key file. `T`: name of a table, to which the following rows belong. `R`: key and value of a row, in
 //! redb's encoding of their types. `E`: the end, without fields.
 
+use crate::row::{Fixed, Row};
 use crate::rows::{KeyRange, Rows, Table, Walk};
-use crate::tables::{FORMAT, META, META_FORMAT};
+use crate::tables::{FORMAT, META, META_FORMAT, META_KEYS};
+use crate::vault::Vault;
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
+use store::UnixMs;
 use store::backup::{BackupError, BackupSummary};
 
 /// The error for a backup whose content is wrong.
@@ -65,16 +68,31 @@ impl<'w> BackupWriter<'w> {
         self.record(ROW, &[key, value])
     }
 
-    /// Writes all tables.
+    /// Writes the keys that the rows need, as key files.
+    ///
+    /// # Errors
+    ///
+    /// A key cannot be read, or the sink not be written.
+    pub fn keys(&mut self, vault: &Vault, now: UnixMs) -> io::Result<()> {
+        for (name, key) in vault.keys_for_backup(now)? {
+            self.key_file(&name, &*key)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all tables. The fingerprint of the keys is that of the key files: a backup has no chain.
     ///
     /// # Errors
     ///
     /// A row cannot be read, or the sink not be written.
-    pub fn tables(&mut self, rows: &dyn Rows) -> Result<(), BackupError> {
+    pub fn tables(&mut self, rows: &dyn Rows, vault: &Vault) -> Result<(), BackupError> {
+        let fingerprint = Fixed(vault.hash_key_fingerprint()).encode();
         for table in Table::KEPT {
             self.table(table.name())?;
             let mut failure = None;
             rows.walk(table, KeyRange::ALL, &mut |key, value| {
+                let is_fingerprint = table == META.table && key == META_KEYS.as_bytes();
+                let value = if is_fingerprint { &fingerprint } else { value };
                 Ok(match self.row(key, value) {
                     Ok(()) => Walk::On,
                     Err(error) => {

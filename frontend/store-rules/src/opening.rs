@@ -4,6 +4,7 @@ use crate::index::KeyChange;
 use crate::limits::read_terms;
 use crate::rows::Rows;
 use crate::tables::{ACCOUNTS, KEYS, META, META_KEYS, USERS};
+use crate::vault::Vault;
 use std::collections::BTreeMap;
 use store::{KeyId, OpenError, PlanTable, StoreError};
 
@@ -60,5 +61,75 @@ impl KeyTraces {
             has_accounts: !ACCOUNTS.is_empty(rows)?,
             has_users: !USERS.is_empty(rows)?,
         })
+    }
+
+    /// The reason why the database must not be opened with the keys of this vault, if there is one. It is the rest of a
+    /// sentence about the folder of the keys, for [`OpenError::OtherKeys`].
+    ///
+    /// With other keys no user, result or batch can be found. A store that opened with them would charge repeats again and
+    /// refuse its users. A database that may be opened gets the fingerprint of the vault, if it has another one.
+    pub fn refusal(&self, vault: &Vault) -> Option<&'static str> {
+        const NO_KEYS: &str = "has no keys, and the database was written with keys";
+        match self.fingerprint {
+            Some(known) if known == vault.fingerprint() => {}
+            // It was restored from a backup, which has no chain.
+            Some(known) if known == vault.hash_key_fingerprint() => {}
+            Some(_) if vault.is_new() => return Some(NO_KEYS),
+            Some(_) => return Some("has the keys of another database"),
+            None if vault.is_new() && self.has_accounts => return Some(NO_KEYS),
+            None => {}
+        }
+        (self.has_users && !vault.has_users_key()).then_some("has no key `users`, and the database has users")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vault::bundle::Bundle;
+
+    #[track_caller]
+    fn check(traces: (Option<u64>, bool, bool), vault: &Vault, says: Option<&str>) {
+        let (fingerprint, has_accounts, has_users) = traces;
+        let traces = KeyTraces { fingerprint, has_accounts, has_users };
+        match (traces.refusal(vault), says) {
+            (Some(why), Some(says)) => assert!(why.contains(says), "{why}"),
+            (found, expected) => assert_eq!(found, expected),
+        }
+    }
+
+    #[test]
+    fn other_keys_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let new = Vault::open(folder.path()).unwrap();
+        check((None, false, false), &new, None);
+        check((None, true, false), &new, Some("has no keys"));
+        check((Some(!new.fingerprint()), false, false), &new, Some("has no keys"));
+        new.keep().unwrap();
+        let own = new.fingerprint();
+        check((None, true, false), &new, None);
+        check((Some(own), true, false), &new, None);
+        check((Some(!own), true, false), &new, Some("the keys of another database"));
+        check((Some(own), true, true), &new, Some("has no key `users`"));
+        new.users_key().unwrap();
+        check((Some(own), true, true), &new, None);
+    }
+
+    #[test]
+    fn another_bundle_with_the_same_key_for_hashes_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        Vault::open(data.path()).unwrap().keep().unwrap();
+        let [one, other] = [(); 2].map(|()| {
+            let node = tempfile::tempdir().unwrap();
+            Bundle::from_folder(data.path(), 0).unwrap().install(node.path()).unwrap();
+            Vault::open(node.path()).unwrap()
+        });
+        check((None, false, false), &one, None);
+        check((Some(one.fingerprint()), true, true), &one, None);
+        check((Some(one.fingerprint()), true, true), &other, Some("the keys of another database"));
+        // The database of the folder that both bundles were made from.
+        let before = Vault::open(data.path()).unwrap();
+        check((Some(before.fingerprint()), true, true), &one, None);
+        check((Some(one.fingerprint()), true, false), &before, Some("the keys of another database"));
     }
 }

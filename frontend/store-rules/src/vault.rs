@@ -11,10 +11,22 @@
 //!
 //! A key is on the disk before it seals anything: its file is written and synced, renamed to its name, and the folder
 //! synced.
+//!
+//! If the folder has a file `chain`, the vault is a ratchet: it derives the keys of hours in the order of time, and a
+//! derived key cannot be computed after its hour (`chain.rs`). So the nodes of a cluster have the same keys. Files of hour
+//! keys beside `chain` come from a folder without it ([`bundle`]). They take precedence for their hours, and are destroyed
+//! like all others.
 
+pub mod bundle;
+mod chain;
+mod secret;
+
+pub use secret::Secret;
+
+use chain::{Chain, JOIN_AGAIN, Ratchet};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -175,8 +187,11 @@ pub struct Vault {
     /// `None` keeps the keys in memory, for a store without a folder.
     folder: Option<PathBuf>,
     hasher: hmac::Key,
+    /// The keys that are files, or in memory alone.
     keys: RwLock<HashMap<KeyName, VaultKey>>,
-    /// Created with the first user.
+    /// Derives the keys that are not files.
+    ratchet: Option<Ratchet>,
+    /// Created with the first user. A ratchet has it from the beginning, as all nodes need the same one.
     users: RwLock<Option<VaultKey>>,
     /// Held while a file is created or destroyed.
     files: Mutex<()>,
@@ -193,6 +208,7 @@ impl Vault {
     pub fn open(data: &Path) -> Result<Vault, OpenError> {
         let folder = data.join(KEY_FOLDER);
         let unusable = |error: io::Error| OpenError::Folder(folder.clone(), error.to_string());
+        let chain = Chain::recover(&folder).map_err(|error| error.at_opening(&folder))?;
         let found = read_lasting_key(&folder.join(HASH_KEY_FILE)).map_err(unusable)?;
         let hash_key = match found {
             Some(key) => key,
@@ -204,9 +220,18 @@ impl Vault {
         };
         let keys = RwLock::new(read_keys(&folder).map_err(unusable)?);
         let users = read_lasting_key(&folder.join(USERS_KEY_FILE)).map_err(unusable)?;
+        if chain.is_some() {
+            // A node that made its own could not read the data of the others.
+            for (file, key) in [(HASH_KEY_FILE, &found), (USERS_KEY_FILE, &users)] {
+                if key.is_none() {
+                    return Err(missing_beside_chain(folder, file));
+                }
+            }
+        }
         Ok(Vault {
             hasher: hasher(&hash_key),
             keys,
+            ratchet: chain.map(Ratchet::new),
             users: RwLock::new(users.as_ref().map(vault_key)),
             files: Mutex::default(),
             results_prepared: AtomicU64::new(0),
@@ -240,6 +265,7 @@ impl Vault {
             folder: None,
             hasher: hasher(&hash_key),
             keys: RwLock::default(),
+            ratchet: None,
             users: RwLock::default(),
             files: Mutex::default(),
             results_prepared: AtomicU64::new(0),
@@ -248,10 +274,29 @@ impl Vault {
         })
     }
 
-    /// A number that distinguishes keys for hashes and reveals nothing about them.
+    /// A number that distinguishes the keys of databases and reveals nothing about them: the key for hashes and, in a
+    /// ratchet, the lineage of the chain.
     pub fn fingerprint(&self) -> u64 {
-        let hash = self.hash("fingerprint", &[]);
+        match &self.ratchet {
+            Some(ratchet) => self.fingerprint_of(&[&ratchet.lineage()]),
+            None => self.hash_key_fingerprint(),
+        }
+    }
+
+    /// The fingerprint of a folder with the same key for hashes and without a chain. A backup has this one, since it has
+    /// no chain.
+    pub fn hash_key_fingerprint(&self) -> u64 {
+        self.fingerprint_of(&[])
+    }
+
+    fn fingerprint_of(&self, parts: &[&[u8]]) -> u64 {
+        let hash = self.hash("fingerprint", parts);
         u64::from_be_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
+    }
+
+    /// Whether hour keys are derived from a chain, as the nodes of a cluster need it.
+    pub fn has_chain(&self) -> bool {
+        self.ratchet.is_some()
     }
 
     /// Whether its key for hashes is new and not on the disk yet.
@@ -304,11 +349,21 @@ impl Vault {
         secret
     }
 
-    /// The key for data with this expiry. A missing one is created and made durable.
+    /// The key for data with this expiry. A missing one is created and made durable, or derived from the chain.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be written. The chain is past its hour, or more than ten years before it.
     pub fn sealing_key(&self, class: KeyClass, expires_at: UnixMs) -> Result<VaultKey, StoreError> {
         let name = KeyName::of(class, expires_at);
         if let Some(key) = self.find(name) {
             return Ok(key);
+        }
+        if self.ratchet.is_some() {
+            let name = name.file();
+            return Err(StoreError::NotDone(format!(
+                "the chain has no key {KEY_FOLDER}/{name}, whose hour is over or ten years ahead: check the clock"
+            )));
         }
         let _files = self.lock_files();
         if let Some(key) = self.find(name) {
@@ -358,8 +413,25 @@ impl Vault {
 
     /// Destroys the keys whose hour is over; returns their number. A failure does not prevent the destruction of the
     /// others, and is repeated at the next call.
+    ///
+    /// A ratchet also moves its chain to the present hour: each hour counts one key of each class, whether it was derived
+    /// or not. Every node has to call this, since each has its own copy of the chain.
     pub fn expire(&self, now: UnixMs) -> Result<u64, StoreError> {
         let _files = self.lock_files();
+        let files = self.destroy_files(now);
+        let derived = match (&self.ratchet, &self.folder) {
+            (Some(ratchet), Some(folder)) => ratchet
+                .advance(folder, now / HOUR_MS)
+                .map(|hours| hours.saturating_mul(KeyClass::ALL.len() as u64))
+                .map_err(|error| {
+                    StoreError::NotDone(format!("cannot destroy the keys of past hours: {error}"))
+                }),
+            _ => Ok(0),
+        };
+        Ok(files? + derived?)
+    }
+
+    fn destroy_files(&self, now: UnixMs) -> Result<u64, StoreError> {
         let over: Vec<KeyName> = {
             let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
             keys.keys().copied().filter(|name| name.is_over(now)).collect()
@@ -377,13 +449,12 @@ impl Vault {
             destroyed += 1;
         }
         if let (Some(folder), Some(name)) = (&self.folder, over.first()) {
-            let synced = File::open(folder).and_then(|folder| folder.sync_all());
-            synced.map_err(|error| failed("destroy", *name, &error))?;
+            sync_folder(folder).map_err(|error| failed("destroy", *name, &error))?;
         }
         failure.map_or(Ok(destroyed), Err)
     }
 
-    /// Creates the keys of this hour and the next, so that no request waits for the disk.
+    /// Creates or derives the keys of this hour and the next, so that no request waits for the disk.
     pub fn prepare(&self, now: UnixMs) -> Result<(), StoreError> {
         self.prepare_for(&KeyClass::ALL, now)?;
         *self.trouble() = None;
@@ -410,8 +481,30 @@ impl Vault {
         Ok(())
     }
 
+    /// The keys that a backup needs, by the names of their files in a folder without a chain: the permanent ones, and those
+    /// of all data that is written until one hour from now. The chain itself is never in a backup: with it, every later
+    /// key could be computed.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read.
+    pub fn keys_for_backup(&self, now: UnixMs) -> io::Result<Vec<(String, Secret)>> {
+        let Some(folder) = &self.folder else { return Ok(Vec::new()) };
+        let mut keys = BTreeMap::new();
+        if let Some(ratchet) = &self.ratchet {
+            let last_hour = |class: KeyClass| now.saturating_add(class.keep_ms()) / HOUR_MS + 1;
+            let classes = KeyClass::ALL.map(|class| (class, last_hour(class)));
+            let derived = ratchet.keys(now / HOUR_MS, &classes)?;
+            keys.extend(derived.into_iter().map(|(name, key)| (name.file(), key)));
+        }
+        // These take precedence.
+        keys.extend(read_kept_files(folder, now)?);
+        Ok(keys.into_iter().collect())
+    }
+
     fn find(&self, name: KeyName) -> Option<VaultKey> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned()
+        let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
+        key.or_else(|| self.ratchet.as_ref()?.key(name))
     }
 
     fn lock_files(&self) -> MutexGuard<'_, ()> {
@@ -419,19 +512,24 @@ impl Vault {
     }
 }
 
-/// The unexpired key files in a data folder by name, for a backup.
-pub fn kept_files(data: &Path, now: UnixMs) -> io::Result<Vec<(String, PathBuf)>> {
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(data.join(KEY_FOLDER))? {
+/// The unexpired keys that are files, by name. The file of the chain is not among them.
+fn read_kept_files(folder: &Path, now: UnixMs) -> io::Result<BTreeMap<String, Secret>> {
+    let mut keys = BTreeMap::new();
+    for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if let Ok(file) = entry.file_name().into_string()
-            && is_kept(&file, now)
-        {
-            files.push((file, entry.path()));
+        let Ok(file) = entry.file_name().into_string() else { continue };
+        if !is_kept(&file, now) {
+            continue;
         }
+        let key = if KeyName::parse(&file).is_some() {
+            // A file that has just expired is missing or has zeros.
+            read_key(&entry.path())?.filter(|key| !is_destroyed(key))
+        } else {
+            read_lasting_key(&entry.path())?
+        };
+        keys.extend(key.map(|key| (file, Secret::from(key))));
     }
-    files.sort();
-    Ok(files)
+    Ok(keys)
 }
 
 /// Whether a file of the folder is a key that may still be needed.
@@ -443,6 +541,11 @@ pub fn is_kept(file: &str, now: UnixMs) -> bool {
 
 fn failed(what: &str, name: KeyName, error: &io::Error) -> StoreError {
     StoreError::NotDone(format!("cannot {what} the key {KEY_FOLDER}/{}: {error}", name.file()))
+}
+
+fn missing_beside_chain(folder: PathBuf, file: &str) -> OpenError {
+    let why = format!("{KEY_FOLDER}/{file} is missing beside the chain; {JOIN_AGAIN}");
+    OpenError::Keys { folder, why }
 }
 
 fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
@@ -527,7 +630,7 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         // The creator may have been killed before this.
-        _ => File::open(folder.parent().unwrap_or(folder))?.sync_all(),
+        _ => sync_folder(folder.parent().unwrap_or(folder)),
     }
 }
 
@@ -539,18 +642,27 @@ fn place_key(folder: &Path, file: &str, bytes: &[u8; KEY_BYTES]) -> io::Result<(
     draft_file.write_all(bytes)?;
     draft_file.sync_all()?;
     std::fs::rename(&draft, folder.join(file))?;
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
 /// Overwrites a key file, syncs and unlinks it. A missing one is already destroyed.
 fn destroy(path: &Path) -> io::Result<()> {
-    let mut file = match OpenOptions::new().write(true).open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        other => other?,
-    };
-    file.write_all(&[0; KEY_BYTES])?;
-    file.sync_all()?;
-    std::fs::remove_file(path)
+    match overwrite(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        other => other.and_then(|()| std::fs::remove_file(path)),
+    }
+}
+
+/// Overwrites all bytes of a file with zeros, in place, and syncs it.
+fn overwrite(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    let length = file.metadata()?.len();
+    io::copy(&mut io::repeat(0).take(length), &mut file)?;
+    file.sync_all()
 }
 
 #[cfg(test)]

@@ -92,6 +92,13 @@ pub enum OpenError {
         /// The difference that was found.
         why: &'static str,
     },
+    /// A key is damaged or missing.
+    Keys {
+        /// The folder of the keys.
+        folder: PathBuf,
+        /// The fault and its remedy. No part of a key is in it.
+        why: String,
+    },
     /// Any other failure of the store.
     Store(StoreError),
 }
@@ -132,6 +139,9 @@ impl fmt::Display for OpenError {
                  stored results are lost",
                 folder.display()
             ),
+            OpenError::Keys { folder, why } => {
+                write!(f, "cannot use the keys in {}: {why}", folder.display())
+            }
             OpenError::Store(error) => error.fmt(f),
         }
     }

@@ -84,7 +84,7 @@ fn what_is_restored_is_what_was_there() {
     // Current holds are still open in it; the next opening voids them, as after a crash.
     let mut again = Vec::new();
     let database = Database::open(restored.join(super::super::DATABASE_FILE)).unwrap();
-    dump(&database, Some(&restored), NOW, &mut again).unwrap();
+    dump(&database, &Vault::open(&restored).unwrap(), NOW, &mut again).unwrap();
     assert!(
         again == fs::read(site.at("backup")).unwrap(),
         "a backup of what was restored is the same backup"

@@ -4,6 +4,7 @@
 //! it tries every remaining key file on every one of them.
 
 use super::index_check::check_index;
+use crate::backup::restore;
 use crate::rows::ReadRows;
 use crate::*;
 use ::redb::ReadableDatabase;
@@ -13,6 +14,7 @@ use std::path::Path;
 use store::*;
 use store_rules::row::Row;
 use store_rules::tables::{BATCH_ROWS, BATCHES, BatchRow, RESULTS, ResultRow, split_rows};
+use store_rules::vault::bundle::Bundle;
 use store_rules::vault::{KEY_FOLDER, Place, VaultKey};
 
 const HOUR: UnixMs = 60 * 60 * 1000;
@@ -215,4 +217,28 @@ fn one_purge_is_bounded_and_says_when_there_is_more() {
     assert!((2_000..=2_200).contains(&results), "{results}");
     check_index(&store);
     assert_eq!(sealed_values(&store), BTreeSet::new());
+}
+
+#[test]
+fn a_backup_of_a_node_with_a_chain_restores_to_a_folder_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    Bundle::create(NOW).unwrap().install(folder.path()).unwrap();
+    let store = open_store(folder.path(), NOW);
+    let a = account(&store);
+    verify(&store, a, "short@example.com", Reason::CatchAll, NOW);
+    verify(&store, a, "long@example.com", Reason::MailboxExists, NOW);
+    submit(&store, a, &["one@example.com"], NOW);
+    let all = sealed_values(&store);
+    let backup = folder.path().join("backup");
+    store.backup(&mut std::fs::File::create(&backup).unwrap(), NOW).unwrap();
+    let restored = folder.path().join("restored");
+    restore(&backup, &restored, NOW).unwrap();
+    assert!(!restored.join(KEY_FOLDER).join("chain").exists());
+    assert_eq!(opened(&restored, &all), all.len());
+    let again = open_store(&restored, NOW);
+    let address = again.hash_address("long@example.com");
+    assert!(matches!(again.known(a, &address, NOW).wait().unwrap(), Known::Own(_)));
+    // The node itself still has its chain and its database.
+    drop(store);
+    drop(open_store(folder.path(), NOW));
 }

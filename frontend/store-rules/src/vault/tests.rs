@@ -186,3 +186,126 @@ fn names_of_other_files_are_no_keys() {
         assert_eq!(KeyName::parse(&name.file()), Some(name));
     }
 }
+
+/// A data folder with the keys of a new bundle, at hour 100.
+fn ratchet_folder() -> tempfile::TempDir {
+    let data = tempfile::tempdir().unwrap();
+    bundle::Bundle::create(100 * HOUR).unwrap().install(data.path()).unwrap();
+    data
+}
+
+fn opens(vault: &Vault, (class, expires_at): (KeyClass, UnixMs), sealed: &[u8]) -> bool {
+    vault.opening_key(class, expires_at).is_some_and(|key| key.open(PLACE, sealed).is_some())
+}
+
+#[test]
+fn derived_keys_make_no_files_and_end_with_their_hour() {
+    let data = ratchet_folder();
+    let vault = kept(data.path());
+    vault.prepare(100 * HOUR).unwrap();
+    vault.prepare_for_result(100 * HOUR).unwrap();
+    let at = (KeyClass::ShortResult, 124 * HOUR);
+    let sealed = vault.sealing_key(at.0, at.1).unwrap().seal(PLACE, b"x").unwrap();
+    assert_eq!(key_files(data.path()), ["chain", "hash", "users"]);
+    assert_eq!(vault.expire(125 * HOUR - 1), Ok(24 * 5));
+    assert!(opens(&vault, at, &sealed) && opens(&kept(data.path()), at, &sealed));
+    assert_eq!(vault.expire(99 * HOUR), Ok(0), "it never goes back");
+    assert_eq!(vault.expire(125 * HOUR), Ok(5));
+    for vault in [&vault, &kept(data.path())] {
+        assert!(vault.opening_key(at.0, at.1).is_none());
+        let refused = vault.sealing_key(at.0, at.1).map(drop);
+        assert!(matches!(refused, Err(StoreError::NotDone(why)) if why.contains("keys/short-124")));
+        assert_eq!(vault.health(), Ok(()));
+        vault.prepare(125 * HOUR).unwrap();
+    }
+    // A clock that is far beyond all data neither blocks the vault nor moves the chain.
+    assert!(vault.expire(UnixMs::MAX).is_err_and(|error| error.to_string().contains("correct the clock")));
+    assert_eq!(vault.expire(126 * HOUR), Ok(5));
+    assert_eq!(key_files(data.path()), ["chain", "hash", "users"]);
+}
+
+#[test]
+fn imported_keys_take_precedence_and_are_destroyed() {
+    let data = tempfile::tempdir().unwrap();
+    let before = kept(data.path());
+    let imported = (KeyClass::Batch, 110 * HOUR);
+    let sealed = before.sealing_key(imported.0, imported.1).unwrap().seal(PLACE, b"before").unwrap();
+    let node = tempfile::tempdir().unwrap();
+    bundle::Bundle::from_folder(data.path(), 100 * HOUR).unwrap().install(node.path()).unwrap();
+    let vault = kept(node.path());
+    assert!(opens(&vault, imported, &sealed));
+    let new = vault.sealing_key(imported.0, imported.1).unwrap().seal(PLACE, b"new").unwrap();
+    assert!(opens(&before, imported, &new), "the imported key seals as well");
+    // Other classes and hours of the chain have keys of their own.
+    for other in [(KeyClass::List, 110 * HOUR), (KeyClass::Batch, 111 * HOUR)] {
+        let sealed = vault.sealing_key(other.0, other.1).unwrap().seal(PLACE, b"x").unwrap();
+        assert!(opens(&vault, other, &sealed) && !opens(&vault, imported, &sealed));
+    }
+    link_to(node.path(), "batch-110");
+    assert_eq!(vault.expire(111 * HOUR), Ok(11 * 5 + 1));
+    assert_eq!(std::fs::read(node.path().join("link")).unwrap(), [0; KEY_BYTES]);
+    for vault in [&vault, &kept(node.path())] {
+        assert!(vault.opening_key(imported.0, imported.1).is_none());
+    }
+    assert_eq!(key_files(node.path()), ["chain", "hash", "users"]);
+}
+
+/// Another name for the same bytes, which shows their content.
+fn link_to(data: &Path, file: &str) {
+    std::fs::hard_link(data.join(KEY_FOLDER).join(file), data.join("link")).unwrap();
+}
+
+#[test]
+fn a_chain_that_cannot_be_moved_does_not_keep_imported_keys() {
+    let data = ratchet_folder();
+    let folder = data.path().join(KEY_FOLDER);
+    std::fs::write(folder.join("long-101"), [7; KEY_BYTES]).unwrap();
+    let vault = kept(data.path());
+    // A folder at the path of the draft cannot be written, not even by root.
+    std::fs::create_dir(folder.join("chain.new")).unwrap();
+    let failed = vault.expire(102 * HOUR);
+    assert!(matches!(failed, Err(StoreError::NotDone(why)) if why.contains("keys/chain")));
+    assert!(!folder.join("long-101").exists());
+    std::fs::remove_dir(folder.join("chain.new")).unwrap();
+    assert_eq!(vault.expire(102 * HOUR), Ok(10), "it is tried again");
+}
+
+#[test]
+fn a_backup_has_the_derived_keys_and_not_the_chain() {
+    let data = ratchet_folder();
+    std::fs::write(data.path().join(KEY_FOLDER).join("list-120"), [7; KEY_BYTES]).unwrap();
+    let vault = kept(data.path());
+    let now = 103 * HOUR + 5;
+    let chain = std::fs::read(data.path().join(KEY_FOLDER).join("chain")).unwrap();
+    let restored = tempfile::tempdir().unwrap();
+    let folder = restored.path().join(KEY_FOLDER);
+    std::fs::create_dir(&folder).unwrap();
+    let keys = vault.keys_for_backup(now).unwrap();
+    for (name, key) in &keys {
+        assert!(is_kept(name, now), "{name}");
+        assert!(!chain.windows(KEY_BYTES).any(|window| window == &key[..]), "{name} is of the chain");
+        std::fs::write(folder.join(name), &key[..]).unwrap();
+    }
+    let hours = |class: KeyClass| class.keep_ms() / HOUR + 2;
+    let derived: u64 = KeyClass::ALL.into_iter().map(hours).sum();
+    assert_eq!(keys.len() as u64, derived + 2);
+    // A folder without a chain has the same keys for all data that was sealed until now.
+    let again = kept(restored.path());
+    assert!(!again.has_chain() && !again.is_new());
+    assert_eq!(again.fingerprint(), vault.hash_key_fingerprint());
+    assert_ne!(again.fingerprint(), vault.fingerprint());
+    for class in KeyClass::ALL {
+        for expires_at in [now, 120 * HOUR, now + class.keep_ms(), now + class.keep_ms() + HOUR] {
+            let sealed = vault.sealing_key(class, expires_at).unwrap().seal(PLACE, b"x").unwrap();
+            assert!(opens(&again, (class, expires_at), &sealed), "{class:?} {expires_at}");
+        }
+    }
+    let sealed = vault.users_key().unwrap().seal(PLACE, b"x").unwrap();
+    assert!(again.users_key().unwrap().open(PLACE, &sealed).is_some());
+    let own = again.keys_for_backup(now).unwrap();
+    let same = own.iter().map(|(name, key)| (name, **key)).eq(keys.iter().map(|(name, key)| (name, **key)));
+    assert!(same, "its own backup has the same keys");
+    // A permanent key is never left out.
+    std::fs::write(folder.join("hash"), [0; KEY_BYTES]).unwrap();
+    assert!(again.keys_for_backup(now).is_err());
+}
