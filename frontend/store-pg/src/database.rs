@@ -13,6 +13,7 @@ use futures_channel::mpsc::{UnboundedSender, unbounded};
 use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
@@ -35,6 +36,7 @@ use store_rules::tables::FORMAT;
 use store_rules::txn::Txn;
 use store_rules::vault::Vault;
 use store_rules::write_error::WriteError;
+use tokio_postgres::Client;
 
 /// The store in PostgreSQL. [`open`] opens it.
 pub type PgStore = RowStore<Postgres>;
@@ -62,6 +64,8 @@ pub struct PgOptions {
     pub node: NodeSettings,
     /// The keys, which are those of all nodes.
     pub vault: Arc<Vault>,
+    /// The folder of the keys, for messages.
+    pub keys: PathBuf,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
 }
@@ -99,7 +103,7 @@ pub struct Postgres {
 ///
 /// [`OpenError`], with a remedy.
 pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStore, PgOpening), OpenError> {
-    let PgOptions { target, schema, requires_sync, node, vault, reuse } = options;
+    let PgOptions { target, schema, requires_sync, node, vault, keys, reuse } = options;
     let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
     let connector = Arc::new(connector);
     let found = prepare(&connector, &schema, &vault)?;
@@ -110,7 +114,7 @@ pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStor
         return Err(OpenError::Newer { path: schema.into(), found, known: FORMAT });
     }
     let scan = Scan::begin(&connector, &schema, START_MAX)?;
-    check_keys(&scan, &vault)?;
+    check_keys((&connector, &schema), &scan, &vault, keys)?;
     check_plans(&scan, &plans)?;
     let (last, content) = read_everything(&scan)?;
     let index = KeyIndex::default();
@@ -125,35 +129,54 @@ pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStor
 
 /// Creates the tables, and notes which keys belong to them.
 fn prepare(connector: &Connector, schema: &str, vault: &Vault) -> Result<Found, OpenError> {
-    let unable = |error: std::io::Error| StoreError::Failed(format!("no runtime for the database: {error}"));
-    let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
-    let end = Instant::now() + START_MAX;
-    let prepared: Result<Found, StoreError> = runtime.block_on(async {
-        let session = loop {
-            match connector.connect().await {
-                Ok(session) => break session,
-                Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
-                Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
-            }
-        };
-        let found = schema::ensure(session.client(), schema).await?;
+    let prepared = on_connection(connector, async |client| {
+        let found = schema::ensure(client, schema).await?;
         if found == Found::New {
-            schema::note_keys(session.client(), vault.fingerprint()).await?;
+            schema::note_keys(client, vault.fingerprint()).await?;
         }
         Ok(found)
     });
     Ok(prepared?)
 }
 
-/// Compares the keys with those that the database was written with.
-fn check_keys(rows: &dyn Rows, vault: &Vault) -> Result<(), OpenError> {
-    match KeyTraces::read(rows)?.fingerprint {
-        Some(known) if known == vault.fingerprint() => Ok(()),
-        _ => Err(OpenError::OtherKeys {
-            folder: store_rules::vault::KEY_FOLDER.into(),
-            why: "has the keys of another cluster",
-        }),
+/// Compares the keys with those that the database was written with. A database that was restored from a backup gets the
+/// fingerprint of these keys.
+fn check_keys(
+    (connector, schema): (&Connector, &str),
+    rows: &dyn Rows,
+    vault: &Vault,
+    folder: PathBuf,
+) -> Result<(), OpenError> {
+    let traces = KeyTraces::read(rows)?;
+    if let Some(why) = traces.refusal(vault) {
+        return Err(OpenError::OtherKeys { folder, why });
     }
+    if traces.fingerprint != Some(vault.fingerprint()) {
+        on_connection(connector, async |client| {
+            schema::ensure(client, schema).await?;
+            schema::replace_keys(client, vault.fingerprint()).await
+        })?;
+    }
+    Ok(())
+}
+
+/// Connects, works on the connection, and closes it. The thread blocks meanwhile.
+pub(crate) fn on_connection<T>(
+    connector: &Connector,
+    work: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let unable = |error: std::io::Error| StoreError::Failed(format!("no runtime for the database: {error}"));
+    let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
+    let end = Instant::now() + START_MAX;
+    runtime.block_on(async {
+        loop {
+            match connector.connect().await {
+                Ok(session) => return work(session.client()).await,
+                Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
+                Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
+    })
 }
 
 /// The content of the index, and the number of its last change.
@@ -487,10 +510,8 @@ impl Backend for Postgres {
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {
         let scan = Scan::begin(&self.connector, &self.schema, START_MAX)?;
         let mut out = BackupWriter::begin(sink)?;
-        for (name, key) in Vec::<(String, [u8; 32])>::new() {
-            out.key_file(&name, &key)?;
-        }
-        out.tables(&scan)?;
+        out.keys(&self.shared.vault, now)?;
+        out.tables(&scan, &self.shared.vault)?;
         out.end()
     }
 

@@ -78,6 +78,18 @@ pub async fn note_keys(client: &Client, fingerprint: u64) -> Result<(), StoreErr
     done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
 }
 
+/// Notes another fingerprint of the keys, after a restoration.
+///
+/// # Errors
+///
+/// The server refuses it.
+pub async fn replace_keys(client: &Client, fingerprint: u64) -> Result<(), StoreError> {
+    let value = Fixed(fingerprint).encode();
+    let text = "INSERT INTO meta (k, v) VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = excluded.v";
+    let done = client.execute(text, &[&META_KEYS.as_bytes(), &value]).await;
+    done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
+}
+
 /// The first number of the advisory locks of mailprobe: "mp".
 pub const LOCK_CLASS: i32 = 0x6d70;
 

@@ -49,6 +49,7 @@ impl InSchema {
                 version: "0".into(),
             },
             vault: Arc::clone(&self.vault),
+            keys: "keys".into(),
             reuse,
         }
     }
