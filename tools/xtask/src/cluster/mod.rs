@@ -156,12 +156,19 @@ impl Cluster {
 
     /// The URL with all three hosts, for the superuser. It works in the namespaces of clients.
     pub fn url(&self) -> String {
-        let hosts: Vec<String> = self
-            .setup
-            .servers()
-            .iter()
-            .map(|server| format!("{}:{POSTGRES_PORT}", server.address()))
-            .collect();
+        self.url_from(0)
+    }
+
+    /// The same URL for each host as the first one.
+    pub fn urls(&self) -> Vec<String> {
+        (0..self.setup.servers().len()).map(|first| self.url_from(first)).collect()
+    }
+
+    fn url_from(&self, first: usize) -> String {
+        let mut servers = self.setup.servers();
+        servers.rotate_left(first);
+        let hosts: Vec<String> =
+            servers.iter().map(|server| format!("{}:{POSTGRES_PORT}", server.address())).collect();
         format!("postgres://{SUPERUSER}:{}@{}/postgres", self.password, hosts.join(","))
     }
 
