@@ -376,7 +376,8 @@ impl Cluster {
             ("--initial-cluster", peers.join(",")),
             ("--initial-cluster-state", "new".into()),
         ];
-        arguments.into_iter().flat_map(|(name, value)| [name.into(), value.into()]).collect()
+        let arguments = arguments.map(|(name, value)| format!("{name}={value}").into());
+        arguments.into_iter().chain(["--enable-v2".into()]).collect()
     }
 }
 

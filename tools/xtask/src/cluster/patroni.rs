@@ -3,7 +3,7 @@
 //! The configuration is JSON, which every reader of YAML accepts, so no text has to be quoted by hand.
 
 use super::network::Member;
-use super::setup::Setup;
+use super::setup::{EtcdApi, Setup};
 use crate::interop::Failure;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -39,6 +39,10 @@ pub fn configuration(
     let address = server.address();
     let etcd: Vec<String> =
         setup.etcd_members().iter().map(|member| format!("{}:{ETCD_PORT}", member.address())).collect();
+    let section = match setup.etcd_api {
+        EtcdApi::V2 => "etcd",
+        EtcdApi::V3 => "etcd3",
+    };
     let user = |name: &str| json!({ "username": name, "password": password });
     let file = |name: &str| shared.join(name).display().to_string();
     json!({
@@ -48,11 +52,10 @@ pub fn configuration(
             "listen": format!("{address}:{REST_PORT}"),
             "connect_address": format!("{address}:{REST_PORT}"),
         },
-        "etcd3": { "hosts": etcd },
+        section: { "hosts": etcd },
         "bootstrap": {
             "dcs": dynamic(setup),
             "initdb": [{ "encoding": "UTF8" }, { "locale": "C" }, "data-checksums", "no-sync"],
-            "users": {},
         },
         "postgresql": {
             "listen": format!("{address}:{POSTGRES_PORT}"),

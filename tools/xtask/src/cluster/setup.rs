@@ -1,7 +1,7 @@
 //! The shape of a cluster, as a campaign or the command line wants it.
 
 use super::network::Member;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::ops::RangeInclusive;
 
 /// The number of PostgreSQL servers. With two, a partition would leave no standby to the primary.
@@ -11,13 +11,29 @@ const LOOP_WAIT_DEFAULT_S: u32 = 2;
 const CLIENTS_DEFAULT: u8 = 3;
 const CLIENTS_MAX: i64 = 100;
 
+/// The interface of etcd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum EtcdApi {
+    /// The interface of etcd 2, which etcd 3.4 still has. Patroni renews its lock only if the lock still has its name.
+    #[value(name = "2")]
+    V2,
+    /// The interface of etcd 3. After a pause of Patroni that was longer than the lock, Patroni 3.0.2 writes its own name over the name
+    /// of the new primary: `_update_leader` in its `dcs/etcd3.py` compares nothing. That of 3.2.2 compares. The standbys then follow
+    /// the former primary again, and all rows of the new primary are lost.
+    #[value(name = "3")]
+    V3,
+}
+
 /// The shape of a cluster.
 #[derive(Args, Debug, Clone)]
 pub struct Setup {
     /// The number of etcd processes.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=5), value_name = "COUNT")]
     pub etcd: u8,
-    /// Seconds after which the lock of a silent primary ends. Later versions of Patroni refuse less than 20.
+    /// The interface of etcd that Patroni uses. With version 3, Patroni 3.0 can lose acknowledged rows.
+    #[arg(long, value_enum, default_value_t = EtcdApi::V2)]
+    pub etcd_api: EtcdApi,
+    /// Seconds after which the lock of a silent primary ends. Patroni 3.2 and later raise a smaller value to 20.
     #[arg(
         long,
         default_value_t = TTL_DEFAULT_S,
@@ -59,6 +75,7 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             etcd: 1,
+            etcd_api: EtcdApi::V2,
             ttl: TTL_DEFAULT_S,
             loop_wait: LOOP_WAIT_DEFAULT_S,
             clients: CLIENTS_DEFAULT,
