@@ -11,10 +11,10 @@
 //! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority.
 
 mod faults;
-mod network;
+pub mod network;
 mod patroni;
 mod self_check;
-mod setup;
+pub mod setup;
 
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally, line};

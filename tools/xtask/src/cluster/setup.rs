@@ -95,7 +95,7 @@ impl Setup {
     /// Seconds of a lock: Patroni needs a `retry_timeout` of 3 s, and half the rest of a lock is one.
     pub const TTL_S: RangeInclusive<u32> = 8..=120;
 
-    /// The PostgreSQL servers.
+    /// The PostgreSQL servers, by number.
     pub fn servers(&self) -> Vec<Member> {
         (1..=SERVERS).map(Member::Server).collect()
     }
@@ -110,7 +110,7 @@ impl Setup {
         (1..=self.clients).map(Member::Client).collect()
     }
 
-    /// All members.
+    /// All members: servers, etcd, clients.
     pub fn members(&self) -> Vec<Member> {
         [self.servers(), self.etcd_members(), self.client_members()].concat()
     }
