@@ -13,6 +13,7 @@
 //! - [`docs`]: the examples and commands of README.md and of the other pages;
 //! - [`pictures`]: the pictures of README.md;
 //! - [`postgres`]: a PostgreSQL server for tests;
+//! - [`cluster`]: three PostgreSQL servers with failover, for tests;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
@@ -20,6 +21,7 @@
 
 mod bench_table;
 mod browser;
+mod cluster;
 mod confined;
 mod dist;
 mod docs;
@@ -52,6 +54,8 @@ enum Task {
     BenchTable(bench_table::BenchTableOptions),
     /// Test the pages and their actions in Chromium (see docs/testing.md).
     Browser(browser::BrowserOptions),
+    /// Run a command beside three PostgreSQL servers with failover, or test these (root; see docs/testing.md).
+    Cluster(cluster::ClusterOptions),
     /// Test the server on a system that refuses io_uring (root; see docs/testing.md).
     Confined(confined::ConfinedOptions),
     /// Build everything for distribution: program, Debian package, container (see docs/operations.md).
@@ -88,6 +92,7 @@ fn main() -> ExitCode {
     match task {
         Task::BenchTable(options) => bench_table::main(&options),
         Task::Browser(options) => browser::main(&options),
+        Task::Cluster(options) => cluster::main(&options),
         Task::Confined(options) => confined::main(&options),
         Task::Dist(options) => dist::main(&options),
         Task::Docs(options) => docs::main(&options),

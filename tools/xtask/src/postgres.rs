@@ -12,14 +12,13 @@ use crate::interop::Failure;
 use crate::interop::process::{self, ServerProcess};
 use crate::interop::report::{self, Tally};
 use clap::Args;
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 /// The options of `cargo xtask postgres`.
@@ -45,7 +44,6 @@ const VERSIONS: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STEP_LIMIT: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs the command; the exit code is 0 if it succeeded.
 pub fn main(options: &PostgresOptions) -> ExitCode {
@@ -55,10 +53,10 @@ pub fn main(options: &PostgresOptions) -> ExitCode {
 fn run(options: &PostgresOptions) -> Result<Tally, Failure> {
     let folder =
         tempfile::Builder::new().prefix("postgres-").tempdir().map_err(|error| wrong("folder", &error))?;
-    let cluster = Cluster::make(options, folder.path())?;
-    let server = cluster.start(options)?;
-    let outcome = cluster.accompany(&options.command);
-    cluster.stop()?;
+    let single = SingleServer::make(options, folder.path())?;
+    let server = single.start(options)?;
+    let outcome = single.accompany(&options.command);
+    single.stop()?;
     drop(server);
     let mut tally = Tally::default();
     tally.check(&options.command[0].to_string_lossy(), outcome?);
@@ -70,7 +68,7 @@ fn wrong(what: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 /// A server's folder and the facts about it.
-struct Cluster {
+struct SingleServer {
     folder: PathBuf,
     programs: PathBuf,
     /// User and group of the server, if this process is root: PostgreSQL refuses to run as root.
@@ -79,8 +77,8 @@ struct Cluster {
     password: String,
 }
 
-impl Cluster {
-    fn make(options: &PostgresOptions, folder: &Path) -> Result<Cluster, Failure> {
+impl SingleServer {
+    fn make(options: &PostgresOptions, folder: &Path) -> Result<SingleServer, Failure> {
         let programs = match &options.postgres_dir {
             Some(programs) => programs.clone(),
             None => newest_programs()?,
@@ -90,10 +88,10 @@ impl Cluster {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
         let port = free.map_err(|error| wrong("no free port", &error))?.port();
         let password = std::iter::repeat_with(fastrand::alphanumeric).take(20).collect();
-        let cluster = Cluster { folder: folder.into(), programs, owner, port, password };
-        cluster.give(folder)?;
-        cluster.write("password", &cluster.password)?;
-        let mut initdb = cluster.command("initdb");
+        let single = SingleServer { folder: folder.into(), programs, owner, port, password };
+        single.give(folder)?;
+        single.write("password", &single.password)?;
+        let mut initdb = single.command("initdb");
         initdb.arg("--pgdata").arg(folder.join("data")).args(["--username", USER, "--auth", "scram-sha-256"]);
         initdb.arg("--pwfile").arg(folder.join("password"));
         initdb.args(["--encoding", "UTF8", "--no-locale", "--no-sync"]);
@@ -101,9 +99,9 @@ impl Cluster {
         let names = ["localhost".to_owned(), Ipv4Addr::LOCALHOST.to_string()];
         let made =
             rcgen::generate_simple_self_signed(names).map_err(|error| wrong("no certificate", &error))?;
-        cluster.write("server.crt", &made.cert.pem())?;
-        cluster.write("server.key", &made.signing_key.serialize_pem())?;
-        Ok(cluster)
+        single.write("server.crt", &made.cert.pem())?;
+        single.write("server.key", &made.signing_key.serialize_pem())?;
+        Ok(single)
     }
 
     /// A program of PostgreSQL, run as the server's user in the folder.
@@ -165,15 +163,8 @@ impl Cluster {
         let mut child = Command::new(&command[0]);
         child.args(&command[1..]).env("MAILPROBE_TEST_POSTGRES", url);
         child.env("MAILPROBE_TEST_POSTGRES_CA", self.certificate()?);
-        let spawned = child.process_group(0).spawn();
-        let mut child = ProcessGroup(spawned.map_err(|error| wrong(&command[0].to_string_lossy(), &error))?);
-        loop {
-            match child.0.try_wait().map_err(|error| wrong("wait", &error))? {
-                Some(status) if status.success() => return Ok(Ok(status.to_string())),
-                Some(status) => return Ok(Err(status.to_string())),
-                None => process::sleep(LOOK)?,
-            }
-        }
+        let status = process::accompany(child)?;
+        Ok(if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) })
     }
 
     /// The certificate in a place that the command can read, whoever runs it.
@@ -193,24 +184,8 @@ impl Cluster {
     }
 }
 
-/// A command and the processes that it has started, which are all ended with their owner.
-struct ProcessGroup(Child);
-
-impl Drop for ProcessGroup {
-    fn drop(&mut self) {
-        // If the command has ended and been reaped, its number no longer belongs to it.
-        if !matches!(self.0.try_wait(), Ok(None)) {
-            return;
-        }
-        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(group, Signal::TERM);
-        }
-        let _ = self.0.wait();
-    }
-}
-
 /// The folder with the programs of the newest version.
-fn newest_programs() -> Result<PathBuf, Failure> {
+pub fn newest_programs() -> Result<PathBuf, Failure> {
     let versions = fs::read_dir(VERSIONS).into_iter().flatten().flatten();
     let number = |name: OsString| name.to_str()?.parse::<u32>().ok();
     let newest = versions.filter_map(|version| number(version.file_name())).max();
@@ -221,7 +196,7 @@ fn newest_programs() -> Result<PathBuf, Failure> {
 }
 
 /// The number of the server's user (`-u`) or of its group (`-g`).
-fn id_of(what: &str) -> Result<u32, Failure> {
+pub fn id_of(what: &str) -> Result<u32, Failure> {
     let output = Command::new("id").args([what, USER]).output().map_err(|error| wrong("id", &error))?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| Failure(format!("the system has no user {USER}")))

@@ -136,7 +136,9 @@ impl Programs {
         let subcommand = match path {
             "cargo xtask interop" => "check",
             "cargo xtask measure" => "clean",
-            "cargo xtask postgres" => return self.check(&flags.join(" ")).map(|_| ()),
+            "cargo xtask cluster" | "cargo xtask postgres" => {
+                return self.check(&flags.join(" ")).map(|_| ());
+            }
             _ if path.starts_with("mailprobe-loadtest") => "serve",
             _ => return Err(format!("{path} passes no flags on")),
         };

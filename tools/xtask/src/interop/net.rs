@@ -10,15 +10,20 @@
 
 use super::Failure;
 use super::process::{Finished, interrupted, run};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The start of the names of namespaces and run folders, before the pid.
 const PREFIX: &str = "mailprobe-interop-";
+/// The starts of the names of all campaigns with such namespaces and folders.
+const SWEPT: [&str; 2] = [PREFIX, crate::cluster::PREFIX];
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
+/// The pause between two attempts to end the processes of a namespace.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// The address of the recursive resolver.
 pub const RESOLVER: &str = "10.77.0.53";
@@ -185,6 +190,7 @@ pub fn sweep() -> Result<(), Failure> {
         // A folder with this file is kept until a user removes it.
         let kept = entry.path().join("keep").exists();
         if is_orphan(&entry.file_name().to_string_lossy()) && !kept {
+            unmount(&entry.path());
             fs::remove_dir_all(entry.path())
                 .map_err(|error| Failure(format!("{}: {error}", entry.path().display())))?;
         }
@@ -194,7 +200,7 @@ pub fn sweep() -> Result<(), Failure> {
 
 /// Whether `name` belongs to a run whose process has ended.
 fn is_orphan(name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+    let Some(rest) = SWEPT.iter().find_map(|prefix| name.strip_prefix(prefix)) else { return false };
     let pid = rest.split('-').next().unwrap_or_default();
     // The file is empty for a zombie process, and unreadable if there is no process.
     let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -203,15 +209,41 @@ fn is_orphan(name: &str) -> bool {
 }
 
 /// Kills the processes in a namespace of ours, then removes it.
-fn remove_space(name: &str) {
-    let pids = Command::new("ip").args(["netns", "pids", name]).output();
-    for pid in
-        pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default().lines()
-    {
-        // A process may have ended by itself.
-        let _ = Command::new("kill").args(["-KILL", pid]).output();
+pub fn remove_space(name: &str) {
+    // A process may have ended by itself, or started another one meanwhile.
+    let end = Instant::now() + COMMAND_LIMIT;
+    loop {
+        let pids = pids(name).unwrap_or_default();
+        if pids.is_empty() || Instant::now() > end {
+            break;
+        }
+        for pid in pids {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(LOOK);
     }
     let _ = Command::new("ip").args(["netns", "del", name]).output();
+}
+
+/// The processes in a namespace.
+///
+/// # Errors
+///
+/// There is no such namespace.
+pub fn pids(name: &str) -> Result<Vec<Pid>, Failure> {
+    let wrong = |why: &str| Failure(format!("ip netns pids {name}: {why}"));
+    let output = Command::new("ip").args(["netns", "pids", name]).output();
+    let output = output.map_err(|error| wrong(&error.to_string()))?;
+    if !output.status.success() {
+        return Err(wrong(&String::from_utf8_lossy(&output.stderr)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect())
+}
+
+/// Removes the file system that is mounted on a folder, if there is one.
+pub fn unmount(folder: &Path) {
+    let _ = Command::new("umount").arg("--lazy").arg(folder).output();
 }
 
 fn ip(arguments: &str, folder: &Path) -> Result<(), Failure> {
@@ -228,7 +260,11 @@ mod tests {
     fn only_runs_that_are_gone_are_orphans() {
         let ours = format!("{PREFIX}{}-mail", std::process::id());
         // A test's process is not called xtask, so it counts as ended. Names of other programs never match.
-        let rows = [("mailprobe-interop-4294967295-mail", true), ("mailprobe-interop-", false)];
+        let rows = [
+            ("mailprobe-interop-4294967295-mail", true),
+            ("mailprobe-cluster-4294967295-pg-1", true),
+            ("mailprobe-interop-", false),
+        ];
         for (name, orphan) in rows {
             assert_eq!(is_orphan(name), orphan, "{name}");
         }

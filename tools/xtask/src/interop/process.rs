@@ -4,6 +4,7 @@
 //! children. A panic unwinds in the same way.
 
 use super::Failure;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -114,6 +115,19 @@ pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) ->
     Ok(finished)
 }
 
+/// Runs a command to its end, with the terminal of this process. The processes that it has started end with it if this wait is
+/// interrupted.
+pub fn accompany(mut command: Command) -> Result<ExitStatus, Failure> {
+    let mut group = ProcessGroup(spawn(&mut command)?);
+    loop {
+        match group.0.try_wait() {
+            Ok(Some(status)) => return Ok(status),
+            Ok(None) => sleep(LOOK)?,
+            Err(error) => return Err(Failure(format!("{}: {error}", command.get_program().display()))),
+        }
+    }
+}
+
 /// A server process, which is stopped on drop.
 pub struct ServerProcess {
     name: String,
@@ -197,6 +211,22 @@ impl Drop for ChildProcess {
     fn drop(&mut self) {
         // The child may have ended by itself: an error means that it no longer runs.
         let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command and the processes that it has started, which are all ended with their owner.
+struct ProcessGroup(Child);
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        // If the command has ended and been reaped, its number no longer belongs to it.
+        if !matches!(self.0.try_wait(), Ok(None)) {
+            return;
+        }
+        if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(group, Signal::TERM);
+        }
         let _ = self.0.wait();
     }
 }
