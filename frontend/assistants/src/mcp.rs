@@ -88,7 +88,7 @@ impl Visit<'_> {
             return Err(self.spent(0));
         }
         let mode = if call.full { Mode::Full } else { Mode::Fast };
-        self.count(if call.full { Row::Verify } else { Row::Fast })?;
+        self.count(if call.full { Row::Verify } else { Row::Fast }).await?;
         let verification = match mode {
             Mode::Fast => fast::check(self.checks, call.email).await?,
             Mode::Full => self.full_check(call).await?,
@@ -128,7 +128,7 @@ impl Visit<'_> {
 
     async fn account(&self, arguments: &Map<String, Value>) -> Result<Value, ToolError> {
         tools::read_account(arguments).map_err(|why| ToolError(why.into()))?;
-        self.count(Row::Account)?;
+        self.count(Row::Account).await?;
         let store = &self.checks.store;
         let account = store.account(self.connection.account, clock::now()).await?;
         let account =
@@ -145,11 +145,11 @@ impl Visit<'_> {
     }
 
     /// Counts a call. A connection has the same limits as a key of its account.
-    fn count(&self, row: Row) -> Result<(), ToolError> {
+    async fn count(&self, row: Row) -> Result<(), ToolError> {
         let terms = self.checks.store.terms(self.connection.account);
         let terms = terms.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
         let key = KeyId(self.connection.id.0);
-        self.checks.limiter.count(key, row, &terms.limits, clock::now()).map_err(Refusal::from)?;
+        self.checks.limiter.count(key, row, &terms.limits, clock::now()).await.map_err(Refusal::from)?;
         Ok(())
     }
 

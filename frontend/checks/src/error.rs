@@ -62,7 +62,9 @@ impl From<AttemptError> for CheckError {
         match error {
             AttemptError::Hold(error) => CheckError::Hold(error),
             AttemptError::Store(error) => CheckError::Store(error),
-            AttemptError::Ended | AttemptError::Spent { .. } => CheckError::Attempt(error),
+            AttemptError::Ended | AttemptError::Spent { .. } | AttemptError::FairUse { .. } => {
+                CheckError::Attempt(error)
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod shared;
 use crate::convert;
 use crate::counters::count;
 use crate::engine_client::NoFinding;
+use crate::limiter::{FairUse, Share};
 use crate::panics::catch_panic;
 use crate::{CheckError, Checks};
 use api::Reason;
@@ -24,6 +25,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use store::clock;
 use store::id::random_bits;
+use store::rate_limit::fair_use;
 use store::{
     AccountId, AddressHash, AttemptError, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
     ResultRecord, Settlement, StoredResult, UnixMs,
@@ -110,19 +112,25 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
     let Payer { account, connection } = question.payer;
     let bits = random_bits().map_err(|error| CheckError::NoRandomBits(error.to_string()))?;
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
-    let share = match checks.limiter.take_fair_use(account, now) {
-        Ok(share) => share,
+    let (share, fair_use) = match checks.limiter.fair_use(account, now) {
+        Ok(FairUse::Taken(share)) => (Some(share), None),
+        Ok(FairUse::Shared(limits)) => (None, Some(limits)),
         // A repeat is free, also after the fair use.
         Err(limited) => match checks.store.known(account, &question.hash, now).await? {
             Known::Own(result) => return Ok(repeat(result)),
             Known::Shared(_) | Known::Nothing => return Err(limited.into()),
         },
     };
-    let check = NewCheck { hold, connection, address: question.hash };
-    match begin(checks, check, now).await? {
+    let charge = |share: Option<Share<'_>>| share.map_or((), Share::charged);
+    let check = NewCheck { hold, connection, address: question.hash, fair_use };
+    let begun = begin(checks, check, now).await.map_err(|error| match (error, fair_use) {
+        (AttemptError::FairUse { wait_ms }, Some(limits)) => fair_use::limited(limits, wait_ms, now).into(),
+        (error, _) => CheckError::from(error),
+    })?;
+    match begun {
         Begun::Own(result) => return Ok(repeat(result)),
         Begun::Charged(result, balance) => {
-            share.charged();
+            charge(share);
             return Ok(charged(result.verdict.reason, balance.available()));
         }
         Begun::Held(_) => {}
@@ -131,7 +139,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
     let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
         Ok(Ok(Ok(finding))) => {
-            return settle(checks, hold, question.hash, &finding).await.inspect(|_| share.charged());
+            return settle(checks, hold, question.hash, &finding).await.inspect(|_| charge(share));
         }
         Ok(Ok(Err(none))) => {
             if matches!(none, NoFinding::Outage(Outage::OverBudget(_))) {

@@ -6,17 +6,34 @@
 use crate::keeper::Keeper;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use store::rate_limit::{Counters, Kept, Limits, RateLimited, Row, Standing, WindowId};
+use store::rate_limit::{Counters, Kept, Leased, Limits, Permits, RateLimited, Row, Standing, WindowId};
 use store::{AccountId, KeyId, Store, StoreError, UnixMs};
 
 /// How often changed counters are written.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a request waits for permits, and how long the store is then not asked for any.
+const LEASE_TIME_MAX: Duration = Duration::from_millis(500);
+const LEASE_REST_MS: u64 = 1_000;
+
 /// The counters of all keys and accounts, which all frontend threads share.
 pub struct Limiter {
     store: Arc<dyn Store>,
+    /// The counters of this process. With other nodes they count what this one has allowed, for the time without the database.
     counters: Counters,
+    permits: Permits,
+    /// The time until which the store is not asked for permits, since it did not answer.
+    rests_until: AtomicU64,
+}
+
+/// A full check's part of the fair use of its account.
+pub enum FairUse<'l> {
+    /// It was taken.
+    Taken(Share<'l>),
+    /// The store takes it, since several nodes share it: the rate per second and the burst.
+    Shared((u32, u32)),
 }
 
 impl Limiter {
@@ -26,8 +43,9 @@ impl Limiter {
     ///
     /// The store cannot be read.
     pub fn open(store: Arc<dyn Store>) -> Result<Limiter, StoreError> {
-        let counters = Counters::new(store.kept_counters().wait()?);
-        Ok(Limiter { store, counters })
+        let kept = if store.has_nodes() { Kept::default() } else { store.kept_counters().wait()? };
+        let (counters, permits) = (Counters::new(kept), Permits::default());
+        Ok(Limiter { store, counters, permits, rests_until: AtomicU64::new(0) })
     }
 
     /// Counts a request of a key in a row.
@@ -35,8 +53,44 @@ impl Limiter {
     /// # Errors
     ///
     /// The limit of the row is reached.
-    pub fn count(&self, key: KeyId, row: Row, limits: &Limits, now: UnixMs) -> Result<Standing, RateLimited> {
-        self.counters.count(WindowId { key, row }, limits.row(row), now)
+    pub async fn count(
+        &self,
+        key: KeyId,
+        row: Row,
+        limits: &Limits,
+        now: UnixMs,
+    ) -> Result<Standing, RateLimited> {
+        let (id, limit) = (WindowId { key, row }, limits.row(row));
+        if !self.store.has_nodes() {
+            return self.counters.count(id, limit, now);
+        }
+        let counted = match self.permits.take(id, limit, now) {
+            Ok(standing) => Ok(standing),
+            Err(want) => match self.lease(id, limit, want, now).await {
+                Some(leased) => match self.permits.granted(id, limit, leased, now) {
+                    Some(standing) => Ok(standing),
+                    None => return Err(RateLimited(self.permits.refused(id, limit, leased, now))),
+                },
+                // Without the database each node allows its part.
+                None => return self.counters.count(id, (limit / self.store.live_nodes()).max(1), now),
+            },
+        };
+        // It is only for the time without the database, whatever it says.
+        let _ = self.counters.count(id, limit, now);
+        counted
+    }
+
+    /// Permits of the store; `None` if it does not answer soon.
+    async fn lease(&self, id: WindowId, limit: u32, want: u32, now: UnixMs) -> Option<Leased> {
+        if now < self.rests_until.load(Ordering::Relaxed) || !self.store.may_work() {
+            return None;
+        }
+        let leased = self.store.lease_permits(id, limit, want, now);
+        if let Ok(Ok(leased)) = monoio::time::timeout(LEASE_TIME_MAX, leased).await {
+            return Some(leased);
+        }
+        self.rests_until.store(now.saturating_add(LEASE_REST_MS), Ordering::Relaxed);
+        None
     }
 
     /// Takes one charged full check from the account's fair use, before the charge. All live keys of the account share
@@ -45,9 +99,13 @@ impl Limiter {
     /// # Errors
     ///
     /// The fair use is used up.
-    pub fn take_fair_use(&self, account: AccountId, now: UnixMs) -> Result<Share<'_>, RateLimited> {
-        self.counters.take_fair_use(account, &self.limits(account), now)?;
-        Ok(Share { limiter: self, account })
+    pub fn fair_use(&self, account: AccountId, now: UnixMs) -> Result<FairUse<'_>, RateLimited> {
+        let limits = self.limits(account);
+        if self.store.has_nodes() {
+            return Ok(FairUse::Shared((limits.fair_use_per_second, limits.fair_use_burst)));
+        }
+        self.counters.take_fair_use(account, &limits, now)?;
+        Ok(FairUse::Taken(Share { limiter: self, account }))
     }
 
     /// For an unknown account the result does not matter, since it cannot be charged.
@@ -57,6 +115,11 @@ impl Limiter {
 
     /// Gives the changes to the store. Changes that it does not accept stay in `changed` and go with the next write.
     fn keep(&self, changed: &mut Kept, now: UnixMs) -> Result<(), StoreError> {
+        if self.store.has_nodes() {
+            self.counters.forget_idle(now);
+            self.permits.forget_idle(now);
+            return Ok(());
+        }
         self.counters.collect(changed, |account| self.limits(account), now);
         if !changed.is_empty() {
             self.store.keep_counters(changed.clone()).wait()?;
@@ -117,30 +180,41 @@ mod tests {
         Arc::new(Limiter::open(Arc::new(store)).unwrap())
     }
 
+    /// The count of a single process, which needs no runtime.
+    fn count(limiter: &Limiter, key: KeyId, row: Row, now: UnixMs) -> Result<Standing, RateLimited> {
+        futures_lite::future::block_on(limiter.count(key, row, &Limits { poll: 3, ..Limits::default() }, now))
+    }
+
+    fn charge(taken: Result<FairUse<'_>, RateLimited>) {
+        match taken {
+            Ok(FairUse::Taken(share)) => share.charged(),
+            _ => panic!("it was not taken"),
+        }
+    }
+
     #[test]
     fn counters_outlive_the_process_and_go_when_they_are_idle() {
         let folder = tempfile::tempdir().unwrap();
         let (key, account) = (KeyId::new(NOW, 1), AccountId::new(NOW, 2));
-        let limits = Limits { poll: 3, ..Limits::default() };
         let first = limiter(folder.path(), NOW);
         let new = NewAccount { id: account, name: "a".into(), plan: "free".into() };
         first.store.create_account(new, NOW).wait().unwrap();
         for at in 0..3 {
-            first.count(key, Row::Poll, &limits, NOW + at).unwrap();
+            count(&first, key, Row::Poll, NOW + at).unwrap();
         }
         for _ in 0..600 {
-            drop(first.take_fair_use(account, NOW).unwrap());
-            first.take_fair_use(account, NOW).unwrap().charged();
+            drop(first.fair_use(account, NOW).unwrap());
+            charge(first.fair_use(account, NOW));
         }
         drop(keep(Arc::clone(&first), || NOW + 2).unwrap());
         drop(first);
 
         let second = limiter(folder.path(), NOW + 1_000);
-        assert!(second.count(key, Row::Poll, &limits, NOW + 59_000).is_err());
-        assert!(second.count(key, Row::Fast, &limits, NOW + 59_000).is_ok());
-        assert!(second.take_fair_use(account, NOW + 100).is_err());
-        assert!(second.take_fair_use(account, NOW + 200).is_ok());
-        assert!(second.count(key, Row::Poll, &limits, NOW + 60_002).is_ok());
+        assert!(count(&second, key, Row::Poll, NOW + 59_000).is_err());
+        assert!(count(&second, key, Row::Fast, NOW + 59_000).is_ok());
+        assert!(second.fair_use(account, NOW + 100).is_err());
+        assert!(second.fair_use(account, NOW + 200).is_ok());
+        assert!(count(&second, key, Row::Poll, NOW + 60_002).is_ok());
         let mut changed = Kept::default();
         second.keep(&mut changed, NOW + 1_000_000).unwrap();
         assert!(changed.is_empty());

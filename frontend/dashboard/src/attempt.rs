@@ -40,7 +40,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&visit, &email, "Enter an address.", 400).await;
     }
     let is_fast = visit.form.text("mode") == "fast";
-    if let Err(problem) = count(&visit, account, if is_fast { Row::Fast } else { Row::Verify }) {
+    if let Err(problem) = count(&visit, account, if is_fast { Row::Fast } else { Row::Verify }).await {
         return refuse(&visit, &email, problem.message(), problem.status()).await;
     }
     let checked =
@@ -56,10 +56,10 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
 }
 
 /// Counts a check against the account's limits, under the account's id. No key has the id of an account.
-pub fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
+pub async fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
     let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
     let key = KeyId::from_bytes(account.to_bytes());
-    let counted = visit.checks.limiter.count(key, row, &terms.limits, clock::now());
+    let counted = visit.checks.limiter.count(key, row, &terms.limits, clock::now()).await;
     counted.map(drop).map_err(|limited| Problem::too_often(limited.0.wait_s()))
 }
 

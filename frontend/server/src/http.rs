@@ -265,7 +265,7 @@ async fn answer(
     note.key = caller.map(|caller| caller.key);
     let query = head.uri.query().unwrap_or_default().to_owned();
     let counter = meter::by_head(route, &query);
-    if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing) {
+    if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing).await {
         return Err(body.discard(refusal).await);
     }
     let body = match route.method {
@@ -275,7 +275,7 @@ async fn answer(
     if counter == Counter::InBody {
         // The rate is judged before the body: over the limit, an error in the body does not matter.
         let counter = meter::by_body(body.as_deref().ok());
-        meter::count(&worker, route, caller, counter, &mut note.standing)?;
+        meter::count(&worker, route, caller, counter, &mut note.standing).await?;
     }
     let body = body?;
     let parameter = parameter.to_owned();

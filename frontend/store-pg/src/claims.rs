@@ -5,7 +5,7 @@
 //! is answered once.
 
 use crate::connect::explain;
-use store::{BatchId, OpenBatch, StoreError};
+use store::{BatchId, ClaimedLists, ListId, OpenBatch, StoreError};
 use store_rules::row::Row as _;
 use store_rules::tables::{BatchRow, split};
 use tokio_postgres::{Client, Error, Row};
@@ -39,16 +39,24 @@ fn open_batch(row: &Row) -> Result<OpenBatch, StoreError> {
     Ok(OpenBatch { batch, account, created_at, total, answered })
 }
 
-/// Claims lists without a live node, and returns the keys of all lists of this node.
+/// Claims lists without a live node, and names all lists of this node.
 ///
 /// # Errors
 ///
 /// [`StoreError::Away`], or a row cannot be read.
-pub async fn lists(client: &Client, (node, epoch): (i64, i64)) -> Result<Vec<[u8; 32]>, StoreError> {
-    let text = "UPDATE lists SET node = $1, epoch = $2 WHERE node IS NULL";
-    client.execute(text, &[&node, &epoch]).await.map_err(away)?;
-    let rows = client.query("SELECT k FROM lists WHERE node = $1 ORDER BY k", &[&node]).await;
-    rows.map_err(away)?.iter().map(key).collect()
+pub async fn lists(
+    client: &Client,
+    (node, epoch): (i64, i64),
+    own: bool,
+) -> Result<ClaimedLists, StoreError> {
+    let text = "UPDATE lists SET node = $1, epoch = $2 WHERE node IS NULL OR ($3 AND node = $1) RETURNING k";
+    let new = client.query(text, &[&node, &epoch, &own]).await.map_err(away)?;
+    let own = client.query("SELECT k FROM lists WHERE node = $1", &[&node]).await.map_err(away)?;
+    Ok(ClaimedLists { own: list_ids(&own)?, new: list_ids(&new)? })
+}
+
+fn list_ids(rows: &[Row]) -> Result<Vec<ListId>, StoreError> {
+    rows.iter().map(|row| Ok(ListId::from_bytes(split(&key(row)?).1))).collect()
 }
 
 fn key(row: &Row) -> Result<[u8; 32], StoreError> {

@@ -14,14 +14,14 @@ use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs, clock,
-    pending,
+    ClaimedLists, HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs,
+    clock, pending,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::backup::BackupWriter;
@@ -90,11 +90,14 @@ pub struct Postgres {
     shared: Arc<Shared>,
     lease: Arc<Lease>,
     clock_ahead: Arc<AtomicI64>,
+    live_nodes: Arc<AtomicU32>,
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
     turn: AtomicUsize,
     /// Whether the batches that this node had before its start were claimed.
     has_claimed: AtomicBool,
+    /// The same of lists.
+    has_claimed_lists: AtomicBool,
 }
 
 /// Opens the store. The tables are created if they are missing, and the node is registered.
@@ -202,6 +205,7 @@ impl Postgres {
         let (reads, read_queues): (Vec<_>, Vec<_>) = (0..READ_LANES).map(|_| unbounded()).unzip();
         let (questions, question_queue) = unbounded();
         let (lease, clock_ahead) = (Arc::new(Lease::new()), Arc::new(AtomicI64::new(0)));
+        let live_nodes = Arc::new(AtomicU32::new(1));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
         let own = OwnWrites {
@@ -212,6 +216,7 @@ impl Postgres {
         let control = ControlSetup {
             lease: Arc::clone(&lease),
             clock_ahead: Arc::clone(&clock_ahead),
+            live_nodes: Arc::clone(&live_nodes),
             questions: question_queue,
             void: own.clone().voiding(),
             chores: own.chores(),
@@ -246,10 +251,12 @@ impl Postgres {
             shared,
             lease,
             clock_ahead,
+            live_nodes,
             figures,
             waiting,
             turn: AtomicUsize::new(0),
             has_claimed: AtomicBool::new(false),
+            has_claimed_lists: AtomicBool::new(false),
         };
         registration.recv().map_err(|_| StoreError::Closed)??;
         Ok(postgres)
@@ -268,11 +275,6 @@ impl Postgres {
             };
             voided += self.write(Job::general(Class::Answer), void).wait()?;
         }
-    }
-
-    /// Whether this node may work on batches: no other node takes them over at this moment.
-    pub fn has_lease(&self) -> bool {
-        self.lease.is_valid()
     }
 
     /// How far the database's clock is ahead of that of this machine, in milliseconds.
@@ -505,6 +507,22 @@ impl Backend for Postgres {
         }
         let own = !self.has_claimed.swap(true, Ordering::Relaxed);
         self.ask(|reply| Question::ClaimBatches { most, own, reply })
+    }
+
+    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
+        if !self.lease.is_valid() {
+            return Pending::ready(Err(StoreError::Away("this node has no lease".into())));
+        }
+        let own = !self.has_claimed_lists.swap(true, Ordering::Relaxed);
+        self.ask(|reply| Question::ClaimLists { own, reply })
+    }
+
+    fn may_work(&self) -> bool {
+        self.lease.is_valid()
+    }
+
+    fn live_nodes(&self) -> u32 {
+        self.live_nodes.load(Ordering::Relaxed).max(1)
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

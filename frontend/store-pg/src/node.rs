@@ -184,6 +184,16 @@ pub async fn renew(client: &Client, id: i64, epoch: i64) -> Result<Option<UnixMs
     row.map(|row| row.try_get(0).map(i64::unsigned_abs)).transpose()
 }
 
+/// The number of nodes with a lease.
+///
+/// # Errors
+///
+/// The database could not do it.
+pub async fn count_live(client: &Client) -> Result<u32, Error> {
+    let row = client.query_one("SELECT count(*) FROM nodes WHERE until > clock_timestamp()", &[]).await?;
+    Ok(u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX))
+}
+
 /// Ends the lease, at the end of the process.
 ///
 /// # Errors

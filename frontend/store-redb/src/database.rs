@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::backup::{BackupError, BackupSummary, Sizes};
-use store::{OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
+use store::{ClaimedLists, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::batches::Batches;
 use store_rules::clock_check::ClockCheck;
@@ -253,6 +253,18 @@ impl Backend for Redb {
             let most = most.min(batches.len());
             Ok(batches.drain(..most).collect())
         })
+    }
+
+    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
+        Pending::of(|| Ok(None))
+    }
+
+    fn may_work(&self) -> bool {
+        true
+    }
+
+    fn live_nodes(&self) -> u32 {
+        1
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

@@ -8,7 +8,9 @@ use crate::write_error::WriteError;
 use std::io::Write;
 use std::sync::Arc;
 use store::backup::{BackupError, BackupSummary, Sizes};
-use store::{AccountId, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
+use store::{
+    AccountId, ClaimedLists, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs,
+};
 
 /// Whether a write may be refused if many are waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,6 +146,15 @@ pub trait Backend: Send + Sync + 'static {
 
     /// As [`store::Store::claim_batches`].
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
+
+    /// As [`store::ListStore::claim_lists`].
+    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError>;
+
+    /// As [`store::Store::may_work`].
+    fn may_work(&self) -> bool;
+
+    /// As [`store::Store::live_nodes`].
+    fn live_nodes(&self) -> u32;
 
     /// As [`store::Store::backup`].
     ///

@@ -167,6 +167,9 @@ impl<'t> Txn<'t> {
         HOLDS.remove(self.rows, &key)?;
         if let Some(address) = address {
             self.no_longer_under_way(hold, address)?;
+            if end == HoldEnd::Void {
+                self.give_back_fair_use(hold.account)?;
+            }
         }
         let subscription = &mut account.row.subscription;
         let (kind, step) = match end {

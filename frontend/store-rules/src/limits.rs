@@ -7,8 +7,8 @@ use crate::rows::Rows;
 use crate::tables::{ACCOUNTS, FAIR_USE, LIMITS, WINDOWS, split_window_key, window_key};
 use crate::txn::Txn;
 use crate::write_error::{WriteError, refuse};
-use store::rate_limit::{Kept, Overrides, Window};
-use store::{AccountId, ChangeError, StoreError};
+use store::rate_limit::{Bucket, Kept, Leased, Overrides, Window, WindowId};
+use store::{AccountId, AttemptError, ChangeError, StoreError, UnixMs};
 
 impl Txn<'_> {
     /// Adds to an account's own limits; `reset` removes the earlier ones first.
@@ -34,6 +34,50 @@ impl Txn<'_> {
         }
         self.effects.key_changes.push(KeyChange::Overrides(account, own));
         Ok(own)
+    }
+
+    /// Takes permits from a shared window.
+    pub(crate) fn lease_permits(
+        &mut self,
+        id: WindowId,
+        limit: u32,
+        want: u32,
+        now: UnixMs,
+    ) -> Result<Leased, StoreError> {
+        let key = window_key(&id);
+        let mut window = WINDOWS.get(self.rows(), &key)?.unwrap_or_default();
+        let leased = window.lease(limit, want, now);
+        if leased.granted > 0 {
+            WINDOWS.put(self.rows, &key, &window)?;
+        }
+        Ok(leased)
+    }
+
+    /// An account's fair use with one check more. It is not written, because the charge may be refused.
+    pub(crate) fn take_fair_use(
+        &self,
+        account: AccountId,
+        (per_second, burst): (u32, u32),
+        now: UnixMs,
+    ) -> Result<Bucket, WriteError<AttemptError>> {
+        let mut bucket = FAIR_USE.get(self.rows(), &account.to_bytes())?.unwrap_or_default();
+        match bucket.take(per_second, burst, now) {
+            Ok(()) => Ok(bucket),
+            Err(wait_ms) => refuse(AttemptError::FairUse { wait_ms }),
+        }
+    }
+
+    /// Writes an account's fair use.
+    pub(crate) fn put_fair_use(&mut self, account: AccountId, bucket: &Bucket) -> Result<(), StoreError> {
+        FAIR_USE.put(self.rows, &account.to_bytes(), bucket)
+    }
+
+    /// Gives back a check that was not charged.
+    pub(crate) fn give_back_fair_use(&mut self, account: AccountId) -> Result<(), StoreError> {
+        let key = account.to_bytes();
+        let Some(mut bucket) = FAIR_USE.get(self.rows(), &key)? else { return Ok(()) };
+        bucket.give_back();
+        FAIR_USE.put(self.rows, &key, &bucket)
     }
 
     /// Writes counters, and removes the empty ones.

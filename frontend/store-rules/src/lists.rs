@@ -146,11 +146,12 @@ impl Txn<'_> {
         Ok(ListMade::Made)
     }
 
-    /// Deletes the lists that were being uploaded; returns their number.
-    pub(crate) fn delete_unfinished_lists(&mut self) -> Result<usize, StoreError> {
+    /// Deletes the lists that were being uploaded, of these or of all; returns their number.
+    pub(crate) fn delete_unfinished_lists(&mut self, of: Option<&[ListId]>) -> Result<usize, StoreError> {
         let mut unfinished = Vec::new();
         LISTS.walk_all(self.rows(), |key, row| {
-            if row.state == ListState::Uploading {
+            let id = ListId::from_bytes(crate::tables::split(&key).1);
+            if row.state == ListState::Uploading && of.is_none_or(|of| of.contains(&id)) {
                 unfinished.push(key);
             }
         })?;

@@ -13,7 +13,7 @@ use crate::rows::{Rows, Table, Walk};
 use crate::shared::Shared;
 use crate::tables::{
     ACCOUNTS, AccountRow, CLIENTS, CONNECTIONS, LEDGER, NAMES, SecretKind, TOKENS, account_range, batch_key,
-    connection_key, day_key, entry_key, result_key, split, split_entry_key,
+    connection_key, day_key, entry_key, result_key, split, split_entry_key, window_key,
 };
 use crate::txn::{Txn, find_plan, read_account};
 use crate::write_error::{WriteError, refuse};
@@ -24,7 +24,7 @@ use std::ops::{Bound, Deref};
 use std::sync::Arc;
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::credits::Balance;
-use store::rate_limit::{Kept, Overrides};
+use store::rate_limit::{Kept, Leased, Overrides, WindowId};
 use store::*;
 
 /// The store over one kind of database.
@@ -232,6 +232,17 @@ impl<B: Backend> Store for RowStore<B> {
         self.change(account, move |txn| txn.set_overrides(account, reset, &set))
     }
 
+    fn lease_permits(&self, id: WindowId, limit: u32, want: u32, now: UnixMs) -> Pending<Leased, StoreError> {
+        let job = Job::general(Class::New).with_wants(move |out| {
+            out.push(Want::Row(Table::Windows, window_key(&id).to_vec()));
+        });
+        self.write(job, move |txn| Ok(txn.lease_permits(id, limit, want, now)?))
+    }
+
+    fn live_nodes(&self) -> u32 {
+        self.0.live_nodes()
+    }
+
     fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.keep_counters(&changed)?))
     }
@@ -321,7 +332,7 @@ impl<B: Backend> Store for RowStore<B> {
     }
 
     fn begin_check(&self, check: NewCheck, now: UnixMs) -> Pending<Begun, AttemptError> {
-        let NewCheck { hold, connection, address } = check;
+        let NewCheck { hold, connection, address, fair_use } = check;
         let has_nodes = self.shared().has_nodes;
         let job = Job::of(hold.account, Class::New).with_wants(move |out| {
             want_entry(hold, out);
@@ -329,22 +340,33 @@ impl<B: Backend> Store for RowStore<B> {
             if has_nodes {
                 want(Table::UnderWay, &result_key(&address, hold.account), out);
             }
+            if fair_use.is_some() {
+                want(Table::FairUse, &hold.account.to_bytes(), out);
+            }
             if let Some(id) = connection {
                 want(Table::Connections, &connection_key(hold.account, id), out);
             }
         });
         let prepare = move |shared: &Shared, rows: &dyn Rows| Ok(prepare_check(shared, rows, &check, now)?);
-        self.write_prepared(job, prepare, move |txn, prepared| match prepared {
-            PreparedCheck::Shared(result, sealed) => {
-                let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, sealed, now).map(Some);
-                let charged = txn.begin(connection, hold.account, now, charge)?;
-                Ok(charged.map_or(Begun::UnderWay, |balance| Begun::Charged(*result, balance)))
+        self.write_prepared(job, prepare, move |txn, prepared| {
+            let take = |fair_use| txn.take_fair_use(hold.account, fair_use, now);
+            let bucket = fair_use.map(take).transpose()?;
+            let begun = match prepared {
+                PreparedCheck::Shared(result, sealed) => {
+                    let charge = |txn: &mut Txn<'_>| txn.charge_known(hold, sealed, now).map(Some);
+                    let charged = txn.begin(connection, hold.account, now, charge)?;
+                    charged.map_or(Begun::UnderWay, |balance| Begun::Charged(*result, balance))
+                }
+                PreparedCheck::New => {
+                    let hold_one = |txn: &mut Txn<'_>| txn.hold_check(hold, address, now);
+                    let held = txn.begin(connection, hold.account, now, hold_one)?;
+                    held.map_or(Begun::UnderWay, Begun::Held)
+                }
+            };
+            if let Some(bucket) = bucket.filter(|_| begun != Begun::UnderWay) {
+                txn.put_fair_use(hold.account, &bucket)?;
             }
-            PreparedCheck::New => {
-                let hold_one = |txn: &mut Txn<'_>| txn.hold_check(hold, address, now);
-                let held = txn.begin(connection, hold.account, now, hold_one)?;
-                Ok(held.map_or(Begun::UnderWay, Begun::Held))
-            }
+            Ok(begun)
         })
     }
 
@@ -362,6 +384,14 @@ impl<B: Backend> Store for RowStore<B> {
 
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError> {
         self.0.claim_batches(most)
+    }
+
+    fn has_nodes(&self) -> bool {
+        self.shared().has_nodes
+    }
+
+    fn may_work(&self) -> bool {
+        self.0.may_work()
     }
 
     fn unanswered(&self, batch: BatchId) -> Pending<Vec<OpenRow>, StoreError> {

@@ -5,6 +5,9 @@
 //! continued from there for a quarter of an hour. Until then the time continues by the monotonic clock, which cannot be
 //! set.
 //!
+//! A node of several follows the clock of their database: [`follow`] corrects the time a little at each call, so that it never
+//! jumps, except for the first call.
+//!
 //! A server that was started with `--test-clock` can be moved into the future: an offset, which only grows, is added to
 //! the time of the operating system. In every other server the offset is 0.
 
@@ -21,12 +24,13 @@ pub const OFFSET_MS_MAX: i64 = 3653 * 24 * 60 * 60 * 1000;
 const JUMP_MS_MAX: i64 = 60 * 60 * 1000;
 /// The smallest difference that is recorded.
 const STEP_MS: i64 = 1_000;
+/// How much one call of [`follow`] changes the clock after the first call.
+const FOLLOW_STEP_MS: i64 = 200;
 /// How long a larger jump must last before it is followed.
 const JUMP_WAIT_MS: i64 = 15 * 60 * 1000;
 
 /// The only clock of the process.
-static CLOCK: Clock =
-    Clock { offset_ms: AtomicI64::new(0), movable: AtomicBool::new(false), steady: Steady::new() };
+static CLOCK: Clock = Clock::new();
 
 /// The current time in milliseconds. A clock before 1970 counts as 1970.
 pub fn now() -> UnixMs {
@@ -47,6 +51,11 @@ pub fn advance(ms: u64) -> Result<UnixMs, Fixed> {
     CLOCK.advance(ms)
 }
 
+/// Corrects the clock: another one, which this process shares with others, is ahead by so many milliseconds.
+pub fn follow(ahead_ms: i64) {
+    CLOCK.follow(ahead_ms);
+}
+
 /// The reason why the clock was not moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fixed {
@@ -61,6 +70,8 @@ struct Clock {
     offset_ms: AtomicI64,
     /// Whether the offset may grow.
     movable: AtomicBool,
+    /// The correction by [`follow`]; [`i64::MIN`] before its first call.
+    correction_ms: AtomicI64,
     steady: Steady,
 }
 
@@ -130,11 +141,33 @@ fn ms(clock: ClockId) -> i64 {
 }
 
 impl Clock {
+    const fn new() -> Clock {
+        Clock {
+            offset_ms: AtomicI64::new(0),
+            movable: AtomicBool::new(false),
+            correction_ms: AtomicI64::new(i64::MIN),
+            steady: Steady::new(),
+        }
+    }
+
+    fn follow(&self, ahead_ms: i64) {
+        let step = match self.correction_ms.load(Ordering::Relaxed) {
+            i64::MIN => ahead_ms,
+            correction => correction.saturating_add(ahead_ms.clamp(-FOLLOW_STEP_MS, FOLLOW_STEP_MS)),
+        };
+        // The least value stands for none.
+        self.correction_ms.store(step.max(i64::MIN + 1), Ordering::Relaxed);
+    }
+
     fn now(&self) -> UnixMs {
         // `Boottime` cannot be set. It counts from the machine's start, also while the machine sleeps.
         let (set, unset) = (ms(ClockId::Realtime), ms(ClockId::Boottime));
         let system = UnixMs::try_from(self.steady.now(set, unset)).unwrap_or_default();
-        system.saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))
+        let correction = match self.correction_ms.load(Ordering::Relaxed) {
+            i64::MIN => 0,
+            correction => correction,
+        };
+        system.saturating_add_signed(correction).saturating_add_signed(self.offset_ms.load(Ordering::SeqCst))
     }
 
     fn advance(&self, ms: u64) -> Result<UnixMs, Fixed> {
@@ -155,8 +188,7 @@ mod tests {
 
     #[test]
     fn it_moves_forward_where_it_may() {
-        let clock =
-            Clock { offset_ms: AtomicI64::new(0), movable: AtomicBool::new(false), steady: Steady::new() };
+        let clock = Clock::new();
         assert_eq!(clock.advance(1), Err(Fixed::Real));
         clock.movable.store(true, Ordering::SeqCst);
         let before = clock.now();
@@ -166,6 +198,19 @@ mod tests {
             assert_eq!(clock.advance(ms), Err(Fixed::TooFar));
         }
         assert!(clock.now() < before + 7_200_000);
+    }
+
+    #[test]
+    fn it_follows_another_clock_at_once_and_then_in_small_steps() {
+        let clock = Clock::new();
+        let start = clock.now();
+        clock.follow(60_000);
+        assert!((start + 60_000..start + 61_000).contains(&clock.now()));
+        clock.follow(-5_000);
+        assert!((start + 59_800..start + 60_800).contains(&clock.now()));
+        clock.follow(i64::MIN);
+        clock.follow(i64::MAX);
+        assert!((start + 59_800..start + 60_800).contains(&clock.now()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use web::{ListStore, WebStore};
 use backup::{BackupError, BackupSummary};
 use credits::Balance;
 use engine::KeptRefusals;
-use rate_limit::{Kept, Overrides};
+use rate_limit::{Kept, Leased, Overrides, WindowId};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -166,6 +166,16 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
         set: Overrides,
     ) -> Pending<Overrides, ChangeError>;
 
+    /// Takes permits from the window that all nodes share, at most `want`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`]; then none was taken, or they are lost.
+    fn lease_permits(&self, id: WindowId, limit: u32, want: u32, now: UnixMs) -> Pending<Leased, StoreError>;
+
+    /// The number of live nodes that share the database, with this one.
+    fn live_nodes(&self) -> u32;
+
     /// Stores counters for the next start, and removes empty ones.
     fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError>;
 
@@ -262,6 +272,12 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     ///
     /// As [`Store::account`].
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
+
+    /// Whether other nodes use the same database: then batches and lists are claimed, and limits are shared.
+    fn has_nodes(&self) -> bool;
+
+    /// Whether this process may work on what it has claimed. A node without a lease must not: others take over its work.
+    fn may_work(&self) -> bool;
 
     /// The unanswered rows of a batch in order; none for a complete or missing batch.
     ///

@@ -13,11 +13,13 @@
 
 pub mod fair_use;
 pub mod limits;
+pub mod permits;
 mod shards;
 pub mod window;
 
 pub use fair_use::Bucket;
 pub use limits::{Limits, Overrides, PerLimit};
+pub use permits::Permits;
 pub use window::{Step, Window};
 
 use crate::{AccountId, KeyId, UnixMs};
@@ -86,6 +88,17 @@ impl Standing {
 /// The error of a request over a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimited(pub Standing);
+
+/// Permits that a node got from a shared window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leased {
+    /// How many.
+    pub granted: u32,
+    /// How many the window has left after them.
+    pub left: u32,
+    /// The time at which it has more.
+    pub more_at: UnixMs,
+}
 
 /// The key and the row of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,16 +170,12 @@ impl Counters {
     pub fn take_fair_use(&self, account: AccountId, limits: &Limits, now: UnixMs) -> Result<(), RateLimited> {
         let (per_second, burst) = (limits.fair_use_per_second, limits.fair_use_burst);
         let taken = self.fair_use.change(account, |bucket| bucket.take(per_second, burst, now));
-        taken.map_err(|wait_ms| {
-            RateLimited(Standing {
-                policy: fair_use::POLICY,
-                quota: burst,
-                window_s: u64::from(burst.div_ceil(per_second.max(1))),
-                remaining: 0,
-                now,
-                more_at: now.saturating_add(wait_ms),
-            })
-        })
+        taken.map_err(|wait_ms| fair_use::limited((per_second, burst), wait_ms, now))
+    }
+
+    /// Forgets counters that are idle and are not stored.
+    pub fn forget_idle(&self, now: UnixMs) {
+        self.windows.retain(|window| !window.is_idle(now));
     }
 
     /// Returns the part of a full check that was not charged.

@@ -165,8 +165,16 @@ pub trait ListStore {
     /// Deletes a list; returns whether it existed. Its batches continue.
     fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;
 
-    /// Deletes the lists whose upload was interrupted by the end of the process; returns their number.
-    fn delete_unfinished_lists(&self) -> Pending<usize, StoreError>;
+    /// Claims the lists that nobody works on: those from before the start, and those of nodes that have died. `None`: all lists
+    /// are this process's.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebStore::user`].
+    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError>;
+
+    /// Deletes lists whose upload was interrupted by the end of a process, of these or of all; returns their number.
+    fn delete_unfinished_lists(&self, of: Option<Vec<ListId>>) -> Pending<usize, StoreError>;
 
     /// The id of the list's batch with this number, whether or not it exists.
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId;

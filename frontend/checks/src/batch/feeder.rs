@@ -35,6 +35,9 @@ const TICK: Duration = Duration::from_secs(1);
 const ROOM_PAUSE: Duration = Duration::from_millis(50);
 /// The pause if the store cannot be read.
 const STORE_PAUSE: Duration = Duration::from_millis(250);
+/// The time between two claims of batches of other nodes, and the number of batches with which a node claims no more.
+const CLAIM_EVERY: Duration = Duration::from_secs(2);
+const CLAIMED_MAX: usize = 256;
 /// The first and the longest pause between two attempts to write answers.
 const WRITE_PAUSE: Duration = Duration::from_millis(250);
 const WRITE_PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -85,14 +88,17 @@ impl Feeder {
 
     async fn main(self) -> io::Result<()> {
         let mut queue = Queue::new(self.limits);
-        let open = self.store.open_batches().await.map_err(io::Error::other)?;
-        if !open.is_empty() {
-            tracing::info!(batches = open.len(), "continuing unfinished batches");
+        let mut claimed = None;
+        match self.claim(&mut queue, &mut claimed).await {
+            Err(StoreError::Away(_)) | Ok(()) => {}
+            Err(error) => return Err(io::Error::other(error)),
         }
-        open.into_iter().for_each(|batch| queue.add(batch));
         let mut group = ASKED_IN_A_TURN_MAX;
         while !self.new_batches.is_closed() {
             self.new_batches.take().into_iter().for_each(|batch| queue.add(batch));
+            if let Err(error) = self.claim(&mut queue, &mut claimed).await {
+                tracing::warn!("unfinished batches of other nodes cannot be claimed for now: {error}");
+            }
             let pause = self.turn(&mut queue, &mut group).await;
             if let Err(error) = self.write(queue.take_answers()).await {
                 // The error needs a restart. Rows without a written answer are asked about again after it.
@@ -107,6 +113,24 @@ impl Feeder {
         self.write(queue.take_answers()).await.map_err(io::Error::other)
     }
 
+    /// Takes over unfinished batches that nobody works on: at the start, and again and again if there are other nodes.
+    async fn claim(&self, queue: &mut Queue, last: &mut Option<Instant>) -> Result<(), StoreError> {
+        let is_due = last.is_none_or(|last| self.store.has_nodes() && last.elapsed() >= CLAIM_EVERY);
+        if !is_due {
+            return Ok(());
+        }
+        *last = Some(Instant::now());
+        // A node without room leaves them to the others.
+        let most =
+            if self.store.has_nodes() { CLAIMED_MAX.saturating_sub(queue.batches()) } else { usize::MAX };
+        let open = self.store.claim_batches(most).await?;
+        if !open.is_empty() {
+            tracing::info!(batches = open.len(), "continuing unfinished batches");
+        }
+        open.into_iter().for_each(|batch| queue.add(batch));
+        Ok(())
+    }
+
     /// `group` is the number of questions that the next turn takes together. It is 1 after the engine had no room, so that
     /// few answers are read in vain, and grows with each full group.
     async fn turn(&self, queue: &mut Queue, group: &mut usize) -> Pause {
@@ -118,6 +142,9 @@ impl Feeder {
                 tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
                 queue.put_off_loading(batch, clock::now());
             }
+        }
+        if !self.store.may_work() {
+            return Pause::Short(STORE_PAUSE);
         }
         let now = clock::now();
         let mut taken = Vec::with_capacity(*group);
@@ -263,7 +290,7 @@ impl Feeder {
         let patience = match pause {
             Pause::None => return,
             Pause::Short(time) => Some(time),
-            Pause::Idle if queue.is_empty() => None,
+            Pause::Idle if queue.is_empty() => self.store.has_nodes().then_some(CLAIM_EVERY),
             Pause::Idle => {
                 let due = queue.due().map(|due| Duration::from_millis(due.saturating_sub(clock::now())));
                 Some(due.map_or(TICK, |due| due.min(TICK)))

@@ -342,6 +342,11 @@ impl Queue {
         self.later.first_key_value().map(|(&(due, _), _)| due)
     }
 
+    /// The number of batches.
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
     /// Whether the queue has neither questions nor batches.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()

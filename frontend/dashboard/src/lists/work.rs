@@ -51,8 +51,10 @@ impl Lists {
     /// # Errors
     /// The thread could not be started.
     pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> io::Result<Lists> {
-        // The uploads of these lists ended with the last process.
-        store.delete_unfinished_lists().wait().map_err(io::Error::other)?;
+        if !store.has_nodes() {
+            // The uploads of these lists ended with the last process.
+            store.delete_unfinished_lists(None).wait().map_err(io::Error::other)?;
+        }
         let (wake, woken) = sync_channel(1);
         let work = move || Worker::new(store, new_batches).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
@@ -189,7 +191,17 @@ impl Worker {
         &mut self,
         turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
     ) -> Result<bool, StoreError> {
-        let lists = self.store.lists_at_work(clock::now()).wait()?;
+        let claimed = self.store.claim_lists().wait()?;
+        if let Some(claimed) = &claimed
+            && !claimed.new.is_empty()
+        {
+            // The uploads of these lists ended with their process.
+            self.store.delete_unfinished_lists(Some(claimed.new.clone())).wait()?;
+        }
+        let mut lists = self.store.lists_at_work(clock::now()).wait()?;
+        if let Some(claimed) = &claimed {
+            lists.retain(|list| claimed.own.contains(&list.id));
+        }
         (self.more, self.waits) = (false, false);
         for open in [&mut self.counted, &mut self.open] {
             open.retain(|id, _| lists.iter().any(|list| list.id == *id));

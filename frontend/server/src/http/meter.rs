@@ -64,7 +64,7 @@ fn row_of(mode: Mode) -> Row {
 /// # Errors
 ///
 /// 403 if the plan lacks the feature of the route, otherwise 429.
-pub fn count(
+pub async fn count(
     worker: &Worker,
     route: &Route,
     caller: Option<Caller>,
@@ -74,7 +74,7 @@ pub fn count(
     let (Some(caller), Counter::Row(row)) = (caller, counter) else { return Ok(()) };
     let terms = worker.checks.store.terms(caller.account);
     let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
-    let counted = worker.checks.limiter.count(caller.key, row, &terms.limits, clock::now());
+    let counted = worker.checks.limiter.count(caller.key, row, &terms.limits, clock::now()).await;
     *standing = Some(counted.unwrap_or_else(|limited| limited.0));
     judge(route.feature, &terms, counted)
 }

@@ -11,9 +11,9 @@ use monoio::time::timeout;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use store::{HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
+use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::index::KeyChange;
 use tokio_postgres::Error;
 
@@ -47,10 +47,13 @@ pub enum Question {
         /// The reply.
         reply: Reply<Vec<HoldRef>, StoreError>,
     },
-    /// Claims all lists that no live node has, and names all that this node has.
+    /// Claims all lists that no live node has, and names all that this node has; with `own`, those that this node had before it
+    /// was started are new.
     ClaimLists {
-        /// The reply: their keys.
-        reply: Reply<Vec<[u8; 32]>, StoreError>,
+        /// Whether those of this node are new.
+        own: bool,
+        /// The reply.
+        reply: Reply<Option<ClaimedLists>, StoreError>,
     },
 }
 
@@ -63,6 +66,8 @@ pub struct ControlSetup {
     pub lease: Arc<Lease>,
     /// How far the database's clock is ahead of ours, in milliseconds.
     pub clock_ahead: Arc<AtomicI64>,
+    /// The number of live nodes.
+    pub live_nodes: Arc<AtomicU32>,
     /// Questions of other threads.
     pub questions: UnboundedReceiver<Question>,
     /// Queues a write that voids holds.
@@ -219,7 +224,9 @@ impl Control {
         match within(node::renew(self.client()?, id, epoch)).await? {
             Some(there) => {
                 self.setup.lease.granted(asked);
-                self.setup.clock_ahead.store(ahead(there, before, clock::now()), Ordering::Relaxed);
+                let ahead = ahead(there, before, clock::now());
+                self.setup.clock_ahead.store(ahead, Ordering::Relaxed);
+                clock::follow(ahead);
             }
             None => self.context.is_fenced.set(true),
         }
@@ -249,6 +256,8 @@ impl Control {
     async fn look(&mut self) -> Result<(), String> {
         self.looked.done();
         let client = self.client()?;
+        let live = within(node::count_live(client)).await?;
+        self.setup.live_nodes.store(live, Ordering::Relaxed);
         let buried = within(node::bury_dead(client, self.context.node.id)).await?;
         for id in buried {
             tracing::warn!(node = id, "took over the work of a node that has died");
@@ -274,9 +283,10 @@ impl Control {
                     let found = timeout(PATIENCE, node::orphaned_holds(client)).await;
                     reply.answer(found.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
-                Question::ClaimLists { reply } => {
-                    let claimed = timeout(PATIENCE, claims::lists(client, place)).await;
-                    reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                Question::ClaimLists { own, reply } => {
+                    let claimed = timeout(PATIENCE, claims::lists(client, place, own)).await;
+                    let claimed = claimed.unwrap_or_else(|_| Err(StoreError::Away(slow())));
+                    reply.answer(claimed.map(Some));
                 }
             }
         }
@@ -289,7 +299,7 @@ impl Control {
             match question {
                 Question::ClaimBatches { reply, .. } => reply.answer(Err(away())),
                 Question::OrphanedHolds { reply } => reply.answer(Err(away())),
-                Question::ClaimLists { reply } => reply.answer(Err(away())),
+                Question::ClaimLists { reply, .. } => reply.answer(Err(away())),
             }
         }
     }

@@ -66,7 +66,8 @@ fn begin(
     address: &str,
 ) -> (HoldRef, Result<Begun, AttemptError>) {
     let hold = HoldRef { account, id: world.entry_id() };
-    let check = NewCheck { hold, connection: Some(id), address: world.store().hash_address(address) };
+    let check =
+        NewCheck { hold, connection: Some(id), address: world.store().hash_address(address), fair_use: None };
     (hold, world.store().begin_check(check, world.now).wait())
 }
 

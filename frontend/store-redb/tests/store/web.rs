@@ -214,7 +214,7 @@ fn lists_take_no_more_than_their_room() {
     // An unfinished upload does not survive the process.
     let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
     assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
-    assert_eq!(world.store().delete_unfinished_lists().wait(), Ok(2));
+    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
     assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
     read = world.store().lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);

@@ -141,7 +141,7 @@ impl World {
     pub fn begin(&mut self, account: AccountId, address: &str) -> Result<Begun, AttemptError> {
         let hold = HoldRef { account, id: self.entry_id() };
         let address = self.store().hash_address(address);
-        let check = NewCheck { hold, connection: None, address };
+        let check = NewCheck { hold, connection: None, address, fair_use: None };
         self.store().begin_check(check, self.now).wait()
     }
 

@@ -132,9 +132,13 @@ impl<B: Backend> ListStore for RowStore<B> {
         self.write(Job::of(account, Class::New), move |txn| Ok(txn.delete_list(key)?))
     }
 
-    fn delete_unfinished_lists(&self) -> Pending<usize, StoreError> {
+    fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
+        self.0.claim_lists()
+    }
+
+    fn delete_unfinished_lists(&self, of: Option<Vec<ListId>>) -> Pending<usize, StoreError> {
         let job = Job::general(Class::New).with_lock(Lock::Lists);
-        self.write(job, move |txn| Ok(txn.delete_unfinished_lists()?))
+        self.write(job, move |txn| Ok(txn.delete_unfinished_lists(of.as_deref())?))
     }
 
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId {

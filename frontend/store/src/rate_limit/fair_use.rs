@@ -4,11 +4,23 @@
 //! It is a leaky bucket: each check adds to its level, time reduces the level, and a check that would exceed the burst
 //! is refused.
 
-use super::CLOCK_SLACK_MS;
+use super::{CLOCK_SLACK_MS, RateLimited, Standing};
 use crate::UnixMs;
 
 /// The name of the policy in headers.
 pub const POLICY: &str = "fair_use";
+
+/// The error of a check over the fair use, which has room after `wait_ms`.
+pub fn limited((per_second, burst): (u32, u32), wait_ms: u64, now: UnixMs) -> RateLimited {
+    RateLimited(Standing {
+        policy: POLICY,
+        quota: burst,
+        window_s: u64::from(burst.div_ceil(per_second.max(1))),
+        remaining: 0,
+        now,
+        more_at: now.saturating_add(wait_ms),
+    })
+}
 
 /// The level of one check, in thousandths, so that a rate per second is a whole number per millisecond.
 const CHECK: u64 = 1_000;

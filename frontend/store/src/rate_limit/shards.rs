@@ -41,6 +41,13 @@ impl<K: Copy + Ord + Hash, V: Clone + Default> Shards<K, V> {
         change(&mut slot.value)
     }
 
+    /// Keeps the values for which `keep` is true.
+    pub fn retain(&self, mut keep: impl FnMut(&mut V) -> bool) {
+        for shard in &self.shards {
+            lock(shard).retain(|_, slot| keep(&mut slot.value));
+        }
+    }
+
     /// Adds all changed values to `out`, removes the idle ones and adds them as empty.
     pub fn collect(&self, out: &mut BTreeMap<K, V>, mut is_idle: impl FnMut(&K, &mut V) -> bool) {
         for shard in &self.shards {

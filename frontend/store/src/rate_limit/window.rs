@@ -4,7 +4,8 @@
 //! leaves the window as a whole, 60 seconds after its last request. So the count is never too low, and needs memory for
 //! about 60 steps, whatever the limit.
 
-use super::CLOCK_SLACK_MS;
+use super::permits::PERMIT_MS;
+use super::{CLOCK_SLACK_MS, Leased};
 use crate::UnixMs;
 use std::collections::VecDeque;
 
@@ -51,14 +52,32 @@ impl Window {
         if self.used() >= u64::from(limit) {
             return false;
         }
+        self.count(1, now);
+        true
+    }
+
+    fn count(&mut self, number: u32, now: UnixMs) {
         match self.steps.back_mut() {
             Some(step) if now.saturating_sub(step.began) < STEP_MS => {
                 step.last = now;
-                step.count = step.count.saturating_add(1);
+                step.count = step.count.saturating_add(number);
             }
-            _ => self.steps.push_back(Step { began: now, last: now, count: 1 }),
+            _ => self.steps.push_back(Step { began: now, last: now, count: number }),
         }
-        true
+    }
+
+    /// Counts up to `want` permits of a node, as many as the limit allows. They leave the window later than requests, by the
+    /// time in which they may be used.
+    pub fn lease(&mut self, limit: u32, want: u32, now: UnixMs) -> Leased {
+        let stay = WINDOW_MS + PERMIT_MS;
+        let now = self.pass_after(stay, now);
+        let room = u64::from(limit).saturating_sub(self.used());
+        let granted = want.min(u32::try_from(room).unwrap_or(u32::MAX));
+        if granted > 0 {
+            self.count(granted, now);
+        }
+        let more_at = self.more_at(limit).map_or(now, |at| at.saturating_add(PERMIT_MS));
+        Leased { granted, left: self.remaining(limit), more_at }
     }
 
     /// How many requests the limit allows at the time of the last call.
@@ -91,13 +110,18 @@ impl Window {
 
     /// Removes steps that have left the window; returns the time that applies.
     fn pass(&mut self, now: UnixMs) -> UnixMs {
+        self.pass_after(WINDOW_MS, now)
+    }
+
+    /// [`Window::pass`] for steps that leave after this time.
+    fn pass_after(&mut self, stay: u64, now: UnixMs) -> UnixMs {
         let newest = self.steps.back().map_or(now, |step| step.last);
         let behind = newest.saturating_sub(now);
         if behind > CLOCK_SLACK_MS {
             self.pull_back(now);
         }
         let now = if behind <= CLOCK_SLACK_MS { now.max(newest) } else { now };
-        while self.steps.front().is_some_and(|step| step.last.saturating_add(WINDOW_MS) <= now) {
+        while self.steps.front().is_some_and(|step| step.last.saturating_add(stay) <= now) {
             self.steps.pop_front();
         }
         now

@@ -205,6 +205,11 @@ pub enum AttemptError {
         /// The number of allowed full checks.
         allowance: u32,
     },
+    /// The account has used up its fair use.
+    FairUse {
+        /// The time until it has room, in milliseconds.
+        wait_ms: u64,
+    },
     /// The account cannot pay the check.
     Hold(HoldError),
     /// The store itself failed.
@@ -260,6 +265,7 @@ impl fmt::Display for AttemptError {
         match self {
             AttemptError::Ended => f.write_str("the connection has ended"),
             AttemptError::Spent { allowance } => write!(f, "all {allowance} full checks were begun"),
+            AttemptError::FairUse { wait_ms } => write!(f, "the fair use is used up for {wait_ms} ms"),
             AttemptError::Hold(error) => error.fmt(f),
             AttemptError::Store(error) => error.fmt(f),
         }

@@ -135,3 +135,12 @@ impl fmt::Debug for List {
         write!(f, "List({}, {:?}, {} of {})", self.id, self.state, self.submitted, self.addresses)
     }
 }
+
+/// The lists of one of several nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClaimedLists {
+    /// All that the node has.
+    pub own: Vec<ListId>,
+    /// Those that it did not have at the last call.
+    pub new: Vec<ListId>,
+}

@@ -50,6 +50,8 @@ pub struct NewCheck {
     pub connection: Option<ConnectionId>,
     /// The address.
     pub address: AddressHash,
+    /// The fair use of the account, a rate per second and a burst, if the store is to count it: where several nodes share it.
+    pub fair_use: Option<(u32, u32)>,
 }
 
 /// The way in which a charged check begins, by what is known of its address.
