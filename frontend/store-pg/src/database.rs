@@ -6,7 +6,7 @@ use crate::job::{SnapshotJob, Waiting, WriteJob};
 use crate::lane::GroupJob;
 use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings};
 use crate::reads::ReadJob;
-use crate::scan::{Scan, Scanner};
+use crate::scan::{self, Scan, Scanner};
 use crate::schema::{self, Found};
 use crate::worker::{self, ControlSetup, Question, Reloaded, Setup};
 use futures_channel::mpsc::{UnboundedSender, unbounded};
@@ -174,7 +174,11 @@ pub(crate) fn on_connection<T>(
     runtime.block_on(async {
         loop {
             match connector.connect().await {
-                Ok(session) => return work(session.client()).await,
+                Ok(session) => {
+                    let done = work(session.client()).await;
+                    scan::close(Some(session)).await;
+                    return done;
+                }
                 Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
                 Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
             }

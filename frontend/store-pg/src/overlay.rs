@@ -232,7 +232,7 @@ impl Overlay {
     /// Notes something that will be necessary.
     pub fn want(&self, lack: Lack) {
         let lack = match lack {
-            Lack::Row(table, key) if !self.is_locking => Lack::Peek(table, key),
+            Lack::Row(table, key) if !self.is_locking || is_guarded(table) => Lack::Peek(table, key),
             lack => lack,
         };
         self.lacks.borrow_mut().insert(lack);
@@ -332,12 +332,19 @@ impl Overlay {
     }
 }
 
+/// Whether the row of an account guards the rows of a table: a job locks the account before it reads them for a write. A lock of
+/// their own would be a write of its own for the server. (What was read before a lock is fetched again after it.)
+fn is_guarded(table: Table) -> bool {
+    matches!(table, Table::Holds | Table::Ledger | Table::UnderWay | Table::Days | Table::FairUse)
+}
+
 fn changes_of(table: Table, mut rows: TableRows) -> Option<TableChanges> {
     let (inserts, updates, upserts) = (RowList::default(), RowList::default(), RowList::default());
     let mut changes = TableChanges { table, inserts, updates, upserts, removes: Vec::new() };
     let mut is_empty = true;
     for (key, value) in mem::take(&mut rows.written) {
-        let list = match (rows.server_row(&key), value) {
+        let known = rows.server_row(&key).map(|(old, is_locked)| (old, is_locked || is_guarded(table)));
+        let list = match (known, value) {
             (Some((None, _)), None) => continue,
             (_, None) => {
                 changes.removes.push(key);
@@ -361,7 +368,7 @@ impl Rows for Overlay {
         let rows = &self.tables[table as usize];
         let value = match (rows.written.get(key), rows.server_row(key)) {
             (Some(value), _) => value.as_deref(),
-            (None, Some((value, is_locked))) if is_locked || !self.is_locking => value,
+            (None, Some((value, is_locked))) if is_locked || !self.is_locking || is_guarded(table) => value,
             (None, _) => return Err(self.miss(Lack::Row(table, key.to_vec()))),
         };
         Ok(value.map(read).is_some())
@@ -424,7 +431,7 @@ impl Rows for Overlay {
             let is_there = match &lack {
                 Lack::Row(table, key) | Lack::Peek(table, key) => {
                     let rows = &self.tables[*table as usize];
-                    let needs_lock = self.is_locking && matches!(lack, Lack::Row(..));
+                    let needs_lock = self.is_locking && matches!(lack, Lack::Row(..)) && !is_guarded(*table);
                     rows.written.contains_key(key)
                         || rows.server_row(key).is_some_and(|(_, is_locked)| is_locked || !needs_lock)
                 }

@@ -20,6 +20,8 @@ use tokio_postgres::types::ToSql;
 const PAGE: usize = 1000;
 /// How long one page may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The time in which the task of a dropped session ends: it is ready at once.
+const CLOSING: Duration = Duration::from_millis(1);
 /// The pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -76,7 +78,8 @@ type BlockingRuntime = Runtime<TimeDriver<LegacyDriver>>;
 
 /// One snapshot on a connection of its own, for a thread that may block.
 pub struct Scan {
-    session: Session,
+    /// `None` during the drop only.
+    session: Option<Session>,
     runtime: RefCell<BlockingRuntime>,
 }
 
@@ -99,7 +102,7 @@ impl Scan {
                 }
             }
         })?;
-        Ok(Scan { session, runtime: RefCell::new(runtime) })
+        Ok(Scan { session: Some(session), runtime: RefCell::new(runtime) })
     }
 
     /// Executes a query, and waits for its rows.
@@ -112,9 +115,10 @@ impl Scan {
         text: &str,
         parameters: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<tokio_postgres::Row>, StoreError> {
+        let Some(session) = &self.session else { return Err(StoreError::Closed) };
         // The timer belongs to the runtime.
         let answer = self.runtime.borrow_mut().block_on(async {
-            monoio::time::timeout(PATIENCE, self.session.client().query(text, parameters)).await
+            monoio::time::timeout(PATIENCE, session.client().query(text, parameters)).await
         });
         match answer {
             Ok(Ok(rows)) => Ok(rows),
@@ -123,6 +127,21 @@ impl Scan {
             Err(_) => Err(StoreError::Away("the server did not answer in time".into())),
         }
     }
+}
+
+/// Closes the connection. A runtime that is dropped keeps the sockets of its tasks open, and the snapshot would keep the server
+/// from removing old versions of rows.
+impl Drop for Scan {
+    fn drop(&mut self) {
+        let session = self.session.take();
+        self.runtime.get_mut().block_on(close(session));
+    }
+}
+
+/// Drops a session and lets its task end.
+pub async fn close(session: Option<Session>) {
+    drop(session);
+    monoio::time::sleep(CLOSING).await;
 }
 
 async fn open(connector: &Connector, schema: &str) -> Result<Session, String> {

@@ -82,6 +82,10 @@ fn sweep_account(
     if old.is_empty() {
         return Ok(0);
     }
+    // The lock of the account guards its ledger against the sweeps of other nodes.
+    if !txn.has_account(account)? {
+        return Ok(0);
+    }
     let carried_key = entry_key(account, carried_id());
     let before = LEDGER.get(txn.rows(), &carried_key)?;
     let mut carried =

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 use std::ops::Bound;
 
-const TABLE: Table = Table::Ledger;
+const TABLE: Table = Table::Clients;
 /// More than the round trips that any of the small tables can need.
 const ROUNDS_MAX: usize = 100;
 
@@ -283,6 +283,26 @@ fn the_way_of_writing_depends_on_what_was_read() {
     assert_eq!(*updates, list(b"locked", b"2"));
     assert_eq!(upserts.keys, [b"peeked", b"unread"]);
     assert!(removes.is_empty());
+}
+
+#[test]
+fn a_row_that_its_account_guards_needs_no_lock() {
+    let mut overlay = Overlay::for_writes();
+    overlay.begin_job();
+    overlay.get(Table::Holds, b"k", &mut |_| {}).unwrap_err();
+    assert_eq!(overlay.take_lacks(), BTreeSet::from([Lack::Peek(Table::Holds, b"k".to_vec())]));
+    overlay.add_rows(Table::Holds, vec![b"k".to_vec()], found(b"k", b"1"), false);
+    assert!(overlay.get(Table::Holds, b"k", &mut |_| {}).unwrap());
+    // What was read before its account was locked is read again.
+    overlay.want(Lack::Row(Table::Accounts, b"a".to_vec()));
+    let lacks = [Lack::Row(Table::Accounts, b"a".to_vec()), Lack::Peek(Table::Holds, b"k".to_vec())];
+    assert_eq!(overlay.take_lacks(), BTreeSet::from(lacks));
+    overlay.get(Table::Holds, b"k", &mut |_| {}).unwrap_err();
+    overlay.add_rows(Table::Holds, vec![b"k".to_vec()], found(b"k", b"2"), false);
+    overlay.put(Table::Holds, b"k", b"3").unwrap();
+    let changes = overlay.into_changes();
+    assert_eq!(changes[0].updates, list(b"k", b"3"));
+    assert!(changes[0].upserts.keys.is_empty());
 }
 
 #[test]
