@@ -273,7 +273,7 @@ fn two_lanes_in_conflict_both_get_through() {
             let job = |at: i64| {
                 let at = if is_reversed { JOBS - 1 - at } else { at };
                 TestJob::boxed(format!("{is_reversed} {group}/{at}"), &answers, move |rows| {
-                    add(rows, Table::Holds, &format!("new {group}"), 1)?;
+                    add(rows, Table::Clients, &format!("new {group}"), 1)?;
                     add(rows, Table::Accounts, &format!("account {at}"), 1)?;
                     let second = number(rows, Table::Accounts, &format!("account {at}"))? as i64 % JOBS;
                     add(rows, Table::Accounts, &format!("second {second}"), 1)
@@ -296,7 +296,7 @@ fn two_lanes_in_conflict_both_get_through() {
                 .map(|(_, value)| value.parse::<i64>().unwrap())
                 .sum()
         };
-        assert_eq!(sum(Table::Holds, "new").await, done);
+        assert_eq!(sum(Table::Clients, "new").await, done);
         assert_eq!(sum(Table::Accounts, "account").await, done);
         assert_eq!(sum(Table::Accounts, "second").await, done);
         println!("{driver}: {transactions} transactions for {} groups", 2 * GROUPS);
