@@ -12,6 +12,7 @@ mod check;
 pub mod classify;
 pub mod clean;
 mod clock;
+mod cluster;
 mod credentials;
 mod doctor;
 mod examples;
@@ -23,6 +24,7 @@ mod metrics;
 mod notify;
 mod open_files;
 mod openapi;
+mod opened_store;
 mod place;
 mod print_config;
 mod reload;
@@ -104,6 +106,9 @@ enum Command {
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
     #[command(long_about = accept_keys::ABOUT, after_long_help = examples::ACCEPT_KEYS)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
+    /// Found a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
+    #[command(arg_required_else_help = true, after_long_help = examples::CLUSTER)]
+    Cluster(Administered<cluster::ClusterArgs>),
     /// Find what makes checks fail or verdicts wrong on this machine, and say what to do.
     #[command(long_about = doctor::ABOUT, after_long_help = examples::DOCTOR)]
     Doctor(doctor::DoctorArgs),
@@ -218,6 +223,9 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::AcceptKeys(Administered { args, flags }) => {
             administer(&flags, |place, output| accept_keys::run(&args, place, output))
         }
+        Command::Cluster(Administered { args, flags }) => {
+            administer(&flags, |place, output| cluster::run(&args, place, output))
+        }
         Command::Metrics(Administered { args, flags }) => {
             administer(&flags, |place, output| metrics::run(&args, place, output))
         }
@@ -256,7 +264,14 @@ fn administer(
     let config = flags.config()?;
     let plans = config.plan_table()?;
     let base_url = config.reachable_at();
-    let place = Place { data: &config.data, plans: &plans, base_url: &base_url, now: store::clock::now() };
+    let cluster = config.cluster_place()?;
+    let place = Place {
+        data: &config.data,
+        cluster: cluster.as_ref(),
+        plans: &plans,
+        base_url: &base_url,
+        now: store::clock::now(),
+    };
     command(place, &mut io::stdout().lock()).map_err(Failure::failed)
 }
 

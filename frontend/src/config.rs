@@ -2,7 +2,7 @@
 //!
 //! [`settings`] is the one table of all settings. Flags, keys of the file and environment variables are derived from it, so
 //! that every setting has all three. [`file`](mod@file) reads the file, [`plans`] its plans, [`sources`] its sources,
-//! [`gateways`] its gateways, [`canaries`] its canaries. [`reference`](mod@reference) describes all of it for readers.
+//! [`gateways`] its gateways, [`canaries`] its canaries; [`store`] has the settings of the store. [`reference`](mod@reference) describes all of it for readers.
 
 pub mod canaries;
 pub mod file;
@@ -11,8 +11,11 @@ pub mod plans;
 pub mod reference;
 pub mod settings;
 pub mod sources;
+pub mod store;
 mod values;
 
+use self::store::StoreSettings;
+use ::store::{Plan, PlanTable};
 use checks::batch::Limits;
 use checks::gateway::Gateway;
 use engine::config::{EngineConfig, SharedLists};
@@ -22,7 +25,6 @@ use settings::SETTINGS;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use store::{Plan, PlanTable};
 use tracing::Level;
 
 /// Largest file of a list: some millions of addresses, which stay in memory.
@@ -35,6 +37,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
+    /// The settings of the store.
+    pub store: StoreSettings,
     /// The base address of the API in its description.
     pub public_url: Option<String>,
     /// Number of frontend threads; 0: one per two cores.
@@ -139,6 +143,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: default_data_folder(),
+            store: StoreSettings::default(),
             public_url: None,
             frontends: 0,
             connections: 10_000,

@@ -24,6 +24,11 @@ pub struct AcceptKeysArgs {}
 /// # Errors
 /// One line for standard error.
 pub fn run(_args: &AcceptKeysArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    if place.cluster.is_some() {
+        return Err("the keys of a cluster are in its bundle and in the folder `keys` of each node, so `accept-keys` does not apply; \
+                    install a bundle with `mailprobe cluster join FILE`, or restore a backup with `mailprobe restore`"
+            .into());
+    }
     if !place.data.join(DATABASE_FILE).exists() {
         return Err(format!(
             "there is no mailprobe data in {}; name the folder with --data",

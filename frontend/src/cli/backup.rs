@@ -3,6 +3,7 @@
 //! This process writes the backup, not the server, so the file belongs to the user of the command. The backup is written
 //! under another name, verified, and then renamed.
 
+use super::cluster::found::{self, Rows};
 use super::place::{Place, open, output_failed};
 use clap::Args;
 use std::fs::{self, File, OpenOptions};
@@ -10,6 +11,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use store::backup::{BackupError, BackupSummary};
+use store_pg::ClusterPlace;
 use store_redb::backup::{self, Compacted};
 
 /// Write a backup of all accounts, keys, credits and results. The server may keep running.
@@ -22,11 +24,15 @@ pub struct BackupArgs {
     force: bool,
 }
 
-/// Create a data folder from a backup. The folder must be empty or must not exist.
+/// Create a data folder from a backup. The folder must be empty or must not exist. With --store, fill an empty schema of PostgreSQL.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreArgs {
     /// File with the backup.
     file: PathBuf,
+    /// With --store: file to write the bundle of new keys to, for further nodes. Without this flag, the data folder is that of a node,
+    /// and has the keys of the backup.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
 }
 
 /// Return unused space of the database to the file system. Stop the server first.
@@ -65,6 +71,11 @@ pub fn back_up(args: &BackupArgs, place: Place<'_>, out: &mut dyn Write) -> Resu
 /// # Errors
 /// One line for standard error.
 pub fn restore(args: &RestoreArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    match (place.cluster, &args.bundle) {
+        (None, None) => {}
+        (None, Some(_)) => return Err("--bundle is for PostgreSQL; name it with --store".into()),
+        (Some(cluster), bundle) => return restore_cluster(cluster, args, bundle.as_deref(), place, out),
+    }
     let summary = backup::restore(&args.file, place.data, place.now).map_err(|error| match error {
         BackupError::NotEmpty(_) | BackupError::Open(_) => error.to_string(),
         error => format!("cannot restore {}: {error}", args.file.display()),
@@ -73,11 +84,37 @@ pub fn restore(args: &RestoreArgs, place: Place<'_>, out: &mut dyn Write) -> Res
     writeln!(out, "{}: {rows} rows, {key_files} key files", place.data.display()).map_err(output_failed)
 }
 
+fn restore_cluster(
+    cluster: &ClusterPlace,
+    args: &RestoreArgs,
+    bundle: Option<&Path>,
+    place: Place<'_>,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let schema = &cluster.schema;
+    if let Some(bundle) = bundle {
+        let founded = found::found(cluster, place, &Rows::Backup(&args.file), bundle)?;
+        writeln!(out, "schema {schema}: {} rows", founded.rows).map_err(output_failed)?;
+        return founded.write(place, bundle, out).map_err(output_failed);
+    }
+    if !store_pg::has_identity(place.data) {
+        return Err(format!(
+            "{} is not the folder of a node, so it has no keys for the backup; name a file for new keys with --bundle",
+            place.data.display()
+        ));
+    }
+    let BackupSummary { rows, .. } = found::refill(cluster, place, &args.file)?;
+    writeln!(out, "schema {schema}: {rows} rows; the nodes keep their keys").map_err(output_failed)
+}
+
 /// Runs `mailprobe compact`.
 ///
 /// # Errors
 /// One line for standard error.
 pub fn compact(_args: &CompactArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    if place.cluster.is_some() {
+        return Err("the store is in PostgreSQL, so `compact` does not apply: its autovacuum reuses the space of removed rows".into());
+    }
     match backup::compact(place.data) {
         Ok(Some(Compacted { before, after })) => {
             writeln!(out, "{}: {before} bytes before, {after} after", place.data.display())

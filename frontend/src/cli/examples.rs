@@ -65,8 +65,17 @@ Example:
 
 /// For `restore`.
 pub(super) const RESTORE: &str = "\
-Example:
-  mailprobe restore --data new-data mailprobe.backup";
+Examples:
+  mailprobe restore --data new-data mailprobe.backup
+  mailprobe restore --data new-data mailprobe.backup --store postgres://mailprobe@db/mailprobe --bundle keys.bundle";
+
+/// For `cluster`.
+pub(super) const CLUSTER: &str = "\
+Examples:
+  mailprobe cluster init --store postgres://mailprobe@db/mailprobe --bundle keys.bundle --data data
+  mailprobe cluster join keys.bundle --store postgres://mailprobe@db/mailprobe --data data
+  mailprobe cluster status --config /etc/mailprobe/mailprobe.toml
+  mailprobe cluster upgrade --config /etc/mailprobe/mailprobe.toml";
 
 /// For `compact`.
 pub(super) const COMPACT: &str = "\

@@ -69,9 +69,11 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
                 _ => String::new(),
             };
             let variable = setting.variable();
+            let arg = Arg::new(setting.key);
+            // Commands of clusters need it most, and it is their only name of a place.
+            let arg = if setting.key == "store_url" { arg.visible_alias("store") } else { arg };
             command.arg(
-                Arg::new(setting.key)
-                    .long(setting.key.replace('_', "-"))
+                arg.long(setting.key.replace('_', "-"))
                     .value_name(setting.value_name)
                     .help(format!("{}{default}", setting.help))
                     .long_help(format!(

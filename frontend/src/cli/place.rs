@@ -1,23 +1,71 @@
 //! The location of the store for administrative commands.
 
+use super::VERSION;
 use server::admin::Command;
 use server::admin::access::{AccessError, StoreAccess};
 use server::admin::{ACCOUNTS_PER_PAGE, Response};
 use std::io;
 use std::path::Path;
-use store::{Account, PlanTable, UnixMs};
+use store::{Account, OpenError, PlanTable, Store, UnixMs};
+use store_pg::{ClusterPlace, NodeFolder};
+use store_redb::{DATABASE_FILE, StoreOptions};
 
 /// The store of a command.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
     /// The data folder.
     pub data: &'a Path,
+    /// The database of the cluster; `None`: the store is in the data folder.
+    pub cluster: Option<&'a ClusterPlace>,
     /// The plans, if no server runs. A running server has its own.
     pub plans: &'a PlanTable,
     /// The address at which users reach the server.
     pub base_url: &'a str,
     /// The current time.
     pub now: UnixMs,
+}
+
+impl Place<'_> {
+    /// Opens the store, if no server runs; `None`: there is none. `create` allows the creation of a store.
+    fn open_stopped(self, create: bool) -> Result<Option<Box<dyn Store>>, OpenError> {
+        let (plans, now) = (self.plans.clone(), self.now);
+        if let Some(cluster) = self.cluster {
+            let folder = NodeFolder::open(self.data)?;
+            let store = store_pg::open_for_command(cluster, folder, VERSION.into(), plans, now);
+            return Ok(Some(Box::new(store.map_err(in_cluster)?)));
+        }
+        refuse_node(self.data)?;
+        if !create && !self.data.join(DATABASE_FILE).exists() {
+            return Ok(None);
+        }
+        let (store, _) = store_redb::open(self.data, plans, StoreOptions::default(), now)?;
+        Ok(Some(Box::new(store)))
+    }
+}
+
+/// Refuses the folder of a node if the configuration names no PostgreSQL: a database in it would be one more.
+///
+/// # Errors
+///
+/// [`OpenError::OtherKind`].
+pub(super) fn refuse_node(data: &Path) -> Result<(), OpenError> {
+    let why = "is the folder of a node of a cluster, and the configuration names no PostgreSQL; set store_url or store_url_file";
+    if store_pg::has_identity(data) && !data.join(DATABASE_FILE).exists() {
+        return Err(OpenError::OtherKind { folder: data.to_owned(), why });
+    }
+    Ok(())
+}
+
+/// The remedy for wrong keys in a cluster.
+pub(super) fn in_cluster(error: OpenError) -> OpenError {
+    match error {
+        OpenError::OtherKeys { folder, .. } => {
+            let why = "has the keys of another cluster; name an empty folder with --data, and use `mailprobe cluster join FILE` with \
+                       the bundle of this cluster";
+            OpenError::OtherKind { folder, why }
+        }
+        other => other,
+    }
 }
 
 /// Runs one command. `create` allows the creation of a store if there is none.
@@ -31,7 +79,7 @@ pub(super) fn execute_or_tell(
     create: bool,
     command: Command,
 ) -> Result<Response, AccessError> {
-    StoreAccess::open(place.data, place.plans, create, place.now)?.execute(command, place.now)
+    StoreAccess::open(place.data, &|| place.open_stopped(create))?.execute(command, place.now)
 }
 
 /// Runs a command that needs a running server.
@@ -65,7 +113,7 @@ pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
 }
 
 pub(super) fn open(place: Place<'_>, create: bool) -> Result<StoreAccess, String> {
-    StoreAccess::open(place.data, place.plans, create, place.now)
+    StoreAccess::open(place.data, &|| place.open_stopped(create))
         .map_err(|error: AccessError| error.to_string())
 }
 

@@ -8,7 +8,7 @@
 use super::flags::{DATA, ENGINE, Flags, SERVER};
 use super::notify::{ServiceState, feed_watchdog, tell, watchdog_interval};
 use super::reload::Reload;
-use super::{Failure, StartEngine, log, open_files, self_check};
+use super::{Failure, StartEngine, log, open_files, opened_store, self_check};
 use crate::config::Config;
 use assistants::Assistants;
 use checks::batch::{Feeder, Limits, NewBatches};
@@ -45,7 +45,6 @@ use std::sync::{Arc, RwLock};
 use std::thread;
 use store::Store;
 use store::clock;
-use store_redb::StoreOptions;
 
 /// The arguments of `mailprobe serve`, which are the flags of the configuration.
 #[derive(clap::Args)]
@@ -110,16 +109,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let listeners = Listeners::open(config.listen, config.frontend_threads()).map_err(Failure::failed)?;
     let address = listeners.address;
     let mut endpoint = config.metrics.map(Endpoint::bind).transpose().map_err(Failure::failed)?;
-    let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
-    let (store, opening) = store_redb::open(&config.data, plans, options, clock::now())
-        .map_err(|error| Failure::failed(error.to_string()))?;
-    if opening.voided_holds > 0 {
-        tracing::warn!(holds = opening.voided_holds, "returned the credits of interrupted checks");
-    }
-    if opening.folder_open_to_others {
-        tracing::warn!("users other than its owner can read the data folder; run `chmod 700` on it");
-    }
-    let store: Arc<dyn Store> = Arc::new(store);
+    let store = opened_store::open(&config, plans, clock::now())?;
     let limiter = Limiter::open(Arc::clone(&store)).map_err(|error| Failure::failed(error.to_string()))?;
     let limiter = Arc::new(limiter);
     let keeper = limiter::keep(Arc::clone(&limiter), clock::now).map_err(|error| {
@@ -413,6 +403,16 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
     writeln!(output, "frontend: monoio on {} ({}), threads: {threads}", choice.driver.name(), choice.why)?;
     writeln!(output, "engine: {}", engine.describe())?;
     writeln!(output, "data: {}", config.data.display())?;
+    if let Some(place) = config.cluster_place()? {
+        let hosts: Vec<String> = place.target.hosts.iter().map(ToString::to_string).collect();
+        let database = &place.target.database;
+        writeln!(
+            output,
+            "store: PostgreSQL {}, database {database}, schema {}",
+            hosts.join(","),
+            place.schema
+        )?;
+    }
     let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
     writeln!(output, "listening on {scheme}://{address}")?;
     Ok(output.flush()?)

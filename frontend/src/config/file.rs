@@ -13,8 +13,9 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings with a path as value: in the file it is relative to the folder of the file.
-const PATHS: [&str; 10] = [
+const PATHS: [&str; 11] = [
     "data",
+    "store_url_file",
     "spamtraps",
     "lists_allowed",
     "lists_disposable",
@@ -27,7 +28,7 @@ const PATHS: [&str; 10] = [
 ];
 
 /// Settings that can be in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
-const GROUPS: [&str; 2] = ["dashboard", "lists"];
+const GROUPS: [&str; 3] = ["dashboard", "lists", "store"];
 
 /// A key and its value, with their positions.
 pub type Entry<'t, 'i> = (&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>);

@@ -127,6 +127,9 @@ fn settings_of(group: Group) -> impl Iterator<Item = &'static Setting> {
 fn example(setting: &Setting) -> &'static str {
     match setting.key {
         "public_url" => "\"https://api.example.com\"",
+        "store_url" => "\"postgres://mailprobe@db1.example.com,db2.example.com/mailprobe\"",
+        "store_url_file" => "\"/etc/mailprobe/store-url\"",
+        "store_egress" => "\"192.0.2.1\"",
         "tls_cert" => "\"/etc/mailprobe/cert.pem\"",
         "tls_key" => "\"/etc/mailprobe/key.pem\"",
         "metrics" => "\"127.0.0.1:9090\"",
@@ -256,9 +259,10 @@ commands, `mailprobe doctor` accepts the flags of `serve`, and `mailprobe openap
 - An unknown key in the file is an error. The message names the line and the nearest known key.
 - A setting that is *repeatable* accepts several values: repeat the flag, separate the values of the variable by commas, or write
   an array in the file.
-- In the file, `[dashboard]` and `[lists]` can be tables: `sign_up` in `[dashboard]` is `dashboard_sign_up`.
+- In the file, `[store]`, `[dashboard]` and `[lists]` can be tables: `sign_up` in `[dashboard]` is `dashboard_sign_up`.
 - A relative path in the file starts at the folder of the file.
-- Secrets can stay out of the file: `secrets_file`, `password_file` and `tls_key` name files.
+- Secrets can stay out of the file: `store_url_file`, `secrets_file`, `password_file` and `tls_key` name files. No output contains
+  `store_url`.
 ";
 
 /// The text in a cell of a Markdown table.

@@ -1,5 +1,6 @@
 //! The table of all settings, with their help texts.
 
+use super::store::{self, StoreUrl};
 use super::values::{
     address, base_url, choice, each, host_name, integer, list, name, number, one, path, put, resolver,
     seconds, set_list, show_list, socket, state_file, text,
@@ -28,6 +29,8 @@ pub enum Scope {
 pub enum Group {
     /// What every command with a store needs.
     General,
+    /// PostgreSQL in place of the data folder.
+    Store,
     /// The HTTP server.
     Api,
     /// The dashboard.
@@ -48,8 +51,9 @@ pub enum Group {
 
 impl Group {
     /// All groups, in the order of the reference.
-    pub const ALL: [Group; 9] = [
+    pub const ALL: [Group; 10] = [
         Group::General,
+        Group::Store,
         Group::Api,
         Group::Dashboard,
         Group::Observation,
@@ -64,6 +68,7 @@ impl Group {
     pub fn heading(self) -> &'static str {
         match self {
             Group::General => "General settings",
+            Group::Store => "Store of a cluster",
             Group::Api => "HTTP server",
             Group::Dashboard => "Dashboard",
             Group::Observation => "Log and metrics",
@@ -155,6 +160,69 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.data, path(one(given))),
         show: |config| text(config.data.display()),
+    },
+    Setting {
+        key: "store_url",
+        value_name: "URL",
+        help: "PostgreSQL for all nodes: postgres://USER:PASSWORD@HOST:PORT,.../DATABASE",
+        details: "Several hosts are tried in turn. The server is verified by TLS, unless the URL ends with ?sslmode=disable. \
+                  Every user of the machine can see a password in a flag: use the variable or `store_url_file`. Without a URL, \
+                  the store is in the data folder.",
+        group: Group::Store,
+        scope: Scope::Data,
+        many: false,
+        set: |config, given| put(&mut config.store.url, store::url(one(given)).map(Some)),
+        show: |_| None,
+    },
+    Setting {
+        key: "store_url_file",
+        value_name: "FILE",
+        help: "File with the URL of PostgreSQL, in place of store_url",
+        details: "",
+        group: Group::Store,
+        scope: Scope::Data,
+        many: false,
+        set: |config, given| {
+            put(&mut config.store.url, path(one(given)).map(|path| Some(StoreUrl::File(path))))
+        },
+        show: |config| match &config.store.url {
+            Some(StoreUrl::File(path)) => text(path.display()),
+            _ => None,
+        },
+    },
+    Setting {
+        key: "store_schema",
+        value_name: "NAME",
+        help: "Schema of the tables in PostgreSQL",
+        details: "All nodes of a cluster have the same schema.",
+        group: Group::Store,
+        scope: Scope::Data,
+        many: false,
+        set: |config, given| put(&mut config.store.schema, store::schema(one(given))),
+        show: |config| text(&config.store.schema),
+    },
+    Setting {
+        key: "store_require_sync",
+        value_name: "BOOL",
+        help: "Refuse a PostgreSQL without a synchronous standby: true or false",
+        details: "With false, a failover can lose the last writes, also those that were answered.",
+        group: Group::Store,
+        scope: Scope::Data,
+        many: false,
+        set: |config, given| put(&mut config.store.require_sync, choice(one(given), BOOLEAN)),
+        show: |config| Some(Value::Boolean(config.store.require_sync)),
+    },
+    Setting {
+        key: "store_egress",
+        value_name: "NAME",
+        help: "Name of the public address of this node's checks; default: the number of the node",
+        details: "Nodes that reach mail servers from one address, such as behind NAT, must have the same name: they divide its \
+                  limits.",
+        group: Group::Store,
+        scope: Scope::Server,
+        many: false,
+        set: |config, given| put(&mut config.store.egress, store::egress(one(given)).map(Some)),
+        show: |config| config.store.egress.as_ref().and_then(text),
     },
     Setting {
         key: "frontends",
@@ -571,73 +639,4 @@ const DRIVER: &[(&str, DriverChoice)] =
 const PACE: &[(&str, Pace)] = &[("polite", Pace::Polite), ("fast", Pace::Fast), ("lab", Pace::Lab)];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_unique_and_every_default_is_shown_or_absent() {
-        let config = Config::default();
-        for (i, setting) in SETTINGS.iter().enumerate() {
-            assert!(SETTINGS[..i].iter().all(|other| other.key != setting.key), "{}", setting.key);
-            let absent = [
-                "tls_cert",
-                "tls_key",
-                "public_url",
-                "metrics",
-                "spamtraps",
-                "lists_allowed",
-                "lists_disposable",
-                "lists_role",
-                "lists_free",
-                "lists_typo_targets",
-                "ehlo",
-                "mail_from",
-                "source",
-                "proxy",
-                "state",
-            ]
-            .contains(&setting.key);
-            assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
-        }
-    }
-
-    #[test]
-    fn texts_are_a_line_and_sentences() {
-        for setting in SETTINGS {
-            let Setting { key, help, details, .. } = setting;
-            assert!(help.chars().count() <= 90 && !help.ends_with('.'), "{key}: {help}");
-            assert!(details.is_empty() || details.ends_with('.'), "{key}: {details}");
-        }
-    }
-
-    #[test]
-    fn values_that_could_hurt_are_refused() {
-        for (key, value) in [
-            ("listen", "localhost:80"),
-            ("frontends", "-1"),
-            ("connections", "0"),
-            ("smtp_port", "0"),
-            ("ehlo", "a b"),
-            ("ehlo", "a\r\nMAIL"),
-            ("public_url", "api.example.com"),
-            ("public_url", "https:///v1"),
-            ("public_url", "https://api.example.com/?a=b"),
-            ("public_url", "https://user@api.example.com"),
-            ("mail_from", "a>\r\n@b"),
-            ("mail_from", "nobody"),
-            ("mail_from", "é@example.com"),
-            ("allow_net", "10.0.0.0/33"),
-            ("resolver", "dns.example:53"),
-            ("reuse_verdicts", "yes"),
-            ("pace", "Polite"),
-            ("data", ""),
-            ("state", ""),
-            ("batch_rows_max", "0"),
-            ("batch_wait", "86401"),
-            ("batch_outage_wait", "1h"),
-        ] {
-            let setting = find(key).unwrap();
-            assert!((setting.set)(&mut Config::default(), &[value.to_owned()]).is_err(), "{key} {value}");
-        }
-    }
-}
+mod tests;

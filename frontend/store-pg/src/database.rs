@@ -1,10 +1,12 @@
 //! PostgreSQL as the backend of a store, for one of several nodes.
 
+use crate::cluster::ClusterPlace;
 use crate::connect::{Connector, Target, explain};
 use crate::feed::{Feed, Left};
+use crate::folder::NodeFolder;
 use crate::job::{SnapshotJob, Waiting, WriteJob};
 use crate::lane::GroupJob;
-use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings};
+use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings, Role};
 use crate::reads::ReadJob;
 use crate::scan::{self, Scan, Scanner};
 use crate::schema::{self, Found};
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
     ClaimedLists, HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs,
-    clock, pending,
+    clock, id, pending,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::backup::BackupWriter;
@@ -70,6 +72,17 @@ pub struct PgOptions {
     pub reuse: bool,
 }
 
+/// What a node adds to its folder and its place.
+#[derive(Debug, Clone)]
+pub struct NodeTraits {
+    /// The name of the address that its checks come from; `None`: the number of the node.
+    pub egress: Option<String>,
+    /// The version of mailprobe.
+    pub version: String,
+    /// Whether a verdict from one account's check may answer another account, which also pays for it.
+    pub reuse: bool,
+}
+
 /// The changes of opening.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PgOpening {
@@ -98,6 +111,8 @@ pub struct Postgres {
     has_claimed: AtomicBool,
     /// The same of lists.
     has_claimed_lists: AtomicBool,
+    /// The folder of the node, which is locked until the last write is done.
+    folder: Option<NodeFolder>,
 }
 
 /// Opens the store. The tables are created if they are missing, and the node is registered.
@@ -106,6 +121,80 @@ pub struct Postgres {
 ///
 /// [`OpenError`], with a remedy.
 pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStore, PgOpening), OpenError> {
+    let (postgres, opening) = open_as(Role::Server, options, plans, now)?;
+    Ok((RowStore(postgres), opening))
+}
+
+/// Opens the store of a cluster for a node, which keeps its folder.
+///
+/// # Errors
+///
+/// [`OpenError`], with a remedy.
+pub fn open_node(
+    place: &ClusterPlace,
+    folder: NodeFolder,
+    node: NodeTraits,
+    plans: PlanTable,
+    now: UnixMs,
+) -> Result<(PgStore, PgOpening), OpenError> {
+    let NodeTraits { egress, version, reuse } = node;
+    let egress = egress.unwrap_or_else(|| folder.id().to_string());
+    let node = NodeSettings { id: folder.id(), egress, host: host(), version };
+    open_in((Role::Server, node, reuse), place, folder, plans, now)
+}
+
+/// Opens the store of a cluster for a command, on the folder of a node that does not run. The command is no node: it has a number
+/// of its own, which is removed at its end.
+///
+/// # Errors
+///
+/// [`OpenError`], with a remedy.
+pub fn open_for_command(
+    place: &ClusterPlace,
+    folder: NodeFolder,
+    version: String,
+    plans: PlanTable,
+    now: UnixMs,
+) -> Result<PgStore, OpenError> {
+    let bits = id::random_bits().map_err(|error| StoreError::NotDone(error.to_string()))?;
+    let id = i64::try_from(bits >> 65).unwrap_or(i64::MAX).max(1);
+    let node = NodeSettings { id, egress: String::new(), host: host(), version };
+    open_in((Role::Command, node, true), place, folder, plans, now).map(|(store, _)| store)
+}
+
+fn open_in(
+    (role, node, reuse): (Role, NodeSettings, bool),
+    place: &ClusterPlace,
+    folder: NodeFolder,
+    plans: PlanTable,
+    now: UnixMs,
+) -> Result<(PgStore, PgOpening), OpenError> {
+    let options = PgOptions {
+        target: place.target.clone(),
+        schema: place.schema.clone(),
+        requires_sync: place.requires_sync,
+        node,
+        vault: Arc::clone(folder.vault()),
+        keys: folder.keys(),
+        reuse,
+    };
+    let (mut postgres, opening) = open_as(role, options, plans, now)?;
+    postgres.folder = Some(folder);
+    Ok((RowStore(postgres), opening))
+}
+
+/// The name of this machine.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+fn open_as(
+    role: Role,
+    options: PgOptions,
+    plans: PlanTable,
+    now: UnixMs,
+) -> Result<(Postgres, PgOpening), OpenError> {
     let PgOptions { target, schema, requires_sync, node, vault, keys, reuse } = options;
     let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
     let connector = Arc::new(connector);
@@ -125,14 +214,14 @@ pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStor
     let clock_check = ClockCheck::read(&scan, now)?;
     drop(scan);
     let shared = Shared { plans: SharedPlans::new(plans), vault, index, clock_check, has_nodes: true, reuse };
-    let postgres = Postgres::start((connector, schema), node, Arc::new(shared), last)?;
-    let voided_holds = postgres.void_orphans(now)?;
-    Ok((RowStore(postgres), PgOpening { voided_holds }))
+    let postgres = Postgres::start((connector, schema), (role, node), Arc::new(shared), last)?;
+    let voided_holds = if role == Role::Server { postgres.void_orphans(now)? } else { 0 };
+    Ok((postgres, PgOpening { voided_holds }))
 }
 
 /// Creates the tables, and notes which keys belong to them.
 fn prepare(connector: &Connector, schema: &str, vault: &Vault) -> Result<Found, OpenError> {
-    let prepared = on_connection(connector, async |client| {
+    let prepared = on_connection(connector, START_MAX, async |client| {
         let found = schema::ensure(client, schema).await?;
         if found == Found::New {
             schema::note_keys(client, vault.fingerprint()).await?;
@@ -155,7 +244,7 @@ fn check_keys(
         return Err(OpenError::OtherKeys { folder, why });
     }
     if traces.fingerprint != Some(vault.fingerprint()) {
-        on_connection(connector, async |client| {
+        on_connection(connector, START_MAX, async |client| {
             schema::ensure(client, schema).await?;
             schema::replace_keys(client, vault.fingerprint()).await
         })?;
@@ -163,14 +252,15 @@ fn check_keys(
     Ok(())
 }
 
-/// Connects, works on the connection, and closes it. The thread blocks meanwhile.
+/// Connects, works on the connection, and closes it. The thread blocks meanwhile. It tries to connect for this long.
 pub(crate) fn on_connection<T>(
     connector: &Connector,
+    patience: Duration,
     work: impl AsyncFnOnce(&Client) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
     let unable = |error: std::io::Error| StoreError::Failed(format!("no runtime for the database: {error}"));
     let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().map_err(unable)?;
-    let end = Instant::now() + START_MAX;
+    let end = Instant::now() + patience;
     runtime.block_on(async {
         loop {
             match connector.connect().await {
@@ -196,7 +286,7 @@ fn read_everything(scan: &Scan) -> Result<(i64, Vec<KeyChange>), StoreError> {
 impl Postgres {
     fn start(
         (connector, schema): (Arc<Connector>, String),
-        node: NodeSettings,
+        (role, node): (Role, NodeSettings),
         shared: Arc<Shared>,
         last: i64,
     ) -> Result<Postgres, OpenError> {
@@ -230,6 +320,7 @@ impl Postgres {
             connector: Arc::clone(&connector),
             schema: schema.clone(),
             node,
+            role,
             writes: write_queues,
             reads: read_queues,
             control,
@@ -261,6 +352,7 @@ impl Postgres {
             turn: AtomicUsize::new(0),
             has_claimed: AtomicBool::new(false),
             has_claimed_lists: AtomicBool::new(false),
+            folder: None,
         };
         registration.recv().map_err(|_| StoreError::Closed)??;
         Ok(postgres)

@@ -16,14 +16,13 @@ mod group;
 mod statements;
 
 pub use group::{GroupEnd, GroupJob, GroupReport, Jobs, UnsureGroup};
-pub(crate) use statements::{Fetch, PLANS, Statements};
+pub(crate) use statements::{Fetch, PLANS, Statements, TableWrite};
 
 use crate::connect::{Session, explain};
 use crate::feed::{Feed, READ_CHANGES, WRITE_CHANGES};
 use crate::overlay::{Overlay, TableChanges};
 use futures_util::future::{join, join3};
 use monoio::time::timeout;
-use statements::TableWrite;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};

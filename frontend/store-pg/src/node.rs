@@ -40,6 +40,16 @@ pub struct NodeSettings {
     pub version: String,
 }
 
+/// Whether a process works among the nodes, or executes one command of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A server: it has a lease, and others take over its work.
+    Server,
+    /// A command. It has a number and lanes, because a group of writes needs them, and no lease: so it does not count as a live
+    /// node, and has no work that another node could take over. Its rows are removed at its end.
+    Command,
+}
+
 /// The lease of this process, for all threads.
 pub struct Lease {
     start: Instant,
@@ -192,6 +202,53 @@ pub async fn renew(client: &Client, id: i64, epoch: i64) -> Result<Option<UnixMs
 pub async fn count_live(client: &Client) -> Result<u32, Error> {
     let row = client.query_one("SELECT count(*) FROM nodes WHERE until > clock_timestamp()", &[]).await?;
     Ok(u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX))
+}
+
+/// Registers a command. It has an empty egress and a lease that is over.
+///
+/// # Errors
+///
+/// The database could not do it; it can be tried again.
+pub async fn register_command(client: &Client, node: &NodeSettings) -> Result<Registration, Error> {
+    let NodeSettings { id, host, version, .. } = node;
+    let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
+    // One statement, so one transaction.
+    let text = "WITH node AS (INSERT INTO nodes (id, epoch, until, format, version, egress, host) \
+                VALUES ($1, 1, '-infinity', $2, $3, '', $4) \
+                ON CONFLICT (id) DO UPDATE SET epoch = nodes.epoch + 1 RETURNING epoch), \
+                lane AS (INSERT INTO lanes (node, lane, epoch, seq) \
+                SELECT $1, lane, epoch, 0 FROM node, generate_series(0, $5) AS lane \
+                ON CONFLICT (node, lane) DO UPDATE SET epoch = excluded.epoch RETURNING lane, seq) \
+                SELECT node.epoch, lane.seq FROM node, lane ORDER BY lane.lane";
+    let rows = client.query(text, &[id, &format, version, host, &(LANES - 1)]).await?;
+    let epoch = rows.first().map_or(Ok(0), |row| row.try_get(0))?;
+    let last_groups = rows.iter().map(|row| row.try_get(1)).collect::<Result<_, _>>()?;
+    Ok(Registration { epoch, last_groups })
+}
+
+/// Removes the rows of a command at its end.
+///
+/// # Errors
+///
+/// The database could not do it; [`remove_commands`] does it later.
+pub async fn remove_command(client: &Client, id: i64) -> Result<(), Error> {
+    let text =
+        "WITH lane AS (DELETE FROM lanes WHERE node = $1) DELETE FROM nodes WHERE id = $1 AND egress = ''";
+    client.execute(text, &[&id]).await.map(drop)
+}
+
+/// Removes the rows of commands that have ended without doing it. A command that is alive and has no connection at this moment
+/// registers again.
+///
+/// # Errors
+///
+/// The database could not do it; a later call does.
+pub async fn remove_commands(client: &Client) -> Result<(), Error> {
+    let text = "WITH gone AS (DELETE FROM nodes WHERE egress = '' AND NOT EXISTS \
+                (SELECT FROM pg_stat_activity WHERE datname = current_database() AND starts_with(application_name, \
+                'mailprobe ' || current_schema() || ' ' || nodes.id || '/')) RETURNING id) \
+                DELETE FROM lanes USING gone WHERE lanes.node = gone.id";
+    client.execute(text, &[]).await.map(drop)
 }
 
 /// Ends the lease, at the end of the process.

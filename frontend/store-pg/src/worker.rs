@@ -8,7 +8,7 @@ mod control;
 use crate::connect::{Connector, Session, explain};
 use crate::feed::Feed;
 use crate::lane::{GroupEnd, GroupJob, Jobs, Lane, LanePlace, NotDone, Truth, UnsureGroup};
-use crate::node::{NodeSettings, Registration};
+use crate::node::{NodeSettings, Registration, Role};
 use crate::reads::{ReadEnd, ReadJob, ReadJobs, ReadLane};
 use control::Control;
 pub use control::{ControlSetup, Question, Reloaded};
@@ -41,6 +41,8 @@ pub struct Setup {
     pub schema: String,
     /// What the node says of itself.
     pub node: NodeSettings,
+    /// Whether it is a server or a command.
+    pub role: Role,
     /// Writes, one queue for each lane.
     pub writes: Vec<UnboundedReceiver<Box<dyn GroupJob>>>,
     /// Reads, one queue for each lane.
@@ -54,6 +56,7 @@ struct Context {
     connector: Arc<Connector>,
     schema: String,
     node: NodeSettings,
+    role: Role,
     feed: Rc<Feed>,
     registration: RefCell<Registration>,
     /// A lane has found that the node was declared dead.
@@ -83,11 +86,12 @@ impl Context {
 
 /// Registers the node, answers `registered`, and works until all queues are closed.
 pub async fn run(setup: Setup, feed: Feed, registered: Sender<Result<(), StoreError>>) {
-    let Setup { connector, schema, node, writes, reads, control } = setup;
+    let Setup { connector, schema, node, role, writes, reads, control } = setup;
     let context = Rc::new(Context {
         connector,
         schema,
         node,
+        role,
         feed: Rc::new(feed),
         registration: RefCell::new(Registration { epoch: 0, last_groups: Vec::new() }),
         is_fenced: Cell::new(true),

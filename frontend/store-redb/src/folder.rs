@@ -1,21 +1,18 @@
-//! The data folder: created with mode 0700, locked by the process that uses it, with the database in it.
+//! The data folder, locked by the process that uses it, with the database in it.
 
 use ::redb::backends::FileBackend;
 use ::redb::{Builder, Database, DatabaseError, StorageBackend, StorageError};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use store::OpenError;
+pub use store_rules::folder::DATABASE_FILE;
+use store_rules::folder::FolderLock;
 use store_rules::vault::Vault;
 
-/// The database's name in the data folder.
-pub const DATABASE_FILE: &str = "mailprobe.redb";
-
-/// A locked data folder. The lock belongs to the folder itself (`flock`), so it also covers the creation of the file.
-/// It ends with the process in every case.
+/// A locked data folder with its database.
 pub(super) struct Folder {
-    path: PathBuf,
-    _lock: File,
+    lock: FolderLock,
     /// Whether users other than its owner may read it.
     pub open_to_others: bool,
 }
@@ -23,36 +20,24 @@ pub(super) struct Folder {
 impl Folder {
     /// Creates the folder if necessary, and locks it.
     pub fn lock(path: &Path) -> Result<Folder, OpenError> {
-        let unusable = |error: std::io::Error| OpenError::Folder(path.to_owned(), error.to_string());
-        // An existing folder keeps its mode: it may be shared, and the files are private in any case.
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(unusable)?;
-        let lock = File::open(path).map_err(unusable)?;
-        let metadata = lock.metadata().map_err(unusable)?;
-        if !metadata.is_dir() {
-            return Err(OpenError::Folder(path.to_owned(), "not a folder".into()));
-        }
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Locked(path.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(unusable(error)),
-        }
-        let open_to_others = metadata.mode() & 0o077 != 0;
-        Ok(Folder { path: path.to_owned(), _lock: lock, open_to_others })
+        let lock = FolderLock::take(path)?;
+        let open_to_others = lock.open_to_others;
+        Ok(Folder { lock, open_to_others })
     }
 
     /// The path of the database.
     pub fn database_path(&self) -> PathBuf {
-        self.path.join(DATABASE_FILE)
+        self.lock.path().join(DATABASE_FILE)
     }
 
     /// The path of the data folder.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.lock.path()
     }
 
     /// The path of a database during its creation.
     pub fn draft_path(&self) -> PathBuf {
-        self.path.join(format!("{DATABASE_FILE}.new"))
+        self.lock.path().join(format!("{DATABASE_FILE}.new"))
     }
 
     /// Opens the database, or creates an empty one. `backend` wraps its file.
@@ -78,7 +63,7 @@ impl Folder {
 
     /// Opens the keys of the folder.
     pub fn open_vault(&self) -> Result<Vault, OpenError> {
-        Vault::open(&self.path)
+        Vault::open(self.path())
     }
 
     /// redb cannot open a file whose creation was interrupted, so it is created under another name and renamed.
@@ -88,7 +73,7 @@ impl Folder {
             OpenOptions::new().read(true).write(true).create(true).truncate(true).mode(0o600).open(&draft);
         let file = file.map_err(|error| self.unusable(&error))?;
         drop(builder.create_file(file).map_err(|error| self.refusal(&draft, error))?);
-        let placed = std::fs::rename(&draft, path).and_then(|()| File::open(&self.path)?.sync_all());
+        let placed = std::fs::rename(&draft, path).and_then(|()| File::open(self.path())?.sync_all());
         placed.map_err(|error| self.unusable(&error))
     }
 
@@ -103,7 +88,7 @@ impl Folder {
     }
 
     fn unusable(&self, error: &std::io::Error) -> OpenError {
-        OpenError::Folder(self.path.clone(), error.to_string())
+        OpenError::Folder(self.path().to_owned(), error.to_string())
     }
 }
 

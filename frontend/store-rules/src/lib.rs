@@ -21,6 +21,7 @@ pub mod batches;
 pub mod clock_check;
 mod connections;
 mod days;
+pub mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -290,8 +290,7 @@ impl Vault {
     }
 
     fn fingerprint_of(&self, parts: &[&[u8]]) -> u64 {
-        let hash = self.hash("fingerprint", parts);
-        u64::from_be_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
+        fingerprint(&self.hasher, parts)
     }
 
     /// Whether hour keys are derived from a chain, as the nodes of a cluster need it.
@@ -325,16 +324,7 @@ impl Vault {
 
     /// The keyed hash of several parts; `purpose` separates hashes of different kinds.
     pub fn hash(&self, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
-        let mut context = hmac::Context::with_key(&self.hasher);
-        for part in [purpose.as_bytes()].iter().chain(parts) {
-            // The length of each part is included, so that different lists of parts have different inputs.
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part);
-        }
-        let tag = context.sign();
-        let mut hash = [0; 16];
-        hash.copy_from_slice(&tag.as_ref()[..16]);
-        hash
+        keyed_hash(&self.hasher, purpose, parts)
     }
 
     /// A secret that is derived from the permanent key, different for each purpose.
@@ -502,6 +492,18 @@ impl Vault {
         Ok(keys.into_iter().collect())
     }
 
+    /// Whether the vault has all these keys of a backup that are needed at `now`, so that it can read the rows of the backup.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read.
+    pub fn has_keys(&self, keys: &BTreeMap<String, Vec<u8>>, now: UnixMs) -> io::Result<bool> {
+        let own: BTreeMap<String, Secret> = self.keys_for_backup(now)?.into_iter().collect();
+        let is_own = |name: &String, key: &Vec<u8>| own.get(name).is_some_and(|own| own[..] == key[..]);
+        Ok(keys.contains_key(HASH_KEY_FILE)
+            && keys.iter().filter(|(name, _)| is_kept(name, now)).all(|(name, key)| is_own(name, key)))
+    }
+
     fn find(&self, name: KeyName) -> Option<VaultKey> {
         let key = self.keys.read().unwrap_or_else(PoisonError::into_inner).get(&name).cloned();
         key.or_else(|| self.ratchet.as_ref()?.key(name))
@@ -554,6 +556,24 @@ fn random(bytes: &mut [u8]) -> Result<(), StoreError> {
 
 fn hasher(key: &[u8; KEY_BYTES]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, key)
+}
+
+fn keyed_hash(hasher: &hmac::Key, purpose: &str, parts: &[&[u8]]) -> [u8; 16] {
+    let mut context = hmac::Context::with_key(hasher);
+    for part in [purpose.as_bytes()].iter().chain(parts) {
+        // The length of each part is included, so that different lists of parts have different inputs.
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    let tag = context.sign();
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&tag.as_ref()[..16]);
+    hash
+}
+
+fn fingerprint(hasher: &hmac::Key, parts: &[&[u8]]) -> u64 {
+    let hash = keyed_hash(hasher, "fingerprint", parts);
+    u64::from_be_bytes(hash[..8].try_into().expect("8 of 16 bytes"))
 }
 
 /// The key with these bytes.

@@ -40,6 +40,20 @@ pub enum BackupError {
     Newer,
     /// The folder to restore to is not empty.
     NotEmpty(PathBuf),
+    /// An older version of mailprobe made it, and its format cannot be restored to PostgreSQL.
+    Older {
+        /// The format of the backup.
+        found: u64,
+        /// The format of the tables in PostgreSQL.
+        needed: u32,
+    },
+    /// The schema to restore to has data, or a node uses it.
+    SchemaInUse {
+        /// The name of the schema.
+        schema: String,
+        /// What it has.
+        has: &'static str,
+    },
 }
 
 impl fmt::Display for BackupError {
@@ -54,6 +68,15 @@ impl fmt::Display for BackupError {
                 f,
                 "{} is not empty; move its content away, or name a new folder with --data",
                 path.display()
+            ),
+            BackupError::Older { found, needed } => write!(
+                f,
+                "it has format {found}, and PostgreSQL needs format {needed}; restore it to a folder, then move this folder with \
+                 `mailprobe cluster init --from-data`"
+            ),
+            BackupError::SchemaInUse { schema, has } => write!(
+                f,
+                "the schema {schema} has {has}; name another schema with --store-schema, or remove this one with DROP SCHEMA"
             ),
         }
     }

@@ -99,6 +99,13 @@ pub enum OpenError {
         /// The fault and its remedy. No part of a key is in it.
         why: String,
     },
+    /// The folder does not fit the store of the configuration: it is not that of a node, or it has a database of its own.
+    OtherKind {
+        /// The data folder.
+        folder: PathBuf,
+        /// The fault and its remedy.
+        why: &'static str,
+    },
     /// Any other failure of the store.
     Store(StoreError),
 }
@@ -142,6 +149,7 @@ impl fmt::Display for OpenError {
             OpenError::Keys { folder, why } => {
                 write!(f, "cannot use the keys in {}: {why}", folder.display())
             }
+            OpenError::OtherKind { folder, why } => write!(f, "{} {why}", folder.display()),
             OpenError::Store(error) => error.fmt(f),
         }
     }

@@ -27,7 +27,7 @@ enum CommandLine {
 /// Runs a command line as `mailprobe` does.
 fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
     let plans = PlanTable::standard();
-    let place = account::Place { data: folder, plans: &plans, base_url: "http://t", now: NOW };
+    let place = account::Place { data: folder, cluster: None, plans: &plans, base_url: "http://t", now: NOW };
     let line = std::iter::once(&"mailprobe").chain(line);
     let mut out = Vec::new();
     match CommandLine::try_parse_from(line).map_err(|error| error.to_string())? {

@@ -31,20 +31,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("http-core", &["api", "checks", "engine", "store"]),
     ("assistants", &["api", "checks", "engine", "http-core", "store"]),
     ("dashboard", &["api", "assistants", "checks", "engine", "http-core", "lists", "store"]),
-    (
-        "server",
-        &[
-            "api",
-            "assistants",
-            "checks",
-            "dashboard",
-            "engine",
-            "http-core",
-            "store",
-            "store-redb",
-            "tls-stream",
-        ],
-    ),
+    ("server", &["api", "assistants", "checks", "dashboard", "engine", "http-core", "store", "tls-stream"]),
     (
         "frontend",
         &[
@@ -56,7 +43,9 @@ const EDGES: &[(&str, &[&str])] = &[
             "lists",
             "server",
             "store",
+            "store-pg",
             "store-redb",
+            "store-rules",
             "usage",
         ],
     ),

@@ -1,5 +1,5 @@
 //! Access to the store for the command line: over the socket of the server that runs on the data folder, or by opening
-//! the folder if no server runs.
+//! the store if no server runs. The caller opens it, because only the caller knows which kind of store it is.
 
 use super::wire::{ANSWER_BYTES_MAX, Answer, Lines, Outcome, Request, VERSION};
 use super::{Command, Response, SOCKET_FILE, execute};
@@ -9,8 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::backup::BackupError;
-use store::{MAY_BE_DONE, OpenError, PlanTable, Store, UnixMs};
-use store_redb::{DATABASE_FILE, RedbStore, StoreOptions};
+use store::{MAY_BE_DONE, OpenError, Store, UnixMs};
 
 /// The time limit of a command: the server's own limit for a line, and the commands of other operators before it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -23,8 +22,11 @@ pub enum StoreAccess {
     /// A server runs on the folder.
     Running(Connection),
     /// No server runs; this process has the store open.
-    Stopped(Box<RedbStore>),
+    Stopped(Box<dyn Store>),
 }
+
+/// Opens the store of a folder without a running server; `None`: there is no store.
+pub type OpenStopped<'o> = dyn Fn() -> Result<Option<Box<dyn Store>>, OpenError> + 'o;
 
 /// A connection to the server's admin socket.
 pub struct Connection {
@@ -90,27 +92,20 @@ impl fmt::Display for AccessError {
 impl std::error::Error for AccessError {}
 
 impl StoreAccess {
-    /// Opens the store in a folder. `create` permits to create a missing store.
+    /// Connects to the server that runs on a folder. If none runs, the store is opened.
     ///
     /// # Errors
     ///
     /// [`AccessError`]: the folder cannot be used.
-    pub fn open(
-        folder: &Path,
-        plans: &PlanTable,
-        create: bool,
-        now: UnixMs,
-    ) -> Result<StoreAccess, AccessError> {
+    pub fn open(folder: &Path, open_stopped: &OpenStopped<'_>) -> Result<StoreAccess, AccessError> {
         let deadline = Instant::now() + START_PATIENCE;
         loop {
             if let Some(connection) = Connection::open(folder)? {
                 return Ok(StoreAccess::Running(connection));
             }
-            if !create && !folder.join(DATABASE_FILE).exists() {
-                return Err(AccessError::NoStore(folder.to_owned()));
-            }
-            match store_redb::open(folder, plans.clone(), StoreOptions::default(), now) {
-                Ok((store, _)) => return Ok(StoreAccess::Stopped(Box::new(store))),
+            match open_stopped() {
+                Ok(Some(store)) => return Ok(StoreAccess::Stopped(store)),
+                Ok(None) => return Err(AccessError::NoStore(folder.to_owned())),
                 Err(OpenError::Locked(_)) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(100));
                 }
@@ -143,7 +138,7 @@ impl StoreAccess {
         }
     }
 
-    /// Copies a backup to `sink`. The copy is complete only if [`verify`](store_redb::backup::verify) accepts it.
+    /// Copies a backup to `sink`. The copy is complete only if `verify` of store-rules accepts it.
     ///
     /// # Errors
     ///

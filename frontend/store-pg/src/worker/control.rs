@@ -4,7 +4,7 @@ use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
 use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
-use crate::node::{self, Lease, NotRegistered, RENEW_EVERY};
+use crate::node::{self, Lease, NotRegistered, RENEW_EVERY, Role};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use monoio::time::timeout;
@@ -164,9 +164,13 @@ impl Control {
             }
         }
         if let Some(session) = &self.session {
-            let (id, epoch) = (self.context.node.id, self.context.epoch());
-            // Without it the lease ends by itself.
-            let _ = within(node::leave(session.client(), id, epoch)).await;
+            let (client, id, epoch) = (session.client(), self.context.node.id, self.context.epoch());
+            let left = match self.context.role {
+                // Without it the lease ends by itself.
+                Role::Server => within(node::leave(client, id, epoch)).await,
+                Role::Command => within(node::remove_command(client, id)).await,
+            };
+            drop(left);
         }
         self.setup.lease.lost();
     }
@@ -178,6 +182,10 @@ impl Control {
         if self.context.is_fenced.get() {
             tracing::warn!("this node was declared dead, and registers again");
             self.register().await?;
+        }
+        if self.context.role == Role::Command {
+            // It has no lease, and leaves everything else to the nodes.
+            return self.answer_questions().await;
         }
         if self.renewed.is_due(RENEW_EVERY) {
             self.renew().await?;
@@ -196,6 +204,7 @@ impl Control {
         if self.pruned.is_due(PRUNE_EVERY) {
             let text = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes) - $1";
             within(self.client()?.execute(text, &[&CHANGES_KEPT])).await?;
+            within(node::remove_commands(self.client()?)).await?;
             self.pruned.done();
         }
         Ok(())
@@ -207,6 +216,12 @@ impl Control {
 
     async fn register(&mut self) -> Result<(), String> {
         self.setup.lease.lost();
+        if self.context.role == Role::Command {
+            let registration = within(node::register_command(self.client()?, &self.context.node)).await?;
+            *self.context.registration.borrow_mut() = registration;
+            self.context.is_fenced.set(false);
+            return Ok(());
+        }
         let asked = Instant::now();
         let registration = within(node::register(self.client()?, &self.context.node)).await?;
         *self.context.registration.borrow_mut() = registration;

@@ -18,15 +18,15 @@
 
 use super::chain::{Chain, ChainError, JOIN_AGAIN, Lineage};
 use super::{
-    HASH_KEY_FILE, HOUR_MS, KEY_FOLDER, KeyName, Secret, USERS_KEY_FILE, destroy, is_destroyed,
-    read_kept_files, read_lasting_key, sync_folder,
+    HASH_KEY_FILE, HOUR_MS, KEY_BYTES, KEY_FOLDER, KeyName, Secret, USERS_KEY_FILE, destroy, fingerprint,
+    hasher, is_destroyed, read_kept_files, read_lasting_key, sync_folder,
 };
 use data_encoding::HEXLOWER;
 use ring::digest::{SHA256, digest};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use store::{StoreError, UnixMs};
@@ -35,6 +35,9 @@ use zeroize::Zeroizing;
 /// The first line without the version.
 const TITLE: &str = "mailprobe bundle ";
 const VERSION: u32 = 1;
+
+/// The largest file that is read: ten years of hour keys would need less.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// The folder of the keys until it is complete.
 const FOLDER_DRAFT: &str = "keys.new";
@@ -95,6 +98,60 @@ impl Bundle {
         let mut hour_keys = read_kept_files(&folder, now).map_err(unusable)?;
         hour_keys.retain(|name, _| KeyName::parse(name).is_some());
         Ok(Bundle { hash: hash.into(), users, chain, hour_keys })
+    }
+
+    /// The keys of a backup, by the names of their files, for a database with its rows. The bundle gets a new chain, and a key
+    /// `users` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The backup has no key for hashes, or a key is damaged.
+    pub fn from_backup(keys: &BTreeMap<String, Vec<u8>>, now: UnixMs) -> Result<Bundle, BundleError> {
+        let find = |name: &str| keys.get(name).map(|key| backup_key(key)).transpose();
+        let hash = find(HASH_KEY_FILE)?.ok_or(BundleError::Backup("has no key for hashes"))?;
+        let users = find(USERS_KEY_FILE)?.map_or_else(Secret::random, Ok)?;
+        let is_needed = |name: &str| KeyName::parse(name).is_some_and(|name| !name.is_over(now));
+        let hour_keys = keys.iter().filter(|(name, _)| is_needed(name));
+        let hour_keys = hour_keys.map(|(name, key)| Ok((name.clone(), backup_key(key)?)));
+        let hour_keys = hour_keys.collect::<Result<_, BundleError>>()?;
+        Ok(Bundle { hash, users, chain: Chain::create(now / HOUR_MS)?, hour_keys })
+    }
+
+    /// The fingerprint that the vault of a folder with this bundle has.
+    pub fn fingerprint(&self) -> u64 {
+        fingerprint(&hasher(&self.hash), &[&self.chain.lineage])
+    }
+
+    /// Reads the file of a bundle.
+    ///
+    /// # Errors
+    ///
+    /// As [`Bundle::from_text`], or the file cannot be read.
+    pub fn read(path: &Path) -> Result<Bundle, BundleError> {
+        let unreadable = |error: io::Error| BundleError::File(path.to_owned(), error.to_string());
+        let mut file = File::open(path).map_err(unreadable)?.take(FILE_BYTES_MAX);
+        let mut text = Zeroizing::new(String::new());
+        file.read_to_string(&mut text).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => BundleError::NotABundle,
+            _ => unreadable(error),
+        })?;
+        Bundle::from_text(&text)
+    }
+
+    /// Writes a new file that only its owner can read, and syncs it.
+    ///
+    /// # Errors
+    ///
+    /// The file exists, or cannot be written.
+    pub fn write_new(&self, path: &Path) -> Result<(), BundleError> {
+        let written = || -> io::Result<()> {
+            let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+            file.write_all(self.to_text().as_bytes())?;
+            file.sync_all()?;
+            let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            sync_folder(folder.unwrap_or(Path::new(".")))
+        };
+        written().map_err(|error| BundleError::File(path.to_owned(), error.to_string()))
     }
 
     /// The text of the file of the bundle. Only its owner may be able to read this file.
@@ -220,6 +277,12 @@ fn push_field(text: &mut String, name: &str, bytes: &[u8]) {
     text.push('\n');
 }
 
+/// A key of a backup. A file of zeros is a destroyed key.
+fn backup_key(bytes: &[u8]) -> Result<Secret, BundleError> {
+    let key = <[u8; KEY_BYTES]>::try_from(bytes).ok().filter(|key| !is_destroyed(key));
+    key.map(Secret::from).ok_or(BundleError::Backup("has a damaged key"))
+}
+
 fn write_key(path: &Path, key: &Secret) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(&key[..])?;
@@ -321,6 +384,10 @@ pub enum BundleError {
     Keys(PathBuf, String),
     /// The folder cannot be read or written.
     Folder(PathBuf, String),
+    /// The keys of a backup cannot be used.
+    Backup(&'static str),
+    /// The file of the bundle cannot be read or written.
+    File(PathBuf, String),
     /// The operating system has no random bytes.
     Store(StoreError),
 }
@@ -360,6 +427,10 @@ impl fmt::Display for BundleError {
             }
             BundleError::Folder(folder, why) => {
                 write!(f, "cannot use the folder {} ({why}); check its owner and its disk", folder.display())
+            }
+            BundleError::Backup(why) => write!(f, "the backup {why}; use another backup"),
+            BundleError::File(path, why) => {
+                write!(f, "cannot use {} as the file of the bundle: {why}", path.display())
             }
             BundleError::Store(error) => error.fmt(f),
         }

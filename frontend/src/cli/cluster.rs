@@ -1,0 +1,139 @@
+//! `mailprobe cluster`: nodes that share one PostgreSQL.
+//!
+//! `init` and `restore` found a cluster (`found.rs`): they fill an empty schema, write the bundle of keys, and make the data
+//! folder that of the first node. `join` makes a folder that of a further node.
+
+pub(super) mod found;
+mod status;
+
+use super::place::{Place, output_failed};
+use clap::{Args, Subcommand};
+use found::Rows;
+use std::io::Write;
+use std::path::PathBuf;
+use store::StoreError;
+use store_pg::cluster::{KNOWN_FORMAT, Upgraded};
+use store_pg::{ClusterPlace, NewNode};
+use store_rules::vault::bundle::Bundle;
+
+/// Found a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
+#[derive(Debug, Clone, Args)]
+pub struct ClusterArgs {
+    #[command(subcommand)]
+    action: ClusterAction,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+enum ClusterAction {
+    /// Found a cluster: create the tables and the keys, and make the data folder that of the first node.
+    Init {
+        /// File to write the bundle of keys to, for further nodes. Delete it when all nodes have the keys.
+        #[arg(long, value_name = "FILE")]
+        bundle: PathBuf,
+        /// Data folder of a stopped server without PostgreSQL: move its data. Never start a server on this folder again.
+        #[arg(long, value_name = "OLD_DIR")]
+        from_data: Option<PathBuf>,
+    },
+    /// Make the data folder that of a further node.
+    Join {
+        /// File with the bundle of keys.
+        bundle: PathBuf,
+    },
+    /// Show the nodes, the server of the database and the format of its tables.
+    Status {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Raise the format of the database to that of this version, when all running nodes know it.
+    Upgrade,
+}
+
+/// Runs `mailprobe cluster`.
+///
+/// # Errors
+/// One line for standard error.
+pub fn run(args: &ClusterArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    let cluster = needed(place)?;
+    match &args.action {
+        ClusterAction::Init { bundle, from_data } => {
+            let rows = from_data.as_deref().map_or(Rows::None, Rows::Folder);
+            let founded = found::found(cluster, place, &rows, bundle)?;
+            if let Some(old) = from_data {
+                writeln!(
+                    out,
+                    "{}: {} rows moved; never start a server on this folder again",
+                    old.display(),
+                    founded.rows
+                )
+                .map_err(output_failed)?;
+            }
+            founded.write(place, bundle, out).map_err(output_failed)
+        }
+        ClusterAction::Join { bundle } => {
+            join(cluster, place, &Bundle::read(bundle).map_err(|why| why.to_string())?, out)
+        }
+        ClusterAction::Status { json } => {
+            let shown = cluster.status().map_err(|error| told(&error))?;
+            status::write(&shown, cluster, *json, out).map_err(output_failed)
+        }
+        ClusterAction::Upgrade => {
+            let line = match cluster.upgrade(KNOWN_FORMAT).map_err(|error| error.to_string())? {
+                Upgraded::Already => {
+                    format!(
+                        "the database has format {KNOWN_FORMAT}, the newest that this version knows; there is nothing to do"
+                    )
+                }
+                Upgraded::From(before) => {
+                    format!("the format of the database is now {KNOWN_FORMAT}; it was {before}")
+                }
+            };
+            writeln!(out, "{line}").map_err(output_failed)
+        }
+    }
+}
+
+/// The database of the cluster.
+pub(super) fn needed(place: Place<'_>) -> Result<&ClusterPlace, String> {
+    place.cluster.ok_or_else(|| {
+        "name PostgreSQL with --store, with the variable MAILPROBE_STORE_URL, or with store_url or store_url_file in the configuration"
+            .into()
+    })
+}
+
+fn join(
+    cluster: &ClusterPlace,
+    place: Place<'_>,
+    bundle: &Bundle,
+    out: &mut dyn Write,
+) -> Result<(), String> {
+    let node = NewNode::lock(place.data).map_err(|error| error.to_string())?;
+    match cluster.fingerprint().map_err(|error| told(&error))? {
+        Some(found) if found == bundle.fingerprint() => {}
+        Some(_) => {
+            return Err("the bundle is not that of this database; use the bundle that `mailprobe cluster init` or `mailprobe \
+                        restore` wrote for it"
+                .into());
+        }
+        None => {
+            return Err(format!(
+                "the schema {} has no tables of a cluster; create them with `mailprobe cluster init`",
+                cluster.schema
+            ));
+        }
+    }
+    let id = node.install(bundle).map_err(|error| error.to_string())?;
+    writeln!(out, "{}: node {id}; start it with `mailprobe serve`", place.data.display())
+        .map_err(output_failed)
+}
+
+/// The error of a command that works on the database itself.
+pub(super) fn told(error: &StoreError) -> String {
+    match error {
+        StoreError::NotDone(why) | StoreError::Failed(why) => format!("the database refused: {why}"),
+        StoreError::Unknown(why) => format!(
+            "the connection broke during the commit ({why}); see whether the schema has data before you try again"
+        ),
+        other => other.to_string(),
+    }
+}
