@@ -10,7 +10,8 @@ use store_rules::row::Row as _;
 use store_rules::tables::{BatchRow, split};
 use tokio_postgres::{Client, Error, Row};
 
-/// Claims unfinished batches without a live node, oldest first.
+/// Claims unfinished batches without a live node, oldest first, and those that an earlier process of this node had: their
+/// epochs are below `first_epoch`, the first one of this process.
 ///
 /// # Errors
 ///
@@ -19,16 +20,16 @@ pub async fn batches(
     client: &Client,
     (node, epoch): (i64, i64),
     most: usize,
-    own: bool,
+    first_epoch: i64,
 ) -> Result<Vec<OpenBatch>, StoreError> {
-    let text = "WITH free AS (SELECT k FROM open_batches WHERE node IS NULL OR ($4 AND node = $2) \
+    let text = "WITH free AS (SELECT k FROM open_batches WHERE node IS NULL OR (node = $2 AND epoch < $4) \
                 ORDER BY k LIMIT $1 FOR UPDATE SKIP LOCKED), \
                 claimed AS (UPDATE open_batches AS o SET node = $2, epoch = $3 FROM free WHERE o.k = free.k \
                 RETURNING o.k, o.v) \
                 SELECT batches.k, batches.v FROM claimed JOIN batches ON batches.k = claimed.v || claimed.k \
                 ORDER BY claimed.k";
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let rows = client.query(text, &[&most, &node, &epoch, &own]).await.map_err(away)?;
+    let rows = client.query(text, &[&most, &node, &epoch, &first_epoch]).await.map_err(away)?;
     rows.iter().map(open_batch).collect()
 }
 

@@ -14,7 +14,7 @@ use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -93,8 +93,6 @@ pub struct Postgres {
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
     turn: AtomicUsize,
-    /// Whether the batches that this node had before its start were claimed.
-    has_claimed: AtomicBool,
 }
 
 /// Opens the store. The tables are created if they are missing, and the node is registered.
@@ -249,7 +247,6 @@ impl Postgres {
             figures,
             waiting,
             turn: AtomicUsize::new(0),
-            has_claimed: AtomicBool::new(false),
         };
         registration.recv().map_err(|_| StoreError::Closed)??;
         Ok(postgres)
@@ -503,8 +500,7 @@ impl Backend for Postgres {
         if !self.lease.is_valid() {
             return Pending::ready(Ok(Vec::new()));
         }
-        let own = !self.has_claimed.swap(true, Ordering::Relaxed);
-        self.ask(|reply| Question::ClaimBatches { most, own, reply })
+        self.ask(|reply| Question::ClaimBatches { most, reply })
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

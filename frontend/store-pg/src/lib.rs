@@ -21,6 +21,8 @@ pub mod overlay;
 pub mod reads;
 mod scan;
 mod schema;
+#[doc(hidden)]
+pub mod testing;
 mod worker;
 
 pub use connect::Target;

@@ -32,13 +32,10 @@ const START_MAX: Duration = Duration::from_secs(30);
 
 /// A question for the control connection.
 pub enum Question {
-    /// Claims at most so many unfinished batches that no live node has; with `own`, also those that this node had before it
-    /// was started.
+    /// Claims at most so many unfinished batches that no live node has, or that this node had before it was started.
     ClaimBatches {
         /// The largest number.
         most: usize,
-        /// Whether those of this node are wanted too.
-        own: bool,
         /// The reply.
         reply: Reply<Vec<OpenBatch>, StoreError>,
     },
@@ -91,6 +88,8 @@ pub struct Control {
     context: Rc<Context>,
     setup: ControlSetup,
     session: Option<Session>,
+    /// The epoch of the first registration of this process.
+    first_epoch: i64,
     renewed: Last,
     polled: Last,
     looked: Last,
@@ -102,7 +101,7 @@ impl Control {
     /// A task without a connection.
     pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
         let [renewed, polled, looked, pruned, swept] = [const { Last(None) }; 5];
-        Control { context, setup, session: None, renewed, polled, looked, pruned, swept }
+        Control { context, setup, session: None, first_epoch: 0, renewed, polled, looked, pruned, swept }
     }
 
     /// Connects, and registers the node.
@@ -138,6 +137,7 @@ impl Control {
         }
         self.session = Some(session);
         self.register().await?;
+        self.first_epoch = self.context.epoch();
         Ok(Ok(()))
     }
 
@@ -266,8 +266,9 @@ impl Control {
         while let Ok(question) = self.setup.questions.try_recv() {
             let (client, place) = (self.client()?, (self.context.node.id, self.context.epoch()));
             match question {
-                Question::ClaimBatches { most, own, reply } => {
-                    let claimed = timeout(PATIENCE, claims::batches(client, place, most, own)).await;
+                Question::ClaimBatches { most, reply } => {
+                    let claimed = claims::batches(client, place, most, self.first_epoch);
+                    let claimed = timeout(PATIENCE, claimed).await;
                     reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
                 Question::OrphanedHolds { reply } => {
