@@ -10,7 +10,8 @@ use store_rules::row::Row as _;
 use store_rules::tables::{BatchRow, split};
 use tokio_postgres::{Client, Error, Row};
 
-/// Claims unfinished batches without a live node, oldest first.
+/// Claims unfinished batches without a live node, oldest first, and those that an earlier process of this node had: their
+/// epochs are below `first_epoch`, the first one of this process.
 ///
 /// # Errors
 ///
@@ -19,16 +20,16 @@ pub async fn batches(
     client: &Client,
     (node, epoch): (i64, i64),
     most: usize,
-    own: bool,
+    first_epoch: i64,
 ) -> Result<Vec<OpenBatch>, StoreError> {
-    let text = "WITH free AS (SELECT k FROM open_batches WHERE node IS NULL OR ($4 AND node = $2) \
+    let text = "WITH free AS (SELECT k FROM open_batches WHERE node IS NULL OR (node = $2 AND epoch < $4) \
                 ORDER BY k LIMIT $1 FOR UPDATE SKIP LOCKED), \
                 claimed AS (UPDATE open_batches AS o SET node = $2, epoch = $3 FROM free WHERE o.k = free.k \
                 RETURNING o.k, o.v) \
                 SELECT batches.k, batches.v FROM claimed JOIN batches ON batches.k = claimed.v || claimed.k \
                 ORDER BY claimed.k";
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    let rows = client.query(text, &[&most, &node, &epoch, &own]).await.map_err(away)?;
+    let rows = client.query(text, &[&most, &node, &epoch, &first_epoch]).await.map_err(away)?;
     rows.iter().map(open_batch).collect()
 }
 
@@ -47,10 +48,11 @@ fn open_batch(row: &Row) -> Result<OpenBatch, StoreError> {
 pub async fn lists(
     client: &Client,
     (node, epoch): (i64, i64),
-    own: bool,
+    first_epoch: i64,
 ) -> Result<ClaimedLists, StoreError> {
-    let text = "UPDATE lists SET node = $1, epoch = $2 WHERE node IS NULL OR ($3 AND node = $1) RETURNING k";
-    let new = client.query(text, &[&node, &epoch, &own]).await.map_err(away)?;
+    let text =
+        "UPDATE lists SET node = $1, epoch = $2 WHERE node IS NULL OR (node = $1 AND epoch < $3) RETURNING k";
+    let new = client.query(text, &[&node, &epoch, &first_epoch]).await.map_err(away)?;
     let own = client.query("SELECT k FROM lists WHERE node = $1", &[&node]).await.map_err(away)?;
     Ok(ClaimedLists { own: list_ids(&own)?, new: list_ids(&new)? })
 }

@@ -16,7 +16,7 @@ use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -107,10 +107,6 @@ pub struct Postgres {
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
     turn: AtomicUsize,
-    /// Whether the batches that this node had before its start were claimed.
-    has_claimed: AtomicBool,
-    /// The same of lists.
-    has_claimed_lists: AtomicBool,
     /// The folder of the node, which is locked until the last write is done.
     folder: Option<NodeFolder>,
 }
@@ -350,8 +346,6 @@ impl Postgres {
             figures,
             waiting,
             turn: AtomicUsize::new(0),
-            has_claimed: AtomicBool::new(false),
-            has_claimed_lists: AtomicBool::new(false),
             folder: None,
         };
         registration.recv().map_err(|_| StoreError::Closed)??;
@@ -601,16 +595,14 @@ impl Backend for Postgres {
         if !self.lease.is_valid() {
             return Pending::ready(Ok(Vec::new()));
         }
-        let own = !self.has_claimed.swap(true, Ordering::Relaxed);
-        self.ask(|reply| Question::ClaimBatches { most, own, reply })
+        self.ask(|reply| Question::ClaimBatches { most, reply })
     }
 
     fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
         if !self.lease.is_valid() {
             return Pending::ready(Err(StoreError::Away("this node has no lease".into())));
         }
-        let own = !self.has_claimed_lists.swap(true, Ordering::Relaxed);
-        self.ask(|reply| Question::ClaimLists { own, reply })
+        self.ask(|reply| Question::ClaimLists { reply })
     }
 
     fn may_work(&self) -> bool {

@@ -23,7 +23,7 @@ use crate::feed::{Feed, READ_CHANGES, WRITE_CHANGES};
 use crate::overlay::{Overlay, TableChanges};
 use futures_util::future::{join, join3};
 use monoio::time::timeout;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::mem;
@@ -108,6 +108,9 @@ pub struct Lane {
     statements: Statements,
     /// The changes of the index, which some transactions read and write.
     feed: Option<Rc<Feed>>,
+    /// The statements for the changes. A text in their place would be prepared first, and executed after COMMIT.
+    read_changes: OnceCell<Statement>,
+    write_changes: OnceCell<Statement>,
     look: Statement,
     patience: Duration,
     trips: Cell<u64>,
@@ -133,8 +136,18 @@ impl Lane {
         let Ok((ended, look)) = timeout(patience, both).await else { return Err(slow()) };
         ended.map_err(|error| judge(&error))?;
         let look = look.map_err(|error| judge(&error))?;
-        let (session, statements, trips) = (Some(session), Statements::default(), Cell::new(0));
-        Ok(Lane { session, is_open: false, place, statements, feed: None, look, patience, trips })
+        Ok(Lane {
+            session: Some(session),
+            is_open: false,
+            place,
+            statements: Statements::default(),
+            feed: None,
+            read_changes: OnceCell::new(),
+            write_changes: OnceCell::new(),
+            look,
+            patience,
+            trips: Cell::new(0),
+        })
     }
 
     /// The lane of a node: its statements also write the columns of [`schema`](crate::schema), and the changes of the index.
@@ -177,10 +190,13 @@ impl Lane {
         let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
         let fetches = self.wait(fetches).await?;
         self.trips.set(self.trips.get() + 1);
-        let feed = self.feed.as_ref().filter(|_| locks.contains(&Lock::Index));
+        let feed = match self.feed.as_ref().filter(|_| locks.contains(&Lock::Index)) {
+            Some(feed) => Some((feed, self.prepared(client, &self.read_changes, READ_CHANGES).await?)),
+            None => None,
+        };
         let changes = async {
-            let Some(feed) = feed else { return Ok(Vec::new()) };
-            client.query(READ_CHANGES, &[&feed.last()]).await
+            let Some((feed, statement)) = &feed else { return Ok(Vec::new()) };
+            client.query(statement, &[&feed.last()]).await
         };
         // `join` polls in this order, so the messages leave in this order.
         let all = join3(client.simple_query(&begin), fetches.send(client), changes);
@@ -195,7 +211,7 @@ impl Lane {
             return Err(NotDone::Fenced);
         }
         let read = read.map_err(|error| judge(&error))?;
-        if let Some(feed) = feed {
+        if let Some((feed, _)) = feed {
             let pair = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
             let changes: Result<Vec<_>, Error> = changes.and_then(|rows| rows.iter().map(pair).collect());
             // With a gap the group waits until the index was read again.
@@ -203,6 +219,21 @@ impl Lane {
                 .map_err(|error| NotDone::Away(error.to_string()))?;
         }
         fetches.add_to(overlay, &read).map_err(|error| judge(&error))
+    }
+
+    /// A statement of this connection, which is prepared when it is needed for the first time.
+    async fn prepared(
+        &self,
+        client: &Client,
+        statement: &OnceCell<Statement>,
+        text: &str,
+    ) -> Result<Statement, NotDone> {
+        if let Some(statement) = statement.get() {
+            return Ok(statement.clone());
+        }
+        self.trips.set(self.trips.get() + 1);
+        let new = self.wait(client.prepare(text)).await?;
+        Ok(statement.get_or_init(|| new).clone())
     }
 
     /// Another round trip: fetches what is lacking.
@@ -223,13 +254,18 @@ impl Lane {
             Ok(writes) => writes,
             Err(why) => return (Ended::NotDone(why), true),
         };
+        let feed = match self.feed.as_ref().filter(|_| !effects.key_changes.is_empty()) {
+            Some(feed) => match self.prepared(client, &self.write_changes, WRITE_CHANGES).await {
+                Ok(statement) => Some((feed, statement)),
+                Err(why) => return (Ended::NotDone(why), true),
+            },
+            None => None,
+        };
         self.trips.set(self.trips.get() + 1);
         let warnings = session.warnings();
         let told = async {
-            let Some(feed) = self.feed.as_ref().filter(|_| !effects.key_changes.is_empty()) else {
-                return Ok(());
-            };
-            client.execute(WRITE_CHANGES, &[&feed.last(), &Feed::encode(effects)]).await.map(drop)
+            let Some((feed, statement)) = &feed else { return Ok(()) };
+            client.execute(statement, &[&feed.last(), &Feed::encode(effects)]).await.map(drop)
         };
         let all = join3(writes.send(client), told, client.batch_execute("COMMIT"));
         let Ok((written, told, committed)) = timeout(self.patience, all).await else {

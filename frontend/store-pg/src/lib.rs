@@ -25,6 +25,8 @@ pub mod reads;
 pub mod restore;
 mod scan;
 mod schema;
+#[doc(hidden)]
+pub mod testing;
 mod worker;
 
 pub use cluster::ClusterPlace;

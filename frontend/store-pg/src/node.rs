@@ -163,9 +163,6 @@ async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registr
     let text = "INSERT INTO lanes (node, lane, epoch, seq) SELECT $1, lane, $2, 0 FROM generate_series(0, $3) AS lane \
                 ON CONFLICT (node, lane) DO UPDATE SET epoch = excluded.epoch";
     client.execute(text, &[id, &epoch, &(LANES - 1)]).await?;
-    for table in ["open_batches", "lists"] {
-        client.execute(&format!("UPDATE {table} SET epoch = $2 WHERE node = $1"), &[id, &epoch]).await?;
-    }
     let rows = client.query("SELECT seq FROM lanes WHERE node = $1 ORDER BY lane", &[id]).await?;
     let last_groups = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
     Ok(Registration { epoch, last_groups })
@@ -293,7 +290,7 @@ async fn bury(client: &Client, id: i64, epoch: i64) -> Result<bool, Error> {
     if client.execute(text, &[&id, &epoch]).await? == 0 {
         return Ok(false);
     }
-    client.execute("UPDATE lanes SET epoch = $2 + 1 WHERE node = $1", &[&id, &epoch]).await?;
+    client.execute("UPDATE lanes SET epoch = $2::bigint + 1 WHERE node = $1", &[&id, &epoch]).await?;
     for table in ["open_batches", "lists"] {
         client.execute(&format!("UPDATE {table} SET node = NULL WHERE node = $1"), &[&id]).await?;
     }

@@ -90,6 +90,8 @@ impl Txn<'_> {
     /// Removes the client of an expired note.
     pub(crate) fn forget_client(&mut self, row: &[u8; 32]) -> Result<(), StoreError> {
         let (id, _) = split(row);
+        // The lock makes the note be read again: a consent may have prolonged the registration.
+        CLIENTS.has(self.rows(), &id)?;
         CLIENTS.remove(self.rows, &id)
     }
 

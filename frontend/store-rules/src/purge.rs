@@ -5,7 +5,8 @@
 
 use crate::rows::{Table, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, EXPIRIES, Expiring, IDEMPOTENCY, RESULTS, expiring_row, expiry_key, part_key, split,
+    BATCH_ROWS, BATCHES, CLIENTS, EXPIRIES, Expiring, IDEMPOTENCY, RESULTS, WITHDRAWN, evidence_of_row,
+    expiring_row, expiry_key, part_key, split,
 };
 use crate::txn::Txn;
 use crate::vault::VaultKey;
@@ -20,6 +21,9 @@ const STEPS: usize = 2_000;
 
 /// How many batches one purge ends: each is opened and sealed again.
 const ENDED_MAX: usize = 100;
+
+/// The key of a row, from its note of expiry.
+type KeyOfRow = fn(&[u8; 32]) -> Vec<u8>;
 
 /// The kinds whose rows are removed without further steps.
 const REMOVABLE: [Expiring; 8] = [
@@ -70,6 +74,7 @@ impl Txn<'_> {
             left -= expired.len();
             self.expect_rows(what, &expired);
             for expiry in &expired {
+                self.lock_row(what, &expiring_row(expiry))?;
                 EXPIRIES.remove(self.rows, expiry)?;
                 self.remove_row(what, &expiring_row(expiry))?;
             }
@@ -109,6 +114,9 @@ impl Txn<'_> {
     fn expect_rows(&self, what: Expiring, expired: &[[u8; 41]]) {
         let mut keys = expired.iter().map(expiring_row);
         let rows = self.rows();
+        if let Some((table, key_of)) = self.replaceable(what) {
+            return rows.expect(&mut keys.map(|key| Want::Row(table, key_of(&key))));
+        }
         match what {
             Expiring::Session => rows.expect(&mut keys.map(|key| Want::Row(Table::Sessions, key.to_vec()))),
             Expiring::Connection => {
@@ -124,6 +132,30 @@ impl Txn<'_> {
             })),
             Expiring::List => rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
             _ => drop(keys.next()),
+        }
+    }
+
+    /// Locks a row that another transaction may be replacing. With the lock, its note is read again: a row that has a later
+    /// expiry by now is kept.
+    fn lock_row(&self, what: Expiring, row: &[u8; 32]) -> Result<(), StoreError> {
+        match self.replaceable(what) {
+            Some((table, key_of)) => self.rows().get(table, &key_of(row), &mut |_| {}).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// The table and the keys of rows that are removed without a look at them, and may be replaced. On redb no other transaction
+    /// writes.
+    fn replaceable(&self, what: Expiring) -> Option<(Table, KeyOfRow)> {
+        if !self.shared.has_nodes {
+            return None;
+        }
+        match what {
+            Expiring::Result => Some((RESULTS.table, |row| row.to_vec())),
+            Expiring::Idempotency => Some((IDEMPOTENCY.table, |row| row.to_vec())),
+            Expiring::Client => Some((CLIENTS.table, |row| split(row).0.to_vec())),
+            Expiring::Withdrawn => Some((WITHDRAWN.table, |row| evidence_of_row(row).to_le_bytes().to_vec())),
+            _ => None,
         }
     }
 

@@ -252,6 +252,11 @@ impl Txn<'_> {
         new: &NewSession,
         now: UnixMs,
     ) -> Result<Option<AccountId>, StoreError> {
+        // The account's row comes first: it guards the sessions, which a new password ends.
+        let Some(LinkRow { account, .. }) = SIGN_IN_LINKS.peek(self.rows(), hash)? else { return Ok(None) };
+        if !self.has_account(account)? {
+            return Ok(None);
+        }
         let row = SIGN_IN_LINKS.get(self.rows(), hash)?;
         let Some(row) = row.filter(|row| now < row.expires_at) else { return Ok(None) };
         self.unexpire(Expiring::SignInLink, row.expires_at, hash)?;

@@ -32,13 +32,10 @@ const START_MAX: Duration = Duration::from_secs(30);
 
 /// A question for the control connection.
 pub enum Question {
-    /// Claims at most so many unfinished batches that no live node has; with `own`, also those that this node had before it
-    /// was started.
+    /// Claims at most so many unfinished batches that no live node has, or that this node had before it was started.
     ClaimBatches {
         /// The largest number.
         most: usize,
-        /// Whether those of this node are wanted too.
-        own: bool,
         /// The reply.
         reply: Reply<Vec<OpenBatch>, StoreError>,
     },
@@ -47,11 +44,8 @@ pub enum Question {
         /// The reply.
         reply: Reply<Vec<HoldRef>, StoreError>,
     },
-    /// Claims all lists that no live node has, and names all that this node has; with `own`, those that this node had before it
-    /// was started are new.
+    /// Claims all lists that no live node has, and names all that this node has. Those that it had before it was started are new.
     ClaimLists {
-        /// Whether those of this node are new.
-        own: bool,
         /// The reply.
         reply: Reply<Option<ClaimedLists>, StoreError>,
     },
@@ -96,6 +90,8 @@ pub struct Control {
     context: Rc<Context>,
     setup: ControlSetup,
     session: Option<Session>,
+    /// The epoch of the first registration of this process.
+    first_epoch: i64,
     renewed: Last,
     polled: Last,
     looked: Last,
@@ -107,7 +103,7 @@ impl Control {
     /// A task without a connection.
     pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
         let [renewed, polled, looked, pruned, swept] = [const { Last(None) }; 5];
-        Control { context, setup, session: None, renewed, polled, looked, pruned, swept }
+        Control { context, setup, session: None, first_epoch: 0, renewed, polled, looked, pruned, swept }
     }
 
     /// Connects, and registers the node.
@@ -143,6 +139,7 @@ impl Control {
         }
         self.session = Some(session);
         self.register().await?;
+        self.first_epoch = self.context.epoch();
         Ok(Ok(()))
     }
 
@@ -290,16 +287,17 @@ impl Control {
         while let Ok(question) = self.setup.questions.try_recv() {
             let (client, place) = (self.client()?, (self.context.node.id, self.context.epoch()));
             match question {
-                Question::ClaimBatches { most, own, reply } => {
-                    let claimed = timeout(PATIENCE, claims::batches(client, place, most, own)).await;
+                Question::ClaimBatches { most, reply } => {
+                    let claimed = claims::batches(client, place, most, self.first_epoch);
+                    let claimed = timeout(PATIENCE, claimed).await;
                     reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
                 Question::OrphanedHolds { reply } => {
                     let found = timeout(PATIENCE, node::orphaned_holds(client)).await;
                     reply.answer(found.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
                 }
-                Question::ClaimLists { own, reply } => {
-                    let claimed = timeout(PATIENCE, claims::lists(client, place, own)).await;
+                Question::ClaimLists { reply } => {
+                    let claimed = timeout(PATIENCE, claims::lists(client, place, self.first_epoch)).await;
                     let claimed = claimed.unwrap_or_else(|_| Err(StoreError::Away(slow())));
                     reply.answer(claimed.map(Some));
                 }
@@ -314,7 +312,7 @@ impl Control {
             match question {
                 Question::ClaimBatches { reply, .. } => reply.answer(Err(away())),
                 Question::OrphanedHolds { reply } => reply.answer(Err(away())),
-                Question::ClaimLists { reply, .. } => reply.answer(Err(away())),
+                Question::ClaimLists { reply } => reply.answer(Err(away())),
             }
         }
     }

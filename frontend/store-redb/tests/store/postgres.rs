@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask postgres --no-fsync -- env MAILPROBE_TEST_STORE=postgres cargo test -p store-redb --test store`
 
-use crate::world::Kind;
+use crate::world::{Kind, Nodes};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,24 +22,45 @@ pub fn url() -> Option<String> {
     }
 }
 
-/// A schema of its own, which is removed at the end.
+/// A schema of its own, which is removed at the end, with one or more nodes.
 pub struct InSchema {
     url: String,
     schema: String,
     vault: Arc<Vault>,
+    nodes: i64,
 }
 
 impl InSchema {
     pub fn new(url: String) -> InSchema {
+        InSchema::of_nodes(url, 1)
+    }
+
+    /// A schema that so many nodes use.
+    pub fn of_nodes(url: String, nodes: i64) -> InSchema {
         let schema = format!("t{}_{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        InSchema { url, schema, vault: Arc::new(Vault::in_memory().unwrap()) }
+        InSchema { url, schema, vault: Arc::new(Vault::in_memory().unwrap()), nodes }
+    }
+
+    fn target(&self) -> Target {
+        let plain = self.url.split('?').next().unwrap();
+        Target::parse(&format!("{plain}?sslmode=disable")).unwrap()
+    }
+
+    /// The host and the port of the server.
+    pub fn address(&self) -> String {
+        self.target().hosts[0].to_string()
+    }
+
+    /// Executes statements beside the nodes; returns the rows.
+    pub fn execute(&self, statements: &str) -> Vec<Vec<String>> {
+        let statements = format!("SET search_path = {}; {statements}", self.schema);
+        store_pg::testing::execute(self.target(), &statements).unwrap()
     }
 
     /// The options of one of several nodes.
     pub fn options(&self, node: i64, reuse: bool) -> PgOptions {
-        let plain = self.url.split('?').next().unwrap();
         PgOptions {
-            target: Target::parse(&format!("{plain}?sslmode=disable")).unwrap(),
+            target: self.target(),
             schema: self.schema.clone(),
             requires_sync: false,
             node: NodeSettings {
@@ -53,11 +74,39 @@ impl InSchema {
             reuse,
         }
     }
+
+    fn open_node(
+        &self,
+        node: i64,
+        plans: PlanTable,
+        reuse: bool,
+        now: UnixMs,
+    ) -> Result<(Arc<dyn Store>, u64), OpenError> {
+        let (store, opening) = store_pg::open(self.options(node, reuse), plans, now)?;
+        Ok((Arc::new(store), opening.voided_holds))
+    }
+}
+
+impl Drop for InSchema {
+    fn drop(&mut self) {
+        // The server of the tests ends anyway.
+        let drop_it = format!("SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
+        let _ = store_pg::testing::execute(self.target(), &drop_it);
+    }
 }
 
 impl Kind for InSchema {
     fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError> {
-        let (store, opening) = store_pg::open(self.options(1, reuse), plans, now)?;
-        Ok((Arc::new(store), opening.voided_holds))
+        self.open_node(1, plans, reuse, now)
+    }
+
+    fn open_all(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Nodes, u64), OpenError> {
+        let (mut nodes, mut sum) = (Vec::new(), 0);
+        for node in 1..=self.nodes {
+            let (store, voided) = self.open_node(node, plans.clone(), reuse, now)?;
+            nodes.push(store);
+            sum += voided;
+        }
+        Ok((nodes, sum))
     }
 }

@@ -15,7 +15,15 @@ pub const START: UnixMs = 1_801_386_000_000;
 pub trait Kind {
     /// Opens it, and returns how many holds that voided.
     fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError>;
+
+    /// Opens all nodes of it, and returns how many holds that voided.
+    fn open_all(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Nodes, u64), OpenError> {
+        self.open(plans, reuse, now).map(|(store, voided)| (vec![store], voided))
+    }
 }
+
+/// The nodes of one database; redb has one.
+pub type Nodes = Vec<Arc<dyn Store>>;
 
 /// A store of redb in a temporary folder.
 pub struct InFolder<P>(pub P);
@@ -29,11 +37,14 @@ impl<P: AsRef<Path>> Kind for InFolder<P> {
 }
 
 pub struct World {
+    // Dropped in front of `kind`, which removes the schema.
+    nodes: Nodes,
+    /// The node that the next calls go to.
+    pub node: usize,
     kind: Box<dyn Kind>,
     plans: PlanTable,
     /// Whether verdicts are shared between accounts, from the next opening on.
     pub reuse: bool,
-    store: Option<Arc<dyn Store>>,
     pub now: UnixMs,
     /// The source of ids, so that a failure can be repeated.
     next_id: u128,
@@ -66,30 +77,42 @@ impl World {
     }
 
     pub fn of(kind: Box<dyn Kind>) -> World {
-        let mut world = World { kind, plans: plans(), reuse: true, store: None, now: START, next_id: 1 };
+        let mut world =
+            World { nodes: Vec::new(), node: 0, kind, plans: plans(), reuse: true, now: START, next_id: 1 };
         world.reopen();
         world
     }
 
     pub fn store(&self) -> &dyn Store {
-        &**self.store.as_ref().unwrap()
+        &*self.nodes[self.node]
     }
 
     pub fn shared(&self) -> Arc<dyn Store> {
-        Arc::clone(self.store.as_ref().unwrap())
+        Arc::clone(&self.nodes[self.node])
+    }
+
+    /// The world with the next calls to this node.
+    pub fn on(&mut self, node: usize) -> &mut World {
+        self.node = node;
+        self
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> &[Arc<dyn Store>] {
+        &self.nodes
     }
 
     /// Stops the store and opens it again; returns how many holds that voided.
     pub fn reopen(&mut self) -> u64 {
-        self.store = None;
-        let (store, voided) = self.kind.open(self.plans.clone(), self.reuse, self.now).unwrap();
-        self.store = Some(store);
+        self.nodes.clear();
+        let (nodes, voided) = self.kind.open_all(self.plans.clone(), self.reuse, self.now).unwrap();
+        self.nodes = nodes;
         voided
     }
 
     pub fn reopen_with(&mut self, plans: PlanTable) -> Result<(), OpenError> {
-        self.store = None;
-        self.store = Some(self.kind.open(plans, self.reuse, self.now)?.0);
+        self.nodes.clear();
+        self.nodes = self.kind.open_all(plans, self.reuse, self.now)?.0;
         Ok(())
     }
 

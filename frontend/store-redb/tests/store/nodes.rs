@@ -1,0 +1,169 @@
+//! Several nodes on one PostgreSQL. On redb these tests do nothing.
+//!
+//! The clock of the tests is that of the calls. Leases use the clock of the server, so a node that dies is found after ten
+//! seconds; most tests end its lease by a statement instead.
+
+mod claims;
+mod deaths;
+mod index;
+mod limits;
+mod money;
+mod races;
+mod zombies;
+
+use crate::link::Link;
+use crate::postgres::{self, InSchema};
+use crate::world::{START, World, plans};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+use store::*;
+use store_pg::PgStore;
+
+/// How long a test waits for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Nodes on a new schema; `None` on redb.
+fn nodes(count: i64) -> Option<World> {
+    Some(World::of(Box::new(InSchema::of_nodes(postgres::url()?, count))))
+}
+
+/// Two nodes with an account.
+fn two_nodes(plan: &str) -> Option<(World, AccountId)> {
+    let mut world = nodes(2)?;
+    let account = world.account("a", plan);
+    Some((world, account))
+}
+
+/// Waits until something holds; returns how long it took.
+#[track_caller]
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+    began.elapsed()
+}
+
+/// The answers of calls that were made at once, which must all succeed.
+fn wait_all<T, E: From<StoreError> + std::fmt::Debug>(pending: Vec<Pending<T, E>>) -> Vec<T> {
+    pending.into_iter().map(|pending| pending.wait().unwrap()).collect()
+}
+
+/// Nodes that can die: each has a connection of its own to the server. The fields are dropped in this order.
+struct Mortals {
+    nodes: Vec<Option<Arc<PgStore>>>,
+    links: Vec<Link>,
+    schema: InSchema,
+    next_id: u128,
+}
+
+impl Mortals {
+    /// Nodes with the numbers 1, 2 and so on; `None` on redb.
+    fn new(count: usize) -> Option<Mortals> {
+        let schema = InSchema::new(postgres::url()?);
+        let links = (0..count).map(|_| Link::to(&schema.address())).collect();
+        let mut mortals = Mortals { nodes: vec![None; count], links, schema, next_id: 1 };
+        for node in 0..count {
+            mortals.start(node);
+        }
+        Some(mortals)
+    }
+
+    /// Starts a node; returns how many holds that voided.
+    fn start(&mut self, node: usize) -> u64 {
+        let mut options = self.schema.options(number(node), true);
+        options.target.hosts[0].name = "127.0.0.1".into();
+        options.target.hosts[0].port = self.links[node].port;
+        let (store, opening) = store_pg::open(options, plans(), START).unwrap();
+        self.nodes[node] = Some(Arc::new(store));
+        opening.voided_holds
+    }
+
+    fn node(&self, node: usize) -> &PgStore {
+        self.nodes[node].as_ref().unwrap()
+    }
+
+    /// The node ends without a word to the server.
+    fn kill(&mut self, node: usize) {
+        self.links[node].cut();
+        self.nodes[node] = None;
+    }
+
+    /// Ends the lease of a dead node, so that the others need not wait for it.
+    fn end_lease(&self, node: usize) {
+        let id = number(node);
+        self.schema.execute(&format!("UPDATE nodes SET until = clock_timestamp() WHERE id = {id}"));
+    }
+
+    /// Declares a node dead, as another node does, and nobody tells it.
+    fn declare_dead(&self, node: usize) {
+        let id = number(node);
+        self.schema.execute(&format!(
+            "BEGIN; UPDATE nodes SET epoch = epoch + 1, until = '-infinity' WHERE id = {id}; \
+             UPDATE lanes SET epoch = epoch + 1 WHERE node = {id}; COMMIT"
+        ));
+    }
+
+    fn epoch(&self, node: usize) -> i64 {
+        self.number_of(&format!("SELECT epoch FROM nodes WHERE id = {}", number(node)))
+    }
+
+    /// The number that a query returns.
+    fn number_of(&self, query: &str) -> i64 {
+        self.schema.execute(query)[0][0].parse().unwrap()
+    }
+
+    fn random(&mut self) -> u128 {
+        self.next_id += 1;
+        1 << 61 | self.next_id
+    }
+
+    fn account(&mut self, node: usize, name: &str) -> AccountId {
+        let id = AccountId::new(START, self.random());
+        let new = NewAccount { id, name: name.into(), plan: "growth".into() };
+        self.node(node).create_account(new, START).wait().unwrap().id
+    }
+
+    fn new_hold(&mut self, account: AccountId) -> HoldRef {
+        HoldRef { account, id: EntryId::new(START, self.random()) }
+    }
+
+    fn hold(&mut self, node: usize, account: AccountId) -> HoldRef {
+        let hold = self.new_hold(account);
+        self.node(node).hold(HoldRequest { hold, credits: 1 }, START).wait().unwrap();
+        hold
+    }
+
+    fn settle(&self, node: usize, hold: HoldRef) -> Result<store::credits::Balance, SettleError> {
+        self.node(node).settle(hold, Settlement::default(), START).wait()
+    }
+
+    fn batch(&mut self, node: usize, account: AccountId, addresses: &[&str]) -> BatchId {
+        let store = self.nodes[node].clone().unwrap();
+        let row = |address: &&str| NewRow { email: (*address).into(), address: store.hash_address(address) };
+        let (id, rows) = (BatchId::new(START, self.random()), addresses.iter().map(row).collect());
+        let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
+        store.create_batch(new, START).wait().unwrap().batch
+    }
+
+    fn balance(&self, node: usize, account: AccountId) -> store::credits::Balance {
+        self.node(node).account(account, START).wait().unwrap().unwrap().balance
+    }
+
+    /// How often an id is in the ledger, with this kind.
+    fn entries(&self, node: usize, hold: HoldRef, kind: EntryKind) -> usize {
+        let entries = self.node(node).entries(hold.account, usize::MAX).wait().unwrap();
+        entries.iter().filter(|entry| entry.id == hold.id && entry.kind == kind).count()
+    }
+
+    #[track_caller]
+    fn check_sums(&self, node: usize) {
+        assert_eq!(self.node(node).audit(None).wait().unwrap().faults, Vec::<String>::new());
+    }
+}
+
+fn number(node: usize) -> i64 {
+    i64::try_from(node).unwrap() + 1
+}

@@ -1,0 +1,203 @@
+//! What each node keeps in memory: keys, plans, limits and the users of gateways; and names, which are unique.
+
+use super::{nodes, two_nodes, wait_all, wait_until};
+use crate::postgres::{self, InSchema};
+use crate::world::{START, plans};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+use store::rate_limit::Overrides;
+use store::*;
+
+const SEEN_WITHIN: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    for round in 0..20 {
+        let (here, there) = (round % 2, 1 - round % 2);
+        let key = world.new_key(a, "k");
+        let (id, hash) = (key.id, key.hash);
+        world.on(here).store().create_key(key, START).wait().unwrap();
+        let stores = world.nodes();
+        assert!(!stores[here].key_by_hash(&hash).unwrap().revoked);
+        let seen = wait_until("the key is known", || stores[there].key_by_hash(&hash).is_some());
+        assert!(seen < SEEN_WITHIN, "{seen:?}");
+        stores[here].revoke_key(id, START).wait().unwrap();
+        assert!(stores[here].key_by_hash(&hash).unwrap().revoked, "at once on the node that was asked");
+        let is_refused = || stores[there].key_by_hash(&hash).unwrap().revoked;
+        let seen = wait_until("the revocation is known", is_refused);
+        assert!(seen < SEEN_WITHIN, "{seen:?}");
+        assert_eq!(stores[there].revoke_key(id, START).wait().unwrap().id, id);
+    }
+}
+
+#[test]
+fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    let mut hashes = Vec::new();
+    for _ in 0..10 {
+        let keys: Vec<_> = (0..2).map(|_| world.new_key(a, "k")).collect();
+        hashes.extend(keys.iter().map(|key| key.hash));
+        let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
+        let pending: Vec<_> =
+            keys.into_iter().zip(world.nodes()).map(|(key, node)| node.create_key(key, START)).collect();
+        wait_all(pending);
+        let stores = world.nodes();
+        wait_until("all keys are known", || {
+            hashes.iter().all(|hash| stores.iter().all(|store| store.key_by_hash(hash).is_some()))
+        });
+        // Each on the node that did not make it.
+        let pending: Vec<_> =
+            ids.iter().zip(stores.iter().rev()).map(|(&id, node)| node.revoke_key(id, START)).collect();
+        wait_all(pending);
+    }
+    let stores = world.nodes();
+    wait_until("all revocations are known", || {
+        hashes.iter().all(|hash| stores.iter().all(|store| store.key_by_hash(hash).unwrap().revoked))
+    });
+    let lists: Vec<_> = stores.iter().map(|store| store.keys(a).wait().unwrap()).collect();
+    assert_eq!(lists[0].len(), 20);
+    assert_eq!(lists[0], lists[1]);
+}
+
+#[test]
+fn an_account_has_no_more_keys_than_allowed_over_both_nodes() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    let keys: Vec<_> = (0..KEYS_MAX + 20).map(|_| world.new_key(a, "k")).collect();
+    let pending: Vec<_> =
+        keys.into_iter().enumerate().map(|(at, key)| world.nodes()[at % 2].create_key(key, START)).collect();
+    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), KEYS_MAX);
+    assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::TooManyKeys)).count(), 20);
+}
+
+#[test]
+fn a_change_of_plan_and_of_limits_is_seen_on_the_other_node() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    for (here, there) in [(0, 1), (1, 0)] {
+        let own = Overrides { fast: Some(7 + here as u32), ..Overrides::default() };
+        world.on(here).store().set_overrides(a, true, own).wait().unwrap();
+        world.set_plan(a, if here == 0 { "growth" } else { "free" }).unwrap();
+        let stores = world.nodes();
+        let terms = stores[here].terms(a);
+        assert_eq!(terms.unwrap().overrides, own);
+        let took = wait_until("the terms are known", || stores[there].terms(a) == terms);
+        assert!(took < SEEN_WITHIN, "{took:?}");
+        let plan = world.on(there).read(a).plan;
+        assert_eq!(plan, if here == 0 { "growth" } else { "free" });
+    }
+    world.check_sums();
+}
+
+#[test]
+fn a_gateway_has_no_more_users_than_allowed_over_both_nodes() {
+    let Some(mut world) = nodes(2) else { return };
+    let new = |user: usize, id| GatewayUser {
+        id,
+        gateway: "one".into(),
+        user: format!("user-{user}"),
+        plan: "free".into(),
+        users_max: 5,
+    };
+    let users: Vec<_> = (0..16).map(|user| new(user, AccountId::new(START, world.random()))).collect();
+    let pending: Vec<_> = users
+        .into_iter()
+        .enumerate()
+        .map(|(at, user)| world.nodes()[at % 2].open_gateway_account(user, START))
+        .collect();
+    let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+    assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 5);
+    assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::TooMany)).count(), 11);
+    let known = made.iter().position(Result::is_ok).unwrap();
+    let again = new(known, AccountId::new(START, world.random()));
+    for node in world.nodes() {
+        let account = node.open_gateway_account(again.clone(), START).wait().unwrap();
+        assert_eq!(Ok(account.id), made[known].as_ref().map(|account| account.id));
+        wait_until("the user is known", || node.gateway_account("one", &again.user, "free").is_some());
+    }
+}
+
+#[test]
+fn one_user_of_a_gateway_gets_one_account_over_both_nodes() {
+    let Some(mut world) = nodes(2) else { return };
+    for round in 0..10 {
+        let users: Vec<_> = (0..10)
+            .map(|_| GatewayUser {
+                id: AccountId::new(START, world.random()),
+                gateway: "one".into(),
+                user: format!("user-{round}"),
+                plan: "free".into(),
+                users_max: 100,
+            })
+            .collect();
+        let pending: Vec<_> = users
+            .into_iter()
+            .enumerate()
+            .map(|(at, user)| world.nodes()[at % 2].open_gateway_account(user, START))
+            .collect();
+        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap().id).collect();
+        assert!(made.iter().all(|id| *id == made[0]), "{made:?}");
+    }
+    assert_eq!(world.store().accounts(None, 100, START).wait().unwrap().len(), 10);
+}
+
+#[test]
+fn a_name_is_given_once_over_both_nodes() {
+    let Some(mut world) = nodes(2) else { return };
+    for round in 0..10 {
+        let new: Vec<_> = (0..10)
+            .map(|_| NewAccount {
+                id: AccountId::new(START, world.random()),
+                name: format!("n{round}"),
+                plan: "free".into(),
+            })
+            .collect();
+        let pending: Vec<_> = new
+            .into_iter()
+            .enumerate()
+            .map(|(at, new)| world.nodes()[at % 2].create_account(new, START))
+            .collect();
+        let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
+        assert_eq!(made.iter().filter(|made| made.is_ok()).count(), 1);
+        assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::NameTaken)).count(), 9);
+    }
+}
+
+#[test]
+fn three_nodes_that_start_at_once_make_one_first_account() {
+    let Some(url) = postgres::url() else { return };
+    let schema = Arc::new(InSchema::new(url));
+    let barrier = Arc::new(Barrier::new(3));
+    let starts: Vec<_> = (1..=3u8)
+        .map(|node| {
+            let (schema, barrier) = (Arc::clone(&schema), Arc::clone(&barrier));
+            thread::spawn(move || {
+                barrier.wait();
+                let (store, _) = store_pg::open(schema.options(node.into(), true), plans(), START).unwrap();
+                barrier.wait();
+                let id = AccountId::new(START, node.into());
+                let account = NewAccount { id, name: "default".into(), plan: "free".into() };
+                let key = NewKey {
+                    id: KeyId::new(START, node.into()),
+                    account: id,
+                    mode: KeyMode::Live,
+                    hash: [node; 32],
+                    last4: *b"wxyz",
+                    label: "first".into(),
+                };
+                let made = store.first_run(FirstRun { account, keys: vec![key] }, START).wait().unwrap();
+                barrier.wait();
+                (store, made)
+            })
+        })
+        .collect();
+    let (stores, made): (Vec<_>, Vec<_>) = starts.into_iter().map(|start| start.join().unwrap()).unzip();
+    assert_eq!(made.iter().flatten().count(), 1);
+    for store in &stores {
+        assert_eq!(store.accounts(None, 10, START).wait().unwrap().len(), 1);
+        wait_until("the key is known", || {
+            (1..=3).filter(|&node| store.key_by_hash(&[node; 32]).is_some()).count() == 1
+        });
+    }
+}
