@@ -2,7 +2,7 @@
 
 use crate::connect::{Connector, Target, explain};
 use crate::feed::{Feed, Left};
-use crate::job::{SnapshotJob, Waiting, WriteJob};
+use crate::job::{Deadlines, SnapshotJob, Waiting, WriteJob};
 use crate::lane::GroupJob;
 use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings};
 use crate::reads::ReadJob;
@@ -92,6 +92,7 @@ pub struct Postgres {
     clock_ahead: Arc<AtomicI64>,
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
+    deadlines: Arc<Deadlines>,
     turn: AtomicUsize,
     /// Whether the batches that this node had before its start were claimed.
     has_claimed: AtomicBool,
@@ -171,7 +172,11 @@ pub(crate) fn on_connection<T>(
     runtime.block_on(async {
         loop {
             match connector.connect().await {
-                Ok(session) => return work(session.client()).await,
+                Ok(session) => {
+                    // A former primary acknowledges no write.
+                    let done = monoio::time::timeout(START_MAX, work(session.client())).await;
+                    return done.unwrap_or_else(|_| Err(StoreError::Away("no answer in time".into())));
+                }
                 Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
                 Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
             }
@@ -204,6 +209,7 @@ impl Postgres {
         let (lease, clock_ahead) = (Arc::new(Lease::new()), Arc::new(AtomicI64::new(0)));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
+        let deadlines = Arc::new(Deadlines::default());
         let own = OwnWrites {
             queue: Arc::downgrade(&writes[0]),
             shared: Arc::clone(&shared),
@@ -223,6 +229,7 @@ impl Postgres {
             node,
             writes: write_queues,
             reads: read_queues,
+            deadlines: Arc::clone(&deadlines),
             control,
         };
         let (registered, registration) = mpsc::channel();
@@ -248,6 +255,7 @@ impl Postgres {
             clock_ahead,
             figures,
             waiting,
+            deadlines,
             turn: AtomicUsize::new(0),
             has_claimed: AtomicBool::new(false),
         };
@@ -340,7 +348,7 @@ impl OwnWrites {
         let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
         let work = move |txn: &mut Txn<'_>, (): &()| Ok(work(txn)?);
         let job = (Job::general(Class::Answer), Arc::clone(&self.shared));
-        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting)));
+        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting), None));
         let _ = queue.unbounded_send(Box::new(job));
     }
 
@@ -410,7 +418,8 @@ impl Backend for Postgres {
             Err(error) => return Pending::ready(Err(error.into())),
         };
         let (reply, pending) = pending();
-        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, (reply, waiting));
+        let caller = (reply, waiting, &*self.deadlines);
+        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, caller);
         let lane = self.turn.fetch_add(1, Ordering::Relaxed) % self.reads.len();
         // A job that a closed queue refuses is dropped, which answers it as closed.
         let _ = self.reads[lane].unbounded_send(Box::new(job));
@@ -463,7 +472,8 @@ impl Backend for Postgres {
         };
         let (reply, pending) = pending();
         let queue = self.lane_of(&job);
-        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, (reply, waiting));
+        let caller = (reply, waiting, Some(&*self.deadlines));
+        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, caller);
         // A job that a closed queue refuses is dropped, which answers it as closed.
         let _ = queue.unbounded_send(Box::new(job));
         pending

@@ -4,7 +4,7 @@ use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
 use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
-use crate::node::{self, Lease, NotRegistered, RENEW_EVERY};
+use crate::node::{self, Lease, NotRegistered, Presence, RENEW_EVERY};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use monoio::time::timeout;
@@ -91,6 +91,7 @@ pub struct Control {
     context: Rc<Context>,
     setup: ControlSetup,
     session: Option<Session>,
+    presence: Presence,
     renewed: Last,
     polled: Last,
     looked: Last,
@@ -102,7 +103,8 @@ impl Control {
     /// A task without a connection.
     pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
         let [renewed, polled, looked, pruned, swept] = [const { Last(None) }; 5];
-        Control { context, setup, session: None, renewed, polled, looked, pruned, swept }
+        let presence = Presence::default();
+        Control { context, setup, session: None, presence, renewed, polled, looked, pruned, swept }
     }
 
     /// Connects, and registers the node.
@@ -167,7 +169,8 @@ impl Control {
     }
 
     async fn turn(&mut self) -> Result<(), String> {
-        if self.session.as_ref().is_none_or(|session| session.client().is_closed()) {
+        if !self.context.is_usable(self.session.as_ref()) {
+            self.session = None;
             self.session = Some(self.context.session().await?);
         }
         if self.context.is_fenced.get() {
@@ -206,6 +209,7 @@ impl Control {
         let registration = within(node::register(self.client()?, &self.context.node)).await?;
         *self.context.registration.borrow_mut() = registration;
         self.setup.lease.granted(asked);
+        self.presence.renewed(Instant::now());
         self.context.is_fenced.set(false);
         self.renewed.done();
         // The opening voids the holds of earlier epochs itself.
@@ -219,6 +223,7 @@ impl Control {
         match within(node::renew(self.client()?, id, epoch)).await? {
             Some(there) => {
                 self.setup.lease.granted(asked);
+                self.presence.renewed(Instant::now());
                 self.setup.clock_ahead.store(ahead(there, before, clock::now()), Ordering::Relaxed);
             }
             None => self.context.is_fenced.set(true),
@@ -249,7 +254,8 @@ impl Control {
     async fn look(&mut self) -> Result<(), String> {
         self.looked.done();
         let client = self.client()?;
-        let buried = within(node::bury_dead(client, self.context.node.id)).await?;
+        let knows_others = self.presence.is_long(Instant::now());
+        let buried = within(node::bury_dead(client, self.context.node.id, knows_others)).await?;
         for id in buried {
             tracing::warn!(node = id, "took over the work of a node that has died");
         }
