@@ -213,8 +213,8 @@ impl Session {
     /// A server whose Patroni has died does not know that another one is the primary now. It still accepts connections and
     /// shows its old rows. But it cannot acknowledge a commit: that needs the standby which is the primary now. So an
     /// acknowledged commit proves that there was no other primary at that time, and so no acknowledged write that this
-    /// server lacks. The commit has a number of a transaction and no row, which is the smallest entry of the log that is
-    /// waited for. A lease that the server has granted would not be enough: it grants leases until the other server is
+    /// server lacks. The commit has an empty message in the log and no row: PostgreSQL waits for no standby if a transaction
+    /// has written nothing. A lease that the server has granted would not be enough: it grants leases until the other server is
     /// promoted, and the next write may be acknowledged there at once.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl Session {
             return Ok(Proof::Given);
         }
         let warnings = self.warnings();
-        self.client.batch_execute("SELECT pg_current_xact_id()").await?;
+        self.client.batch_execute("SELECT pg_logical_emit_message(true, 'mailprobe', ''::text)").await?;
         // A warning means that the wait for the standby was cancelled.
         Ok(if self.warnings() == warnings { Proof::Given } else { Proof::Missing })
     }
