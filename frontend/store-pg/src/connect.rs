@@ -1,9 +1,10 @@
 //! A connection to the writable server of a cluster.
 //!
-//! The hosts of the URL are tried in turn, until one accepts writes and has a synchronous standby. The connection is
-//! polled by a task of monoio; [`Session`] is the handle to it. Dropping the session closes the socket at once, so a
-//! caller that waits no longer leaves nothing behind.
+//! All hosts of the URL are asked at the same time, and of those that accept writes and have a synchronous standby, the one
+//! with the highest timeline is taken (`choice.rs`). The connection is polled by a task of monoio; [`Session`] is the handle
+//! to it. Dropping the session closes the socket at once, so a caller that waits no longer leaves nothing behind.
 
+mod choice;
 mod error;
 mod names;
 mod stream;
@@ -26,13 +27,14 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use stream::PgTlsStream;
 use tls::Endpoint;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, Connection, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, SimpleQueryMessage};
 
 /// The oldest version of PostgreSQL, as in `server_version_num`.
 const VERSION_MIN: i32 = 150_000;
@@ -41,7 +43,8 @@ const VERSION_MIN: i32 = 150_000;
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(5), Duration::from_secs(5), 3);
 
 /// The settings of a session, which do not depend on those of the role or the database, and the question what the server
-/// is: its version, whether it refuses writes, and whether it has synchronous standbys.
+/// is: its version, whether it refuses writes, whether it has synchronous standbys, and its timeline: the first eight
+/// hexadecimal digits in the name of a file of its log.
 ///
 /// The first two timeouts end the locks of a node that was paused. There is none for a statement: it could cancel a COMMIT
 /// that waits for its replication, and the commit would be visible and not safe. The keepalives end the server's side of a
@@ -56,7 +59,8 @@ const GREETING: &str = "\
     SET synchronous_commit = on; \
     SET default_transaction_isolation = 'read committed'; \
     SELECT current_setting('server_version_num'), current_setting('transaction_read_only'), \
-    current_setting('synchronous_standby_names')";
+    current_setting('synchronous_standby_names'), \
+    CASE WHEN pg_is_in_recovery() THEN '' ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END";
 
 /// Opens connections to the servers of one URL.
 pub struct Connector {
@@ -64,6 +68,8 @@ pub struct Connector {
     config: Config,
     tls: Option<Arc<ClientConfig>>,
     requires_sync: bool,
+    /// The highest timeline of a usable server that this process has seen; 0 for none.
+    highest: AtomicU32,
 }
 
 impl fmt::Debug for Connector {
@@ -88,23 +94,12 @@ impl Connector {
         if let Some(password) = &target.password {
             config.password(password.reveal());
         }
-        Ok(Connector { target, config, tls, requires_sync })
+        Ok(Connector { target, config, tls, requires_sync, highest: AtomicU32::new(0) })
     }
 
-    /// Connects to the first usable host. It needs a runtime of monoio with a timer.
-    ///
-    /// # Errors
-    ///
-    /// No host is usable, each for its own reason.
-    pub async fn connect(&self) -> Result<Session, NoServer> {
-        let mut tried = Vec::new();
-        for host in &self.target.hosts {
-            match self.connect_to(host).await {
-                Ok(session) => return Ok(session),
-                Err(why) => tried.push((host.clone(), why)),
-            }
-        }
-        Err(NoServer { tried })
+    /// Whether this process knows no server that was made the primary after the one of this session.
+    pub fn is_current(&self, session: &Session) -> bool {
+        session.timeline >= self.highest.load(Ordering::Relaxed)
     }
 
     async fn connect_to(&self, host: &Host) -> Result<Session, HostError> {
@@ -129,31 +124,49 @@ impl Connector {
         let stream = stream.into_poll_io().map_err(HostError::Tcp)?;
         let endpoint = Endpoint::new(self.tls.clone(), &host.name);
         let (client, connection) = self.config.connect_raw(stream, endpoint).await?;
-        let session = Session::begin(host.clone(), client, connection);
+        let mut session = Session::begin(host.clone(), client, connection);
         let answers = session.client.simple_query(GREETING).await?;
-        self.is_usable(&answers)?;
+        session.timeline = self.judge(&answers)?;
+        session.is_synchronous = self.requires_sync;
         Ok(session)
     }
 
-    fn is_usable(&self, answers: &[SimpleQueryMessage]) -> Result<(), HostError> {
+    /// The timeline of a usable server.
+    fn judge(&self, answers: &[SimpleQueryMessage]) -> Result<u32, HostError> {
         let row = answers.iter().find_map(|answer| match answer {
-            SimpleQueryMessage::Row(row) => Some((row.get(0)?.parse().ok()?, row.get(1)?, row.get(2)?)),
+            SimpleQueryMessage::Row(row) => {
+                Some((row.get(0)?.parse().ok()?, row.get(1)?, row.get(2)?, row.get(3)?))
+            }
             _ => None,
         });
+        let unclear = || HostError::Server("it does not say what it is".into());
         match row {
-            None => Err(HostError::Server("it does not say what it is".into())),
+            None => Err(unclear()),
             Some((version, ..)) if version < VERSION_MIN => Err(HostError::Old(version)),
-            Some((_, read_only, _)) if read_only != "off" => Err(HostError::ReadOnly),
-            Some((_, _, "")) if self.requires_sync => Err(HostError::NotSynchronous),
-            Some(_) => Ok(()),
+            Some((_, read_only, ..)) if read_only != "off" => Err(HostError::ReadOnly),
+            Some((_, _, "", _)) if self.requires_sync => Err(HostError::NotSynchronous),
+            // Without a timeline it has become a standby, or a primary, during the question.
+            Some((.., timeline)) => u32::from_str_radix(timeline, 16).map_err(|_| unclear()),
         }
     }
+}
+
+/// The result of [`Session::confirm`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use = "what was read is not certain without the proof"]
+pub enum Proof {
+    /// The server was the primary.
+    Given,
+    /// The server has acknowledged the commit with a warning.
+    Missing,
 }
 
 /// An open connection. Its socket is closed when this is dropped, whatever is under way.
 pub struct Session {
     host: Host,
     client: Client,
+    timeline: u32,
+    is_synchronous: bool,
     warnings: Rc<Cell<u64>>,
     /// The task of the connection ends when this is dropped.
     _end: oneshot::Sender<()>,
@@ -169,7 +182,7 @@ impl Session {
         let (end, ended) = oneshot::channel();
         let warnings = Rc::new(Cell::new(0));
         monoio::spawn(drive(host.to_string(), connection, ended, Rc::clone(&warnings)));
-        Session { host, client, warnings, _end: end }
+        Session { host, client, timeline: 0, is_synchronous: false, warnings, _end: end }
     }
 
     /// The host of the URL that the connection leads to.
@@ -180,6 +193,41 @@ impl Session {
     /// The client of this connection, for statements.
     pub fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The timeline of the server: the number of promotions in the history of its data. It stays the same while the
+    /// connection is open, because a server that stops being the primary ends its connections.
+    pub fn timeline(&self) -> u32 {
+        self.timeline
+    }
+
+    /// Whether a commit is acknowledged only when a synchronous standby has it. Then [`Session::confirm`] can tell a primary
+    /// from a former one.
+    pub fn is_synchronous(&self) -> bool {
+        self.is_synchronous
+    }
+
+    /// Proves that what is read from the server after this call is not out of date: it has every write that was
+    /// acknowledged to anybody before the call. Without a synchronous standby it does nothing.
+    ///
+    /// A server whose Patroni has died does not know that another one is the primary now. It still accepts connections and
+    /// shows its old rows. But it cannot acknowledge a commit: that needs the standby which is the primary now. So an
+    /// acknowledged commit proves that there was no other primary at that time, and so no acknowledged write that this
+    /// server lacks. The commit has an empty message in the log and no row: PostgreSQL waits for no standby if a transaction
+    /// has written nothing. A lease that the server has granted would not be enough: it grants leases until the other server is
+    /// promoted, and the next write may be acknowledged there at once.
+    ///
+    /// # Errors
+    ///
+    /// The server did not answer, or refused the statement.
+    pub async fn confirm(&self) -> Result<Proof, Error> {
+        if !self.is_synchronous {
+            return Ok(Proof::Given);
+        }
+        let warnings = self.warnings();
+        self.client.batch_execute("SELECT pg_logical_emit_message(true, 'mailprobe', ''::text)").await?;
+        // A warning means that the wait for the standby was cancelled.
+        Ok(if self.warnings() == warnings { Proof::Given } else { Proof::Missing })
     }
 
     /// The number of warnings that the server has sent. It rises before the statement that caused one is answered.

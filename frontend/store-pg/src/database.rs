@@ -4,7 +4,7 @@ use crate::cluster::ClusterPlace;
 use crate::connect::{Connector, Target, explain};
 use crate::feed::{Feed, Left};
 use crate::folder::NodeFolder;
-use crate::job::{SnapshotJob, Waiting, WriteJob};
+use crate::job::{Deadlines, SnapshotJob, Waiting, WriteJob};
 use crate::lane::GroupJob;
 use crate::node::{LANES, LEASE_TRUSTED, Lease, NodeSettings, Role};
 use crate::reads::ReadJob;
@@ -106,6 +106,7 @@ pub struct Postgres {
     live_nodes: Arc<AtomicU32>,
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
+    deadlines: Arc<Deadlines>,
     turn: AtomicUsize,
     /// The folder of the node, which is locked until the last write is done.
     folder: Option<NodeFolder>,
@@ -261,9 +262,10 @@ pub(crate) fn on_connection<T>(
         loop {
             match connector.connect().await {
                 Ok(session) => {
-                    let done = work(session.client()).await;
+                    // A former primary acknowledges no write.
+                    let done = monoio::time::timeout(START_MAX, work(session.client())).await;
                     scan::close(Some(session)).await;
-                    return done;
+                    return done.unwrap_or_else(|_| Err(StoreError::Away("no answer in time".into())));
                 }
                 Err(error) if Instant::now() >= end => return Err(StoreError::Away(error.to_string())),
                 Err(_) => monoio::time::sleep(Duration::from_millis(200)).await,
@@ -298,6 +300,7 @@ impl Postgres {
         let live_nodes = Arc::new(AtomicU32::new(1));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
+        let deadlines = Arc::new(Deadlines::default());
         let own = OwnWrites {
             queue: Arc::downgrade(&writes[0]),
             shared: Arc::clone(&shared),
@@ -319,6 +322,7 @@ impl Postgres {
             role,
             writes: write_queues,
             reads: read_queues,
+            deadlines: Arc::clone(&deadlines),
             control,
         };
         let (registered, registration) = mpsc::channel();
@@ -345,6 +349,7 @@ impl Postgres {
             live_nodes,
             figures,
             waiting,
+            deadlines,
             turn: AtomicUsize::new(0),
             folder: None,
         };
@@ -432,7 +437,7 @@ impl OwnWrites {
         let prepare = |_: &Shared, _: &dyn Rows| Ok(Prepared::Write(()));
         let work = move |txn: &mut Txn<'_>, (): &()| Ok(work(txn)?);
         let job = (Job::general(Class::Answer), Arc::clone(&self.shared));
-        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting)));
+        let job = WriteJob::new(job, prepare, work, (reply, Waiting::new(&self.waiting), None));
         let _ = queue.unbounded_send(Box::new(job));
     }
 
@@ -502,7 +507,8 @@ impl Backend for Postgres {
             Err(error) => return Pending::ready(Err(error.into())),
         };
         let (reply, pending) = pending();
-        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, (reply, waiting));
+        let caller = (reply, waiting, &*self.deadlines);
+        let job = SnapshotJob::new((wants, Arc::clone(&self.shared)), work, caller);
         let lane = self.turn.fetch_add(1, Ordering::Relaxed) % self.reads.len();
         // A job that a closed queue refuses is dropped, which answers it as closed.
         let _ = self.reads[lane].unbounded_send(Box::new(job));
@@ -555,7 +561,8 @@ impl Backend for Postgres {
         };
         let (reply, pending) = pending();
         let queue = self.lane_of(&job);
-        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, (reply, waiting));
+        let caller = (reply, waiting, Some(&*self.deadlines));
+        let job = WriteJob::new((job, Arc::clone(&self.shared)), prepare, work, caller);
         // A job that a closed queue refuses is dropped, which answers it as closed.
         let _ = queue.unbounded_send(Box::new(job));
         pending

@@ -70,7 +70,7 @@ impl Feed {
             if number != self.last.get() + 1 {
                 let why = format!("change {number} follows {}", self.last.get());
                 *self.gap.borrow_mut() = Some(why.clone());
-                return Err(StoreError::NotDone(why));
+                return Err(StoreError::Away(why));
             }
             self.shared.index.apply(vec![KeyChange::decode(&bytes)?]);
             self.last.set(number);

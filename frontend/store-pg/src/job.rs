@@ -1,27 +1,20 @@
 //! Reads and writes as the lanes see them: the work of the rules with the reply to its caller.
 
+mod caller;
+
+pub use caller::{Deadlines, WAIT_MAX};
+
 use crate::lane::GroupJob;
 use crate::reads::ReadJob;
+use caller::Caller;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 use store::{Reply, StoreError};
 use store_rules::backend::{Class, Job, Lock, Prepared, Want, Wants};
 use store_rules::rows::{Each, KeyRange, Rows, RowsMut, Table};
 use store_rules::shared::Shared;
 use store_rules::txn::{Effects, Txn};
 use store_rules::write_error::WriteError;
-
-/// How long a caller waits for a database that is away. A failover usually takes less.
-pub const WAIT_MAX: Duration = Duration::from_secs(15);
-
-/// The reply to a caller, which can be given before the work has ended.
-struct Caller<T, E> {
-    reply: Option<Reply<T, E>>,
-    since: Instant,
-    /// One of the jobs that wait, until this is dropped.
-    _waiting: Waiting,
-}
 
 /// Counts a job from its call to its end.
 pub struct Waiting(Arc<AtomicUsize>);
@@ -37,28 +30,6 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl<T, E: From<StoreError>> Caller<T, E> {
-    fn new(reply: Reply<T, E>, waiting: Waiting) -> Caller<T, E> {
-        Caller { reply: Some(reply), since: Instant::now(), _waiting: waiting }
-    }
-
-    fn answer(&mut self, outcome: Option<Result<T, E>>, failure: Option<&StoreError>) {
-        let Some(reply) = self.reply.take() else { return };
-        reply.answer(match failure {
-            Some(error) => Err(error.clone().into()),
-            None => outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
-        });
-    }
-
-    /// Answers a caller that has waited for too long; returns whether nobody waits any more.
-    fn expire(&mut self, failure: &StoreError) -> bool {
-        if self.since.elapsed() >= WAIT_MAX {
-            self.answer(None, Some(failure));
-        }
-        self.reply.is_none()
     }
 }
 
@@ -79,14 +50,18 @@ where
     F: Fn(&Shared, &dyn Rows) -> Result<Prepared<P, T>, E>,
     W: Fn(&mut Txn<'_>, &P) -> Result<T, WriteError<E>>,
 {
-    /// A write with its caller.
+    /// A write with its caller, who is answered in time if there are deadlines.
     pub fn new(
         (job, shared): (Job, Arc<Shared>),
         prepare: F,
         work: W,
-        (reply, waiting): (Reply<T, E>, Waiting),
-    ) -> Self {
-        let caller = Caller::new(reply, waiting);
+        (reply, waiting, deadlines): (Reply<T, E>, Waiting, Option<&Deadlines>),
+    ) -> Self
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let caller = Caller::new(reply, waiting, deadlines);
         WriteJob { job, shared, prepare, work, outcome: None, caller, types: std::marker::PhantomData }
     }
 }
@@ -112,6 +87,11 @@ where
     }
 
     fn run(&mut self, rows: &mut dyn RowsMut, effects: &mut Effects) -> Result<(), StoreError> {
+        // The caller was told that a new write was not done. The end of a hold is tried on without its caller: a retry is then
+        // a free repeat.
+        if !self.caller.begin() && self.job.class == Class::New {
+            return Ok(());
+        }
         let prepared = match (self.prepare)(&self.shared, &Unlocked(&*rows)) {
             Ok(Prepared::Write(prepared)) => prepared,
             Ok(Prepared::Done(answer)) => {
@@ -142,7 +122,6 @@ where
     }
 
     fn expire(&mut self, failure: &StoreError) -> bool {
-        // The end of a hold is tried on without its caller: a retry is then a free repeat.
         self.caller.expire(failure) && self.job.class == Class::New
     }
 }
@@ -161,13 +140,18 @@ where
     E: From<StoreError>,
     F: Fn(&Shared, &dyn Rows) -> Result<T, E>,
 {
-    /// A read with its caller.
+    /// A read with its caller, who is answered in time.
     pub fn new(
         (wants, shared): (Option<Wants>, Arc<Shared>),
         work: F,
-        (reply, waiting): (Reply<T, E>, Waiting),
-    ) -> Self {
-        SnapshotJob { wants, shared, work, outcome: None, caller: Caller::new(reply, waiting) }
+        (reply, waiting, deadlines): (Reply<T, E>, Waiting, &Deadlines),
+    ) -> Self
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+    {
+        let caller = Caller::new(reply, waiting, Some(deadlines));
+        SnapshotJob { wants, shared, work, outcome: None, caller }
     }
 }
 

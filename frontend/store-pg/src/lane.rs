@@ -27,8 +27,10 @@ use std::cell::{Cell, OnceCell};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::time::Duration;
+use store::StoreError;
 use store_rules::backend::Lock;
 use store_rules::txn::Effects;
 use tokio_postgres::error::{Severity, SqlState};
@@ -350,6 +352,18 @@ fn number_of(lock: Lock) -> i32 {
         Lock::Clients => 2,
         Lock::Lists => 3,
     }
+}
+
+/// The result of work, or `None` if it has panicked. A panic is a defect of the work of one caller; without this it would end
+/// the thread of all lanes.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
+    // What the work has changed is undone or dropped by the caller.
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// The answer to the caller of work that has panicked. The hook of panics has written where.
+pub(crate) fn panicked(what: &str) -> StoreError {
+    StoreError::Failed(format!("a defect: {what} has panicked"))
 }
 
 pub(crate) fn slow() -> NotDone {

@@ -4,6 +4,10 @@
 //! finds a dead node raises its epoch. So a group of the dead node fails at its marker, if it was only paused. Then its
 //! batches and lists are free for others, and its holds are voided.
 //!
+//! A failover takes longer than a lease, so after it all leases are over although all nodes live. A node therefore declares no
+//! other dead until it has itself renewed its lease without a gap for as long as a lease lasts ([`Presence`]): in this time
+//! each living node has renewed its own. The work of a node that has left in order is free at once.
+//!
 //! Before an epoch is raised, the connections of the node's lanes are ended: their transactions then end, and the rows of
 //! `lanes` are free.
 
@@ -18,6 +22,11 @@ use tokio_postgres::{Client, Error};
 pub const LANES: i32 = 4;
 /// The life of a lease by the database's clock.
 const LEASE: &str = "interval '10 s'";
+/// The same, by the clock of this machine.
+const LEASE_TIME: Duration = Duration::from_secs(10);
+/// The longest time between two renewals of a node that sees its database without a gap. Within it, no lease of another node ends
+/// that was renewed in time.
+const GAP_MAX: Duration = Duration::from_secs(5);
 /// How long a node trusts a lease after it has asked for it. It is shorter, so that no other node finds it over earlier.
 pub const LEASE_TRUSTED: Duration = Duration::from_secs(7);
 /// The time between two renewals.
@@ -83,13 +92,39 @@ impl Lease {
 
     /// The lease is lost.
     pub fn lost(&self) {
-        self.until.store(0, Ordering::Release);
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // Not zero: readiness counts from the loss.
+        self.until.fetch_min(now, Ordering::AcqRel);
     }
 }
 
 impl Default for Lease {
     fn default() -> Lease {
         Lease::new()
+    }
+}
+
+/// For how long the node has renewed its lease without a gap.
+#[derive(Debug, Default)]
+pub struct Presence {
+    since: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Presence {
+    /// The database has renewed the lease.
+    pub fn renewed(&mut self, now: Instant) {
+        let is_next = self.last.is_some_and(|last| now.saturating_duration_since(last) <= GAP_MAX);
+        if !is_next {
+            self.since = Some(now);
+        }
+        self.last = Some(now);
+    }
+
+    /// Whether it is long enough that every living node has renewed its lease too.
+    pub fn is_long(&self, now: Instant) -> bool {
+        let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) <= GAP_MAX);
+        is_recent && self.since.is_some_and(|since| now.saturating_duration_since(since) >= LEASE_TIME)
     }
 }
 
@@ -258,19 +293,21 @@ pub async fn leave(client: &Client, id: i64, epoch: i64) -> Result<(), Error> {
     client.execute(text, &[&id, &epoch]).await.map(drop)
 }
 
-/// Declares nodes dead whose leases are over, and frees their work; returns their numbers.
+/// Declares nodes dead whose leases are over, and frees their work; returns their numbers. Without `knows_others`, only nodes
+/// that have left in order are.
 ///
 /// # Errors
 ///
 /// The database could not do it; another node or a later look does.
-pub async fn bury_dead(client: &Client, own: i64) -> Result<Vec<i64>, Error> {
+pub async fn bury_dead(client: &Client, own: i64, knows_others: bool) -> Result<Vec<i64>, Error> {
     let text = "SELECT id, epoch FROM nodes \
-                WHERE id <> $1 AND until < clock_timestamp() AND (until > '-infinity' \
+                WHERE id <> $1 AND until < clock_timestamp() AND ($2 OR until = '-infinity') \
+                AND (until > '-infinity' \
                 OR EXISTS (SELECT FROM holds WHERE holds.node = nodes.id AND holds.epoch <= nodes.epoch) \
                 OR EXISTS (SELECT FROM open_batches AS o WHERE o.node = nodes.id) \
                 OR EXISTS (SELECT FROM lists AS l WHERE l.node = nodes.id))";
     let mut buried = Vec::new();
-    for row in client.query(text, &[&own]).await? {
+    for row in client.query(text, &[&own, &knows_others]).await? {
         let (id, epoch): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         end_lanes(client, id).await?;
         client.batch_execute("BEGIN").await?;
@@ -311,4 +348,39 @@ pub async fn orphaned_holds(client: &Client) -> Result<Vec<HoldRef>, StoreError>
     let key = |row: &tokio_postgres::Row| row.try_get::<_, &[u8]>(0).ok()?.try_into().ok();
     let keys = rows.iter().map(|row| key(row).map(|key: [u8; 32]| split_entry_key(&key)));
     keys.collect::<Option<_>>().ok_or_else(|| StoreError::Failed("a hold has no key of 32 bytes".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn others_are_known_after_a_lease_without_a_gap() {
+        let zero = Instant::now();
+        let at = |seconds: u64| zero + Duration::from_secs(seconds);
+        let mut presence = Presence::default();
+        assert!(!presence.is_long(at(0)));
+        let renew = |presence: &mut Presence, from: u64, to: u64| {
+            (from..=to).step_by(2).for_each(|second| presence.renewed(at(second)));
+        };
+        renew(&mut presence, 0, 8);
+        assert!(!presence.is_long(at(9)));
+        renew(&mut presence, 10, 10);
+        assert!(presence.is_long(at(10)));
+        // The database is away from here on: what its rows say is old.
+        assert!(!presence.is_long(at(16)));
+        renew(&mut presence, 32, 40);
+        assert!(!presence.is_long(at(41)));
+        renew(&mut presence, 42, 42);
+        assert!(presence.is_long(at(42)));
+    }
+
+    #[test]
+    fn a_lost_lease_counts_from_its_loss() {
+        let lease = Lease::new();
+        lease.granted(Instant::now());
+        assert!(lease.is_valid() && lease.over_for() == Duration::ZERO);
+        lease.lost();
+        assert!(!lease.is_valid() && lease.over_for() < Duration::from_secs(5));
+    }
 }

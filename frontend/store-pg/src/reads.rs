@@ -2,18 +2,23 @@
 //!
 //! The rows that the reads name are fetched together with BEGIN, so one round trip is usual. A read that lacks something runs
 //! again after the next round trip; the others are answered already.
+//!
+//! Before BEGIN, in the same flush, [`Session::confirm`] asks for the proof that the server is the primary. So a read that
+//! begins after a write was acknowledged anywhere sees this write, or it is not answered on this connection. The server
+//! executes the statements one after another, so the proof costs no round trip of its own, but the wait for a standby. It is
+//! one small commit for all reads of the group.
 
-use crate::connect::Session;
-use crate::lane::{Fetch, NotDone, PLANS, Statements, judge, slow};
+use crate::connect::{Proof, Session};
+use crate::lane::{Fetch, NotDone, PLANS, Statements, caught, judge, panicked, slow};
 use crate::overlay::{Lack, Overlay};
-use futures_util::future::join;
+use futures_util::future::join3;
 use monoio::time::timeout;
 use std::fmt;
 use std::time::Duration;
 use store::StoreError;
 use store_rules::backend::Want;
 use store_rules::rows::Rows;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::Error;
 
 /// The largest number of round trips of a group of reads after its first.
 const ROUNDS_MAX: u32 = 1024;
@@ -94,6 +99,11 @@ impl ReadLane {
         self.session.as_ref().is_some_and(|session| !session.client().is_closed())
     }
 
+    /// The connection of the lane, until it cannot be used any more.
+    pub fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
     /// The number of round trips so far, without that of [`ReadLane::open`].
     pub fn round_trips(&self) -> u64 {
         self.trips + self.statements.trips()
@@ -107,7 +117,7 @@ impl ReadLane {
             let Some(session) = self.session.take() else {
                 return ReadEnd::Away { why: "the lane has no connection".into(), jobs };
             };
-            let (failure, is_last) = match self.snapshot(session.client(), &mut jobs).await {
+            let (failure, is_last) = match self.snapshot(&session, &mut jobs).await {
                 Ok(()) => ("the read wants more rows each time that it runs".to_owned(), true),
                 Err(NotDone::Away(why)) => return ReadEnd::Away { why, jobs },
                 Err(NotDone::Refused(why) | NotDone::Busy(why)) => (why, false),
@@ -115,7 +125,7 @@ impl ReadLane {
             };
             tries += 1;
             if is_last || tries == TRIES_MAX {
-                let failure = StoreError::NotDone(failure);
+                let failure = StoreError::Away(failure);
                 jobs.drain(..).for_each(|job| job.finish(Some(&failure)));
             }
             // Nobody waits for this: it has nothing to commit. After an error it rolls back.
@@ -127,7 +137,8 @@ impl ReadLane {
     }
 
     /// Begins a transaction and runs the reads in it. Those that are answered are removed.
-    async fn snapshot(&mut self, client: &Client, jobs: &mut ReadJobs) -> Result<(), NotDone> {
+    async fn snapshot(&mut self, session: &Session, jobs: &mut ReadJobs) -> Result<(), NotDone> {
+        let client = session.client();
         let mut overlay = Overlay::for_reads();
         let mut wants = Vec::new();
         jobs.iter().for_each(|job| job.wants(&mut wants));
@@ -136,6 +147,7 @@ impl ReadLane {
             let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
             let fetches = self.wait(fetches).await?;
             self.trips += 1;
+            let confirm = async { if round > 0 { Ok(Proof::Given) } else { session.confirm().await } };
             let begin = async {
                 if round > 0 {
                     return Ok(());
@@ -143,8 +155,11 @@ impl ReadLane {
                 client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await
             };
             // `join` polls in this order, so the messages leave in this order.
-            let both = join(begin, fetches.send(client));
-            let Ok((begun, read)) = timeout(self.patience, both).await else { return Err(slow()) };
+            let all = join3(confirm, begin, fetches.send(client));
+            let Ok((proof, begun, read)) = timeout(self.patience, all).await else { return Err(slow()) };
+            if proof.map_err(|error| judge(&error))? == Proof::Missing {
+                return Err(NotDone::Away("the server has warned of a commit".into()));
+            }
             // Without BEGIN the fetches have no common snapshot.
             begun.map_err(|error| judge(&error))?;
             let read = read.map_err(|error| judge(&error))?;
@@ -170,11 +185,10 @@ fn answer(overlay: &mut Overlay, jobs: &mut ReadJobs) -> ReadJobs {
     let mut waiting = Vec::new();
     for mut job in jobs.drain(..) {
         overlay.begin_job();
-        let result = job.run(overlay);
-        if overlay.has_missed() {
-            waiting.push(job);
-        } else {
-            job.finish(result.err().as_ref());
+        match caught(|| job.run(overlay)) {
+            Some(_) if overlay.has_missed() => waiting.push(job),
+            Some(result) => job.finish(result.err().as_ref()),
+            None => job.finish(Some(&panicked("a read"))),
         }
     }
     waiting

@@ -1,9 +1,11 @@
 //! Reads of a large part of the database: audits, backups, the index at the start.
 //!
 //! A thread of its own with a connection of its own executes them one after another. It blocks for each page of rows, so a
-//! scan needs no more memory than its rule.
+//! scan needs no more memory than its rule. As for other reads, [`Session::confirm`] precedes the snapshot.
 
-use crate::connect::{Connector, Session, explain};
+use crate::connect::{Connector, Proof, Session, explain};
+use crate::job::WAIT_MAX;
+use crate::lane::caught;
 use crate::schema;
 use monoio::{LegacyDriver, Runtime, RuntimeBuilder, time::TimeDriver};
 use std::cell::RefCell;
@@ -22,15 +24,22 @@ const PAGE: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The time in which the task of a dropped session ends: it is ready at once.
 const CLOSING: Duration = Duration::from_millis(1);
+/// The longest time of an attempt to begin one. A former primary gives no proof; then all hosts are asked again.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+/// The shortest time of an attempt to begin a scan.
+const TRY_MIN: Duration = Duration::from_secs(1);
 /// The pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A piece of work with the tables, or the reason why there are none.
 pub type ScanWork = Box<dyn FnOnce(Result<&dyn Rows, &StoreError>) + Send>;
 
+/// A scan that waits, since this instant.
+type QueuedScan = (Instant, ScanWork);
+
 /// The thread of scans, which ends on drop after the scan in progress.
 pub struct Scanner {
-    queue: Option<Sender<ScanWork>>,
+    queue: Option<Sender<QueuedScan>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -50,7 +59,7 @@ impl Scanner {
     /// Queues a scan. If the thread has ended, the work is dropped.
     pub fn submit(&self, work: ScanWork) {
         if let Some(queue) = &self.queue {
-            let _ = queue.send(work);
+            let _ = queue.send((Instant::now(), work));
         }
     }
 }
@@ -65,12 +74,15 @@ impl Drop for Scanner {
     }
 }
 
-fn serve(connector: &Connector, schema: &str, queue: &Receiver<ScanWork>) {
-    while let Ok(work) = queue.recv() {
-        match Scan::begin(connector, schema, crate::job::WAIT_MAX) {
+fn serve(connector: &Connector, schema: &str, queue: &Receiver<QueuedScan>) {
+    while let Ok((since, work)) = queue.recv() {
+        // Those that wait behind a scan that found no database do not wait for as long again.
+        let patience = WAIT_MAX.saturating_sub(since.elapsed()).max(TRY_MIN);
+        // A panic drops the reply of its scan, which is answered as closed.
+        let _ = caught(|| match Scan::begin(connector, schema, patience) {
             Ok(scan) => work(Ok(&scan)),
             Err(error) => work(Err(&error)),
-        }
+        });
     }
 }
 
@@ -95,7 +107,9 @@ impl Scan {
         let end = Instant::now() + patience;
         let session = runtime.block_on(async {
             loop {
-                match open(connector, schema).await {
+                let left = end.saturating_duration_since(Instant::now());
+                let opened = monoio::time::timeout(left.min(OPEN_MAX), open(connector, schema)).await;
+                match opened.unwrap_or_else(|_| Err("the server did not answer in time".into())) {
                     Ok(session) => return Ok(session),
                     Err(error) if Instant::now() >= end => return Err(StoreError::Away(error)),
                     Err(_) => monoio::time::sleep(PAUSE).await,
@@ -109,7 +123,7 @@ impl Scan {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Away`] without an answer, otherwise what the server says.
+    /// [`StoreError::Away`].
     pub fn query(
         &self,
         text: &str,
@@ -122,7 +136,6 @@ impl Scan {
         });
         match answer {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(error)) if error.as_db_error().is_some() => Err(StoreError::NotDone(explain(&error))),
             Ok(Err(error)) => Err(StoreError::Away(explain(&error))),
             Err(_) => Err(StoreError::Away("the server did not answer in time".into())),
         }
@@ -147,6 +160,9 @@ pub async fn close(session: Option<Session>) {
 async fn open(connector: &Connector, schema: &str) -> Result<Session, String> {
     let session = connector.connect().await.map_err(|error| error.to_string())?;
     debug_assert!(schema::is_name(schema));
+    if session.confirm().await.map_err(|error| explain(&error))? == Proof::Missing {
+        return Err("the server has warned of a commit".into());
+    }
     // A scan may take long, and nothing waits for it.
     let text = format!(
         "SET search_path = {schema}; SET idle_in_transaction_session_timeout = '10min'; \

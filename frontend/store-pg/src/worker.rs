@@ -1,12 +1,14 @@
 //! The thread `store-pg`: the lanes of writes and reads, and the control connection, each a task with a connection.
 //!
-//! A lane that loses its connection connects again until it succeeds, and keeps its jobs in their order. Callers wait for at
+//! A lane that loses its connection connects again until it succeeds, and keeps its jobs in their order. So does a lane that
+//! is connected to a former primary, as soon as any connection of the process has found the next one. Callers wait for at
 //! most [`WAIT_MAX`](crate::job::WAIT_MAX); then they are told that the database is away.
 
 mod control;
 
 use crate::connect::{Connector, Session, explain};
 use crate::feed::Feed;
+use crate::job::Deadlines;
 use crate::lane::{GroupEnd, GroupJob, Jobs, Lane, LanePlace, NotDone, Truth, UnsureGroup};
 use crate::node::{NodeSettings, Registration, Role};
 use crate::reads::{ReadEnd, ReadJob, ReadJobs, ReadLane};
@@ -30,6 +32,8 @@ const READS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The pauses between attempts to connect: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The time between two looks for callers that have waited for too long.
+const EXPIRE_EVERY: Duration = Duration::from_millis(250);
 /// How long the end of the process waits for a database that is away.
 const END_MAX: Duration = Duration::from_secs(10);
 
@@ -47,6 +51,8 @@ pub struct Setup {
     pub writes: Vec<UnboundedReceiver<Box<dyn GroupJob>>>,
     /// Reads, one queue for each lane.
     pub reads: Vec<UnboundedReceiver<Box<dyn ReadJob>>>,
+    /// The callers that wait.
+    pub deadlines: Arc<Deadlines>,
     /// What the control connection needs.
     pub control: ControlSetup,
 }
@@ -74,6 +80,11 @@ impl Context {
         Ok(session)
     }
 
+    /// Whether a connection can be used again: it is open, and no other server is the primary.
+    fn is_usable(&self, session: Option<&Session>) -> bool {
+        session.is_some_and(|session| !session.client().is_closed() && self.connector.is_current(session))
+    }
+
     fn epoch(&self) -> i64 {
         self.registration.borrow().epoch
     }
@@ -86,7 +97,7 @@ impl Context {
 
 /// Registers the node, answers `registered`, and works until all queues are closed.
 pub async fn run(setup: Setup, feed: Feed, registered: Sender<Result<(), StoreError>>) {
-    let Setup { connector, schema, node, role, writes, reads, control } = setup;
+    let Setup { connector, schema, node, role, writes, reads, deadlines, control } = setup;
     let context = Rc::new(Context {
         connector,
         schema,
@@ -115,9 +126,19 @@ pub async fn run(setup: Setup, feed: Feed, registered: Sender<Result<(), StoreEr
         )
     });
     let lanes: Vec<_> = writes.chain(reads).collect();
+    let expiring = monoio::spawn(expire(Rc::clone(&context), deadlines));
     join_all(lanes).await;
     context.has_ended.set(true);
     control.await;
+    expiring.await;
+}
+
+/// Answers callers that have waited for too long, until the lanes have ended.
+async fn expire(context: Rc<Context>, deadlines: Arc<Deadlines>) {
+    while !context.has_ended.get() {
+        monoio::time::sleep(EXPIRE_EVERY).await;
+        deadlines.expire();
+    }
 }
 
 /// The pause before the next attempt to connect, which grows.
@@ -211,7 +232,7 @@ impl WriteLane {
         if self.context.is_fenced.get() {
             return Err("the node registers again".into());
         }
-        if self.lane.as_ref().is_none_or(|lane| !lane.is_connected()) {
+        if !self.context.is_usable(self.lane.as_ref().and_then(Lane::session)) {
             self.lane = None;
             self.connect().await?;
         }
@@ -352,7 +373,8 @@ impl ReadQueue {
     }
 
     async fn turn(&mut self) -> Result<(), String> {
-        if self.lane.as_ref().is_none_or(|lane| !lane.is_connected()) {
+        if !self.context.is_usable(self.lane.as_ref().and_then(ReadLane::session)) {
+            self.lane = None;
             let lane = ReadLane::open(self.context.session().await?, PATIENCE).await;
             self.lane = Some(lane.map_err(|why| why.to_string())?);
         }

@@ -1,4 +1,4 @@
-//! The order of hosts and the errors of servers that are not usable, against servers that speak only the beginning of the
+//! The choice of a host and the errors of servers that are not usable, against servers that speak only the beginning of the
 //! protocol. No PostgreSQL is needed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -19,6 +19,8 @@ use store_pg::connect::{Connector, Target};
 enum Conduct {
     /// It answers the greeting with these settings: version, `transaction_read_only`, `synchronous_standby_names`.
     Answers(&'static str, &'static str, &'static str),
+    /// As `Answers` of a usable server, with this timeline, after this time.
+    Writable(u32, Duration),
     /// It refuses every login.
     Refuses,
     /// It accepts connections and says nothing.
@@ -67,18 +69,25 @@ fn serve(mut stream: TcpStream, conduct: &Conduct) -> io::Result<()> {
             read_message(&mut stream, false)?;
             stream.write_all(b"S")?;
             let connection = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
-            greet(&mut StreamOwned::new(connection, stream), ["150004", "off", "*"])
+            greet(&mut StreamOwned::new(connection, stream), ["150004", "off", "*", "00000001"])
         }
-        Conduct::Answers(version, read_only, standbys) => greet(&mut stream, [version, read_only, standbys]),
+        Conduct::Answers(version, read_only, standbys) => {
+            let timeline = if *read_only == "off" { "00000001" } else { "" };
+            greet(&mut stream, [version, read_only, standbys, timeline])
+        }
+        Conduct::Writable(timeline, after) => {
+            thread::sleep(*after);
+            greet(&mut stream, ["150004", "off", "*", &format!("{timeline:08X}")])
+        }
     }
 }
 
 /// Accepts the login, and answers one query with a row.
-fn greet(stream: &mut (impl Read + Write), row: [&str; 3]) -> io::Result<()> {
+fn greet(stream: &mut (impl Read + Write), row: [&str; 4]) -> io::Result<()> {
     read_message(stream, false)?;
     stream.write_all(&[message(b'R', &[0; 4]), message(b'Z', b"I")].concat())?;
     read_message(stream, true)?;
-    let (mut names, mut values) = (vec![0, 3], vec![0, 3]);
+    let (mut names, mut values) = (vec![0, 4], vec![0, 4]);
     for value in row {
         names.extend(b"x\0");
         names.extend([0; 18]);
@@ -138,8 +147,72 @@ fn url(ports: &[u16], parameters: &str) -> String {
     format!("postgres://node:hunter2@{}/db?{parameters}", hosts.join(","))
 }
 
+/// Connects with one connector again and again; the hosts that were taken, or the errors, and the longest time.
+fn connect_often(url: &str, before: &[&dyn Fn()]) -> (Vec<Result<String, String>>, Duration) {
+    let connector = Connector::new(Target::parse(url).unwrap(), true).unwrap();
+    let mut longest = Duration::ZERO;
+    let mut taken = Vec::new();
+    let mut runtime = RuntimeBuilder::<LegacyDriver>::new().enable_timer().build().unwrap();
+    for step in before {
+        step();
+        let began = Instant::now();
+        let session = runtime.block_on(async {
+            let session = connector.connect().await.map_err(|error| error.to_string())?;
+            assert!(connector.is_current(&session));
+            Ok(session.host().to_string())
+        });
+        longest = longest.max(began.elapsed());
+        taken.push(session);
+    }
+    (taken, longest)
+}
+
+fn at_once(timeline: u32) -> Conduct {
+    Conduct::Writable(timeline, Duration::ZERO)
+}
+
+/// A former primary still accepts writes.
 #[test]
-fn hosts_are_tried_in_order() {
+fn the_highest_timeline_is_taken() {
+    let ports = [start(at_once(9)), start(at_once(0x1A)), start(at_once(0x1A)), start(at_once(0x19))];
+    let taken = Ok(format!("127.0.0.1:{}", ports[1]));
+    assert_eq!(connect(&url(&ports, "sslmode=disable"), true), taken);
+}
+
+/// The highest timeline is remembered, so a former primary is refused also if its successor is unreachable.
+#[test]
+fn a_former_primary_is_refused() {
+    let former = start(at_once(3));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = url(&[former, port], "sslmode=disable");
+    let serve_once = || {
+        let listener = listener.try_clone().unwrap();
+        thread::spawn(move || serve(listener.accept().unwrap().0, &at_once(4)));
+    };
+    // Then nobody accepts its connections: they are in the queue of the kernel, as with a server that is paused.
+    let url = format!("{url}&connect_timeout=2");
+    let (taken, longest) = connect_often(&url, &[&serve_once, &|| {}]);
+    assert_eq!(taken[0], Ok(format!("127.0.0.1:{port}")));
+    let why = taken[1].as_ref().unwrap_err();
+    assert!(why.contains(&format!("127.0.0.1:{former}: it is a former primary")), "{why}");
+    assert!(why.contains(&format!("127.0.0.1:{port}: it did not answer in time")), "{why}");
+    assert!(longest < Duration::from_secs(4), "{longest:?}");
+}
+
+/// A host without an answer delays the choice for a second, whatever its time for a connection is.
+#[test]
+fn a_slow_host_delays_the_choice_for_a_second() {
+    let (slow, soon) = (Duration::from_secs(8), Duration::from_millis(400));
+    let ports = [start(Conduct::Writable(7, slow)), start(at_once(5)), start(Conduct::Writable(6, soon))];
+    let url = url(&ports, "sslmode=disable&connect_timeout=20");
+    let (taken, longest) = connect_often(&url, &[&|| {}]);
+    assert_eq!(taken, [Ok(format!("127.0.0.1:{}", ports[2]))]);
+    assert!((Duration::from_millis(900)..Duration::from_secs(4)).contains(&longest), "{longest:?}");
+}
+
+#[test]
+fn the_first_usable_host_is_taken() {
     let standby = Conduct::Answers("150004", "on", "");
     let alone = Conduct::Answers("150004", "off", "");
     let ports =

@@ -13,7 +13,7 @@ pub enum StoreError {
     Busy,
     /// The store was closed, or its writer has ended. The write was not done.
     Closed,
-    /// The database could not be reached in time. A write was not done, except for the end of a hold: this is tried on. Nobody
+    /// The database did not answer in time, or other writes were in the way for long. A write was not done, except for the end of a hold: this is tried on. Nobody
     /// has to restart anything.
     Away(String),
     /// A resource outside of the tables, such as a key file, was not available. The write was not done, and may be
@@ -22,7 +22,8 @@ pub enum StoreError {
     /// Reading or writing failed. The write was not done. After a failed write the store accepts no further writes
     /// until the process restarts.
     Failed(String),
-    /// The write failed while it was made durable, so its result is unknown. Otherwise as [`StoreError::Failed`].
+    /// The write failed while it was made durable, so its result is unknown. With redb, otherwise as [`StoreError::Failed`].
+    /// With PostgreSQL the store goes on, and finds out the result, but the caller has waited for long enough.
     Unknown(String),
 }
 
@@ -35,11 +36,11 @@ impl fmt::Display for StoreError {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
             StoreError::Closed => f.write_str("the store is closed"),
             StoreError::Away(why) => {
-                write!(f, "the database cannot be reached ({why}); try again in some seconds")
+                write!(f, "the database is not available now ({why}); try again in some seconds")
             }
             StoreError::NotDone(why) => write!(f, "{why}; check the disk"),
             StoreError::Failed(why) => write!(f, "the store failed ({why}); check the disk, then restart"),
-            StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why}); check the disk, then restart"),
+            StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why})"),
         }
     }
 }

@@ -22,6 +22,13 @@ pub enum HostError {
     ReadOnly,
     /// The server has no synchronous standby, so a failover could lose answered writes.
     NotSynchronous,
+    /// The server is a former primary, which does not know it.
+    Superseded {
+        /// Its timeline.
+        timeline: u32,
+        /// The timeline of its successor.
+        highest: u32,
+    },
 }
 
 impl fmt::Display for HostError {
@@ -38,6 +45,11 @@ impl fmt::Display for HostError {
             HostError::NotSynchronous => f.write_str(
                 "it has no synchronous standby (`synchronous_standby_names` is empty); add one, or set \
                  `require_sync = false`",
+            ),
+            HostError::Superseded { timeline, highest } => write!(
+                f,
+                "it is a former primary (its timeline is {timeline}, and another server had {highest}); if the database was \
+                 replaced by an older one, restart mailprobe"
             ),
         }
     }
@@ -64,7 +76,7 @@ pub fn explain(error: &tokio_postgres::Error) -> String {
 /// No host was usable: each with its reason.
 #[derive(Debug)]
 pub struct NoServer {
-    /// The hosts in the order in which they were tried.
+    /// The hosts in the order of the URL.
     pub tried: Vec<(Host, HostError)>,
 }
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// The maximum number of lookups at the same time. A lookup counts until the system's resolver ends it, also if its caller no
-/// longer waits.
-const LOOKUPS_MAX: usize = 16;
+/// longer waits. Each lane of a store may look up all hosts of its URL at the same time.
+const LOOKUPS_MAX: usize = 128;
 /// Most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 4;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The port of PostgreSQL if the URL names none.
 const PORT: u16 = 5432;
-/// Most hosts of a URL: each is tried in turn.
+/// Most hosts of a URL.
 const HOSTS_MAX: usize = 16;
 /// How long one address of a host may take to connect and log in, if the URL does not say it.
 const ADDRESS_TIME: Duration = Duration::from_secs(5);
@@ -69,7 +69,7 @@ pub enum Protection {
 /// The parts of the URL, decoded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The servers, in the order in which they are tried.
+    /// The servers. All are asked.
     pub hosts: Vec<Host>,
     /// The role that logs in.
     pub user: String,

@@ -5,11 +5,15 @@
 //! jobs before it, whatever their accounts are, and the number of round trips depends on how deep the reads of one job
 //! depend on each other.
 //!
+//! A job that panics is answered with a failure, and the group runs again without it. A job that fails by itself runs again
+//! alone before it is answered: an absent row locks nothing, so another transaction may have written it, and rows that
+//! depend on it, between two fetches.
+//!
 //! If another transaction was in the way, the group runs again with the same number, because nothing was committed; and at
 //! once fetches all that it has learned to read. If this does not help, or the server refuses a statement, the group is
 //! halved until the job in question is alone. The order of jobs is always kept.
 
-use super::{Ended, Lane, NotDone, Truth};
+use super::{Ended, Lane, NotDone, Truth, caught, panicked};
 use crate::connect::Session;
 use crate::feed::Feed;
 use crate::overlay::{Lack, Overlay};
@@ -188,13 +192,14 @@ impl Batch {
         }
     }
 
-    /// Runs the jobs that have not run, until one lacks something, and tries those after it. Returns whether all ran.
-    fn run(&mut self, overlay: &mut Overlay) -> bool {
+    /// Runs the jobs that have not run, until one lacks something, and tries those after it.
+    fn run(&mut self, overlay: &mut Overlay) -> Run {
         let mut has_lack = false;
-        for job in self.jobs.iter_mut().skip(self.outcomes.len()) {
+        for at in self.outcomes.len()..self.jobs.len() {
             overlay.begin_job();
             let mark = self.effects.mark();
-            let result = job.run(overlay, &mut self.effects);
+            let (job, effects) = (&mut self.jobs[at], &mut self.effects);
+            let Some(result) = caught(|| job.run(overlay, effects)) else { return Run::Panicked(at) };
             has_lack |= overlay.has_missed();
             if has_lack || result.is_err() {
                 overlay.undo_job();
@@ -202,12 +207,38 @@ impl Batch {
             } else {
                 overlay.keep_job();
             }
-            if !has_lack {
-                self.outcomes.push(result.err());
+            if has_lack {
+                continue;
             }
+            if matches!(result, Err(StoreError::Failed(_))) && !self.is_last_try() {
+                return Run::Failed;
+            }
+            self.outcomes.push(result.err());
         }
-        !has_lack
+        if has_lack { Run::Lacks } else { Run::Done }
     }
+
+    /// Whether a failure of the job counts: it ran alone before.
+    fn is_last_try(&self) -> bool {
+        self.is_alone() && self.tries > 0
+    }
+
+    /// Removes a job that has panicked, and answers it.
+    fn drop_panicked(&mut self, at: usize) {
+        self.jobs.remove(at).finish(Some(&panicked("a write")));
+    }
+}
+
+/// The end of a run over the rows that were fetched.
+enum Run {
+    /// All jobs ran.
+    Done,
+    /// A job lacks rows.
+    Lacks,
+    /// The next job has failed by itself, and has to run alone.
+    Failed,
+    /// This job has panicked. What the jobs before it have written is not certain.
+    Panicked(usize),
 }
 
 /// The batches that have not run, in the order of their jobs.
@@ -250,11 +281,11 @@ impl Queue {
         let tries_max = if batch.is_alone() { TRIES_MAX_ALONE } else { TRIES_MAX };
         self.busy += u32::from(matches!(why, NotDone::Busy(_)));
         let failure = match why {
-            NotDone::Busy(why) if self.busy > BUSY_MAX => StoreError::NotDone(why),
+            NotDone::Busy(why) if self.busy > BUSY_MAX => StoreError::Away(why),
             NotDone::Conflict if batch.tries < tries_max => return self.put_back(batch),
             _ if !batch.is_alone() => return self.put_back_halves(batch),
-            NotDone::Conflict => StoreError::NotDone("other writes were in the way again and again".into()),
-            NotDone::Busy(why) => StoreError::NotDone(why),
+            NotDone::Conflict => StoreError::Away("other writes were in the way again and again".into()),
+            NotDone::Busy(why) => StoreError::Away(why),
             NotDone::Refused(why) | NotDone::Away(why) => StoreError::Failed(why),
             NotDone::Fenced => StoreError::Closed,
         };
@@ -317,7 +348,10 @@ impl Lane {
         let (ended, is_open) = match self.run_batch(&session, seq, batch).await {
             Ok(overlay) => {
                 let changes = overlay.into_changes();
-                if changes.is_empty() && batch.effects.key_changes.is_empty() {
+                let is_unchanged = changes.is_empty() && batch.effects.key_changes.is_empty();
+                // The answers tell what the jobs have read. The marker's commit proves, as `Session::confirm`, that it is not out
+                // of date.
+                if is_unchanged && !session.is_synchronous() {
                     (Ended::Unchanged, true)
                 } else {
                     batch.changes_before = self.feed.as_ref().map_or(0, |feed| feed.last());
@@ -346,13 +380,24 @@ impl Lane {
         self.begin(client, seq, &locks, &mut overlay).await?;
         let rounds_max = if batch.is_alone() { ROUNDS_MAX_ALONE } else { ROUNDS_MAX };
         let mut rounds = 0;
-        while !batch.run(&mut overlay) {
-            if rounds == rounds_max {
-                if batch.is_alone() {
-                    let why = "the write reads more rows each time that it runs";
-                    batch.outcomes.push(Some(StoreError::NotDone(why.into())));
+        loop {
+            match batch.run(&mut overlay) {
+                Run::Done => break,
+                Run::Failed if batch.is_alone() => return Err(NotDone::Conflict),
+                // The jobs before it are committed; then it runs alone.
+                Run::Failed => break,
+                Run::Panicked(at) => {
+                    batch.drop_panicked(at);
+                    return Err(NotDone::Conflict);
                 }
-                break;
+                Run::Lacks if rounds == rounds_max => {
+                    if batch.is_alone() {
+                        let why = "the write reads more rows each time that it runs";
+                        batch.outcomes.push(Some(StoreError::Away(why.into())));
+                    }
+                    break;
+                }
+                Run::Lacks => {}
             }
             rounds += 1;
             batch.learned.extend(overlay.lacks());

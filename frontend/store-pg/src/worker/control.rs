@@ -4,7 +4,7 @@ use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
 use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
-use crate::node::{self, Lease, NotRegistered, RENEW_EVERY, Role};
+use crate::node::{self, Lease, NotRegistered, Presence, RENEW_EVERY, Role};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use monoio::time::timeout;
@@ -92,6 +92,7 @@ pub struct Control {
     session: Option<Session>,
     /// The epoch of the first registration of this process.
     first_epoch: i64,
+    presence: Presence,
     renewed: Last,
     polled: Last,
     looked: Last,
@@ -103,7 +104,19 @@ impl Control {
     /// A task without a connection.
     pub fn new(context: Rc<Context>, setup: ControlSetup) -> Control {
         let [renewed, polled, looked, pruned, swept] = [const { Last(None) }; 5];
-        Control { context, setup, session: None, first_epoch: 0, renewed, polled, looked, pruned, swept }
+        let presence = Presence::default();
+        Control {
+            context,
+            setup,
+            session: None,
+            first_epoch: 0,
+            presence,
+            renewed,
+            polled,
+            looked,
+            pruned,
+            swept,
+        }
     }
 
     /// Connects, and registers the node.
@@ -173,7 +186,8 @@ impl Control {
     }
 
     async fn turn(&mut self) -> Result<(), String> {
-        if self.session.as_ref().is_none_or(|session| session.client().is_closed()) {
+        if !self.context.is_usable(self.session.as_ref()) {
+            self.session = None;
             self.session = Some(self.context.session().await?);
         }
         if self.context.is_fenced.get() {
@@ -223,6 +237,7 @@ impl Control {
         let registration = within(node::register(self.client()?, &self.context.node)).await?;
         *self.context.registration.borrow_mut() = registration;
         self.setup.lease.granted(asked);
+        self.presence.renewed(Instant::now());
         self.context.is_fenced.set(false);
         self.renewed.done();
         // The opening voids the holds of earlier epochs itself.
@@ -236,6 +251,7 @@ impl Control {
         match within(node::renew(self.client()?, id, epoch)).await? {
             Some(there) => {
                 self.setup.lease.granted(asked);
+                self.presence.renewed(Instant::now());
                 let ahead = ahead(there, before, clock::now());
                 self.setup.clock_ahead.store(ahead, Ordering::Relaxed);
                 clock::follow(ahead);
@@ -270,7 +286,8 @@ impl Control {
         let client = self.client()?;
         let live = within(node::count_live(client)).await?;
         self.setup.live_nodes.store(live, Ordering::Relaxed);
-        let buried = within(node::bury_dead(client, self.context.node.id)).await?;
+        let knows_others = self.presence.is_long(Instant::now());
+        let buried = within(node::bury_dead(client, self.context.node.id, knows_others)).await?;
         for id in buried {
             tracing::warn!(node = id, "took over the work of a node that has died");
         }

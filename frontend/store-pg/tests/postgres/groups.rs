@@ -2,7 +2,8 @@
 
 use crate::proxy::Proxy;
 use crate::setting::{
-    Answers, TestJob, TestServer, connect, held_by, holds, holds_of, lane_over, on_each_driver,
+    Answers, StandbyWanted, TestJob, TestServer, add, connect, connect_synchronously, end_waiting, held_by,
+    holds, holds_of, lane_over, on_each_driver,
 };
 use futures_util::future::join;
 use monoio::{LegacyDriver, RuntimeBuilder};
@@ -86,6 +87,115 @@ fn refused_jobs_fail_alone() {
         assert_eq!(holds_of(&witness, 1).await, 14);
         assert_eq!(lane.believe(report.next - 1).await, Ok(Truth::Done));
         assert_eq!(lane.believe(report.next).await, Ok(Truth::NotDone));
+    });
+}
+
+/// A panic is answered as a failure, and leaves nothing of its job and all of the others.
+#[test]
+fn jobs_that_panic_fail_alone() {
+    let Some(server) = TestServer::get("panics") else { return };
+    on_each_driver(async |_| {
+        let schema = "groups_panic";
+        let witness = server.fresh_tables(schema).await;
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        let mut jobs = holds("a", 1, 8, &answers);
+        for at in [7, 3, 0] {
+            let panicking = TestJob::boxed(format!("panic {at}"), &answers, |rows| {
+                add(rows, Table::Accounts, "a", 1000)?;
+                panic!("as the test wants it");
+            });
+            jobs.insert(at, panicking);
+        }
+        let report = lane.run_group(1, jobs).await;
+        assert!(matches!(report.end, GroupEnd::Done) && lane.is_connected(), "{report:?}");
+        let (failed, done): (Vec<_>, Vec<_>) =
+            answers.take().into_iter().partition(|(name, _)| name.starts_with("panic"));
+        assert_eq!((failed.len(), done.len()), (3, 8));
+        assert!(failed.iter().all(|(_, why)| why.as_ref().unwrap().to_string().contains("has panicked")));
+        assert!(done.iter().all(|(_, failure)| failure.is_none()));
+        assert_eq!((held_by(&witness, "a").await, holds_of(&witness, 1).await), (8, 8));
+        // A job alone.
+        let alone = TestJob::boxed("alone", &answers, |_| panic!("as the test wants it"));
+        let report = lane.run_group(report.next, vec![alone]).await;
+        assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+        assert_eq!(answers.take().len(), 1);
+    });
+}
+
+/// A job that fails by itself runs alone before it is answered, at its place.
+#[test]
+fn a_failure_is_tried_again_alone() {
+    let Some(server) = TestServer::get("failures") else { return };
+    on_each_driver(async |_| {
+        let schema = "groups_failed";
+        let witness = server.fresh_tables(schema).await;
+        let (mut lane, answers) = (server.lane(schema).await, Answers::default());
+        for (group, failures) in [(1, 1), (2, 2), (3, u32::MAX)] {
+            let mut left = failures;
+            let mut jobs = holds("a", group, 6, &answers);
+            let failing = TestJob::boxed("failing", &answers, move |rows| {
+                add(rows, Table::Accounts, "a", 100)?;
+                if left > 0 {
+                    left -= 1;
+                    return Err(StoreError::Failed("a row is not there".into()));
+                }
+                Ok(())
+            });
+            jobs.insert(3, failing);
+            let next = if group == 1 { 1 } else { last_group(&witness).await + 1 };
+            let report = lane.run_group(next, jobs).await;
+            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+            let answers = answers.take();
+            assert_eq!(answers[3].0, "failing");
+            assert_eq!(answers[3].1.is_some(), failures == u32::MAX, "{answers:?}");
+            assert_eq!(
+                answers.iter().filter(|(_, failure)| failure.is_none()).count(),
+                6 + usize::from(group < 3)
+            );
+        }
+        assert_eq!(held_by(&witness, "a").await, 3 * 6 + 2 * 100);
+        // A job that is alone from the beginning runs twice.
+        let mut left = 1;
+        let failing = TestJob::boxed("failing", &answers, move |_| {
+            left -= 1;
+            if left == 0 { Err(StoreError::Failed("a row is not there".into())) } else { Ok(()) }
+        });
+        let next = last_group(&witness).await + 1;
+        assert!(matches!(lane.run_group(next, vec![failing]).await.end, GroupEnd::Done));
+        assert_eq!(answers.take_done(), ["failing"]);
+    });
+}
+
+async fn last_group(session: &Session) -> i64 {
+    session.client().query_one("SELECT seq FROM lanes WHERE lane = 2", &[]).await.unwrap().get(0)
+}
+
+/// A former primary acknowledges no commit, so a group that writes nothing must not be answered by it either.
+#[test]
+fn a_group_without_writes_waits_for_the_standby() {
+    let Some(server) = TestServer::get("groups without writes") else { return };
+    on_each_driver(async |_| {
+        let schema = "groups_unchanged";
+        let witness = server.fresh_tables(schema).await;
+        witness.client().batch_execute("SET synchronous_commit = local").await.unwrap();
+        let standby = StandbyWanted::set(&witness).await;
+        let answers = Answers::default();
+        let look = || {
+            TestJob::boxed("look", &answers, |rows| {
+                rows.get(Table::Accounts, b"a", &mut |_| {})?;
+                Ok(())
+            })
+        };
+        let mut lane = lane_over(connect_synchronously(&server.url("sslmode=disable")).await, schema).await;
+        let cancel = end_waiting(&server, "pg_cancel_backend");
+        let (report, ()) = join(lane.run_group(1, vec![look()]), cancel).await;
+        assert!(matches!(report.end, GroupEnd::Unknown { .. }), "{report:?}");
+        assert!(answers.take().is_empty());
+        standby.unset(&witness).await;
+        // Without the wish for a standby nothing is committed.
+        let report = server.lane(schema).await.run_group(2, vec![look()]).await;
+        assert!(matches!(report.end, GroupEnd::Done) && report.next == 2, "{report:?}");
+        assert_eq!(answers.take_done(), ["look"]);
     });
 }
 
@@ -251,40 +361,4 @@ async fn process_of(lane: &Lane) -> i32 {
             return row.get(0);
         }
     }
-}
-
-/// A setting of the whole server, which a test must take back.
-struct StandbyWanted;
-
-impl StandbyWanted {
-    /// Every commit waits for a standby that does not exist.
-    async fn set(session: &Session) -> StandbyWanted {
-        set_standbys(session, "nobody").await;
-        StandbyWanted
-    }
-
-    async fn unset(self, session: &Session) {
-        set_standbys(session, "").await;
-    }
-}
-
-async fn set_standbys(session: &Session, names: &str) {
-    let client = session.client();
-    client.execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"), &[]).await.unwrap();
-    client.execute("SELECT pg_reload_conf()", &[]).await.unwrap();
-    // The processes of the server read the setting one after another.
-    monoio::time::sleep(Duration::from_millis(300)).await;
-}
-
-/// Calls this function of PostgreSQL with the connection that waits for a standby.
-async fn end_waiting(server: &TestServer, function: &str) {
-    let session = server.session().await;
-    let text = format!("SELECT count({function}(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
-    for _ in 0..100 {
-        if session.client().query_one(&text, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-            return;
-        }
-        monoio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("nobody waits for a standby");
 }

@@ -1,7 +1,10 @@
 //! Reads: one snapshot, several levels deep, and many in one transaction.
 
 use crate::proxy::{Cut, Part, Proxy, Way};
-use crate::setting::{Answers, PATIENCE, TestServer, connect, on_each_driver};
+use crate::setting::{
+    Answers, PATIENCE, StandbyWanted, TestServer, connect, connect_synchronously, end_waiting, on_each_driver,
+};
+use futures_util::future::join;
 use std::time::Duration;
 use store::StoreError;
 use store_pg::connect::Session;
@@ -128,7 +131,7 @@ fn a_read_sees_one_snapshot() {
                 assert!(matches!(lane.run(vec![Box::new(job)]).await, ReadEnd::Done));
             }
         };
-        futures_util::future::join(writer, reader).await;
+        join(writer, reader).await;
         assert_eq!(answers.take_done().len(), 50);
     });
 }
@@ -179,5 +182,65 @@ fn refused_reads_fail() {
         witness.client().batch_execute("ALTER TABLE gone RENAME TO results").await.unwrap();
         assert!(matches!(lane.run(look_ups(2, &answers)).await, ReadEnd::Done));
         assert_eq!(answers.take_done().len(), 2);
+    });
+}
+
+/// A former primary shows its old rows, and acknowledges no commit: a read is not answered by it.
+#[test]
+fn reads_wait_for_the_standby() {
+    const SHORT: Duration = Duration::from_millis(500);
+    let Some(server) = TestServer::get("confirmed reads") else { return };
+    on_each_driver(async |_| {
+        let schema = "reads_confirmed";
+        let witness = server.fresh_tables(schema).await;
+        fill(&witness).await;
+        let answers = Answers::default();
+        let url = server.url("sslmode=disable");
+        let lane = async |patience| {
+            let session = connect_synchronously(&url).await;
+            session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();
+            ReadLane::open(session, patience).await.unwrap()
+        };
+        let standby = StandbyWanted::set(&witness).await;
+        let mut first = lane(SHORT).await;
+        let ReadEnd::Away { jobs, .. } = first.run(look_ups(3, &answers)).await else { panic!("answered") };
+        assert!(jobs.len() == 3 && !first.is_connected());
+        for function in ["pg_cancel_backend", "pg_terminate_backend"] {
+            let mut lane = lane(PATIENCE).await;
+            let (end, ()) = join(lane.run(look_ups(3, &answers)), end_waiting(&server, function)).await;
+            assert!(matches!(end, ReadEnd::Away { .. }), "{function}: {end:?}");
+        }
+        assert!(answers.take().is_empty());
+        let mut lane = lane(PATIENCE).await;
+        let ended = async {
+            monoio::time::sleep(SHORT).await;
+            standby.unset(&witness).await;
+        };
+        let (end, ()) = join(lane.run(jobs), ended).await;
+        assert!(matches!(end, ReadEnd::Done), "{end:?}");
+        assert_eq!(answers.take_done().len(), 3);
+    });
+}
+
+/// A panic is answered as a failure, and the lane goes on.
+#[test]
+fn reads_that_panic_fail_alone() {
+    let Some(server) = TestServer::get("panics of reads") else { return };
+    on_each_driver(async |_| {
+        let schema = "reads_panic";
+        let witness = server.fresh_tables(schema).await;
+        fill(&witness).await;
+        let (mut lane, answers) = (lane_over(server.session().await, schema).await, Answers::default());
+        let mut jobs = look_ups(4, &answers);
+        let work: Work = Box::new(|_| panic!("as the test wants it"));
+        jobs.insert(
+            1,
+            Box::new(TestRead { name: "panic".into(), wants: Vec::new(), work, answers: answers.clone() }),
+        );
+        assert!(matches!(lane.run(jobs).await, ReadEnd::Done));
+        let failed = |(name, failure): &(String, Option<StoreError>)| (name == "panic") == failure.is_some();
+        let answers = answers.take();
+        assert!(answers.len() == 5 && answers.iter().all(failed), "{answers:?}");
+        assert!(lane.is_connected());
     });
 }

@@ -106,6 +106,48 @@ pub async fn connect(url: &str) -> Session {
     connector.connect().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// As [`connect`], to a server with synchronous standbys.
+pub async fn connect_synchronously(url: &str) -> Session {
+    let connector = Connector::new(Target::parse(url).unwrap(), true).unwrap();
+    connector.connect().await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A setting of the whole server, which a test must take back.
+pub struct StandbyWanted;
+
+impl StandbyWanted {
+    /// Every commit waits for a standby that does not exist.
+    pub async fn set(session: &Session) -> StandbyWanted {
+        set_standbys(session, "nobody").await;
+        StandbyWanted
+    }
+
+    pub async fn unset(self, session: &Session) {
+        set_standbys(session, "").await;
+    }
+}
+
+async fn set_standbys(session: &Session, names: &str) {
+    let client = session.client();
+    client.execute(&format!("ALTER SYSTEM SET synchronous_standby_names = '{names}'"), &[]).await.unwrap();
+    client.execute("SELECT pg_reload_conf()", &[]).await.unwrap();
+    // The processes of the server read the setting one after another.
+    monoio::time::sleep(Duration::from_millis(300)).await;
+}
+
+/// Calls this function of PostgreSQL with the connection that waits for a standby.
+pub async fn end_waiting(server: &TestServer, function: &str) {
+    let session = server.session().await;
+    let text = format!("SELECT count({function}(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+    for _ in 0..100 {
+        if session.client().query_one(&text, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            return;
+        }
+        monoio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("nobody waits for a standby");
+}
+
 /// A lane over the tables of a schema, on this connection.
 pub async fn lane_over(session: Session, schema: &str) -> Lane {
     session.client().batch_execute(&format!("SET search_path = {schema}")).await.unwrap();

@@ -5,11 +5,13 @@
 //! has it, and only that standby may become the primary. Nothing of an installed server is used or changed.
 //!
 //! [`Cluster`] starts all of it and removes it on drop. `faults` has the methods that break it, and `self_check` tests
-//! that no acknowledged row is lost. The command finds the cluster in two variables:
+//! that no acknowledged row is lost. The command finds the cluster in three variables:
 //!
 //! - `MAILPROBE_TEST_POSTGRES`: the URL with all three hosts, for the superuser;
-//! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority.
+//! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority;
+//! - `MAILPROBE_TEST_CLUSTER`: the socket by which it breaks the cluster ([`control`]).
 
+mod control;
 mod faults;
 pub mod network;
 mod patroni;
@@ -90,7 +92,7 @@ fn run(options: &ClusterOptions, code: &mut Option<u8>) -> Result<Tally, Failure
     let mut command = cluster.command(cluster.setup.client_members()[0], program);
     command.args(arguments).env("MAILPROBE_TEST_POSTGRES", cluster.url());
     command.env("MAILPROBE_TEST_POSTGRES_CA", cluster.certificate());
-    let status = process::accompany(command)?;
+    let status = control::accompany(&mut cluster, command)?;
     // A command that a signal has ended has no code.
     *code = status.code().and_then(|code| u8::try_from(code).ok());
     let outcome = if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) };

@@ -99,7 +99,8 @@ fn dynamic(setup: &Setup) -> Value {
             "use_pg_rewind": true,
             "use_slots": true,
             "parameters": {
-                "max_connections": 100,
+                // The suite of the store opens some connections for each of its tests.
+                "max_connections": 400,
                 "wal_sender_timeout": format!("{REPLICATION_PATIENCE_S}s"),
                 "wal_receiver_timeout": format!("{REPLICATION_PATIENCE_S}s"),
                 "wal_keep_size": "256MB",

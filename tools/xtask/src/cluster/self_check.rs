@@ -71,7 +71,7 @@ pub enum RoundFault {
 
 impl RoundFault {
     /// Another server becomes primary.
-    fn fails_over(self) -> bool {
+    pub(super) fn fails_over(self) -> bool {
         !matches!(
             self,
             RoundFault::KillPostmaster
@@ -88,7 +88,7 @@ impl RoundFault {
     }
 
     /// The member that the fault is done to.
-    fn target(self, cluster: &Cluster, primary: Member) -> Result<Member, Failure> {
+    pub(super) fn target(self, cluster: &Cluster, primary: Member) -> Result<Member, Failure> {
         match self {
             RoundFault::KillEtcd | RoundFault::PauseEtcd => Ok(Member::Etcd(1)),
             RoundFault::KillStandby | RoundFault::PauseStandby | RoundFault::IsolateStandby => {
@@ -99,7 +99,7 @@ impl RoundFault {
         }
     }
 
-    fn begin(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
+    pub(super) fn begin(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
         match self {
             RoundFault::KillPrimary | RoundFault::KillStandby | RoundFault::KillEtcd => cluster.kill(target),
             RoundFault::PartitionPrimary => {
@@ -119,7 +119,7 @@ impl RoundFault {
         }
     }
 
-    fn end(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
+    pub(super) fn end(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
         match self {
             RoundFault::KillPrimary
             | RoundFault::KillStandby
@@ -142,7 +142,7 @@ impl RoundFault {
     }
 
     /// How long the fault lasts at least.
-    fn duration(self, ttl_s: u32) -> Duration {
+    pub(super) fn duration(self, ttl_s: u32) -> Duration {
         match self {
             RoundFault::PausePrimary
             | RoundFault::PauseStandby

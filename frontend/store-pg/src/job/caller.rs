@@ -1,0 +1,135 @@
+//! The callers of reads and writes, and the longest time that they wait.
+//!
+//! A job may be in a queue, in a group that waits for a silent server, or in one whose result is unknown. The caller is
+//! answered in time wherever the job is, so the reply is shared with [`Deadlines`], which a task looks through.
+
+use super::Waiting;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+use store::{Reply, StoreError};
+
+/// How long a caller waits for a database that is away. It is shorter than many failovers: the lock of a primary that died
+/// usually ends after 20 s or more, and a caller of HTTP rather tries again.
+pub const WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// The reply to a caller, which can be given before the work has ended.
+struct Slot<T, E> {
+    /// `None` once it is given.
+    reply: Option<Reply<T, E>>,
+    /// A write is in a group that may be committed. Otherwise it was not done.
+    is_under_way: bool,
+}
+
+/// The caller of a job.
+pub struct Caller<T, E> {
+    slot: Arc<Mutex<Slot<T, E>>>,
+    since: Instant,
+    /// One of the jobs that wait, until this is dropped.
+    _waiting: Waiting,
+}
+
+impl<T: Send + 'static, E: From<StoreError> + Send + 'static> Caller<T, E> {
+    /// A caller from now on.
+    pub fn new(reply: Reply<T, E>, waiting: Waiting, deadlines: Option<&Deadlines>) -> Caller<T, E> {
+        let slot = Arc::new(Mutex::new(Slot { reply: Some(reply), is_under_way: false }));
+        let since = Instant::now();
+        if let Some(deadlines) = deadlines {
+            let slot: Arc<dyn Expire> = Arc::<Mutex<Slot<T, E>>>::clone(&slot);
+            deadlines.add(since, Arc::downgrade(&slot));
+        }
+        Caller { slot, since, _waiting: waiting }
+    }
+}
+
+impl<T, E: From<StoreError>> Caller<T, E> {
+    /// The job begins to run in a group. Returns whether its caller still waits.
+    pub fn begin(&self) -> bool {
+        let mut slot = lock(&self.slot);
+        slot.is_under_way = slot.reply.is_some();
+        slot.is_under_way
+    }
+
+    /// Answers the caller, unless this was done before.
+    pub fn answer(&self, outcome: Option<Result<T, E>>, failure: Option<&StoreError>) {
+        let Some(reply) = lock(&self.slot).reply.take() else { return };
+        reply.answer(match failure {
+            Some(error) => Err(error.clone().into()),
+            None => outcome.unwrap_or_else(|| Err(StoreError::Closed.into())),
+        });
+    }
+
+    /// The lane has the job back, with this failure. Answers a caller that has waited for too long; returns whether nobody
+    /// waits any more.
+    pub fn expire(&self, failure: &StoreError) -> bool {
+        let is_late = self.since.elapsed() >= WAIT_MAX;
+        let mut slot = lock(&self.slot);
+        slot.is_under_way = matches!(failure, StoreError::Unknown(_));
+        if let Some(reply) = slot.reply.take_if(|_| is_late) {
+            reply.answer(Err(failure.clone().into()));
+        }
+        slot.reply.is_none()
+    }
+}
+
+/// Nothing panics while a slot is locked.
+fn lock<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+    slot.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A caller whose time can be over.
+trait Expire: Send + Sync {
+    fn is_answered(&self) -> bool;
+
+    fn expire(&self);
+}
+
+impl<T: Send, E: From<StoreError> + Send> Expire for Mutex<Slot<T, E>> {
+    fn is_answered(&self) -> bool {
+        lock(self).reply.is_none()
+    }
+
+    fn expire(&self) {
+        let mut slot = lock(self);
+        let is_under_way = slot.is_under_way;
+        let Some(reply) = slot.reply.take() else { return };
+        let why = format!("no answer for {} s", WAIT_MAX.as_secs());
+        let failure = if is_under_way { StoreError::Unknown(why) } else { StoreError::Away(why) };
+        reply.answer(Err(failure.into()));
+    }
+}
+
+/// A caller and the instant of its call.
+type Waiter = (Instant, Weak<dyn Expire>);
+
+/// The callers that wait, in the order of their calls.
+#[derive(Default)]
+pub struct Deadlines(Mutex<VecDeque<Waiter>>);
+
+/// The number of callers that are looked at when one is added. It is more than one, so that the list becomes shorter again after
+/// a job that took long.
+const LOOKED_AT: usize = 3;
+
+impl Deadlines {
+    fn add(&self, since: Instant, caller: Weak<dyn Expire>) {
+        let mut waiters = lock(&self.0);
+        for _ in 0..LOOKED_AT {
+            let is_done = |waiter: &Waiter| waiter.1.upgrade().is_none_or(|caller| caller.is_answered());
+            if waiters.pop_front_if(|waiter| is_done(waiter)).is_none() {
+                break;
+            }
+        }
+        waiters.push_back((since, caller));
+    }
+
+    /// Answers all callers whose time is over.
+    pub fn expire(&self) {
+        loop {
+            let is_late = |waiter: &Waiter| waiter.0.elapsed() >= WAIT_MAX;
+            let Some((_, caller)) = lock(&self.0).pop_front_if(|waiter| is_late(waiter)) else { return };
+            if let Some(caller) = caller.upgrade() {
+                caller.expire();
+            }
+        }
+    }
+}
