@@ -9,6 +9,7 @@ pub mod dns;
 pub mod machine;
 pub mod network;
 pub mod report;
+pub mod store;
 
 use crate::config::{Config, ConfigError};
 use engine::Identity;
@@ -49,6 +50,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     findings.push(machine::driver(&config));
     findings.extend(limits(&config));
     findings.extend(machine::data_folder(&config.data));
+    findings.extend(store::store(&config));
     findings.extend(machine::sync_time(&config.data));
     findings.extend(machine::certificate(&config));
     Report::new(findings)

@@ -15,7 +15,8 @@ use crate::connect::explain;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use store::{HoldRef, StoreError, UnixMs};
-use store_rules::tables::{FORMAT, split_entry_key};
+use store_rules::row::{Fixed, Row as _};
+use store_rules::tables::{FORMAT, META_FORMAT, split_entry_key};
 use tokio_postgres::{Client, Error};
 
 /// The number of lanes of a node.
@@ -145,6 +146,8 @@ pub enum NotRegistered {
         /// The machine of that process.
         host: String,
     },
+    /// The database has this format, which this version does not know.
+    Newer(u64),
     /// The database could not do it.
     Database(Error),
 }
@@ -175,8 +178,8 @@ pub async fn watch_for_another(client: &Client, id: i64) -> Result<(), NotRegist
 ///
 /// # Errors
 ///
-/// The database could not do it; it can be tried again.
-pub async fn register(client: &Client, node: &NodeSettings) -> Result<Registration, Error> {
+/// The database could not do it, which can be tried again, or has a newer format.
+pub async fn register(client: &Client, node: &NodeSettings) -> Result<Registration, NotRegistered> {
     end_lanes(client, node.id).await?;
     client.batch_execute("BEGIN").await?;
     let registered = register_within(client, node).await;
@@ -184,7 +187,7 @@ pub async fn register(client: &Client, node: &NodeSettings) -> Result<Registrati
     registered
 }
 
-async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registration, Error> {
+async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registration, NotRegistered> {
     let NodeSettings { id, egress, host, version } = node;
     let format = i32::try_from(FORMAT).unwrap_or(i32::MAX);
     let text = format!(
@@ -195,11 +198,18 @@ async fn register_within(client: &Client, node: &NodeSettings) -> Result<Registr
          RETURNING epoch"
     );
     let epoch: i64 = client.query_one(&text, &[id, &format, version, egress, host]).await?.try_get(0)?;
+    // `cluster upgrade` locks the table of nodes while it looks for those that do not know a format. This node may have read the
+    // format before that, and inserted its row after it.
+    let found = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&META_FORMAT.as_bytes()]).await?;
+    let found: Option<Vec<u8>> = found.map(|row| row.try_get(0)).transpose()?;
+    if let Some(newer) = found.and_then(|v| Fixed::decode(&v).ok()).filter(|found| found.0 > FORMAT.into()) {
+        return Err(NotRegistered::Newer(newer.0));
+    }
     let text = "INSERT INTO lanes (node, lane, epoch, seq) SELECT $1, lane, $2, 0 FROM generate_series(0, $3) AS lane \
                 ON CONFLICT (node, lane) DO UPDATE SET epoch = excluded.epoch";
     client.execute(text, &[id, &epoch, &(LANES - 1)]).await?;
     let rows = client.query("SELECT seq FROM lanes WHERE node = $1 ORDER BY lane", &[id]).await?;
-    let last_groups = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+    let last_groups = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, Error>>()?;
     Ok(Registration { epoch, last_groups })
 }
 

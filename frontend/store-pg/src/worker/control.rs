@@ -142,18 +142,12 @@ impl Control {
         let session = self.context.session().await?;
         match node::watch_for_another(session.client(), self.context.node.id).await {
             Ok(()) => {}
-            Err(NotRegistered::Database(error)) => return Err(explain(&error)),
-            Err(NotRegistered::InUse { host }) => {
-                return Ok(Err(StoreError::Failed(format!(
-                    "another mailprobe on {host} uses the identity in this data folder. Give each node a data folder of its own, \
-                     made by `mailprobe cluster join`"
-                ))));
-            }
+            Err(why) => return refused(why),
         }
         self.session = Some(session);
-        self.register().await?;
+        let registered = self.register().await?;
         self.first_epoch = self.context.epoch();
-        Ok(Ok(()))
+        Ok(registered)
     }
 
     /// Works until the lanes have ended.
@@ -192,7 +186,7 @@ impl Control {
         }
         if self.context.is_fenced.get() {
             tracing::warn!("this node was declared dead, and registers again");
-            self.register().await?;
+            self.register().await?.map_err(|error| error.to_string())?;
         }
         if self.context.role == Role::Command {
             // It has no lease, and leaves everything else to the nodes.
@@ -225,16 +219,21 @@ impl Control {
         self.session.as_ref().map(Session::client).ok_or_else(|| "there is no connection".into())
     }
 
-    async fn register(&mut self) -> Result<(), String> {
+    /// Registers the node or the command. The inner error is final.
+    async fn register(&mut self) -> Result<Result<(), StoreError>, String> {
         self.setup.lease.lost();
         if self.context.role == Role::Command {
             let registration = within(node::register_command(self.client()?, &self.context.node)).await?;
             *self.context.registration.borrow_mut() = registration;
             self.context.is_fenced.set(false);
-            return Ok(());
+            return Ok(Ok(()));
         }
         let asked = Instant::now();
-        let registration = within(node::register(self.client()?, &self.context.node)).await?;
+        let registration = timeout(PATIENCE, node::register(self.client()?, &self.context.node)).await;
+        let registration = match registration.map_err(|_| slow())? {
+            Ok(registration) => registration,
+            Err(why) => return refused(why),
+        };
         *self.context.registration.borrow_mut() = registration;
         self.setup.lease.granted(asked);
         self.presence.renewed(Instant::now());
@@ -242,7 +241,7 @@ impl Control {
         self.renewed.done();
         // The opening voids the holds of earlier epochs itself.
         self.looked.done();
-        Ok(())
+        Ok(Ok(()))
     }
 
     async fn renew(&mut self) -> Result<(), String> {
@@ -333,6 +332,20 @@ impl Control {
             }
         }
     }
+}
+
+/// What a refused registration means: it is tried again (outer), or final (inner).
+fn refused(why: NotRegistered) -> Result<Result<(), StoreError>, String> {
+    Ok(Err(StoreError::Failed(match why {
+        NotRegistered::Database(error) => return Err(explain(&error)),
+        NotRegistered::InUse { host } => format!(
+            "another mailprobe on {host} uses the identity in this data folder. Give each node a data folder of its own, \
+             made by `mailprobe cluster join`"
+        ),
+        NotRegistered::Newer(found) => {
+            format!("the database has format {found}, which this mailprobe does not know; upgrade it")
+        }
+    })))
 }
 
 /// How far the time `there` is ahead of ours, which was between `before` and `after`.

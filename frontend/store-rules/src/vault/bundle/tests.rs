@@ -268,3 +268,48 @@ fn a_folder_without_all_its_keys_gives_no_bundle() {
     fs::write(folder.join("chain"), b"damaged").unwrap();
     assert!(refusal(data.path()).contains("keys/chain is damaged"));
 }
+
+#[test]
+fn a_backup_gives_a_bundle_with_a_new_chain() {
+    let node = tempfile::tempdir().unwrap();
+    let first = Bundle::create(NOW).unwrap();
+    first.install(node.path()).unwrap();
+    let vault = Vault::open(node.path()).unwrap();
+    let keys = vault.keys_for_backup(NOW).unwrap();
+    let mut keys: BTreeMap<String, Vec<u8>> =
+        keys.into_iter().map(|(name, key)| (name, key.to_vec())).collect();
+    assert!(vault.has_keys(&keys, NOW).unwrap());
+    // Keys of past hours are not needed.
+    keys.insert(format!("short-{}", HOUR - 1), vec![1; KEY_BYTES]);
+    assert!(vault.has_keys(&keys, NOW).unwrap());
+    let bundle = Bundle::from_backup(&keys, NOW).unwrap();
+    assert_ne!((bundle.chain.lineage, *bundle.chain.secret), (first.chain.lineage, *first.chain.secret));
+    assert!(!bundle.hour_keys.contains_key(&format!("short-{}", HOUR - 1)));
+    let other = tempfile::tempdir().unwrap();
+    bundle.install(other.path()).unwrap();
+    let restored = Vault::open(other.path()).unwrap();
+    assert_eq!(restored.fingerprint(), bundle.fingerprint());
+    assert_ne!(restored.fingerprint(), vault.fingerprint());
+    assert!(restored.has_keys(&keys, NOW).unwrap());
+    // A key that the vault has in another form.
+    keys.insert(format!("short-{}", HOUR + 2), vec![1; KEY_BYTES]);
+    assert!(!vault.has_keys(&keys, NOW).unwrap());
+    keys.insert(format!("short-{}", HOUR + 2), vec![0; KEY_BYTES]);
+    assert!(Bundle::from_backup(&keys, NOW).map(drop).unwrap_err().to_string().contains("damaged key"));
+    keys.remove(HASH_KEY_FILE);
+    assert!(!vault.has_keys(&keys, NOW).unwrap());
+    assert!(Bundle::from_backup(&keys, NOW).map(drop).unwrap_err().to_string().contains("no key for hashes"));
+}
+
+#[test]
+fn the_file_of_a_bundle_is_its_owners_and_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("bundle");
+    let bundle = Bundle::create(NOW).unwrap();
+    bundle.write_new(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(Bundle::read(&path).unwrap().fingerprint(), bundle.fingerprint());
+    assert!(bundle.write_new(&path).unwrap_err().to_string().contains("cannot use"));
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert_eq!(Bundle::read(&path).map(drop), Err(BundleError::NotABundle));
+}
