@@ -57,7 +57,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::id::random_bits;
 use store::rate_limit::Standing;
-use store::{KeyId, clock};
+use store::{KeyId, StoreError, clock};
 use trace_context::TraceContext;
 
 /// The largest request body in bytes: 200 addresses of 320 escaped characters fit.
@@ -289,6 +289,12 @@ async fn answer(
 fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<Caller>, Refusal> {
     if route.access == Access::Open {
         return Ok(None);
+    }
+    if worker.checks.store.has_nodes()
+        && let Err(error @ StoreError::Away(_)) = worker.checks.store.health()
+    {
+        // The keys in memory are too old: one of them may be revoked.
+        return Err(error.into());
     }
     let mut sent = headers.get_all(header::AUTHORIZATION).iter();
     let first = sent.next().map(HeaderValue::as_bytes);

@@ -20,7 +20,7 @@ use store_rules::write_error::WriteError;
 pub struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
-    /// Counts one more.
+    /// Counts one more, until this is dropped.
     pub fn new(count: &Arc<AtomicUsize>) -> Waiting {
         count.fetch_add(1, Ordering::Relaxed);
         Waiting(Arc::clone(count))

@@ -68,7 +68,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// No lease.
+    /// A lease that is over.
     pub fn new() -> Lease {
         Lease { start: Instant::now(), until: AtomicU64::new(0) }
     }

@@ -144,16 +144,16 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`store::Store::replace_plans`].
     fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError>;
 
-    /// As [`store::Store::claim_batches`].
+    /// Claims unfinished batches, as [`store::Store::claim_batches`].
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
 
-    /// As [`store::ListStore::claim_lists`].
+    /// Claims lists, as [`store::ListStore::claim_lists`].
     fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError>;
 
-    /// As [`store::Store::may_work`].
+    /// Whether it may work, as [`store::Store::may_work`].
     fn may_work(&self) -> bool;
 
-    /// As [`store::Store::live_nodes`].
+    /// The number of nodes, as [`store::Store::live_nodes`].
     fn live_nodes(&self) -> u32;
 
     /// As [`store::Store::backup`].

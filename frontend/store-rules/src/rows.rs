@@ -131,7 +131,7 @@ macro_rules! tables {
         }
 
         impl Table {
-            /// All tables.
+            /// All tables of any database.
             pub const ALL: [Table; tables!(@count $($name)* $($shared)*)] =
                 [$(Table::$name,)* $(Table::$shared,)*];
 

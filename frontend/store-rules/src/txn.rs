@@ -47,7 +47,7 @@ pub struct EffectsMark {
 }
 
 impl Effects {
-    /// The present point.
+    /// The present point in the effects.
     pub fn mark(&self) -> EffectsMark {
         let Effects { key_changes, entries_added, expiries_added, total, latest } = self;
         EffectsMark {
