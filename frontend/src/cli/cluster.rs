@@ -8,7 +8,7 @@ mod status;
 
 use super::place::{Place, output_failed};
 use clap::{Args, Subcommand};
-use found::Rows;
+use found::Origin;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use store::StoreError;
@@ -67,7 +67,7 @@ pub fn run(args: &ClusterArgs, place: Place<'_>, out: &mut dyn Write) -> Result<
         // It needs no database.
         ClusterAction::Bundle { .. } => Ok(()),
         ClusterAction::Init { bundle, from_data } => {
-            let rows = from_data.as_deref().map_or(Rows::None, Rows::Folder);
+            let rows = from_data.as_deref().map_or(Origin::None, Origin::Folder);
             let founded = found::found(cluster, place, &rows, bundle)?;
             if let Some(old) = from_data {
                 writeln!(

@@ -90,7 +90,7 @@ pub struct PgOpening {
     pub voided_holds: u64,
 }
 
-/// An open database.
+/// An open database, as the backend of a store.
 pub struct Postgres {
     // Dropped in this order: the queues close, and the thread ends after the last accepted write.
     writes: Vec<WriteQueue>,

@@ -27,7 +27,7 @@ struct Caller<T, E> {
 pub struct Waiting(Arc<AtomicUsize>);
 
 impl Waiting {
-    /// Counts one more.
+    /// Counts one more job that waits.
     pub fn new(count: &Arc<AtomicUsize>) -> Waiting {
         count.fetch_add(1, Ordering::Relaxed);
         Waiting(Arc::clone(count))

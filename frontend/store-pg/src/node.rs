@@ -59,7 +59,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// No lease.
+    /// A lease that was never granted.
     pub fn new() -> Lease {
         Lease { start: Instant::now(), until: AtomicU64::new(0) }
     }

@@ -32,7 +32,7 @@ pub trait ReadJob: Send {
     /// A failure of the store, or a row that is not fetched.
     fn run(&mut self, rows: &dyn Rows) -> Result<(), StoreError>;
 
-    /// Answers its caller.
+    /// Answers its caller: with what it has read, or with the failure.
     fn finish(self: Box<Self>, failure: Option<&StoreError>);
 
     /// Answers its caller with the failure, if it has waited for too long. Returns whether nobody needs the job any more.

@@ -142,7 +142,7 @@ pub trait Backend: Send + Sync + 'static {
     /// As [`store::Store::replace_plans`].
     fn replace_plans(&self, plans: PlanTable) -> Result<(), OpenError>;
 
-    /// As [`store::Store::claim_batches`].
+    /// The same as [`store::Store::claim_batches`].
     fn claim_batches(&self, most: usize) -> Pending<Vec<OpenBatch>, StoreError>;
 
     /// As [`store::Store::backup`].

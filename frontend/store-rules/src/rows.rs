@@ -131,7 +131,7 @@ macro_rules! tables {
         }
 
         impl Table {
-            /// All tables.
+            /// All tables, also those that backups leave out.
             pub const ALL: [Table; tables!(@count $($name)* $($shared)*)] =
                 [$(Table::$name,)* $(Table::$shared,)*];
 

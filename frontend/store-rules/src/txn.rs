@@ -47,7 +47,7 @@ pub struct EffectsMark {
 }
 
 impl Effects {
-    /// The present point.
+    /// The present point, for a later return to it.
     pub fn mark(&self) -> EffectsMark {
         let Effects { key_changes, entries_added, expiries_added, total, latest } = self;
         EffectsMark {
