@@ -3,7 +3,7 @@
 //! This process writes the backup, not the server, so the file belongs to the user of the command. The backup is written
 //! under another name, verified, and then renamed.
 
-use super::cluster::found::{self, Rows};
+use super::cluster::found::{self, Origin};
 use super::place::{Place, open, output_failed};
 use clap::Args;
 use std::fs::{self, File, OpenOptions};
@@ -93,7 +93,7 @@ fn restore_cluster(
 ) -> Result<(), String> {
     let schema = &cluster.schema;
     if let Some(bundle) = bundle {
-        let founded = found::found(cluster, place, &Rows::Backup(&args.file), bundle)?;
+        let founded = found::found(cluster, place, &Origin::Backup(&args.file), bundle)?;
         writeln!(out, "schema {schema}: {} rows", founded.rows).map_err(output_failed)?;
         return founded.write(place, bundle, out).map_err(output_failed);
     }

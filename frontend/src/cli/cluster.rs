@@ -8,9 +8,9 @@ mod status;
 
 use super::place::{Place, output_failed};
 use clap::{Args, Subcommand};
-use found::Rows;
+use found::Origin;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use store::StoreError;
 use store_pg::cluster::{KNOWN_FORMAT, Upgraded};
 use store_pg::{ClusterPlace, NewNode};
@@ -39,6 +39,11 @@ enum ClusterAction {
         /// File with the bundle of keys.
         bundle: PathBuf,
     },
+    /// Write the bundle of keys of this node to a file, for a further node. The server may keep running.
+    Bundle {
+        /// File to write. Delete it when the further node has the keys.
+        file: PathBuf,
+    },
     /// Show the nodes, the server of the database and the format of its tables.
     Status {
         /// Print JSON.
@@ -54,10 +59,15 @@ enum ClusterAction {
 /// # Errors
 /// One line for standard error.
 pub fn run(args: &ClusterArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
+    if let ClusterAction::Bundle { file } = &args.action {
+        return write_bundle(place, file, out);
+    }
     let cluster = needed(place)?;
     match &args.action {
+        // It needs no database.
+        ClusterAction::Bundle { .. } => Ok(()),
         ClusterAction::Init { bundle, from_data } => {
-            let rows = from_data.as_deref().map_or(Rows::None, Rows::Folder);
+            let rows = from_data.as_deref().map_or(Origin::None, Origin::Folder);
             let founded = found::found(cluster, place, &rows, bundle)?;
             if let Some(old) = from_data {
                 writeln!(
@@ -99,6 +109,17 @@ pub(super) fn needed(place: Place<'_>) -> Result<&ClusterPlace, String> {
         "name PostgreSQL with --store, with the variable MAILPROBE_STORE_URL, or with store_url or store_url_file in the configuration"
             .into()
     })
+}
+
+fn write_bundle(place: Place<'_>, file: &Path, out: &mut dyn Write) -> Result<(), String> {
+    if !store_pg::has_identity(place.data) {
+        return Err(format!("{} is not the folder of a node; name it with --data", place.data.display()));
+    }
+    let bundle = Bundle::from_folder(place.data, place.now).map_err(|why| why.to_string())?;
+    bundle.write_new(file).map_err(|why| why.to_string())?;
+    let file = file.display();
+    writeln!(out, "{file}: the keys of the cluster; install them with `mailprobe cluster join {file}`, then delete the file")
+        .map_err(output_failed)
 }
 
 fn join(

@@ -67,6 +67,8 @@ fn commands_go_by_the_socket_or_to_the_database() {
     assert_eq!(nodes.len(), 2);
     assert!(nodes.iter().all(|node| node["running"] == true && node["egress"] == node["id"]), "{shown}");
     cluster.run(schema, "backup back --data two");
+    cluster.run(None, "cluster bundle keys2 --data two");
+    cluster.run(schema, "cluster join keys2 --data three");
     let said = cluster.run(schema, "cluster upgrade --data one");
     assert!(said.contains("nothing to do"), "{said}");
 

@@ -19,9 +19,9 @@ use store_redb::StoreOptions;
 use store_rules::backup::{self, BackupReader, Record};
 use store_rules::vault::bundle::{Bundle, BundleError};
 
-/// The rows of a new cluster.
-pub enum Rows<'r> {
-    /// There are none.
+/// Where the rows of a new cluster come from.
+pub enum Origin<'r> {
+    /// Nowhere: the cluster has no rows.
     None,
     /// Those of a data folder with redb, whose server has stopped.
     Folder(&'r Path),
@@ -57,7 +57,7 @@ impl Founded {
 pub fn found(
     cluster: &ClusterPlace,
     place: Place<'_>,
-    rows: &Rows<'_>,
+    rows: &Origin<'_>,
     bundle_file: &Path,
 ) -> Result<Founded, String> {
     if bundle_file.symlink_metadata().is_ok() {
@@ -66,12 +66,12 @@ pub fn found(
     let node = NewNode::lock(place.data).map_err(|error| error.to_string())?;
     let told_bundle = |error: BundleError| error.to_string();
     match rows {
-        Rows::None => {
+        Origin::None => {
             let bundle = Bundle::create(place.now).map_err(told_bundle)?;
             let nothing: Option<&mut BackupReader<&[u8]>> = None;
             install((cluster, &node), bundle_file, &bundle, || fill(cluster, nothing, bundle.fingerprint()))
         }
-        Rows::Backup(file) => {
+        Origin::Backup(file) => {
             let unusable =
                 |error: BackupError| format!("cannot restore {}: {}", file.display(), told_backup(&error));
             let bundle =
@@ -80,7 +80,7 @@ pub fn found(
                 fill(cluster, Some(&mut backup::open(file)?), bundle.fingerprint())
             })
         }
-        Rows::Folder(old) => {
+        Origin::Folder(old) => {
             if !old.join(store_redb::DATABASE_FILE).exists() {
                 return Err(format!(
                     "there is no mailprobe data in {}; name the folder with --from-data",
