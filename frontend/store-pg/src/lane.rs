@@ -21,6 +21,7 @@ pub(crate) use statements::{Fetch, PLANS, Statements, TableWrite};
 use crate::connect::{Session, explain};
 use crate::feed::{Feed, READ_CHANGES, WRITE_CHANGES};
 use crate::overlay::{Overlay, TableChanges};
+use crate::schema;
 use futures_util::future::{join, join3};
 use monoio::time::timeout;
 use std::cell::{Cell, OnceCell};
@@ -187,7 +188,7 @@ impl Lane {
             "BEGIN; UPDATE lanes SET seq = {seq} WHERE node = {node} AND lane = {lane} AND epoch = {epoch}"
         );
         for lock in locks {
-            let _ = write!(begin, "; SELECT pg_advisory_xact_lock({LOCKS}, {})", number_of(*lock));
+            let _ = write!(begin, "; SELECT {}", schema::lock(number_of(*lock)));
         }
         let fetches = self.statements.fetches(client, Fetch::all(overlay.take_lacks()));
         let fetches = self.wait(fetches).await?;
@@ -342,9 +343,6 @@ enum Ended {
     NotDone(NotDone),
     Unknown,
 }
-
-/// The first number of the advisory locks, which tells them from those of others.
-const LOCKS: i32 = 0x6d70;
 
 fn number_of(lock: Lock) -> i32 {
     match lock {

@@ -48,15 +48,15 @@ pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> 
         .map_err(failed)?
         .is_some();
     if !exists {
-        // Another node may be doing the same.
+        // Another node may be doing the same: the lock must end with the transaction, and not in front of its end.
         let text = format!(
-            "SELECT pg_advisory_lock({LOCK_CLASS}, 0); CREATE SCHEMA IF NOT EXISTS {schema}; \
-             SELECT pg_advisory_unlock({LOCK_CLASS}, 0)"
+            "BEGIN; SELECT pg_advisory_xact_lock(hashtext('mailprobe {schema}'), 0); \
+             CREATE SCHEMA IF NOT EXISTS {schema}; COMMIT"
         );
         client.batch_execute(&text).await.map_err(failed)?;
     }
     client.batch_execute(&format!("SET search_path = {schema}")).await.map_err(failed)?;
-    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK_CLASS}, 0)");
+    let begin = format!("BEGIN; SELECT {}", lock(0));
     client.batch_execute(&begin).await.map_err(failed)?;
     let found = create(client).await;
     let end = if found.is_ok() { "COMMIT" } else { "ROLLBACK" };
@@ -90,8 +90,11 @@ pub async fn replace_keys(client: &Client, fingerprint: u64) -> Result<(), Store
     done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
 }
 
-/// The first number of the advisory locks of mailprobe: "mp".
-pub const LOCK_CLASS: i32 = 0x6d70;
+/// The call that takes an advisory lock until the end of the transaction. Each schema has its own: several clusters may have one
+/// database.
+pub fn lock(number: i32) -> String {
+    format!("pg_advisory_xact_lock(hashtext('mailprobe ' || current_schema()), {number})")
+}
 
 async fn create(client: &Client) -> Result<Option<Found>, tokio_postgres::Error> {
     let is_there = client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?;

@@ -1,8 +1,12 @@
 //! Random operations against a model without sums: it keeps every grant and hold, and derives from them what the store
 //! counts incrementally.
+//!
+//! With two nodes on PostgreSQL, each operation goes to one of them. 1,000 cases:
+//! `MAILPROBE_TEST_MODEL_CASES=1000` with the command in `postgres.rs` and the filter `two_nodes_do`.
 
 mod kept;
 
+use crate::postgres;
 use crate::world::{DAY, World, plans};
 use api::Reason;
 use kept::Kept;
@@ -405,15 +409,43 @@ impl Run {
     }
 }
 
+/// The number of cases: on PostgreSQL a case takes longer by far.
+fn cases() -> u32 {
+    match std::env::var("MAILPROBE_TEST_MODEL_CASES") {
+        Ok(cases) => cases.parse().unwrap(),
+        Err(_) if postgres::url().is_some() => 6,
+        Err(_) => 48,
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn run_on(world: World, operations: Vec<(Operation, usize)>) {
+    let mut run = Run { world, model: Model::default(), plans: plans().iter().cloned().collect() };
+    let nodes = run.world.nodes().len();
+    for (operation, node) in operations {
+        run.world.node = node % nodes;
+        run.step(operation);
+        // What one node has written, the other reads.
+        run.world.node = (node + 1) % nodes;
+        run.compare();
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
-    fn the_store_does_what_the_model_does(operations in vec(operation(), 1..120)) {
-        let mut run = Run { world: World::new(), model: Model::default(), plans: plans().iter().cloned().collect() };
-        for operation in operations {
-            run.step(operation);
-            run.compare();
+    fn the_store_does_what_the_model_does(operations in vec((operation(), Just(0)), 1..120)) {
+        run_on(World::new(), operations);
+    }
+
+    #[test]
+    fn two_nodes_do_what_the_model_does(operations in vec((operation(), 0..2usize), 1..120)) {
+        if let Some(url) = postgres::url() {
+            run_on(World::of(Box::new(postgres::InSchema::of_nodes(url, 2))), operations);
         }
     }
 }

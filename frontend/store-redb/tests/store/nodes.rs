@@ -13,7 +13,7 @@ mod zombies;
 
 use crate::link::Link;
 use crate::postgres::{self, InSchema};
-use crate::world::{START, World, plans};
+use crate::world::{World, plans};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,6 +51,11 @@ fn wait_all<T, E: From<StoreError> + std::fmt::Debug>(pending: Vec<Pending<T, E>
     pending.into_iter().map(|pending| pending.wait().unwrap()).collect()
 }
 
+/// The time of the process. What nodes do by themselves has this time too, so it must not be long before that of the calls.
+fn now() -> UnixMs {
+    clock::now()
+}
+
 /// Nodes that can die: each has a connection of its own to the server. The fields are dropped in this order.
 struct Mortals {
     nodes: Vec<Option<Arc<PgStore>>>,
@@ -76,7 +81,7 @@ impl Mortals {
         let mut options = self.schema.options(number(node), true);
         options.target.hosts[0].name = "127.0.0.1".into();
         options.target.hosts[0].port = self.links[node].port;
-        let (store, opening) = store_pg::open(options, plans(), START).unwrap();
+        let (store, opening) = store_pg::open(options, plans(), now()).unwrap();
         self.nodes[node] = Some(Arc::new(store));
         opening.voided_holds
     }
@@ -121,35 +126,35 @@ impl Mortals {
     }
 
     fn account(&mut self, node: usize, name: &str) -> AccountId {
-        let id = AccountId::new(START, self.random());
+        let id = AccountId::new(now(), self.random());
         let new = NewAccount { id, name: name.into(), plan: "growth".into() };
-        self.node(node).create_account(new, START).wait().unwrap().id
+        self.node(node).create_account(new, now()).wait().unwrap().id
     }
 
     fn new_hold(&mut self, account: AccountId) -> HoldRef {
-        HoldRef { account, id: EntryId::new(START, self.random()) }
+        HoldRef { account, id: EntryId::new(now(), self.random()) }
     }
 
     fn hold(&mut self, node: usize, account: AccountId) -> HoldRef {
         let hold = self.new_hold(account);
-        self.node(node).hold(HoldRequest { hold, credits: 1 }, START).wait().unwrap();
+        self.node(node).hold(HoldRequest { hold, credits: 1 }, now()).wait().unwrap();
         hold
     }
 
     fn settle(&self, node: usize, hold: HoldRef) -> Result<store::credits::Balance, SettleError> {
-        self.node(node).settle(hold, Settlement::default(), START).wait()
+        self.node(node).settle(hold, Settlement::default(), now()).wait()
     }
 
     fn batch(&mut self, node: usize, account: AccountId, addresses: &[&str]) -> BatchId {
         let store = self.nodes[node].clone().unwrap();
         let row = |address: &&str| NewRow { email: (*address).into(), address: store.hash_address(address) };
-        let (id, rows) = (BatchId::new(START, self.random()), addresses.iter().map(row).collect());
+        let (id, rows) = (BatchId::new(now(), self.random()), addresses.iter().map(row).collect());
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-        store.create_batch(new, START).wait().unwrap().batch
+        store.create_batch(new, now()).wait().unwrap().batch
     }
 
     fn balance(&self, node: usize, account: AccountId) -> store::credits::Balance {
-        self.node(node).account(account, START).wait().unwrap().unwrap().balance
+        self.node(node).account(account, now()).wait().unwrap().unwrap().balance
     }
 
     /// How often an id is in the ledger, with this kind.

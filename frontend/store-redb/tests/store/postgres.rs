@@ -7,6 +7,7 @@ use crate::world::{Kind, Nodes};
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
 use store::{OpenError, PlanTable, Store, UnixMs};
 use store_pg::{NodeSettings, PgOptions, Target};
 use store_rules::vault::Vault;
@@ -101,12 +102,15 @@ impl Kind for InSchema {
     }
 
     fn open_all(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Nodes, u64), OpenError> {
-        let (mut nodes, mut sum) = (Vec::new(), 0);
-        for node in 1..=self.nodes {
-            let (store, voided) = self.open_node(node, plans.clone(), reuse, now)?;
-            nodes.push(store);
-            sum += voided;
-        }
-        Ok((nodes, sum))
+        // At once: a node looks for what others have left two seconds after its start.
+        let open = |node| self.open_node(node, plans.clone(), reuse, now);
+        let open = &open;
+        thread::scope(|scope| {
+            let opened: Vec<_> = (1..=self.nodes).map(|node| scope.spawn(move || open(node))).collect();
+            let opened = opened.into_iter().map(|node| node.join().unwrap());
+            let opened = opened.collect::<Result<Vec<_>, _>>()?;
+            let (nodes, voided): (Vec<_>, Vec<u64>) = opened.into_iter().unzip();
+            Ok((nodes, voided.into_iter().sum()))
+        })
     }
 }

@@ -74,7 +74,7 @@ fn the_batches_of_a_dead_node_are_claimed_once_and_completed_elsewhere() {
         let node = nodes.node(1 + at % 2);
         assert_eq!(node.unanswered(batch).wait().unwrap().len(), 2);
         let answers = [0, 1].map(|index| RowAnswer { batch, index, outcome: Verified(MailboxExists.into()) });
-        assert_eq!(node.answer_rows(answers.into(), START).wait(), Ok(vec![batch]));
+        assert_eq!(node.answer_rows(answers.into(), super::now()).wait(), Ok(vec![batch]));
     }
     let balance = nodes.balance(1, a);
     assert_eq!((balance.held, balance.spent), (0, 40));

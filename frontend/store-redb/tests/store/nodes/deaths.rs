@@ -1,7 +1,6 @@
 //! What a node leaves that ended without a word.
 
-use super::{Mortals, wait_until};
-use crate::world::START;
+use super::{Mortals, now, wait_until};
 use store::*;
 
 #[test]
@@ -69,14 +68,14 @@ fn a_check_of_a_dead_node_can_begin_elsewhere() {
     let address = nodes.node(0).hash_address("one@example.com");
     let check = |hold| NewCheck { hold, connection: None, address, fair_use: None };
     let (first, second, third) = (nodes.new_hold(a), nodes.new_hold(a), nodes.new_hold(a));
-    let begun = nodes.node(0).begin_check(check(first), START).wait().unwrap();
+    let begun = nodes.node(0).begin_check(check(first), now()).wait().unwrap();
     assert!(matches!(begun, Begun::Held(_)));
     nodes.kill(0);
-    let begun = nodes.node(1).begin_check(check(second), START).wait();
+    let begun = nodes.node(1).begin_check(check(second), now()).wait();
     assert_eq!(begun, Ok(Begun::UnderWay));
     nodes.end_lease(0);
     wait_until("it is voided", || nodes.balance(1, a).held == 0);
-    let begun = nodes.node(1).begin_check(check(third), START).wait().unwrap();
+    let begun = nodes.node(1).begin_check(check(third), now()).wait().unwrap();
     assert!(matches!(begun, Begun::Held(_)), "{begun:?}");
     assert!(nodes.settle(1, third).is_ok());
     assert_eq!(nodes.balance(1, a).spent, 1);
@@ -86,7 +85,7 @@ fn a_check_of_a_dead_node_can_begin_elsewhere() {
 fn a_number_that_another_process_uses_is_refused() {
     let Some(nodes) = Mortals::new(1) else { return };
     let options = nodes.schema.options(1, true);
-    let Err(OpenError::Store(error)) = store_pg::open(options, crate::world::plans(), START) else {
+    let Err(OpenError::Store(error)) = store_pg::open(options, crate::world::plans(), now()) else {
         panic!("two processes have one number")
     };
     assert!(error.to_string().contains("another mailprobe on test uses the identity"), "{error}");

@@ -1,7 +1,6 @@
 //! Nodes that others have declared dead, and that live.
 
-use super::{Mortals, wait_all, wait_until};
-use crate::world::START;
+use super::{Mortals, now, wait_all, wait_until};
 use store::*;
 
 #[test]
@@ -14,8 +13,8 @@ fn a_paused_node_commits_nothing_after_it_was_declared_dead_and_works_again() {
     let late = nodes.new_hold(a);
     let (settled, holding) = {
         let node = nodes.node(0);
-        let settled = node.settle(held, Settlement::default(), START);
-        (settled, node.hold(HoldRequest { hold: late, credits: 1 }, START))
+        let settled = node.settle(held, Settlement::default(), now());
+        (settled, node.hold(HoldRequest { hold: late, credits: 1 }, now()))
     };
     let took = wait_until("it is declared dead", || nodes.epoch(0) == epoch + 1);
     assert!((7..20).contains(&took.as_secs()), "{took:?}");
@@ -55,7 +54,7 @@ fn a_group_of_an_epoch_that_is_over_changes_nothing() {
         let holds: Vec<_> = accounts.iter().map(|&account| nodes.new_hold(account)).collect();
         nodes.declare_dead(0);
         let pending: Vec<_> =
-            holds.iter().map(|&hold| nodes.node(0).hold(HoldRequest { hold, credits: 1 }, START)).collect();
+            holds.iter().map(|&hold| nodes.node(0).hold(HoldRequest { hold, credits: 1 }, now())).collect();
         wait_all(pending);
         let old = nodes.number_of(
             "SELECT count(*) FROM holds LEFT JOIN nodes ON nodes.id = node AND holds.epoch = nodes.epoch \
@@ -97,12 +96,12 @@ fn a_settlement_after_its_node_was_declared_dead_finds_its_hold_voided() {
 fn a_revocation_that_a_node_missed_while_it_was_paused_holds_when_it_returns() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
-    let id = KeyId::new(START, nodes.random());
+    let id = KeyId::new(now(), nodes.random());
     let key =
         NewKey { id, account: a, mode: KeyMode::Live, hash: [7; 32], last4: *b"wxyz", label: "k".into() };
-    nodes.node(0).create_key(key, START).wait().unwrap();
+    nodes.node(0).create_key(key, now()).wait().unwrap();
     nodes.links[0].pause();
-    nodes.node(1).revoke_key(id, START).wait().unwrap();
+    nodes.node(1).revoke_key(id, now()).wait().unwrap();
     assert!(!nodes.node(0).key_by_hash(&[7; 32]).unwrap().revoked);
     nodes.links[0].resume();
     let took = wait_until("it is known", || nodes.node(0).key_by_hash(&[7; 32]).unwrap().revoked);
