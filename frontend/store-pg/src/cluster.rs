@@ -3,7 +3,7 @@
 use crate::connect::{Connector, Session, Target, explain};
 use crate::database::on_connection;
 use crate::restore::PATIENCE;
-use crate::schema::LOCK_CLASS;
+use crate::schema;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::time::{Duration, Instant};
 use store::StoreError;
@@ -179,9 +179,8 @@ impl ClusterPlace {
                 return Ok(Err(UpgradeError::NoTables(self.schema.clone())));
             }
             // No node is registered meanwhile: its registration waits for this lock on its table.
-            let begin = format!(
-                "BEGIN; SELECT pg_advisory_xact_lock({LOCK_CLASS}, 0); LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE"
-            );
+            let begin =
+                format!("BEGIN; SELECT {}; LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE", schema::lock(0));
             client.batch_execute(&begin).await.map_err(failed)?;
             let raised = raise(client, to).await.map_err(failed)?;
             let end = if matches!(raised, Ok(Upgraded::From(_))) { "COMMIT" } else { "ROLLBACK" };

@@ -8,7 +8,7 @@ use crate::connect::explain;
 use crate::database::on_connection;
 use crate::lane::{Statements, TableWrite};
 use crate::overlay::{RowList, TableChanges};
-use crate::schema::{self, LOCK_CLASS};
+use crate::schema;
 use std::collections::BTreeSet;
 use std::io::BufRead;
 use std::time::Duration;
@@ -45,7 +45,8 @@ pub fn fill(
         // The rows may come slower than a lane's.
         let begin = format!(
             "SET idle_in_transaction_session_timeout = '10min'; BEGIN; \
-             SELECT pg_advisory_xact_lock({LOCK_CLASS}, 0); LOCK TABLE meta, nodes, accounts IN ACCESS EXCLUSIVE MODE"
+             SELECT {}; LOCK TABLE meta, nodes, accounts IN ACCESS EXCLUSIVE MODE",
+            schema::lock(0)
         );
         client.batch_execute(&begin).await.map_err(failed)?;
         let filled = fill_tables(client, &place.schema, backup, fingerprint).await;
