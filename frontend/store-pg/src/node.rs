@@ -263,7 +263,7 @@ async fn bury(client: &Client, id: i64, epoch: i64) -> Result<bool, Error> {
     if client.execute(text, &[&id, &epoch]).await? == 0 {
         return Ok(false);
     }
-    client.execute("UPDATE lanes SET epoch = $2 + 1 WHERE node = $1", &[&id, &epoch]).await?;
+    client.execute("UPDATE lanes SET epoch = $2::bigint + 1 WHERE node = $1", &[&id, &epoch]).await?;
     for table in ["open_batches", "lists"] {
         client.execute(&format!("UPDATE {table} SET node = NULL WHERE node = $1"), &[&id]).await?;
     }
