@@ -53,19 +53,19 @@ pub struct Figures {
 
 impl Figures {
     pub const HEAD: &str = "\
-        | fault | target | work after (s) | pause (s) | longest call (s) | settlements | away | unknown | reads | mean of reads (ms) |\n\
-        | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+        | fault | target | pause (s) | longest call (s) | settlements | away | unknown | reads | mean of reads (ms) |\n\
+        | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
 
-    /// The row of a table. `over` is the time until all clients had settlements after the fault.
-    pub fn row(&self, fault: &str, target: &str, over: Duration, start: Instant) -> String {
+    /// The row of a table. The pause is the longest time without a settlement.
+    pub fn row(&self, fault: &str, target: &str, start: Instant) -> String {
         let first = self.acknowledged.partition_point(|at| *at < start).saturating_sub(1);
         let pauses = self.acknowledged[first..].windows(2).map(|pair| pair[1].duration_since(pair[0]));
         let pause = pauses.max().unwrap_or_default().as_secs_f64();
-        let (over, longest) = (over.as_secs_f64(), self.longest_call.as_secs_f64());
+        let longest = self.longest_call.as_secs_f64();
         let mean = 1000.0 * self.read_time.as_secs_f64() / self.reads.max(1) as f64;
         let (settlements, Figures { away, unknown, reads, .. }) = (self.acknowledged.len(), self);
         format!(
-            "| {fault} | {target} | {over:.1} | {pause:.1} | {longest:.1} | {settlements} | {away} | {unknown} | {reads} | {mean:.2} |"
+            "| {fault} | {target} | {pause:.1} | {longest:.1} | {settlements} | {away} | {unknown} | {reads} | {mean:.2} |"
         )
     }
 }

@@ -5,7 +5,7 @@ use crate::setting::{
     Answers, PATIENCE, StandbyWanted, TestServer, connect, connect_synchronously, end_waiting, on_each_driver,
 };
 use futures_util::future::join;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::StoreError;
 use store_pg::connect::Session;
 use store_pg::reads::{ReadEnd, ReadJob, ReadJobs, ReadLane};
@@ -242,5 +242,43 @@ fn reads_that_panic_fail_alone() {
         let answers = answers.take();
         assert!(answers.len() == 5 && answers.iter().all(failed), "{answers:?}");
         assert!(lane.is_connected());
+    });
+}
+
+/// The time of a group of reads, without and with the proof that the server is the primary. The second needs a server with a
+/// standby: `cargo xtask cluster --tmpfs -- cargo test --release -p store-pg --test postgres time_of_reads -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn time_of_reads() {
+    const GROUPS: usize = 500;
+    let Some(server) = TestServer::get("figures of reads") else { return };
+    on_each_driver(async |driver| {
+        let schema = "reads_figures";
+        let witness = server.fresh_tables(schema).await;
+        fill(&witness).await;
+        let url = server.url("sslmode=disable");
+        for is_synchronous in [false, true] {
+            let session =
+                if is_synchronous { connect_synchronously(&url).await } else { connect(&url).await };
+            let mut lane = lane_over(session, schema).await;
+            for reads in [1, 100] {
+                let (mut times, answers) = (Vec::new(), Answers::default());
+                for _ in 0..GROUPS {
+                    let began = Instant::now();
+                    assert!(matches!(lane.run(look_ups(reads, &answers)).await, ReadEnd::Done));
+                    times.push(began.elapsed().as_micros());
+                    assert_eq!(answers.take_done().len(), reads as usize);
+                }
+                let mut times = times.split_off(GROUPS / 10);
+                times.sort_unstable();
+                let at = |percent: usize| times[times.len() * percent / 100];
+                let proof = if is_synchronous { "with" } else { "without" };
+                println!(
+                    "{driver}: {reads} reads {proof} the proof: median {} us, 90 % {} us a group",
+                    at(50),
+                    at(90)
+                );
+            }
+        }
     });
 }

@@ -1,6 +1,8 @@
 //! The store in PostgreSQL, for the same tests: with `MAILPROBE_TEST_STORE=postgres` and the URL of a superuser in
 //! `MAILPROBE_TEST_POSTGRES`. Each test has a schema of its own.
 //!
+//! With `MAILPROBE_TEST_SYNC=1`, the server must have a synchronous standby, as those of `cargo xtask cluster`.
+//!
 //! `cargo xtask postgres --no-fsync -- env MAILPROBE_TEST_STORE=postgres cargo test -p store-redb --test store`
 
 use crate::world::{Kind, Nodes};
@@ -63,7 +65,7 @@ impl InSchema {
         PgOptions {
             target: self.target(),
             schema: self.schema.clone(),
-            requires_sync: false,
+            requires_sync: std::env::var("MAILPROBE_TEST_SYNC").is_ok_and(|text| text == "1"),
             node: NodeSettings {
                 id: node,
                 egress: format!("e{node}"),
