@@ -26,7 +26,7 @@ pub mod restore;
 mod scan;
 mod schema;
 #[doc(hidden)]
-pub mod testing;
+pub mod sql;
 mod worker;
 
 pub use cluster::ClusterPlace;
