@@ -153,7 +153,7 @@ impl Lane {
         })
     }
 
-    /// The lane of a node: its statements also write the columns of [`schema`](crate::schema), and the changes of the index.
+    /// The lane of a node: its statements also write the columns of `schema.rs`, and the changes of the index.
     #[must_use]
     pub fn with_feed(self, feed: Rc<Feed>) -> Lane {
         let LanePlace { node, epoch, .. } = self.place;
