@@ -60,14 +60,14 @@ fn now() -> UnixMs {
 struct Mortals {
     nodes: Vec<Option<Arc<PgStore>>>,
     links: Vec<Link>,
-    schema: InSchema,
+    schema: Arc<InSchema>,
     next_id: u128,
 }
 
 impl Mortals {
     /// Nodes with the numbers 1, 2 and so on; `None` on redb.
     fn new(count: usize) -> Option<Mortals> {
-        let schema = InSchema::new(postgres::url()?);
+        let schema = Arc::new(InSchema::new(postgres::url()?));
         let links = (0..count).map(|_| Link::to(&schema.address())).collect();
         let mut mortals = Mortals { nodes: vec![None; count], links, schema, next_id: 1 };
         for node in 0..count {
