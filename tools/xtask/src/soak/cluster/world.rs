@@ -281,7 +281,8 @@ impl ClusterWorld {
             }
             for log in &node.logs {
                 let text = read(log)?;
-                let lines = text.lines().filter(|line| line.contains("panic") || line.contains("ERROR"));
+                let lines =
+                    text.lines().filter(|line| line.contains("panic") || line.contains("no further rows"));
                 bad.extend(lines.map(|line| format!("{}: {line}", node.member)));
             }
         }
