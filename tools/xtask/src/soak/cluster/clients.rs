@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The clients of each account.
-const CLIENTS_OF_AN_ACCOUNT: usize = 4;
+/// The clients of each account: one for each node, which turns to others only after an error, and one that calls all nodes. A
+/// node that is paused keeps its clients waiting, and the others show how it affects the other nodes.
+const CLIENTS_OF_AN_ACCOUNT: usize = NODES + 1;
 /// A pause between two actions leaves processor time to the servers, which are debug builds in the small version.
 const PAUSE_MS: std::ops::Range<u64> = 10..60;
 /// How long a client repeats a request after the end of the load.
@@ -85,9 +86,10 @@ impl<'w> ClusterLoad<'w> {
             let mut running = Vec::new();
             for client in 0..self.accounts.len() * CLIENTS_OF_AN_ACCOUNT {
                 let (account, random) = (client % self.accounts.len(), random.fork());
+                let home = Some(client / self.accounts.len()).filter(|home| *home < NODES);
                 let run = move || {
                     self.namespace.enter()?;
-                    self.client(account, random).work()
+                    self.client(account, random).work(home)
                 };
                 let started = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, run);
                 running.push(started.map_err(|error| Failure(format!("no thread: {error}")))?);
@@ -137,9 +139,10 @@ impl Drop for EndOfLoad<'_, '_> {
 }
 
 impl ClusterClient<'_> {
-    fn work(mut self) -> Result<(), Failure> {
+    /// Works until the load ends, at one node or at all of them.
+    fn work(mut self, home: Option<usize>) -> Result<(), Failure> {
         while !self.load.stop.load(Ordering::SeqCst) && interrupted().is_ok() {
-            let node = self.random.usize(0..NODES);
+            let node = home.unwrap_or_else(|| self.random.usize(0..NODES));
             match self.random.u32(0..20) {
                 0..=9 => {
                     let number = self.load.number();
@@ -147,11 +150,11 @@ impl ClusterClient<'_> {
                     let address = format!("{kind}-{number}@fast-{}.example", number % 40 + 1);
                     self.check_until_answered(node, &address)?;
                 }
-                10 => {
+                10 if home.is_none() => {
                     let number = self.load.number();
                     self.check_everywhere(&format!("user-{number}@fast-{}.example", number % 40 + 1))?;
                 }
-                11..=12 => self.batch()?,
+                10..=12 => self.batch(home)?,
                 13..=14 => self.poll(node)?,
                 15..=16 => {
                     let body = json!({ "email": "info@fast-1.example", "mode": "fast" });
@@ -180,6 +183,8 @@ impl ClusterClient<'_> {
         let request = request.bearer(key);
         let begin = self.load.log.now();
         let got = self.connections[node].send(&request);
+        // On a connection that a killed node has left, a later call would end without an answer.
+        self.connections[node].hang_up();
         let end = self.load.log.now();
         let result = end_of(&got);
         let body = got.map(|reply| reply.json()).unwrap_or_default();
@@ -232,22 +237,26 @@ impl ClusterClient<'_> {
         })
     }
 
-    /// Submits a batch, and half of the time again at all nodes at the same time.
-    fn batch(&mut self) -> Result<(), Failure> {
+    /// Submits a batch. A client of all nodes submits it at each of them at the same time.
+    fn batch(&mut self, home: Option<usize>) -> Result<(), Failure> {
         let number = self.load.number();
         let rows = self.random.u64(ROWS);
         let addresses: Vec<String> =
             (0..rows).map(|row| format!("row-{number}{row:02}@fast-{}.example", row % 40 + 1)).collect();
-        let copies = if self.random.bool() { NODES } else { 1 };
-        self.submit(&format!("once-{number}"), &addresses, copies)
+        let (first, copies) = home.map_or((0, NODES), |home| (home, 1));
+        self.submit(&format!("once-{number}"), &addresses, (first, copies))
     }
 
-    /// Submits a batch until it is answered, `copies` times at once, and notes it as open.
-    pub fn submit(&mut self, once: &str, addresses: &[String], copies: usize) -> Result<(), Failure> {
+    /// Submits a batch until it is answered, `copies` times at once from the node `first` on, and notes it as open.
+    pub fn submit(
+        &mut self,
+        once: &str,
+        addresses: &[String],
+        (first, copies): (usize, usize),
+    ) -> Result<(), Failure> {
         let kind = CallKind::Batch(once.to_owned(), addresses.len() as u64);
         let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": addresses }));
         let request = request.header("Idempotency-Key", once);
-        let first = self.random.usize(0..NODES);
         let (load, account) = (self.load, self.account);
         let mut bodies = Vec::new();
         if copies == 1 {

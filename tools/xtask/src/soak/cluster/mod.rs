@@ -92,6 +92,8 @@ impl FaultRun {
         let (windows, old_holds, log) = (&mut self.windows, &mut self.old_holds, &self.log);
         let nodes = std::array::from_fn(|node| world.address(node));
         let load = ClusterLoad::new(world.client_namespace(), nodes, &accounts, (log, &stop));
+        // The other nodes hear of new keys within two seconds.
+        sleep(CALM)?;
         load.during(&mut random.fork(), || {
             sleep(CALM)?;
             for (number, fault) in plan.iter().enumerate() {

@@ -36,6 +36,8 @@ const REQUESTS_AT_ONCE: usize = 1_800;
 const PRESSURE: Duration = Duration::from_secs(75);
 /// A revocation holds at all nodes after this time, in milliseconds.
 const REVOKED_MS: u128 = 2_000;
+/// All nodes know a new key after this time.
+const KEYS_KNOWN: Duration = Duration::from_secs(3);
 const KEY_LIMIT: Duration = Duration::from_secs(15);
 /// The domain of the addresses whose probes are counted.
 const FLIGHTS: &str = "@flight-1.example";
@@ -97,6 +99,8 @@ fn flights(
     let log = CallLog::make(&world.path("flights.jsonl"))?;
     let (stop, nodes) = (AtomicBool::new(false), std::array::from_fn(|node| world.address(node)));
     let load = ClusterLoad::new(world.client_namespace(), nodes, &account, (&log, &stop));
+    // The other nodes hear of new keys within two seconds.
+    sleep(KEYS_KNOWN)?;
     let asked = ask_at_once(&load, addresses, random)?;
     let calls = log.calls();
     let cached = calls.iter().filter(|call| call.success().is_some_and(|answer| answer.cached)).count();
@@ -174,7 +178,7 @@ fn keys_under_kills(
             }
             interrupted()?;
             let address = format!("row-{number}@fast-{}.example", number % 40 + 1);
-            client.submit(&format!("flight-{number}"), &[address], COPIES)?;
+            client.submit(&format!("flight-{number}"), &[address], (number % NODES, COPIES))?;
         }
     };
     std::thread::scope(|scope| {
@@ -213,6 +217,7 @@ fn limits(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tall
     let load = ClusterLoad::new(world.client_namespace(), nodes, &account, (&log, &stop));
     let body = json!({ "email": "info@fast-1.example", "mode": "fast" });
     let request = HttpRequest::json("/v1/verify", &body);
+    sleep(KEYS_KNOWN)?;
     let begin = Instant::now();
     std::thread::scope(|scope| {
         let press = |random: fastrand::Rng| {
