@@ -74,9 +74,13 @@ pub fn run(
 fn zombie(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tally) -> Result<(), Failure> {
     let run = FaultRun::make(world, "zombie")?;
     let (calls, windows) = run.go(world, &[CampaignFault::PauseNodeLong], random, tally)?;
+    let is_paused = |call: &ClusterCall| windows.iter().any(|window| window.node == Some(call.node));
+    // Whoever asks for an address that the paused node checks waits for the end of its lease.
+    let its_own: BTreeSet<&CallKind> =
+        calls.iter().filter(|call| is_paused(call)).map(|call| &call.kind).collect();
     let others = calls.iter().filter(|call| {
-        let hits = |window: &FaultWindow| window.node != Some(call.node) && call.begin >= window.begin;
-        call.is_charged_check() && windows.iter().any(hits)
+        let is_meanwhile = windows.iter().any(|window| call.begin >= window.begin);
+        is_meanwhile && call.is_charged_check() && !is_paused(call) && !its_own.contains(&call.kind)
     });
     let slowest = others.max_by_key(|call| call.end - call.begin);
     let outcome = match slowest {
