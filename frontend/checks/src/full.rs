@@ -28,7 +28,7 @@ use store::id::random_bits;
 use store::rate_limit::fair_use;
 use store::{
     AccountId, AddressHash, AttemptError, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
-    ResultRecord, Settlement, StoredResult, UnixMs,
+    ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs,
 };
 
 /// The longest wait of a caller. The engine answers well before; this is a safeguard against a defect of the engine.
@@ -187,8 +187,18 @@ async fn settle(
 
 /// Voids the hold of a check without a result.
 async fn give_back(checks: &Checks, hold: HoldRef) {
-    if let Err(error) = checks.store.void(hold, clock::now()).await {
-        tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
+    match checks.store.void(hold, clock::now()).await {
+        // With PostgreSQL, a settlement without an answer may succeed later, and another node voids the holds of a paused one.
+        Ok(_) | Err(SettleError::AlreadySettled | SettleError::AlreadyVoided) => {}
+        // The end of a hold is tried on.
+        Err(SettleError::Store(error @ (StoreError::Away(_) | StoreError::Unknown(_))))
+            if checks.store.has_nodes() =>
+        {
+            tracing::warn!(hold = %hold.id, "a hold is not voided yet: {error}");
+        }
+        Err(error) => {
+            tracing::error!(hold = %hold.id, "a hold could not be voided and stays until the next start: {error}");
+        }
     }
 }
 

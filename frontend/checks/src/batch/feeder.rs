@@ -253,20 +253,28 @@ impl Feeder {
     }
 
     /// Writes a group of answers, and repeats that while the store may accept it later. No questions are handed out
-    /// meanwhile, so the number of waiting answers is limited.
+    /// meanwhile, so the number of waiting answers is limited. A row that has an answer keeps it, so a group whose result is
+    /// unknown may be written again, unless the store stops after it.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         let mut pause = WRITE_PAUSE;
         loop {
             match self.try_write(answers.clone()).await {
-                Err(error @ (StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_)))
-                    if !self.new_batches.is_closed() =>
-                {
+                Err(error) if self.may_pass(&error) && !self.new_batches.is_closed() => {
                     tracing::warn!("answers of batches cannot be written for now: {error}");
                     monoio::time::sleep(pause).await;
                     pause = (pause * 2).min(WRITE_PAUSE_MAX);
                 }
                 written => return written,
             }
+        }
+    }
+
+    /// Whether the store may accept the same write later, without a restart.
+    fn may_pass(&self, error: &StoreError) -> bool {
+        match error {
+            StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_) => true,
+            StoreError::Unknown(_) => self.store.has_nodes(),
+            StoreError::Closed | StoreError::Failed(_) => false,
         }
     }
 

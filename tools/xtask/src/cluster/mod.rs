@@ -15,7 +15,7 @@ mod control;
 mod faults;
 pub mod network;
 mod patroni;
-mod self_check;
+pub mod self_check;
 pub mod setup;
 
 use crate::interop::process::{self, ServerProcess};
@@ -23,7 +23,7 @@ use crate::interop::report::{self, Tally, line};
 use crate::interop::{Failure, net};
 use crate::postgres::{id_of, newest_programs};
 use clap::Args;
-use network::{Member, Network};
+use network::{Member, Namespace, Network};
 use patroni::{ETCD_PORT, POSTGRES_PORT, SUPERUSER, ServerState};
 use self_check::RoundFault;
 use setup::Setup;
@@ -179,6 +179,16 @@ impl Cluster {
         self.folder.path.join(SHARED).join("server.crt")
     }
 
+    /// The name of a member's namespace for `ip netns`.
+    pub fn space(&self, member: Member) -> String {
+        self.network.space(member)
+    }
+
+    /// The namespace of a member, for threads of this process.
+    pub fn namespace(&self, member: Member) -> Namespace {
+        self.network.namespace(member)
+    }
+
     /// A command that runs `program` in the namespace of a member.
     pub fn command(&self, member: Member, program: impl AsRef<std::ffi::OsStr>) -> Command {
         self.network.command(member, program)
@@ -269,7 +279,11 @@ impl Cluster {
     }
 
     /// Runs SQL at a server, over its socket in the file system, and returns the rows.
-    fn sql(&self, server: Member, text: &str) -> Result<String, Failure> {
+    ///
+    /// # Errors
+    ///
+    /// The server does not answer, or refuses it.
+    pub fn sql(&self, server: Member, text: &str) -> Result<String, Failure> {
         let mut psql = self.psql(server);
         psql.arg("-h").arg(self.folder_of(server)).args(["-U", SUPERUSER, "-d", "postgres", "-c", text]);
         psql.env("PGPASSWORD", &self.password);

@@ -65,6 +65,24 @@ impl fmt::Display for Member {
     }
 }
 
+/// The namespace of a member, by its file.
+#[derive(Debug, Clone)]
+pub struct Namespace(PathBuf);
+
+impl Namespace {
+    /// Moves this thread into the namespace, for the rest of its life. The threads that it starts are in the namespace too.
+    ///
+    /// # Errors
+    ///
+    /// There is no such namespace, or this process is not root.
+    pub fn enter(&self) -> Result<(), Failure> {
+        let wrong = |error: &dyn fmt::Display| Failure(format!("{}: {error}", self.0.display()));
+        let space = File::open(&self.0).map_err(|error| wrong(&error))?;
+        move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| wrong(&error))
+    }
+}
+
 /// The namespaces, which are removed on drop with all processes in them.
 pub struct Network {
     members: Vec<Member>,
@@ -120,6 +138,11 @@ impl Network {
         command
     }
 
+    /// The namespace of a member, for threads of this process.
+    pub fn namespace(&self, member: Member) -> Namespace {
+        Namespace(Path::new("/run/netns").join(self.space(member)))
+    }
+
     /// Runs `work` on a thread in the namespace of a member, so that the sockets it opens are in that namespace.
     ///
     /// # Errors
@@ -130,14 +153,8 @@ impl Network {
         member: Member,
         work: impl FnOnce() -> Result<T, Failure> + Send,
     ) -> Result<T, Failure> {
-        let path = Path::new("/run/netns").join(self.space(member));
-        let wrong = |error: &dyn fmt::Display| Failure(format!("{}: {error}", path.display()));
-        let enter = || {
-            let space = File::open(&path).map_err(|error| wrong(&error))?;
-            move_into_link_name_space(space.as_fd(), Some(LinkNameSpaceType::Network))
-                .map_err(|error| wrong(&error))?;
-            work()
-        };
+        let namespace = self.namespace(member);
+        let enter = || namespace.enter().and_then(|()| work());
         std::thread::scope(|scope| scope.spawn(enter).join())
             .unwrap_or_else(|_| Err(Failure(format!("the thread in {member} panicked"))))
     }

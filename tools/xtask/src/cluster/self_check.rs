@@ -71,7 +71,7 @@ pub enum RoundFault {
 
 impl RoundFault {
     /// Another server becomes primary.
-    pub(super) fn fails_over(self) -> bool {
+    pub fn fails_over(self) -> bool {
         !matches!(
             self,
             RoundFault::KillPostmaster
@@ -88,7 +88,7 @@ impl RoundFault {
     }
 
     /// The member that the fault is done to.
-    pub(super) fn target(self, cluster: &Cluster, primary: Member) -> Result<Member, Failure> {
+    pub fn target(self, cluster: &Cluster, primary: Member) -> Result<Member, Failure> {
         match self {
             RoundFault::KillEtcd | RoundFault::PauseEtcd => Ok(Member::Etcd(1)),
             RoundFault::KillStandby | RoundFault::PauseStandby | RoundFault::IsolateStandby => {
@@ -99,7 +99,8 @@ impl RoundFault {
         }
     }
 
-    pub(super) fn begin(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
+    /// Begins the fault.
+    pub fn begin(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
         match self {
             RoundFault::KillPrimary | RoundFault::KillStandby | RoundFault::KillEtcd => cluster.kill(target),
             RoundFault::PartitionPrimary => {
@@ -119,7 +120,8 @@ impl RoundFault {
         }
     }
 
-    pub(super) fn end(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
+    /// Ends the fault. The members may need some time after it.
+    pub fn end(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
         match self {
             RoundFault::KillPrimary
             | RoundFault::KillStandby
@@ -142,7 +144,7 @@ impl RoundFault {
     }
 
     /// How long the fault lasts at least.
-    pub(super) fn duration(self, ttl_s: u32) -> Duration {
+    pub fn duration(self, ttl_s: u32) -> Duration {
         match self {
             RoundFault::PausePrimary
             | RoundFault::PauseStandby

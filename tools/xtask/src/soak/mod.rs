@@ -17,6 +17,7 @@
 //! - `manners` (manners/): a client must not look like a directory harvest to a mail server;
 //! - `power` (power/): the power fails while the ledger is written, and again while it recovers;
 //! - `iofault` (iofault/): the disk fails at each operation of a server;
+//! - `cluster` (cluster/): faults of nodes, of their PostgreSQL servers and of the network between them;
 //! - `ssrf` (ssrf/): mail hosts and hosts of OAuth clients whose addresses are not public.
 //!
 //! Each has a small version with a fixed seed for `.ci/run`. docs/testing.md describes what each of them proves.
@@ -25,6 +26,7 @@ mod abuse;
 mod batches;
 mod canary;
 pub mod client;
+mod cluster;
 mod crash;
 mod credits;
 mod disk;
@@ -80,6 +82,9 @@ pub struct SoakOptions {
     /// kills: number of kills [default: 12 with --small, otherwise 1,000].
     #[arg(long, value_name = "N")]
     kills: Option<u32>,
+    /// cluster: number of faults [default: 4 with --small, otherwise 200].
+    #[arg(long, value_name = "N")]
+    faults: Option<usize>,
     /// fuzz: number of inputs for each target [default: a number per target, 10^9 in all]. Not with --small.
     #[arg(long, value_name = "N")]
     runs: Option<u64>,
@@ -89,7 +94,7 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, evidence, manners, iofault, power, fuzz: run only the parts with this text in their name. A part is an
+    /// abuse, evidence, manners, iofault, power, cluster, fuzz: run only the parts with this text in their name. A part is an
     /// attack, a server, a check, a fault or a target, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -125,6 +130,8 @@ enum CampaignName {
     List,
     /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
+    /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
+    Cluster,
     /// Malformed input for every parser.
     Fuzz,
     /// The behaviour that a mail server sees: refusals per hour, control recipients, sessions after a 421, tarpits.
@@ -168,6 +175,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Parts => parts::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
+        CampaignName::Cluster => cluster::run(options),
         CampaignName::Fuzz => fuzz::run(options),
         CampaignName::Manners => manners::run(options),
         CampaignName::Evidence => evidence::run(options),

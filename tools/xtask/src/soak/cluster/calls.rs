@@ -1,0 +1,211 @@
+//! The record of every call of a client: in memory for the judge, and as lines of JSON in a file for people.
+
+use crate::interop::Failure;
+use crate::soak::client::{HttpReply, Lost};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What a client has asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallKind {
+    /// A full check of an address.
+    Check(String),
+    /// A batch: its Idempotency-Key, and the number of its rows.
+    Batch(String, u64),
+    /// The state of a batch, by the id of the batch.
+    Poll(String),
+    /// A fast check with the live key.
+    Fast,
+    /// A check with a test key.
+    TestKey,
+    /// The account with its credits.
+    Account,
+}
+
+impl CallKind {
+    /// The word for tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            CallKind::Check(_) => "check",
+            CallKind::Batch(..) => "batch",
+            CallKind::Poll(_) => "poll",
+            CallKind::Fast => "fast check",
+            CallKind::TestKey => "test key",
+            CallKind::Account => "account",
+        }
+    }
+}
+
+/// The parts of an answer that the judge needs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallAnswer {
+    /// The status code.
+    pub status: u16,
+    /// There is a `Retry-After` header.
+    pub retry_after: bool,
+    /// The answer is a copy of an earlier one.
+    pub replayed: bool,
+    /// The check was a free repeat.
+    pub cached: bool,
+    /// The field `credits_remaining`.
+    pub credits: Option<u64>,
+    /// The reason of a verdict, or the code of an error.
+    pub word: String,
+    /// The id of a batch.
+    pub batch: String,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEnd {
+    /// The client has a complete answer.
+    Answer(CallAnswer),
+    /// There was no connection: the server has not seen the request.
+    NotSent,
+    /// The connection ended before the answer: the request may have been executed.
+    NoAnswer(String),
+}
+
+/// A call with its times, in milliseconds since the start of the campaign.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClusterCall {
+    /// The position of the account.
+    pub account: usize,
+    /// The position of the node.
+    pub node: usize,
+    pub begin: u64,
+    pub end: u64,
+    pub kind: CallKind,
+    pub result: CallEnd,
+}
+
+impl ClusterCall {
+    /// The answer, if there is one.
+    pub fn answer(&self) -> Option<&CallAnswer> {
+        match &self.result {
+            CallEnd::Answer(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// The answer of a call that succeeded.
+    pub fn success(&self) -> Option<&CallAnswer> {
+        self.answer().filter(|answer| matches!(answer.status, 200 | 202))
+    }
+
+    /// The request may have been executed, and the client does not know it. A 503 is not certain either: a settlement that
+    /// could not reach the database is tried again.
+    pub fn is_unknown(&self) -> bool {
+        match &self.result {
+            CallEnd::Answer(answer) => answer.status >= 500,
+            CallEnd::NotSent => false,
+            CallEnd::NoAnswer(_) => true,
+        }
+    }
+
+    /// A check that was answered and charged.
+    pub fn is_charged_check(&self) -> bool {
+        matches!(self.kind, CallKind::Check(_)) && self.success().is_some_and(|answer| !answer.cached)
+    }
+
+    /// A write that was acknowledged: a charged check, or a new batch.
+    pub fn is_write(&self) -> bool {
+        let is_new_batch =
+            matches!(self.kind, CallKind::Batch(..)) && self.success().is_some_and(|answer| !answer.replayed);
+        self.is_charged_check() || is_new_batch
+    }
+
+    /// The call as a line of JSON.
+    pub fn to_json(&self) -> Value {
+        let (asked, rows) = match &self.kind {
+            CallKind::Check(what) | CallKind::Poll(what) => (what.as_str(), None),
+            CallKind::Batch(once, rows) => (once.as_str(), Some(rows)),
+            CallKind::Fast | CallKind::TestKey | CallKind::Account => ("", None),
+        };
+        let end = match &self.result {
+            CallEnd::NotSent => json!("not sent"),
+            CallEnd::NoAnswer(why) => json!(format!("no answer: {why}")),
+            CallEnd::Answer(answer) => json!({
+                "status": answer.status, "retry_after": answer.retry_after, "replayed": answer.replayed,
+                "cached": answer.cached, "credits": answer.credits, "word": answer.word, "batch": answer.batch,
+            }),
+        };
+        json!({
+            "account": self.account, "node": self.node + 1, "begin": self.begin, "end": self.end,
+            "call": self.kind.name(), "asked": asked, "rows": rows, "result": end,
+        })
+    }
+}
+
+/// The end of a call from what the client has got.
+pub fn end_of(got: &Result<HttpReply, Lost>) -> CallEnd {
+    let reply = match got {
+        Ok(reply) => reply,
+        Err(Lost::NotSent) => return CallEnd::NotSent,
+        Err(Lost::NoAnswer(why)) => return CallEnd::NoAnswer(why.clone()),
+    };
+    let body = reply.json();
+    let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let word = if reply.status < 400 { text("reason") } else { text("error") };
+    CallEnd::Answer(CallAnswer {
+        status: reply.status,
+        retry_after: reply.header("retry-after").is_some(),
+        replayed: reply.header("idempotent-replayed") == Some("true"),
+        cached: body.get("cached").and_then(Value::as_bool).unwrap_or_default(),
+        credits: body.get("credits_remaining").and_then(Value::as_u64),
+        word,
+        batch: text("batch_id"),
+    })
+}
+
+/// All calls so far.
+pub struct CallLog {
+    start: Instant,
+    kept: Mutex<(Vec<ClusterCall>, File)>,
+}
+
+impl CallLog {
+    /// Starts a log with its file.
+    pub fn make(path: &Path) -> Result<CallLog, Failure> {
+        let file = File::create(path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        Ok(CallLog { start: Instant::now(), kept: Mutex::new((Vec::new(), file)) })
+    }
+
+    /// The time in milliseconds since the start of the campaign.
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Adds a call. The line is in the file when this returns.
+    pub fn add(&self, call: ClusterCall) -> Result<(), Failure> {
+        let line = format!("{}\n", call.to_json());
+        let mut kept = self.lock();
+        kept.0.push(call);
+        kept.1.write_all(line.as_bytes()).map_err(|error| Failure(format!("the log of calls: {error}")))
+    }
+
+    /// The number of acknowledged writes since a time at this node, or at any node.
+    pub fn writes_since(&self, since: u64, node: Option<usize>) -> usize {
+        let kept = self.lock();
+        // The end of the list is nearly in the order of time.
+        let recent = kept.0.iter().rev().take_while(|call| call.end + 120_000 > since);
+        let fits = |call: &&ClusterCall| {
+            call.begin >= since && node.is_none_or(|node| call.node == node) && call.is_write()
+        };
+        recent.filter(fits).count()
+    }
+
+    /// A copy of all calls.
+    pub fn calls(&self) -> Vec<ClusterCall> {
+        self.lock().0.clone()
+    }
+
+    /// A client that panicked has left the log whole: each change is one push.
+    fn lock(&self) -> MutexGuard<'_, (Vec<ClusterCall>, File)> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
