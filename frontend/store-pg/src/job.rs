@@ -61,7 +61,8 @@ where
         T: Send + 'static,
         E: Send + 'static,
     {
-        let caller = Caller::new(reply, waiting, deadlines);
+        let is_tried_on = job.class == Class::Answer;
+        let caller = Caller::new((reply, is_tried_on), waiting, deadlines);
         WriteJob { job, shared, prepare, work, outcome: None, caller, types: std::marker::PhantomData }
     }
 }
@@ -150,7 +151,7 @@ where
         T: Send + 'static,
         E: Send + 'static,
     {
-        let caller = Caller::new(reply, waiting, Some(deadlines));
+        let caller = Caller::new((reply, false), waiting, Some(deadlines));
         SnapshotJob { wants, shared, work, outcome: None, caller }
     }
 }

@@ -19,6 +19,18 @@ struct Slot<T, E> {
     reply: Option<Reply<T, E>>,
     /// A write is in a group that may be committed. Otherwise it was not done.
     is_under_way: bool,
+    /// The job is done also without its caller, as the end of a hold: [`StoreError::Away`] says so.
+    is_tried_on: bool,
+}
+
+impl<T, E: From<StoreError>> Slot<T, E> {
+    /// Answers a caller that has waited for too long.
+    fn expire(&mut self, why: &str) {
+        let Some(reply) = self.reply.take() else { return };
+        let may_be_done = self.is_under_way && !self.is_tried_on;
+        let failure = if may_be_done { StoreError::Unknown } else { StoreError::Away };
+        reply.answer(Err(failure(why.to_owned()).into()));
+    }
 }
 
 /// The caller of a job.
@@ -30,9 +42,13 @@ pub struct Caller<T, E> {
 }
 
 impl<T: Send + 'static, E: From<StoreError> + Send + 'static> Caller<T, E> {
-    /// A caller from now on.
-    pub fn new(reply: Reply<T, E>, waiting: Waiting, deadlines: Option<&Deadlines>) -> Caller<T, E> {
-        let slot = Arc::new(Mutex::new(Slot { reply: Some(reply), is_under_way: false }));
+    /// A caller from now on. With `is_tried_on`, the job is done also without its caller.
+    pub fn new(
+        (reply, is_tried_on): (Reply<T, E>, bool),
+        waiting: Waiting,
+        deadlines: Option<&Deadlines>,
+    ) -> Caller<T, E> {
+        let slot = Arc::new(Mutex::new(Slot { reply: Some(reply), is_under_way: false, is_tried_on }));
         let since = Instant::now();
         if let Some(deadlines) = deadlines {
             let slot: Arc<dyn Expire> = Arc::<Mutex<Slot<T, E>>>::clone(&slot);
@@ -62,11 +78,12 @@ impl<T, E: From<StoreError>> Caller<T, E> {
     /// The lane has the job back, with this failure. Answers a caller that has waited for too long; returns whether nobody
     /// waits any more.
     pub fn expire(&self, failure: &StoreError) -> bool {
-        let is_late = self.since.elapsed() >= WAIT_MAX;
         let mut slot = lock(&self.slot);
         slot.is_under_way = matches!(failure, StoreError::Unknown(_));
-        if let Some(reply) = slot.reply.take_if(|_| is_late) {
-            reply.answer(Err(failure.clone().into()));
+        if self.since.elapsed() >= WAIT_MAX
+            && let StoreError::Unknown(why) | StoreError::Away(why) = failure
+        {
+            slot.expire(why);
         }
         slot.reply.is_none()
     }
@@ -90,12 +107,7 @@ impl<T: Send, E: From<StoreError> + Send> Expire for Mutex<Slot<T, E>> {
     }
 
     fn expire(&self) {
-        let mut slot = lock(self);
-        let is_under_way = slot.is_under_way;
-        let Some(reply) = slot.reply.take() else { return };
-        let why = format!("no answer for {} s", WAIT_MAX.as_secs());
-        let failure = if is_under_way { StoreError::Unknown(why) } else { StoreError::Away(why) };
-        reply.answer(Err(failure.into()));
+        lock(self).expire(&format!("no answer for {} s", WAIT_MAX.as_secs()));
     }
 }
 
