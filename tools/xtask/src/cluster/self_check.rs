@@ -99,7 +99,7 @@ impl RoundFault {
         }
     }
 
-    /// Begins the fault.
+    /// Begins the fault at the target.
     pub fn begin(self, cluster: &mut Cluster, target: Member) -> Result<(), Failure> {
         match self {
             RoundFault::KillPrimary | RoundFault::KillStandby | RoundFault::KillEtcd => cluster.kill(target),

@@ -273,6 +273,7 @@ fn read(stream: &mut Stream) -> io::Result<(HttpReply, bool)> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
                 interrupted().map_err(|failure| io::Error::other(failure.0))?;
             }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// What a client has asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CallKind {
+pub enum NodeRequest {
     /// A full check of an address.
     Check(String),
     /// A batch: its Idempotency-Key, and the number of its rows.
@@ -26,23 +26,23 @@ pub enum CallKind {
     Account,
 }
 
-impl CallKind {
+impl NodeRequest {
     /// The word for tables.
     pub fn name(&self) -> &'static str {
         match self {
-            CallKind::Check(_) => "check",
-            CallKind::Batch(..) => "batch",
-            CallKind::Poll(_) => "poll",
-            CallKind::Fast => "fast check",
-            CallKind::TestKey => "test key",
-            CallKind::Account => "account",
+            NodeRequest::Check(_) => "check",
+            NodeRequest::Batch(..) => "batch",
+            NodeRequest::Poll(_) => "poll",
+            NodeRequest::Fast => "fast check",
+            NodeRequest::TestKey => "test key",
+            NodeRequest::Account => "account",
         }
     }
 }
 
 /// The parts of an answer that the judge needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct CallAnswer {
+pub struct NodeAnswer {
     /// The status code.
     pub status: u16,
     /// There is a `Retry-After` header.
@@ -63,7 +63,7 @@ pub struct CallAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEnd {
     /// The client has a complete answer.
-    Answer(CallAnswer),
+    Answer(NodeAnswer),
     /// There was no connection: the server has not seen the request.
     NotSent,
     /// The connection ended before the answer: the request may have been executed.
@@ -79,13 +79,13 @@ pub struct ClusterCall {
     pub node: usize,
     pub begin: u64,
     pub end: u64,
-    pub kind: CallKind,
+    pub kind: NodeRequest,
     pub result: CallEnd,
 }
 
 impl ClusterCall {
     /// The answer, if there is one.
-    pub fn answer(&self) -> Option<&CallAnswer> {
+    pub fn answer(&self) -> Option<&NodeAnswer> {
         match &self.result {
             CallEnd::Answer(answer) => Some(answer),
             _ => None,
@@ -93,7 +93,7 @@ impl ClusterCall {
     }
 
     /// The answer of a call that succeeded.
-    pub fn success(&self) -> Option<&CallAnswer> {
+    pub fn success(&self) -> Option<&NodeAnswer> {
         self.answer().filter(|answer| matches!(answer.status, 200 | 202))
     }
 
@@ -109,22 +109,22 @@ impl ClusterCall {
 
     /// A check that was answered and charged.
     pub fn is_charged_check(&self) -> bool {
-        matches!(self.kind, CallKind::Check(_)) && self.success().is_some_and(|answer| !answer.cached)
+        matches!(self.kind, NodeRequest::Check(_)) && self.success().is_some_and(|answer| !answer.cached)
     }
 
     /// A write that was acknowledged: a charged check, or a new batch.
     pub fn is_write(&self) -> bool {
-        let is_new_batch =
-            matches!(self.kind, CallKind::Batch(..)) && self.success().is_some_and(|answer| !answer.replayed);
+        let is_new_batch = matches!(self.kind, NodeRequest::Batch(..))
+            && self.success().is_some_and(|answer| !answer.replayed);
         self.is_charged_check() || is_new_batch
     }
 
     /// The call as a line of JSON.
     pub fn to_json(&self) -> Value {
         let (asked, rows) = match &self.kind {
-            CallKind::Check(what) | CallKind::Poll(what) => (what.as_str(), None),
-            CallKind::Batch(once, rows) => (once.as_str(), Some(rows)),
-            CallKind::Fast | CallKind::TestKey | CallKind::Account => ("", None),
+            NodeRequest::Check(what) | NodeRequest::Poll(what) => (what.as_str(), None),
+            NodeRequest::Batch(once, rows) => (once.as_str(), Some(rows)),
+            NodeRequest::Fast | NodeRequest::TestKey | NodeRequest::Account => ("", None),
         };
         let end = match &self.result {
             CallEnd::NotSent => json!("not sent"),
@@ -151,7 +151,7 @@ pub fn end_of(got: &Result<HttpReply, Lost>) -> CallEnd {
     let body = reply.json();
     let text = |field: &str| body.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
     let word = if reply.status < 400 { text("reason") } else { text("error") };
-    CallEnd::Answer(CallAnswer {
+    CallEnd::Answer(NodeAnswer {
         status: reply.status,
         retry_after: reply.header("retry-after").is_some(),
         replayed: reply.header("idempotent-replayed") == Some("true"),

@@ -2,7 +2,7 @@
 //!
 //! A check or a batch is repeated until it is answered, as a careful customer does. So at the end nearly every outcome is known.
 
-use super::calls::{CallEnd, CallKind, CallLog, ClusterCall, end_of};
+use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest, end_of};
 use super::world::{ClusterAccount, NODES};
 use crate::cluster::network::Namespace;
 use crate::interop::Failure;
@@ -146,7 +146,7 @@ impl ClusterClient<'_> {
             match self.random.u32(0..20) {
                 0..=9 => {
                     let number = self.load.number();
-                    let kind = if number % 10 == 0 { "full" } else { "user" };
+                    let kind = if number.is_multiple_of(10) { "full" } else { "user" };
                     let address = format!("{kind}-{number}@fast-{}.example", number % 40 + 1);
                     self.check_until_answered(node, &address)?;
                 }
@@ -158,13 +158,13 @@ impl ClusterClient<'_> {
                 13..=14 => self.poll(node)?,
                 15..=16 => {
                     let body = json!({ "email": "info@fast-1.example", "mode": "fast" });
-                    self.call(node, CallKind::Fast, HttpRequest::json("/v1/verify", &body))?;
+                    self.call(node, NodeRequest::Fast, HttpRequest::json("/v1/verify", &body))?;
                 }
                 17..=18 => {
                     let body = json!({ "email": "deliverable@any.example" });
-                    self.call(node, CallKind::TestKey, HttpRequest::json("/v1/verify", &body))?;
+                    self.call(node, NodeRequest::TestKey, HttpRequest::json("/v1/verify", &body))?;
                 }
-                _ => drop(self.call(node, CallKind::Account, HttpRequest::get("/v1/account"))?),
+                _ => drop(self.call(node, NodeRequest::Account, HttpRequest::get("/v1/account"))?),
             }
             std::thread::sleep(Duration::from_millis(self.random.u64(PAUSE_MS)));
         }
@@ -175,11 +175,11 @@ impl ClusterClient<'_> {
     pub fn call(
         &mut self,
         node: usize,
-        kind: CallKind,
+        kind: NodeRequest,
         request: HttpRequest,
     ) -> Result<(CallEnd, Value), Failure> {
         let account = &self.load.accounts[self.account];
-        let key = if kind == CallKind::TestKey { &account.test } else { &account.live };
+        let key = if kind == NodeRequest::TestKey { &account.test } else { &account.live };
         let request = request.bearer(key);
         let begin = self.load.log.now();
         let got = self.connections[node].send(&request);
@@ -197,7 +197,7 @@ impl ClusterClient<'_> {
     fn until_answered(
         &mut self,
         first: usize,
-        kind: &CallKind,
+        kind: &NodeRequest,
         request: &HttpRequest,
     ) -> Result<Option<Value>, Failure> {
         let mut node = first;
@@ -218,7 +218,7 @@ impl ClusterClient<'_> {
     /// Checks an address until it is answered.
     pub fn check_until_answered(&mut self, node: usize, address: &str) -> Result<(), Failure> {
         let request = HttpRequest::json("/v1/verify", &json!({ "email": address }));
-        self.until_answered(node, &CallKind::Check(address.into()), &request).map(drop)
+        self.until_answered(node, &NodeRequest::Check(address.into()), &request).map(drop)
     }
 
     /// Asks for one address at all nodes at the same time.
@@ -254,7 +254,7 @@ impl ClusterClient<'_> {
         addresses: &[String],
         (first, copies): (usize, usize),
     ) -> Result<(), Failure> {
-        let kind = CallKind::Batch(once.to_owned(), addresses.len() as u64);
+        let kind = NodeRequest::Batch(once.to_owned(), addresses.len() as u64);
         let request = HttpRequest::json("/v1/verify/batch", &json!({ "emails": addresses }));
         let request = request.header("Idempotency-Key", once);
         let (load, account) = (self.load, self.account);
@@ -302,7 +302,7 @@ impl ClusterClient<'_> {
 
     /// Polls a batch; returns whether it is complete.
     pub fn poll_once(&mut self, node: usize, batch: &OpenBatch) -> Result<bool, Failure> {
-        let kind = CallKind::Poll(batch.id.clone());
+        let kind = NodeRequest::Poll(batch.id.clone());
         let path = format!("/v1/verify/batch/{}", batch.id);
         let (result, body) = self.call(node, kind, HttpRequest::get(path))?;
         let is_answered = matches!(&result, CallEnd::Answer(answer) if answer.status == 200);

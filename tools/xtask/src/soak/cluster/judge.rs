@@ -7,7 +7,7 @@
 //! - Idempotency-Keys: one batch for each.
 //! - Answers: only those that the API allows, with a connection error only at a node that a fault has hit.
 
-use super::calls::{CallEnd, CallKind, ClusterCall};
+use super::calls::{CallEnd, ClusterCall, NodeRequest};
 use crate::soak::world::Credits;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ pub fn judge(calls: &[ClusterCall], accounts: &[FinalAccount], windows: &[FaultW
 fn by_address(calls: &[ClusterCall]) -> BTreeMap<(usize, &str), Vec<&ClusterCall>> {
     let mut found: BTreeMap<(usize, &str), Vec<&ClusterCall>> = BTreeMap::new();
     for call in calls {
-        if let CallKind::Check(address) = &call.kind {
+        if let NodeRequest::Check(address) = &call.kind {
             found.entry((call.account, address)).or_default().push(call);
         }
     }
@@ -83,7 +83,7 @@ fn by_address(calls: &[ClusterCall]) -> BTreeMap<(usize, &str), Vec<&ClusterCall
 fn by_key(calls: &[ClusterCall]) -> BTreeMap<(usize, &str), (u64, Vec<&ClusterCall>)> {
     let mut found: BTreeMap<(usize, &str), (u64, Vec<&ClusterCall>)> = BTreeMap::new();
     for call in calls {
-        if let CallKind::Batch(once, rows) = &call.kind {
+        if let NodeRequest::Batch(once, rows) = &call.kind {
             found.entry((call.account, once)).or_insert((*rows, Vec::new())).1.push(call);
         }
     }
@@ -214,8 +214,8 @@ fn balances(calls: &[ClusterCall], accounts: &[FinalAccount]) -> Finding {
             finding.compared += 1;
             // A call that is charged now shows the balance after its own charge.
             let own = match &call.kind {
-                CallKind::Batch(_, rows) => *rows,
-                CallKind::Check(_) => 1,
+                NodeRequest::Batch(_, rows) => *rows,
+                NodeRequest::Check(_) => 1,
                 _ => 0,
             };
             let most = granted.saturating_sub(acknowledged.before(call.begin) + own);
@@ -254,12 +254,12 @@ fn batches(calls: &[ClusterCall]) -> Finding {
 /// Whether the API allows an answer, apart from faults of a node.
 fn is_allowed(call: &ClusterCall) -> bool {
     let CallEnd::Answer(answer) = &call.result else { return false };
-    let is_always_served = matches!(call.kind, CallKind::Fast | CallKind::TestKey);
+    let is_always_served = matches!(call.kind, NodeRequest::Fast | NodeRequest::TestKey);
     match answer.status {
         200 | 202 => true,
         503 => answer.retry_after && !is_always_served,
         429 => answer.retry_after,
-        409 => matches!(call.kind, CallKind::Batch(..)),
+        409 => matches!(call.kind, NodeRequest::Batch(..)),
         _ => false,
     }
 }

@@ -99,7 +99,7 @@ impl FaultRun {
             for (number, fault) in plan.iter().enumerate() {
                 let window = faults::execute(*fault, world, log, random)?;
                 let took = (window.end - window.begin) as f64 / 1000.0;
-                if (number + 1) % REPORT_EVERY == 0 || plan.len() < REPORT_EVERY {
+                if (number + 1).is_multiple_of(REPORT_EVERY) || plan.len() < REPORT_EVERY {
                     report::line(&format!("      fault {}: {} {took:.1} s", number + 1, window.name));
                 }
                 windows.push(window);

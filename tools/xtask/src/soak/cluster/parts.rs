@@ -1,7 +1,7 @@
 //! The parts of the campaign beside the faults: a node that is paused for a minute, the same request at all nodes at once, limits,
 //! revocations.
 
-use super::calls::{CallKind, CallLog, ClusterCall};
+use super::calls::{CallLog, ClusterCall, NodeRequest};
 use super::clients::{ClusterLoad, lock};
 use super::faults::CampaignFault;
 use super::judge::{FaultWindow, FinalAccount, judge};
@@ -76,7 +76,7 @@ fn zombie(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tall
     let (calls, windows) = run.go(world, &[CampaignFault::PauseNodeLong], random, tally)?;
     let is_paused = |call: &ClusterCall| windows.iter().any(|window| window.node == Some(call.node));
     // Whoever asks for an address that the paused node checks waits for the end of its lease.
-    let its_own: BTreeSet<&CallKind> =
+    let its_own: BTreeSet<&NodeRequest> =
         calls.iter().filter(|call| is_paused(call)).map(|call| &call.kind).collect();
     let others = calls.iter().filter(|call| {
         let is_meanwhile = windows.iter().any(|window| call.begin >= window.begin);
@@ -124,7 +124,7 @@ fn flights(
     let calls = log.calls();
     let batches: BTreeSet<&str> = calls
         .iter()
-        .filter(|call| matches!(call.kind, CallKind::Batch(..)))
+        .filter(|call| matches!(call.kind, NodeRequest::Batch(..)))
         .filter_map(|call| Some(call.success()?.batch.as_str()))
         .collect();
     let told = format!("{keys} keys, each {COPIES} times: {} batches", batches.len());
@@ -238,7 +238,7 @@ fn limits(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tall
                         }
                         std::thread::sleep(Duration::from_millis(random.u64(100..500)));
                     }
-                    client.call(random.usize(0..NODES), CallKind::Fast, request.clone())?;
+                    client.call(random.usize(0..NODES), NodeRequest::Fast, request.clone())?;
                 }
                 Ok(())
             })

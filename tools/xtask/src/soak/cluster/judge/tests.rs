@@ -1,23 +1,23 @@
 use super::*;
-use crate::soak::cluster::calls::CallAnswer;
+use crate::soak::cluster::calls::NodeAnswer;
 
-fn call(kind: CallKind, (begin, end): (u64, u64), answer: CallAnswer) -> ClusterCall {
+fn call(kind: NodeRequest, (begin, end): (u64, u64), answer: NodeAnswer) -> ClusterCall {
     ClusterCall { account: 0, node: 0, begin, end, kind, result: CallEnd::Answer(answer) }
 }
 
 fn charged(address: &str, times: (u64, u64), credits: u64) -> ClusterCall {
-    let answer = CallAnswer { status: 200, credits: Some(credits), ..CallAnswer::default() };
-    call(CallKind::Check(address.into()), times, answer)
+    let answer = NodeAnswer { status: 200, credits: Some(credits), ..NodeAnswer::default() };
+    call(NodeRequest::Check(address.into()), times, answer)
 }
 
 fn repeat(address: &str, times: (u64, u64)) -> ClusterCall {
-    let answer = CallAnswer { status: 200, cached: true, ..CallAnswer::default() };
-    call(CallKind::Check(address.into()), times, answer)
+    let answer = NodeAnswer { status: 200, cached: true, ..NodeAnswer::default() };
+    call(NodeRequest::Check(address.into()), times, answer)
 }
 
 fn batch(once: &str, id: &str, replayed: bool) -> ClusterCall {
-    let answer = CallAnswer { status: 202, batch: id.into(), replayed, ..CallAnswer::default() };
-    call(CallKind::Batch(once.into(), 10), (0, 1), answer)
+    let answer = NodeAnswer { status: 202, batch: id.into(), replayed, ..NodeAnswer::default() };
+    call(NodeRequest::Batch(once.into(), 10), (0, 1), answer)
 }
 
 fn lost(address: &str, times: (u64, u64)) -> ClusterCall {
@@ -26,8 +26,8 @@ fn lost(address: &str, times: (u64, u64)) -> ClusterCall {
 }
 
 fn refused(address: &str, status: u16, retry_after: bool) -> ClusterCall {
-    let answer = CallAnswer { status, retry_after, ..CallAnswer::default() };
-    call(CallKind::Check(address.into()), (0, 1), answer)
+    let answer = NodeAnswer { status, retry_after, ..NodeAnswer::default() };
+    call(NodeRequest::Check(address.into()), (0, 1), answer)
 }
 
 fn account(spent: u64) -> FinalAccount {
