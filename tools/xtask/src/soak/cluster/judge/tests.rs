@@ -17,7 +17,7 @@ fn repeat(address: &str, times: (u64, u64)) -> ClusterCall {
 
 fn batch(once: &str, id: &str, replayed: bool) -> ClusterCall {
     let answer = NodeAnswer { status: 202, batch: id.into(), replayed, ..NodeAnswer::default() };
-    call(NodeRequest::Batch(once.into(), 10), (0, 1), answer)
+    call(NodeRequest::Batch(once.into(), 10), (30, 31), answer)
 }
 
 fn lost(address: &str, times: (u64, u64)) -> ClusterCall {
@@ -63,7 +63,7 @@ fn a_right_run_has_no_fault() {
 fn planted_faults_are_found() {
     let two = [charged("a", (0, 10), 99), charged("a", (11, 20), 98)];
     let cases: [(&str, &[ClusterCall], u64, &[&str]); 9] = [
-        ("charged twice", &two, 2, &[ONCE, MONEY]),
+        ("charged twice", &two, 2, &[ONCE, MONEY, BALANCE]),
         ("a charge is lost", &[charged("a", (0, 10), 99)], 0, &[MONEY]),
         ("a refused call is charged", &[refused("a", 429, true)], 1, &[MONEY]),
         ("a repeat without a charge", &[repeat("a", (0, 1))], 1, &[ONCE]),
