@@ -29,7 +29,7 @@ pub struct BackupArgs {
 pub struct RestoreArgs {
     /// File with the backup.
     file: PathBuf,
-    /// With --store: file to write the bundle of new keys to, for further nodes. Without this flag, the data folder is that of a node,
+    /// With --store-url: file to write the bundle of new keys to, for further nodes. Without this flag, the data folder is that of a node,
     /// and has the keys of the backup.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,

@@ -67,13 +67,13 @@ Example:
 pub(super) const RESTORE: &str = "\
 Examples:
   mailprobe restore --data new-data mailprobe.backup
-  mailprobe restore --data new-data mailprobe.backup --store postgres://mailprobe@db/mailprobe --bundle keys.bundle";
+  mailprobe restore --data new-data mailprobe.backup --store-url postgres://mailprobe@db/mailprobe --bundle keys.bundle";
 
 /// For `cluster`.
 pub(super) const CLUSTER: &str = "\
 Examples:
-  mailprobe cluster init --store postgres://mailprobe@db/mailprobe --bundle keys.bundle --data data
-  mailprobe cluster join keys.bundle --store postgres://mailprobe@db/mailprobe --data data
+  mailprobe cluster init --store-url postgres://mailprobe@db/mailprobe --bundle keys.bundle --data data
+  mailprobe cluster join keys.bundle --store-url postgres://mailprobe@db/mailprobe --data data
   mailprobe cluster status --config /etc/mailprobe/mailprobe.toml
   mailprobe cluster upgrade --config /etc/mailprobe/mailprobe.toml";
 
