@@ -216,8 +216,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "store_egress",
         value_name: "NAME",
         help: "Name of the public address of this node's checks; default: the number of the node",
-        details: "Nodes that reach mail servers from one address, such as behind NAT, must have the same name: they divide its \
-                  limits.",
+        details: "Give nodes that reach mail servers from one address, such as behind NAT, the same name: \
+                  `mailprobe cluster status` shows it. The limits of the address are not divided among them.",
         group: Group::Store,
         scope: Scope::Server,
         many: false,
