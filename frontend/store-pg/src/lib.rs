@@ -22,7 +22,7 @@ pub mod reads;
 mod scan;
 mod schema;
 #[doc(hidden)]
-pub mod testing;
+pub mod sql;
 mod worker;
 
 pub use connect::Target;

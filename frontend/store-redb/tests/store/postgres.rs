@@ -55,7 +55,7 @@ impl InSchema {
     /// Executes statements beside the nodes; returns the rows.
     pub fn execute(&self, statements: &str) -> Vec<Vec<String>> {
         let statements = format!("SET search_path = {}; {statements}", self.schema);
-        store_pg::testing::execute(self.target(), &statements).unwrap()
+        store_pg::sql::execute(self.target(), &statements).unwrap()
     }
 
     /// The options of one of several nodes.
@@ -92,7 +92,7 @@ impl Drop for InSchema {
     fn drop(&mut self) {
         // The server of the tests ends anyway.
         let drop_it = format!("SET lock_timeout = '5s'; DROP SCHEMA IF EXISTS {} CASCADE", self.schema);
-        let _ = store_pg::testing::execute(self.target(), &drop_it);
+        let _ = store_pg::sql::execute(self.target(), &drop_it);
     }
 }
 

@@ -217,8 +217,8 @@ fn clocks_five_seconds_apart_do_no_harm() {
             let with = Settlement { result: Some(record) };
             assert!(world.store().settle(check, with, world.now).wait().is_ok());
             assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), [batch]);
-            for node in 0..2 {
-                world.now = clock[node];
+            for (node, now) in clock.into_iter().enumerate() {
+                world.now = now;
                 world.node = node;
                 assert!(matches!(world.begin(a, &email), Ok(Begun::Own(_))), "{node}");
                 assert!(world.view(a, batch).unwrap().completed);

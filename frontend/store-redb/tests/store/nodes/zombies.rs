@@ -72,12 +72,11 @@ fn a_group_of_an_epoch_that_is_over_changes_nothing() {
 fn a_settlement_after_its_node_was_declared_dead_finds_its_hold_voided() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
-    let mut voided = 0;
-    for _ in 0..5 {
+    for round in 0..5 {
         let hold = nodes.hold(0, a);
         nodes.declare_dead(0);
         // Whoever is first: the node that voids it, or the settlement in the new epoch.
-        std::thread::sleep(std::time::Duration::from_millis(600 * voided));
+        std::thread::sleep(std::time::Duration::from_millis(600 * round));
         let ended = nodes.settle(0, hold).map(drop);
         match ended {
             Ok(()) => assert_eq!(nodes.entries(1, hold, EntryKind::Settled), 1),
@@ -86,7 +85,6 @@ fn a_settlement_after_its_node_was_declared_dead_finds_its_hold_voided() {
                 assert_eq!(nodes.entries(1, hold, EntryKind::Voided), 1);
             }
         }
-        voided += 1;
     }
     assert_eq!(nodes.balance(1, a).held, 0);
     nodes.check_sums(1);
