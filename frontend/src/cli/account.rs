@@ -17,7 +17,7 @@ use store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, i
 pub struct AccountArgs {
     #[command(subcommand)]
     action: AccountAction,
-    /// Print JSON.
+    /// Print the answer as JSON, for a script.
     #[arg(long, global = true)]
     json: bool,
 }

@@ -46,7 +46,7 @@ enum ClusterAction {
     },
     /// Show the nodes, the server of the database and the format of its tables.
     Status {
-        /// Print JSON.
+        /// Print the answer as JSON, for a script.
         #[arg(long)]
         json: bool,
     },

@@ -16,7 +16,7 @@ use store::{KeyId, KeyInfo, KeyMode, id};
 pub struct KeyArgs {
     #[command(subcommand)]
     action: KeyAction,
-    /// Print JSON.
+    /// Print the answer as JSON, for a script.
     #[arg(long, global = true)]
     json: bool,
 }

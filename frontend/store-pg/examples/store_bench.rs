@@ -147,8 +147,8 @@ fn run(
     Ok((done, waits))
 }
 
-/// The CPU seconds of all processes of the servers that this process's parents have started: those named `postgres` whose
-/// ancestor is also an ancestor of this process.
+/// The CPU seconds of the server. Its processes are named `postgres`, and `cargo xtask postgres` has started them like this
+/// process: they have an ancestor in common.
 fn server_cpu() -> Result<f64, Box<dyn Error>> {
     let mut ancestors = vec![];
     let mut pid = std::process::id();
@@ -183,7 +183,6 @@ fn stat(pid: u32) -> Option<(u32, String, f64)> {
     let name = before.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = after.split_whitespace().collect();
     let ticks = |at: usize| fields.get(at)?.parse::<f64>().ok();
-    // With the finished children of the postmaster, whose times it has.
-    let own = ticks(11)? + ticks(12)?;
-    Some((fields.get(1)?.parse().ok()?, name, own / TICKS))
+    // In user mode and in the kernel, without children that have ended.
+    Some((fields.get(1)?.parse().ok()?, name, (ticks(11)? + ticks(12)?) / TICKS))
 }

@@ -118,14 +118,10 @@ impl ClusterPlace {
     pub fn fingerprint(&self) -> Result<Option<u64>, StoreError> {
         let connector = self.connector()?;
         on_connection(&connector, PATIENCE, async |client| {
-            self.enter(client).await.map_err(failed)?;
+            schema::enter(client, &self.schema).await.map_err(failed)?;
             let exists = has_tables(client).await.map_err(failed)?;
             if exists { meta(client, META_KEYS).await.map_err(failed) } else { Ok(None) }
         })
-    }
-
-    async fn enter(&self, client: &Client) -> Result<(), Error> {
-        client.batch_execute(&format!("SET search_path = {}", self.schema)).await
     }
 
     /// Looks at the server, the tables and the nodes. A server without a synchronous standby is not refused.
@@ -152,7 +148,7 @@ impl ClusterPlace {
 
     async fn look(&self, session: &Session) -> Result<ClusterStatus, Error> {
         let client = session.client();
-        self.enter(client).await?;
+        schema::enter(client, &self.schema).await?;
         let text = "SELECT current_setting('server_version'), current_setting('synchronous_standby_names')";
         let row = client.query_one(text, &[]).await?;
         let version: String = row.try_get(0)?;
@@ -174,11 +170,11 @@ impl ClusterPlace {
     pub fn upgrade(&self, to: u32) -> Result<Upgraded, UpgradeError> {
         let connector = self.connector()?;
         let done = on_connection(&connector, PATIENCE, async |client| {
-            self.enter(client).await.map_err(failed)?;
+            schema::enter(client, &self.schema).await.map_err(failed)?;
             if !has_tables(client).await.map_err(failed)? {
                 return Ok(Err(UpgradeError::NoTables(self.schema.clone())));
             }
-            // No node is registered meanwhile: its registration waits for this lock on its table.
+            // Meanwhile no node can register: the registration waits for this lock on the table.
             let begin =
                 format!("BEGIN; SELECT {}; LOCK TABLE nodes IN SHARE ROW EXCLUSIVE MODE", schema::lock(0));
             client.batch_execute(&begin).await.map_err(failed)?;

@@ -210,8 +210,8 @@ impl Session {
     /// Proves that what is read from the server after this call is not out of date: it has every write that was
     /// acknowledged to anybody before the call. Without a synchronous standby it does nothing.
     ///
-    /// A server whose Patroni has died does not know that another one is the primary now. It still accepts connections and
-    /// shows its old rows. But it cannot acknowledge a commit: that needs the standby which is the primary now. So an
+    /// If the Patroni of a server has died, the server does not know that another one is the primary now. It still accepts
+    /// connections and shows its old rows. But it cannot acknowledge a commit: that needs the standby which is the primary now. So an
     /// acknowledged commit proves that there was no other primary at that time, and so no acknowledged write that this
     /// server lacks. The commit has an empty message in the log and no row: PostgreSQL waits for no standby if a transaction
     /// has written nothing. A lease that the server has granted would not be enough: it grants leases until the other server is

@@ -16,7 +16,7 @@ use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -102,7 +102,6 @@ pub struct Postgres {
     schema: String,
     shared: Arc<Shared>,
     lease: Arc<Lease>,
-    clock_ahead: Arc<AtomicI64>,
     live_nodes: Arc<AtomicU32>,
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
@@ -195,12 +194,9 @@ fn open_as(
     let PgOptions { target, schema, requires_sync, node, vault, keys, reuse } = options;
     let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
     let connector = Arc::new(connector);
-    let found = prepare(&connector, &schema, &vault)?;
-    if let Found::Format(format) = found
-        && format != u64::from(FORMAT)
-    {
-        let found = u32::try_from(format).unwrap_or(u32::MAX);
-        return Err(OpenError::Newer { path: schema.into(), found, known: FORMAT });
+    let ensure = async |client: &Client| schema::ensure(client, &schema, Some(vault.fingerprint())).await;
+    if let Found::Format(format) = on_connection(&connector, START_MAX, ensure)? {
+        check_format(&schema, format)?;
     }
     let scan = Scan::begin(&connector, &schema, START_MAX)?;
     check_keys((&connector, &schema), &scan, &vault, keys)?;
@@ -216,16 +212,18 @@ fn open_as(
     Ok((postgres, PgOpening { voided_holds }))
 }
 
-/// Creates the tables, and notes which keys belong to them.
-fn prepare(connector: &Connector, schema: &str, vault: &Vault) -> Result<Found, OpenError> {
-    let prepared = on_connection(connector, START_MAX, async |client| {
-        let found = schema::ensure(client, schema).await?;
-        if found == Found::New {
-            schema::note_keys(client, vault.fingerprint()).await?;
+/// Refuses a database with a format that this version does not write.
+fn check_format(schema: &str, format: u64) -> Result<(), OpenError> {
+    match format.cmp(&u64::from(FORMAT)) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => {
+            let found = u32::try_from(format).unwrap_or(u32::MAX);
+            Err(OpenError::Newer { path: schema.into(), found, known: FORMAT })
         }
-        Ok(found)
-    });
-    Ok(prepared?)
+        std::cmp::Ordering::Less => Err(OpenError::Store(StoreError::Failed(format!(
+            "the schema {schema} has format {format}, from which this mailprobe has no step to format {FORMAT}; restore a backup"
+        )))),
+    }
 }
 
 /// Compares the keys with those that the database was written with. A database that was restored from a backup gets the
@@ -241,9 +239,10 @@ fn check_keys(
         return Err(OpenError::OtherKeys { folder, why });
     }
     if traces.fingerprint != Some(vault.fingerprint()) {
+        let failed = |error: tokio_postgres::Error| StoreError::Failed(explain(&error));
         on_connection(connector, START_MAX, async |client| {
-            schema::ensure(client, schema).await?;
-            schema::replace_keys(client, vault.fingerprint()).await
+            schema::enter(client, schema).await.map_err(failed)?;
+            schema::note_keys(client, vault.fingerprint()).await.map_err(failed)
         })?;
     }
     Ok(())
@@ -296,7 +295,7 @@ impl Postgres {
             (0..LANES).map(|_| unbounded()).map(|(queue, receiver)| (Arc::new(queue), receiver)).unzip();
         let (reads, read_queues): (Vec<_>, Vec<_>) = (0..READ_LANES).map(|_| unbounded()).unzip();
         let (questions, question_queue) = unbounded();
-        let (lease, clock_ahead) = (Arc::new(Lease::new()), Arc::new(AtomicI64::new(0)));
+        let lease = Arc::new(Lease::new());
         let live_nodes = Arc::new(AtomicU32::new(1));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -308,7 +307,6 @@ impl Postgres {
         };
         let control = ControlSetup {
             lease: Arc::clone(&lease),
-            clock_ahead: Arc::clone(&clock_ahead),
             live_nodes: Arc::clone(&live_nodes),
             questions: question_queue,
             void: own.clone().voiding(),
@@ -345,7 +343,6 @@ impl Postgres {
             schema,
             shared,
             lease,
-            clock_ahead,
             live_nodes,
             figures,
             waiting,
@@ -370,11 +367,6 @@ impl Postgres {
             };
             voided += self.write(Job::general(Class::Answer), void).wait()?;
         }
-    }
-
-    /// How far the database's clock is ahead of that of this machine, in milliseconds.
-    pub fn clock_ahead_ms(&self) -> i64 {
-        self.clock_ahead.load(Ordering::Relaxed)
     }
 
     /// The lane of an account: one for all its writes, so that their order is kept.

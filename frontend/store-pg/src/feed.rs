@@ -3,10 +3,10 @@
 //! A transaction that changes the index holds [`Lock::Index`](store_rules::backend::Lock). After it has the lock it reads the
 //! changes that this node has not seen, so its rules see every earlier change. With its rows it writes its own changes, with
 //! the next numbers. A sequence would not do: transactions commit in another order than they take numbers, and a node would
-//! miss a change whose number is below one that it has seen. The control connection reads new changes each second, so a
+//! miss a change with a number below one that it has seen. The control connection reads new changes twice a second, so a
 //! revocation applies on all nodes within two seconds.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use store::{StoreError, StoreFigures, UnixMs};
@@ -42,14 +42,14 @@ pub struct Feed {
     last: Cell<i64>,
     /// What committed groups have left for the chores.
     left: Cell<Left>,
-    /// Why the index is not up to date; it must be read completely then.
-    gap: RefCell<Option<String>>,
+    /// Whether earlier changes are no longer there. The index must be read completely then.
+    has_gap: Cell<bool>,
 }
 
 impl Feed {
     /// The feed of an index that has every change up to `last`.
     pub fn new(shared: Arc<Shared>, figures: Arc<Mutex<StoreFigures>>, last: i64) -> Feed {
-        Feed { shared, figures, last: Cell::new(last), left: Cell::default(), gap: RefCell::default() }
+        Feed { shared, figures, last: Cell::new(last), left: Cell::default(), has_gap: Cell::new(false) }
     }
 
     /// The number of the last change in the index.
@@ -68,9 +68,8 @@ impl Feed {
                 continue;
             }
             if number != self.last.get() + 1 {
-                let why = format!("change {number} follows {}", self.last.get());
-                *self.gap.borrow_mut() = Some(why.clone());
-                return Err(StoreError::Away(why));
+                self.has_gap.set(true);
+                return Err(StoreError::Away(format!("change {number} follows {}", self.last.get())));
             }
             self.shared.index.apply(vec![KeyChange::decode(&bytes)?]);
             self.last.set(number);
@@ -84,9 +83,9 @@ impl Feed {
         (left.entries > 0 || left.expiries > 0).then_some(left)
     }
 
-    /// Whether the index must be read completely, and why.
-    pub fn take_gap(&self) -> Option<String> {
-        self.gap.borrow_mut().take()
+    /// Whether the index must be read completely since the last call.
+    pub fn take_gap(&self) -> bool {
+        self.has_gap.take()
     }
 
     /// The index was read completely, with every change up to `last`.

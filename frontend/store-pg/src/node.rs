@@ -75,14 +75,16 @@ impl Lease {
 
     /// Whether this node may work: no other node takes its work over at this moment.
     pub fn is_valid(&self) -> bool {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        now < self.until.load(Ordering::Acquire)
+        self.now_ms() < self.until.load(Ordering::Acquire)
     }
 
     /// How long it has been over; zero while it is valid.
     pub fn over_for(&self) -> Duration {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Duration::from_millis(now.saturating_sub(self.until.load(Ordering::Acquire)))
+        Duration::from_millis(self.now_ms().saturating_sub(self.until.load(Ordering::Acquire)))
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The lease was granted after it had been asked for at this time.
@@ -93,9 +95,8 @@ impl Lease {
 
     /// The lease is lost.
     pub fn lost(&self) {
-        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
         // Not zero: readiness counts from the loss.
-        self.until.fetch_min(now, Ordering::AcqRel);
+        self.until.fetch_min(self.now_ms(), Ordering::AcqRel);
     }
 }
 
@@ -158,7 +159,7 @@ impl From<Error> for NotRegistered {
     }
 }
 
-/// Refuses a number whose lease another process renews, as after a data folder was copied.
+/// Refuses a number if another process renews its lease. This happens after a data folder was copied.
 ///
 /// # Errors
 ///
@@ -303,8 +304,8 @@ pub async fn leave(client: &Client, id: i64, epoch: i64) -> Result<(), Error> {
     client.execute(text, &[&id, &epoch]).await.map(drop)
 }
 
-/// Declares nodes dead whose leases are over, and frees their work; returns their numbers. Without `knows_others`, only nodes
-/// that have left in order are.
+/// Declares nodes dead if their leases are over, and frees their work; returns their numbers. Without `knows_others`, it does so
+/// only with nodes that have left in order.
 ///
 /// # Errors
 ///

@@ -41,7 +41,7 @@ pub fn fill(
 ) -> Result<BackupSummary, BackupError> {
     let connector = place.connector()?;
     on_connection(&connector, PATIENCE, async |client| {
-        schema::ensure(client, &place.schema).await?;
+        schema::ensure(client, &place.schema, None).await?;
         // The rows may come slower than a lane's.
         let begin = format!(
             "SET idle_in_transaction_session_timeout = '10min'; BEGIN; \
@@ -78,7 +78,7 @@ async fn fill_tables(
         copy(client, reader).await?;
         summary = reader.summary();
     }
-    schema::replace_keys(client, fingerprint).await?;
+    schema::note_keys(client, fingerprint).await.map_err(failed)?;
     Ok(summary)
 }
 

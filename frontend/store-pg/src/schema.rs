@@ -9,7 +9,7 @@ use store::StoreError;
 use store_rules::row::{Fixed, Row};
 use store_rules::rows::Table;
 use store_rules::tables::{FORMAT, META_FORMAT, META_KEYS};
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error};
 
 /// The schema if the operator names none.
 pub const SCHEMA: &str = "mailprobe";
@@ -35,13 +35,14 @@ pub fn is_name(name: &str) -> bool {
         && name.chars().all(fits)
 }
 
-/// Creates what is missing, and sets the schema for this connection.
+/// Creates what is missing, and sets the schema for this connection. New tables get the fingerprint of the keys that they will
+/// be written with, in the same transaction: a node with other keys may start at the same moment.
 ///
 /// # Errors
 ///
 /// The server refuses it, for example because the role has no right to create a schema.
-pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> {
-    let failed = |error: tokio_postgres::Error| StoreError::Failed(explain(&error));
+pub async fn ensure(client: &Client, schema: &str, fingerprint: Option<u64>) -> Result<Found, StoreError> {
+    let failed = |error: Error| StoreError::Failed(explain(&error));
     let exists = client
         .query_opt("SELECT FROM pg_namespace WHERE nspname = $1", &[&schema])
         .await
@@ -55,10 +56,10 @@ pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> 
         );
         client.batch_execute(&text).await.map_err(failed)?;
     }
-    client.batch_execute(&format!("SET search_path = {schema}")).await.map_err(failed)?;
+    enter(client, schema).await.map_err(failed)?;
     let begin = format!("BEGIN; SELECT {}", lock(0));
     client.batch_execute(&begin).await.map_err(failed)?;
-    let found = create(client).await;
+    let found = create(client, fingerprint).await;
     let end = if found.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = client.batch_execute(end).await;
     let found = found.map_err(failed)?;
@@ -66,28 +67,24 @@ pub async fn ensure(client: &Client, schema: &str) -> Result<Found, StoreError> 
     found.ok_or_else(|| StoreError::Failed("the table meta of the schema has no format".into()))
 }
 
-/// Notes the fingerprint of the keys that the database is written with, if it has none.
+/// Sets the schema for this connection.
 ///
 /// # Errors
 ///
 /// The server refuses it.
-pub async fn note_keys(client: &Client, fingerprint: u64) -> Result<(), StoreError> {
-    let value = Fixed(fingerprint).encode();
-    let text = "INSERT INTO meta (k, v) VALUES ($1, $2) ON CONFLICT (k) DO NOTHING";
-    let done = client.execute(text, &[&META_KEYS.as_bytes(), &value]).await;
-    done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
+pub async fn enter(client: &Client, schema: &str) -> Result<(), Error> {
+    client.batch_execute(&format!("SET search_path = {schema}")).await
 }
 
-/// Notes another fingerprint of the keys, after a restoration.
+/// Notes the fingerprint of the keys that the database is written with.
 ///
 /// # Errors
 ///
 /// The server refuses it.
-pub async fn replace_keys(client: &Client, fingerprint: u64) -> Result<(), StoreError> {
+pub async fn note_keys(client: &Client, fingerprint: u64) -> Result<(), Error> {
     let value = Fixed(fingerprint).encode();
     let text = "INSERT INTO meta (k, v) VALUES ($1, $2) ON CONFLICT (k) DO UPDATE SET v = excluded.v";
-    let done = client.execute(text, &[&META_KEYS.as_bytes(), &value]).await;
-    done.map(drop).map_err(|error| StoreError::Failed(explain(&error)))
+    client.execute(text, &[&META_KEYS.as_bytes(), &value]).await.map(drop)
 }
 
 /// The call that takes an advisory lock until the end of the transaction. Each schema has its own: several clusters may have one
@@ -96,7 +93,7 @@ pub fn lock(number: i32) -> String {
     format!("pg_advisory_xact_lock(hashtext('mailprobe ' || current_schema()), {number})")
 }
 
-async fn create(client: &Client) -> Result<Option<Found>, tokio_postgres::Error> {
+async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Found>, Error> {
     let is_there = client.query_one("SELECT to_regclass('meta') IS NOT NULL", &[]).await?;
     if is_there.try_get::<_, bool>(0)? {
         let row = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&META_FORMAT.as_bytes()]).await?;
@@ -107,6 +104,9 @@ async fn create(client: &Client) -> Result<Option<Found>, tokio_postgres::Error>
     client.batch_execute(&definition()).await?;
     let format = Fixed(FORMAT.into()).encode();
     client.execute("INSERT INTO meta (k, v) VALUES ($1, $2)", &[&META_FORMAT.as_bytes(), &format]).await?;
+    if let Some(fingerprint) = fingerprint {
+        note_keys(client, fingerprint).await?;
+    }
     Ok(Some(Found::New))
 }
 

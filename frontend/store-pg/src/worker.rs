@@ -12,6 +12,7 @@ use crate::job::Deadlines;
 use crate::lane::{GroupEnd, GroupJob, Jobs, Lane, LanePlace, NotDone, Truth, UnsureGroup};
 use crate::node::{NodeSettings, Registration, Role};
 use crate::reads::{ReadEnd, ReadJob, ReadJobs, ReadLane};
+use crate::schema;
 use control::Control;
 pub use control::{ControlSetup, Question, Reloaded};
 use futures_channel::mpsc::UnboundedReceiver;
@@ -75,8 +76,7 @@ impl Context {
     /// A connection that uses the schema.
     async fn session(&self) -> Result<Session, String> {
         let session = self.connector.connect().await.map_err(|error| error.to_string())?;
-        let text = format!("SET search_path = {}", self.schema);
-        session.client().batch_execute(&text).await.map_err(|error| explain(&error))?;
+        schema::enter(session.client(), &self.schema).await.map_err(|error| explain(&error))?;
         Ok(session)
     }
 

@@ -112,27 +112,29 @@ impl Txn<'_> {
 
     /// Says what the removal of these rows will read.
     fn expect_rows(&self, what: Expiring, expired: &[[u8; 41]]) {
-        let mut keys = expired.iter().map(expiring_row);
+        let keys = expired.iter().map(expiring_row);
         let rows = self.rows();
         if let Some((table, key_of)) = self.replaceable(what) {
             return rows.expect(&mut keys.map(|key| Want::Row(table, key_of(&key))));
         }
-        match what {
-            Expiring::Session => rows.expect(&mut keys.map(|key| Want::Row(Table::Sessions, key.to_vec()))),
-            Expiring::Connection => {
-                rows.expect(&mut keys.map(|key| Want::Row(Table::Connections, key.to_vec())));
+        let table = match what {
+            Expiring::Session => Table::Sessions,
+            Expiring::Connection => Table::Connections,
+            Expiring::OpenBatch => {
+                return rows.expect(&mut keys.flat_map(|key| {
+                    let (account, _) = split(&key);
+                    [
+                        Want::Row(Table::Accounts, account.to_vec()),
+                        Want::Row(Table::Batches, key.to_vec()),
+                        Want::Row(Table::BatchRows, key.to_vec()),
+                    ]
+                }));
             }
-            Expiring::OpenBatch => rows.expect(&mut keys.flat_map(|key| {
-                let (account, _) = split(&key);
-                [
-                    Want::Row(Table::Accounts, account.to_vec()),
-                    Want::Row(Table::Batches, key.to_vec()),
-                    Want::Row(Table::BatchRows, key.to_vec()),
-                ]
-            })),
-            Expiring::List => rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
-            _ => drop(keys.next()),
-        }
+            Expiring::List => return rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
+            // They are removed without a look at them.
+            _ => return,
+        };
+        rows.expect(&mut keys.map(|key| Want::Row(table, key.to_vec())));
     }
 
     /// Locks a row that another transaction may be replacing. With the lock, its note is read again: a row that has a later

@@ -253,8 +253,8 @@ impl Feeder {
     }
 
     /// Writes a group of answers, and repeats that while the store may accept it later. No questions are handed out
-    /// meanwhile, so the number of waiting answers is limited. A row that has an answer keeps it, so a group whose result is
-    /// unknown may be written again, unless the store stops after it.
+    /// meanwhile, so the number of waiting answers is limited. If the result of a write is unknown, the same answers may be
+    /// written again: a row keeps its first answer.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         let mut pause = WRITE_PAUSE;
         loop {

@@ -23,9 +23,9 @@ use store_rules::vault::bundle::{Bundle, BundleError};
 pub enum Origin<'r> {
     /// Nowhere: the cluster has no rows.
     None,
-    /// Those of a data folder with redb, whose server has stopped.
+    /// A data folder with redb. Its server must be stopped.
     Folder(&'r Path),
-    /// Those of a backup.
+    /// The file of a backup.
     Backup(&'r Path),
 }
 

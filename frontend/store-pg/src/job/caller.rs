@@ -1,7 +1,7 @@
 //! The callers of reads and writes, and the longest time that they wait.
 //!
-//! A job may be in a queue, in a group that waits for a silent server, or in one whose result is unknown. The caller is
-//! answered in time wherever the job is, so the reply is shared with [`Deadlines`], which a task looks through.
+//! A job waits in a queue, or in a group that was sent to a silent server, or until the result of its group is known. The
+//! caller is answered in time wherever the job is, so the reply is shared with [`Deadlines`], which a task looks through.
 
 use super::Waiting;
 use std::collections::VecDeque;

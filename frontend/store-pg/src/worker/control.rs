@@ -11,7 +11,7 @@ use monoio::time::timeout;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::index::KeyChange;
@@ -58,8 +58,6 @@ pub type Reloaded = Result<(i64, Vec<KeyChange>), StoreError>;
 pub struct ControlSetup {
     /// The lease, for all threads.
     pub lease: Arc<Lease>,
-    /// How far the database's clock is ahead of ours, in milliseconds.
-    pub clock_ahead: Arc<AtomicI64>,
     /// The number of live nodes.
     pub live_nodes: Arc<AtomicU32>,
     /// Questions of other threads.
@@ -68,7 +66,7 @@ pub struct ControlSetup {
     pub void: Box<dyn Fn(Vec<HoldRef>) + Send>,
     /// Queues a write that carries old entries and removes expired rows.
     pub chores: Box<dyn Fn(Left) + Send>,
-    /// Reads the whole index on the thread of scans.
+    /// Reads the whole index on a thread that may block.
     pub reload: Box<dyn Fn() -> oneshot::Receiver<Reloaded> + Send>,
 }
 
@@ -251,9 +249,7 @@ impl Control {
             Some(there) => {
                 self.setup.lease.granted(asked);
                 self.presence.renewed(Instant::now());
-                let ahead = ahead(there, before, clock::now());
-                self.setup.clock_ahead.store(ahead, Ordering::Relaxed);
-                clock::follow(ahead);
+                clock::follow(ahead(there, before, clock::now()));
             }
             None => self.context.is_fenced.set(true),
         }
@@ -268,13 +264,13 @@ impl Control {
         let read = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?));
         let changes: Result<Vec<(i64, Vec<u8>)>, Error> = rows.iter().map(read).collect();
         if let Err(error) = feed.apply(changes.map_err(|error| explain(&error))?) {
-            tracing::warn!("the index of keys is read again: {error}");
+            tracing::warn!("a change of the index of keys cannot be applied: {error}");
         }
-        if feed.take_gap().is_some() {
+        if feed.take_gap() {
             match (self.setup.reload)().await {
                 Ok(Ok((last, content))) => feed.reload(last, content),
                 Ok(Err(error)) => return Err(error.to_string()),
-                Err(oneshot::Canceled) => return Err("the thread of scans has ended".into()),
+                Err(oneshot::Canceled) => return Err("no thread can read the index".into()),
             }
         }
         Ok(())
@@ -290,8 +286,7 @@ impl Control {
         for id in buried {
             tracing::warn!(node = id, "took over the work of a node that has died");
         }
-        let orphans = timeout(PATIENCE, node::orphaned_holds(client)).await;
-        let orphans = orphans.map_err(|_| slow())?.map_err(|error| error.to_string())?;
+        let orphans = in_time(node::orphaned_holds(client)).await.map_err(|error| error.to_string())?;
         if !orphans.is_empty() {
             tracing::warn!(holds = orphans.len(), "returned the credits of interrupted checks");
             (self.setup.void)(orphans);
@@ -304,18 +299,13 @@ impl Control {
             let (client, place) = (self.client()?, (self.context.node.id, self.context.epoch()));
             match question {
                 Question::ClaimBatches { most, reply } => {
-                    let claimed = claims::batches(client, place, most, self.first_epoch);
-                    let claimed = timeout(PATIENCE, claimed).await;
-                    reply.answer(claimed.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                    reply.answer(in_time(claims::batches(client, place, most, self.first_epoch)).await);
                 }
                 Question::OrphanedHolds { reply } => {
-                    let found = timeout(PATIENCE, node::orphaned_holds(client)).await;
-                    reply.answer(found.unwrap_or_else(|_| Err(StoreError::Away(slow()))));
+                    reply.answer(in_time(node::orphaned_holds(client)).await);
                 }
                 Question::ClaimLists { reply } => {
-                    let claimed = timeout(PATIENCE, claims::lists(client, place, self.first_epoch)).await;
-                    let claimed = claimed.unwrap_or_else(|_| Err(StoreError::Away(slow())));
-                    reply.answer(claimed.map(Some));
+                    reply.answer(in_time(claims::lists(client, place, self.first_epoch)).await.map(Some));
                 }
             }
         }
@@ -357,6 +347,11 @@ fn ahead(there: UnixMs, before: UnixMs, after: UnixMs) -> i64 {
 
 fn slow() -> String {
     "the server did not answer in time".into()
+}
+
+/// The result of several statements, within the time of one.
+async fn in_time<T>(answer: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(StoreError::Away(slow())))
 }
 
 /// The result of a statement, or a reason to drop the connection.

@@ -1,6 +1,6 @@
 //! Limits that belong to no account, and withdrawals.
 
-use super::{nodes, two_nodes, wait_all, wait_until};
+use super::{Mortals, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
 use crate::world::{START, plans};
 use api::Reason::CatchAll;
@@ -44,28 +44,46 @@ fn an_account_has_no_more_lists_than_allowed_over_both_nodes() {
     assert_eq!(made.filter(|made| *made == ListMade::Made).count(), LISTS_MAX);
 }
 
-#[test]
-#[ignore = "delete_unfinished_lists deletes the lists of all nodes: a start ends the uploads of the others. It must delete \
-            those that this node had, and those of dead nodes (Question::ClaimLists names them, and nobody asks it)"]
-fn a_start_deletes_no_list_that_another_node_receives() {
-    let Some((world, a)) = two_nodes("free") else { return };
-    let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
-    assert_eq!(world.nodes()[0].create_list(&list, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
-    assert_eq!(world.nodes()[1].delete_unfinished_lists(None).wait(), Ok(0));
-    assert_eq!(world.nodes()[0].lists(a, START).wait().unwrap().len(), 1);
+/// The lists that a node has, and those that it did not have at the last call.
+fn claimed(node: &dyn Store) -> (Vec<ListId>, Vec<ListId>) {
+    let ClaimedLists { own, new } = node.claim_lists().wait().unwrap().unwrap();
+    (own, new)
 }
 
 #[test]
-#[ignore = "lists_at_work returns the lists of all nodes, so each node works on each list. It must return those that this node \
-            has claimed"]
-fn a_list_is_worked_on_by_one_node() {
+fn a_list_belongs_to_the_node_that_received_it() {
     let Some((world, a)) = two_nodes("free") else { return };
+    let [one, other] = [&world.nodes()[0], &world.nodes()[1]];
     let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
-    assert_eq!(world.nodes()[0].create_list(&list, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
-    let list = List { state: ListState::Running, ..list };
-    assert_eq!(world.nodes()[0].put_list(&list, ListState::Uploading, None).wait(), Ok(true));
-    let found: usize = world.nodes().iter().map(|node| node.lists_at_work(START).wait().unwrap().len()).sum();
-    assert_eq!(found, 1);
+    assert_eq!(one.create_list(&list, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
+    // It is not new: this process itself has received it. So its upload is not taken for an interrupted one.
+    assert_eq!(claimed(&**one), (vec![list.id], vec![]));
+    let (own, new) = claimed(&**other);
+    assert_eq!((own.as_slice(), new.as_slice()), (&[][..], &[][..]));
+    assert_eq!(other.delete_unfinished_lists(Some(new)).wait(), Ok(0));
+    assert_eq!(one.lists(a, START).wait().unwrap().len(), 1);
+    let running = List { state: ListState::Running, ..list.clone() };
+    assert_eq!(one.put_list(&running, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!((claimed(&**one).0, claimed(&**other).0), (vec![list.id], vec![]));
+}
+
+#[test]
+fn the_list_of_a_dead_node_is_claimed_once_and_its_upload_ends() {
+    let Some(mut nodes) = Mortals::new(3) else { return };
+    let a = nodes.account(0, "a");
+    let list = List::new(ListId::new(now(), 1), a, now(), "my list.csv".into());
+    assert_eq!(nodes.node(0).create_list(&list, ListRoom::MOST, now()).wait(), Ok(ListMade::Made));
+    nodes.kill(0);
+    nodes.declare_dead(0);
+    let mut new = Vec::new();
+    wait_until("the list is claimed", || {
+        new = [1, 2].map(|node| claimed(nodes.node(node)).1).concat();
+        !new.is_empty()
+    });
+    assert_eq!(new, [list.id]);
+    let own: Vec<_> = [1, 2].into_iter().filter(|&node| claimed(nodes.node(node)).0 == [list.id]).collect();
+    assert_eq!(own.len(), 1, "one node has it, and it is new only once");
+    assert_eq!(nodes.node(own[0]).delete_unfinished_lists(Some(new)).wait(), Ok(1));
 }
 
 #[test]

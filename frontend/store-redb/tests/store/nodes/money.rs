@@ -1,7 +1,7 @@
 //! Holds, charges, batches and grants, each on the node that is at hand.
 
 use super::{nodes, two_nodes, wait_all};
-use crate::world::{DAY, START};
+use crate::world::{DAY, START, World};
 use api::Reason::{MailboxExists, MailboxNotFound};
 use store::RowOutcome::Verified;
 use store::*;
@@ -87,24 +87,25 @@ fn one_idempotency_key_makes_one_batch_over_both_nodes() {
     }
 }
 
+/// 50 checks of an address that begin at once, at both nodes in turn.
+fn new_checks(world: &mut World, account: AccountId, address: AddressHash) -> Vec<NewCheck> {
+    let hold = |_| HoldRef { account, id: world.entry_id() };
+    let holds: Vec<_> = (0..50).map(hold).collect();
+    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None };
+    holds.into_iter().map(check).collect()
+}
+
+fn begin_at_once(world: &World, checks: &[NewCheck]) -> Vec<Begun> {
+    let nodes = world.nodes().iter().cycle();
+    wait_all(nodes.zip(checks).map(|(node, check)| node.begin_check(*check, START)).collect())
+}
+
 #[test]
 fn one_address_is_charged_once_however_many_checks_begin_on_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let address = world.store().hash_address("one@example.com");
-    let checks: Vec<_> = (0..50)
-        .map(|_| NewCheck {
-            hold: HoldRef { account: a, id: world.entry_id() },
-            connection: None,
-            address,
-            fair_use: None,
-        })
-        .collect();
-    let pending: Vec<_> = checks
-        .iter()
-        .enumerate()
-        .map(|(at, check)| world.nodes()[at % 2].begin_check(*check, START))
-        .collect();
-    let begun: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
+    let checks = new_checks(&mut world, a, address);
+    let begun = begin_at_once(&world, &checks);
     let held = |begun: &Begun| matches!(begun, Begun::Held(_));
     let at = begun.iter().position(held).unwrap();
     assert_eq!(begun.iter().filter(|begun| held(begun)).count(), 1);
@@ -144,20 +145,8 @@ fn a_shared_verdict_is_charged_once_over_both_nodes() {
     let b = world.account("b", "free");
     world.verify(b, "one@example.com", MailboxNotFound);
     let address = world.store().hash_address("one@example.com");
-    let checks: Vec<_> = (0..50)
-        .map(|_| NewCheck {
-            hold: HoldRef { account: a, id: world.entry_id() },
-            connection: None,
-            address,
-            fair_use: None,
-        })
-        .collect();
-    let pending: Vec<_> = checks
-        .iter()
-        .enumerate()
-        .map(|(at, check)| world.nodes()[at % 2].begin_check(*check, START))
-        .collect();
-    let begun: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
+    let checks = new_checks(&mut world, a, address);
+    let begun = begin_at_once(&world, &checks);
     assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::Charged(..))).count(), 1);
     assert_eq!(begun.iter().filter(|begun| matches!(begun, Begun::Own(_))).count(), 49);
     world.check(a, (99, 0, 0, 1, 0));
