@@ -196,7 +196,7 @@ impl KeyIndex {
         of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
     }
 
-    /// Whether this use must be written; true once in [`USE_STEP_MS`] for each key.
+    /// Whether this use must be written; true once in `USE_STEP_MS` for each key.
     pub fn note_use(&self, id: KeyId, now: UnixMs) -> bool {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let Some(key) = keys.by_id.get(&id) else { return false };

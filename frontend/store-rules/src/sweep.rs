@@ -1,4 +1,4 @@
-//! The sweep, which limits the size of the ledger. Entries older than [`KEEP_MS`] are added to one carried entry for
+//! The sweep, which limits the size of the ledger. Entries older than `KEEP_MS` are added to one carried entry for
 //! each account, a few with every group of writes.
 //!
 //! The sweep visits one account after the other and takes the oldest entries of each. It does twice the work that the

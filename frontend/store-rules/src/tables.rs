@@ -483,7 +483,7 @@ pub struct ResultRow {
     pub checked_at: UnixMs,
     /// The time of the verdict, which is earlier if it came from another account.
     pub verdict_at: UnixMs,
-    /// The sealed reason and evidence: see [`results`](super::results).
+    /// The sealed reason and evidence: see the module `results`.
     pub sealed: Vec<u8>,
 }
 

@@ -1,7 +1,7 @@
 //! Withdrawn evidence: verdicts that depend on it are not used again.
 //!
 //! A withdrawal applies to verdicts that were found at its time or earlier. Its note is kept until no earlier result
-//! remains. There are at most [`WITHDRAWN_MAX`] notes. Beyond that the oldest note is removed, and every verdict with
+//! remains. There are at most `WITHDRAWN_MAX` notes. Beyond that the oldest note is removed, and every verdict with
 //! any evidence that was found until its time counts as withdrawn. So too many withdrawals cost additional checks, and
 //! never make a withdrawn verdict valid again.
 
@@ -31,7 +31,7 @@ impl Txn<'_> {
         self.withdraw_within(evidence, now, WITHDRAWN_MAX)
     }
 
-    /// [`Txn::withdraw`] with a limit on the number of notes.
+    /// `Txn::withdraw` with a limit on the number of notes.
     pub fn withdraw_within(&mut self, evidence: &[u64], now: UnixMs, most: u64) -> Result<(), StoreError> {
         let mut count = WITHDRAWN.count(self.rows())?;
         for &one in evidence {

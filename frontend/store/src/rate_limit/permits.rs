@@ -1,7 +1,7 @@
 //! Permits of one of several nodes: parts of a limit that it has leased from the window that all nodes share.
 //!
 //! A permit is counted in the shared window when it is leased, and stays there for the time in which it may be used and the
-//! length of the window ([`Window::lease`]). So no 60 seconds ever have more requests than the limit, whatever nodes do
+//! length of the window ([`Window::lease`](super::Window::lease)). So no 60 seconds ever have more requests than the limit, whatever nodes do
 //! with their permits. A permit that is not used in time is lost. Therefore a node leases one at first, twice as many each time
 //! that it has used all of them, and never more than an eighth of the limit.
 
