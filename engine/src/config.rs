@@ -10,6 +10,7 @@ use engine_proto::refusals::KeptRefusals;
 pub use source::{Proxy, SourceConfig, SourceWay};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// The engine's settings. [`Default`] is the configuration without any option.
@@ -47,6 +48,11 @@ pub struct EngineConfig {
     pub installation: [u8; 32],
     /// Counts of refused recipients of an earlier run, from [`crate::Engine::refusals`] under the same secret.
     pub refusals: Vec<KeptRefusals>,
+    /// The number of this node, if several share the secret of the installation: each counts refused recipients for itself.
+    pub node: Option<i64>,
+    /// Number of nodes that ask from the same addresses, this one among them. It may change at any time. The ceilings of sites and
+    /// the budgets of refusals are divided by it.
+    pub egress_nodes: Arc<AtomicU32>,
     /// Mailboxes of the operator that exist. Their accept shows that a host does not refuse everyone.
     pub canaries: Vec<Address>,
 }
@@ -69,6 +75,8 @@ impl fmt::Debug for EngineConfig {
             .field("tickets_max", &self.tickets_max)
             .field("lists", &self.lists.get())
             .field("refusals", &self.refusals.len())
+            .field("node", &self.node)
+            .field("egress_nodes", &self.egress_nodes)
             .field("canaries", &self.canaries.len())
             .finish_non_exhaustive()
     }
@@ -206,6 +214,8 @@ impl Default for EngineConfig {
             lists: SharedLists::default(),
             installation: seed::secret(),
             refusals: Vec::new(),
+            node: None,
+            egress_nodes: Arc::new(AtomicU32::new(1)),
             canaries: Vec::new(),
         }
     }

@@ -60,6 +60,7 @@ use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
 pub use machine::{Identity, identities, system_resolvers};
+pub use refusals::counts_are_of;
 use runtime::{Chosen, Flavor};
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;

@@ -4,6 +4,7 @@
 //! A budget is no part of the record of a host (`site/route.rs`): its key is a site and a source, it counts single recipients,
 //! and it outlives the process.
 
+use crate::config::EngineConfig;
 use crate::faults::{Fault, planted};
 use crate::seed::{HashMap, keyed_number};
 use crate::shard::{ShardFace, Shared};
@@ -12,13 +13,17 @@ use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at
 use engine_proto::smtp::reply::Reply;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The counts of one site and source, and its budget.
 pub(crate) struct SiteRefusals {
     counts: RefCell<RefusalCounts>,
+    /// The budget of the site for one address.
     budget: Cell<RefusalBudget>,
+    /// Number of nodes that ask from the same address, which divide the budget.
+    nodes: Arc<AtomicU32>,
     changed: Cell<bool>,
 }
 
@@ -35,6 +40,8 @@ pub(crate) struct AskedRecipients {
     left: Cell<u32>,
 }
 
+/// The bits of a key that name the node.
+const NODE_BITS: u64 = 0xffff;
 /// How often other threads are shown what was counted.
 const PUBLISH: Duration = Duration::from_secs(1);
 
@@ -50,7 +57,8 @@ impl SiteRefusals {
         if planted(Fault::IgnoreBudget) {
             return usize::MAX;
         }
-        self.counts.borrow().left(self.budget.get(), step) as usize
+        let budget = self.budget.get().divided(self.nodes.load(Ordering::Relaxed));
+        self.counts.borrow().left(budget, step) as usize
     }
 
     /// Whether the budget is used up, and no answer that is awaited can change that.
@@ -127,7 +135,7 @@ impl RefusalBook {
             return None;
         }
         let source = &shared.pool.sources[source].label;
-        let key = keyed_number(&shared.config.installation, &["refusals", site, source]);
+        let key = counts_key(&shared.config, site, source);
         let mut sites = self.sites.borrow_mut();
         if !sites.contains_key(&key) {
             make_room(&mut sites, step);
@@ -136,7 +144,8 @@ impl RefusalBook {
             let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
             let counts = RefusalCounts::restore(kept.unwrap_or_default(), step);
             let changed = Cell::new(!counts.is_empty(step));
-            Rc::new(SiteRefusals { counts: RefCell::new(counts), budget: Cell::new(budget), changed })
+            let nodes = Arc::clone(&shared.config.egress_nodes);
+            Rc::new(SiteRefusals { counts: RefCell::new(counts), budget: Cell::new(budget), nodes, changed })
         };
         Some(Rc::clone(sites.entry(key).or_insert_with(new)))
     }
@@ -166,6 +175,28 @@ impl RefusalBook {
             *face.refusals.lock().unwrap_or_else(PoisonError::into_inner) = kept;
         }
     }
+}
+
+/// The key of the counts of a site and a source. With a node, its low bits are those of all counts of that node.
+fn counts_key(config: &EngineConfig, site: &str, source: &str) -> u64 {
+    match config.node {
+        None => keyed_number(&config.installation, &["refusals", site, source]),
+        Some(node) => {
+            let text = node.to_string();
+            let key = keyed_number(&config.installation, &["refusals", site, source, &text]);
+            key & !NODE_BITS | node_bits(node)
+        }
+    }
+}
+
+fn node_bits(node: i64) -> u64 {
+    keyed_number(&[0; 32], &["node", &node.to_string()]) & NODE_BITS
+}
+
+/// Whether counts are those of this node, and not those of another one that shares the store. Two of 65,536 nodes may be
+/// taken for one.
+pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
+    node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
 }
 
 /// Makes room for one more site: what no longer counts goes first, then the sites that refused the fewest.
@@ -219,7 +250,44 @@ mod tests {
 
     fn site() -> Rc<SiteRefusals> {
         let counts = RefCell::new(RefusalCounts::default());
-        Rc::new(SiteRefusals { counts, budget: Cell::new(BUDGET), changed: Cell::new(false) })
+        let nodes = Arc::new(AtomicU32::new(1));
+        Rc::new(SiteRefusals { counts, budget: Cell::new(BUDGET), nodes, changed: Cell::new(false) })
+    }
+
+    #[test]
+    fn nodes_at_one_address_divide_the_budget_while_it_is_used() {
+        let (site, step) = (site(), 7);
+        drop(AskedRecipients::begin(Some(&site), 50));
+        let asked = AskedRecipients::begin(Some(&site), 40);
+        (0..40).for_each(|_| asked.on_answer(&Reply::new(550, "5.1.1 no such user"), step));
+        assert_eq!(site.room_for_proof(step), 60);
+        site.nodes.store(2, Ordering::Relaxed);
+        assert_eq!(site.room_for_proof(step), 10);
+        site.nodes.store(3, Ordering::Relaxed);
+        assert!(site.is_used_up(step), "33 of 100 are less than it has used");
+        site.nodes.store(1, Ordering::Relaxed);
+        assert_eq!(site.room_for_proof(step), 60, "the others have left");
+    }
+
+    #[test]
+    fn each_node_has_counts_of_its_own() {
+        let key = |node| {
+            counts_key(
+                &EngineConfig { installation: [7; 32], node, ..EngineConfig::default() },
+                "a.example",
+                "default",
+            )
+        };
+        let kept = |node| KeptRefusals { key: key(node), steps: Vec::new() };
+        let nodes = [Some(1), Some(2), Some(i64::MAX)];
+        for (number, node) in nodes.into_iter().enumerate() {
+            for other in nodes.into_iter().skip(number + 1) {
+                assert!(key(node) != key(other) && !counts_are_of(other, &kept(node)), "{node:?} {other:?}");
+            }
+            assert!(counts_are_of(node, &kept(node)) && counts_are_of(None, &kept(node)));
+        }
+        let before = keyed_number(&[7; 32], &["refusals", "a.example", "default"]);
+        assert_eq!(key(None), before, "stored counts keep their keys");
     }
 
     #[test]

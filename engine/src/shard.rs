@@ -513,7 +513,11 @@ impl<R: Runtime> Shard<R> {
                 }
                 return;
             }
-            let start = site.pace.borrow_mut().may_start(now, site.open.get());
+            let start = {
+                let mut pace = site.pace.borrow_mut();
+                pace.share_among(self.shared.config.egress_nodes.load(Ordering::Relaxed), now);
+                pace.may_start(now, site.open.get())
+            };
             let Some(start) = mistaken(start, group) else { return };
             match start {
                 Start::Now => {}

@@ -3,6 +3,8 @@
 use engine::config::{EngineConfig, Pace};
 use engine::proto::address::Address;
 use engine::{Engine, KeptRefusals, Outage, Priority, Request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 mod support;
@@ -93,4 +95,30 @@ fn a_run_of_less_than_a_second_leaves_its_counts_to_the_next() {
     assert_eq!(ask(&engine, ROWS..ROWS * 2), ROWS, "nobody is asked about in the same hour");
     engine.stop();
     assert_eq!(refused(), counted);
+}
+
+#[test]
+fn two_nodes_at_one_address_refuse_no_more_than_one() {
+    let net =
+        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let egress_nodes = Arc::new(AtomicU32::new(2));
+    let node = |node: i64| {
+        let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
+        let (egress_nodes, installation) = (Arc::clone(&egress_nodes), [7; 32]);
+        let config = EngineConfig { installation, node: Some(node), egress_nodes, ..config };
+        Engine::start(config).expect("the engine starts")
+    };
+    let nodes = [node(1), node(2)];
+    let refused = || net.journal().refusals_within("", Duration::from_secs(3600));
+    assert!(ask(&nodes[0], 0..ROWS) > 0, "the half of a budget is used up");
+    let first = refused();
+    assert!((BUDGET / 2 - 8..=BUDGET / 2).contains(&first), "{first} by the first node");
+    assert!(ask(&nodes[1], ROWS..ROWS * 2) > 0);
+    assert!(refused() <= BUDGET && refused() > first + 30, "{} by both", refused());
+    // The other node has left: what it has used counts no longer here, and the rest of the budget is there at once.
+    egress_nodes.store(1, Ordering::Relaxed);
+    assert!(ask(&nodes[0], ROWS * 2..ROWS * 3) < ROWS);
+    let keys = |engine: &Engine| engine.refusals()().into_iter().map(|kept| kept.key).collect::<Vec<_>>();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_ne!(keys(&nodes[0]), keys(&nodes[1]), "they share a store");
 }

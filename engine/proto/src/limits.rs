@@ -473,6 +473,8 @@ pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
 pub const REFUSALS_SITES_MAX: usize = 20_000;
 /// Recipients of the budget that are reserved for the questions which prove the answers of a session.
 pub const REFUSALS_KEPT_FOR_PROOF: usize = 2;
+/// The smallest part of a budget that a node gets, if several share an address: one recipient, and what is kept for proof.
+pub const REFUSALS_LEAST: u32 = REFUSALS_KEPT_FOR_PROOF as u32 + 1;
 
 const _: () = assert!(
     REFUSALS_STEP.as_secs() * (REFUSALS_STEPS as u64 - 1) == 3600,

@@ -58,6 +58,11 @@ pub enum End {
 /// The pace of one site.
 #[derive(Debug)]
 pub struct SitePace {
+    /// The ceiling of the profile and the provider, for one address.
+    whole: Ceiling,
+    /// Number of nodes that ask from the same address.
+    nodes: u32,
+    /// The part of this node.
     ceiling: Ceiling,
     /// Sessions that may be open at once now; grows by fractions.
     window: f64,
@@ -85,6 +90,8 @@ impl SitePace {
     /// The pace of a site that nothing is known of.
     pub fn new(ceiling: Ceiling, now: Instant) -> SitePace {
         SitePace {
+            whole: ceiling,
+            nodes: 1,
             ceiling,
             window: f64::from(ceiling.sessions.min(PACE_SESSIONS_INITIAL)),
             unbent: true,
@@ -102,9 +109,20 @@ impl SitePace {
         }
     }
 
-    /// The limits of the profile and the provider.
+    /// The limits of the profile and the provider, of which this node has its part ([`SitePace::share_among`]).
     pub fn ceiling(&self) -> &Ceiling {
         &self.ceiling
+    }
+
+    /// From now on this number of nodes ask from the same address, this one among them: each has its part of the ceiling.
+    pub fn share_among(&mut self, nodes: u32, now: Instant) {
+        if nodes == self.nodes {
+            return;
+        }
+        self.fill(now);
+        (self.nodes, self.ceiling) = (nodes, self.whole.divided(nodes));
+        self.window = self.window.min(f64::from(self.ceiling.sessions));
+        self.starts = self.starts.min(self.starts_max());
     }
 
     /// Whether a session may begin while `open` are open.

@@ -6,7 +6,7 @@
 //! hour ever has more refusals than the budget. Recipients that are being asked about may all be refused, and are
 //! counted as if they were until their answers come.
 
-use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_STEP, REFUSALS_STEPS};
+use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -40,6 +40,18 @@ impl RefusalBudget {
         RefusalBudget {
             mostly_refused: self.mostly_refused.saturating_mul(times),
             mostly_accepted: self.mostly_accepted.saturating_mul(times),
+        }
+    }
+
+    /// The part of one of `nodes` that ask from the same address. It is never so small that the site cannot be asked at all.
+    pub fn divided(self, nodes: u32) -> RefusalBudget {
+        if nodes <= 1 || self.is_unlimited() {
+            return self;
+        }
+        let part = |whole: u32| (whole / nodes).max(REFUSALS_LEAST.min(whole));
+        RefusalBudget {
+            mostly_refused: part(self.mostly_refused),
+            mostly_accepted: part(self.mostly_accepted),
         }
     }
 
@@ -215,6 +227,25 @@ mod tests {
             counts.steps.push_back(KeptStep { step: 7, refused, accepted });
             assert_eq!(counts.left(UNKNOWN, 7), left, "{refused} refused, {accepted} accepted");
         }
+    }
+
+    #[test]
+    fn nodes_at_one_address_divide_a_budget() {
+        let cisco = RefusalBudget { mostly_refused: 25, mostly_accepted: 25 };
+        for (budget, nodes, refused, accepted) in [
+            (UNKNOWN, 0, 100, 600),
+            (UNKNOWN, 1, 100, 600),
+            (UNKNOWN, 3, 33, 200),
+            (UNKNOWN, 1000, 3, 3),
+            (cisco, 3, 8, 8),
+            (cisco, u32::MAX, 3, 3),
+            (RefusalBudget { mostly_refused: 2, mostly_accepted: 0 }, 5, 2, 0),
+            (RefusalBudget::UNLIMITED, 5, u32::MAX, u32::MAX),
+        ] {
+            let expected = RefusalBudget { mostly_refused: refused, mostly_accepted: accepted };
+            assert_eq!(budget.divided(nodes), expected, "{budget:?} among {nodes}");
+        }
+        assert!(cisco.divided(4).is_fixed(), "accepts still make no room");
     }
 
     #[test]

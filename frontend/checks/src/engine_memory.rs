@@ -6,7 +6,8 @@
 use crate::engine_client::{Backend, RefusalsLook, WithdrawnLook};
 use crate::keeper::Keeper;
 use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
-use engine::{KeptRefusals, KeptStep};
+use engine::proto::refusals::{RefusalCounts, step_at};
+use engine::{KeptRefusals, KeptStep, counts_are_of};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::sync::Arc;
@@ -34,7 +35,28 @@ struct EngineMemory {
     unwritten: BTreeSet<u64>,
 }
 
-/// Starts the thread for an engine; `kept` has the contents of the store. Drop it after the engine was stopped.
+/// The stored counts of a node. Those of other nodes that no longer count are removed: a node that has gone does not do it.
+///
+/// # Errors
+///
+/// The store cannot do it.
+pub fn counts_of_node(
+    store: &dyn Store,
+    node: Option<i64>,
+    now: UnixMs,
+) -> Result<Vec<KeptRefusals>, StoreError> {
+    let kept = store.kept_refusals().wait()?;
+    let (own, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|kept| counts_are_of(node, kept));
+    let step = step_at(Duration::from_millis(now)).0;
+    let is_over = |kept: &KeptRefusals| RefusalCounts::restore(kept.steps.clone(), step).is_empty(step);
+    let over: Vec<u64> = others.iter().filter(|kept| is_over(kept)).map(|kept| kept.key).collect();
+    for keys in over.chunks(ROWS_OF_WRITE_MAX) {
+        store.forget_refusals(keys.to_vec(), now).wait()?;
+    }
+    Ok(own)
+}
+
+/// Starts the thread for an engine; `kept` has the counts of this node in the store. Drop it after the engine was stopped.
 ///
 /// # Errors
 ///

@@ -194,8 +194,11 @@ fn start_remembering(
     mut config: EngineConfig,
     store: &Arc<dyn Store>,
 ) -> Result<(Box<dyn Backend>, Keeper), Failure> {
-    let kept = store.kept_refusals().wait().map_err(|error| Failure::failed(error.to_string()))?;
+    let place = store.place();
+    let kept = engine_memory::counts_of_node(&**store, place.node, clock::now());
+    let kept = kept.map_err(|error| Failure::failed(error.to_string()))?;
     config.installation = store.installation();
+    (config.node, config.egress_nodes) = (place.node, place.egress_nodes);
     config.refusals = kept.clone();
     let engine = start_engine(config)?;
     let memory = engine_memory::start(store, &*engine, kept).map_err(|error| {

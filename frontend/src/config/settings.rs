@@ -217,7 +217,7 @@ pub const SETTINGS: &[Setting] = &[
         value_name: "NAME",
         help: "Name of the public address of this node's checks; default: the number of the node",
         details: "Give nodes that reach mail servers from one address, such as behind NAT, the same name: \
-                  `mailprobe cluster status` shows it. The limits of the address are not divided among them.",
+                  live nodes with one name divide the limits of sessions and of refused recipients. `mailprobe cluster status` shows it.",
         group: Group::Store,
         scope: Scope::Server,
         many: false,

@@ -16,14 +16,14 @@ use futures_channel::oneshot;
 use monoio::{LegacyDriver, RuntimeBuilder};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    ClaimedLists, HoldRef, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError, StoreFigures, UnixMs,
-    clock, id, pending,
+    ClaimedLists, HoldRef, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError,
+    StoreFigures, UnixMs, clock, id, pending,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::backup::BackupWriter;
@@ -103,6 +103,10 @@ pub struct Postgres {
     shared: Arc<Shared>,
     lease: Arc<Lease>,
     live_nodes: Arc<AtomicU32>,
+    egress_nodes: Arc<AtomicU32>,
+    clock_ahead: Arc<AtomicI64>,
+    /// The number of the node.
+    node: i64,
     figures: Arc<Mutex<StoreFigures>>,
     waiting: Arc<AtomicUsize>,
     deadlines: Arc<Deadlines>,
@@ -296,7 +300,8 @@ impl Postgres {
         let (reads, read_queues): (Vec<_>, Vec<_>) = (0..READ_LANES).map(|_| unbounded()).unzip();
         let (questions, question_queue) = unbounded();
         let lease = Arc::new(Lease::new());
-        let live_nodes = Arc::new(AtomicU32::new(1));
+        let (live_nodes, egress_nodes) = (Arc::new(AtomicU32::new(1)), Arc::new(AtomicU32::new(1)));
+        let clock_ahead = Arc::new(AtomicI64::new(0));
         let figures = Arc::new(Mutex::new(StoreFigures::default()));
         let waiting = Arc::new(AtomicUsize::new(0));
         let deadlines = Arc::new(Deadlines::default());
@@ -308,11 +313,14 @@ impl Postgres {
         let control = ControlSetup {
             lease: Arc::clone(&lease),
             live_nodes: Arc::clone(&live_nodes),
+            egress_nodes: Arc::clone(&egress_nodes),
+            clock_ahead: Arc::clone(&clock_ahead),
             questions: question_queue,
             void: own.clone().voiding(),
             chores: own.chores(),
             reload: reloading(&connector, &schema),
         };
+        let id = node.id;
         let setup = Setup {
             connector: Arc::clone(&connector),
             schema: schema.clone(),
@@ -344,6 +352,9 @@ impl Postgres {
             shared,
             lease,
             live_nodes,
+            egress_nodes,
+            clock_ahead,
+            node: id,
             figures,
             waiting,
             deadlines,
@@ -610,6 +621,14 @@ impl Backend for Postgres {
 
     fn live_nodes(&self) -> u32 {
         self.live_nodes.load(Ordering::Relaxed).max(1)
+    }
+
+    fn clock_ahead(&self) -> i64 {
+        self.clock_ahead.load(Ordering::Relaxed)
+    }
+
+    fn place(&self) -> NodePlace {
+        NodePlace { node: Some(self.node), egress_nodes: Arc::clone(&self.egress_nodes) }
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

@@ -237,14 +237,35 @@ pub async fn renew(client: &Client, id: i64, epoch: i64) -> Result<Option<UnixMs
     row.map(|row| row.try_get(0).map(i64::unsigned_abs)).transpose()
 }
 
-/// The number of nodes with a lease.
+/// Counts of nodes with a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiveNodes {
+    /// Number of all live nodes.
+    pub all: u32,
+    /// Number of those with the same name of an egress, this node among them.
+    pub of_egress: u32,
+}
+
+impl LiveNodes {
+    /// The number of nodes that share the limits of mail servers from now on, after `before` did. After a failover most leases
+    /// are over although the nodes live: so the number falls only if this node `knows_others`.
+    pub fn sharing(self, before: u32, knows_others: bool) -> u32 {
+        let found = self.of_egress.max(1);
+        if knows_others { found } else { found.max(before) }
+    }
+}
+
+/// Counts the nodes with a lease.
 ///
 /// # Errors
 ///
 /// The database could not do it.
-pub async fn count_live(client: &Client) -> Result<u32, Error> {
-    let row = client.query_one("SELECT count(*) FROM nodes WHERE until > clock_timestamp()", &[]).await?;
-    Ok(u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX))
+pub async fn count_live(client: &Client, egress: &str) -> Result<LiveNodes, Error> {
+    let text =
+        "SELECT count(*), count(*) FILTER (WHERE egress = $1) FROM nodes WHERE until > clock_timestamp()";
+    let row = client.query_one(text, &[&egress]).await?;
+    let number = |column| row.try_get::<_, i64>(column).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+    Ok(LiveNodes { all: number(0)?, of_egress: number(1)? })
 }
 
 /// Registers a command. It has an empty egress and a lease that is over.
@@ -384,6 +405,25 @@ mod tests {
         assert!(!presence.is_long(at(41)));
         renew(&mut presence, 42, 42);
         assert!(presence.is_long(at(42)));
+    }
+
+    #[test]
+    fn the_number_that_shares_limits_rises_at_once_and_falls_with_knowledge() {
+        for (of_egress, before, knows_others, expected) in [
+            (3, 1, false, 3),
+            (3, 1, true, 3),
+            (1, 3, false, 3),
+            (1, 3, true, 1),
+            (0, 1, true, 1),
+            (0, 0, false, 1),
+        ] {
+            let live = LiveNodes { all: 9, of_egress };
+            assert_eq!(
+                live.sharing(before, knows_others),
+                expected,
+                "{of_egress} after {before}, {knows_others}"
+            );
+        }
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::backup::{BackupError, BackupSummary, Sizes};
-use store::{ClaimedLists, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs};
+use store::{
+    ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs,
+};
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::batches::Batches;
 use store_rules::clock_check::ClockCheck;
@@ -265,6 +267,14 @@ impl Backend for Redb {
 
     fn live_nodes(&self) -> u32 {
         1
+    }
+
+    fn clock_ahead(&self) -> i64 {
+        0
+    }
+
+    fn place(&self) -> NodePlace {
+        NodePlace::alone()
     }
 
     fn backup(&self, sink: &mut dyn Write, now: UnixMs) -> Result<BackupSummary, BackupError> {

@@ -9,7 +9,8 @@ use std::io::Write;
 use std::sync::Arc;
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    AccountId, ClaimedLists, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs,
+    AccountId, ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures,
+    UnixMs,
 };
 
 /// Whether a write may be refused if many are waiting.
@@ -155,6 +156,12 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The number of nodes, as [`store::Store::live_nodes`].
     fn live_nodes(&self) -> u32;
+
+    /// By how many milliseconds the clock that all nodes share is ahead of the one of this process.
+    fn clock_ahead(&self) -> i64;
+
+    /// The place among the nodes, as [`store::Store::place`].
+    fn place(&self) -> NodePlace;
 
     /// As [`store::Store::backup`].
     ///

@@ -4,7 +4,9 @@ use crate::rows::Rows;
 use crate::tables::{REFUSALS, RefusalsRow};
 use crate::txn::Txn;
 use engine::KeptRefusals;
-use store::StoreError;
+use engine::proto::refusals::{RefusalCounts, step_at};
+use std::time::Duration;
+use store::{StoreError, UnixMs};
 
 impl Txn<'_> {
     /// Replaces the counts with the same keys; counts without a step are removed.
@@ -15,6 +17,18 @@ impl Txn<'_> {
                 REFUSALS.remove(self.rows, &key)?;
             } else {
                 REFUSALS.put(self.rows, &key, &RefusalsRow(steps.clone()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes counts of which no step counts any more.
+    pub(crate) fn forget_refusals(&mut self, keys: &[u64], now: UnixMs) -> Result<(), StoreError> {
+        let (step, _) = step_at(Duration::from_millis(now));
+        for key in keys.iter().map(|key| key.to_le_bytes()) {
+            let Some(row) = REFUSALS.get(self.rows, &key)? else { continue };
+            if RefusalCounts::restore(row.0, step).is_empty(step) {
+                REFUSALS.remove(self.rows, &key)?;
             }
         }
         Ok(())

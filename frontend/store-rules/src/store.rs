@@ -27,6 +27,9 @@ use store::credits::Balance;
 use store::rate_limit::{Kept, Leased, Overrides, WindowId};
 use store::*;
 
+/// A node whose clock is this far from the database's, after corrections, is not ready.
+const CLOCK_OFF_MS: u64 = 2_000;
+
 /// The store over one kind of database.
 pub struct RowStore<B>(pub B);
 
@@ -36,6 +39,14 @@ impl<B> Deref for RowStore<B> {
     fn deref(&self) -> &B {
         &self.0
     }
+}
+
+/// What is wrong with the clock of this machine, if the one of the database is so far ahead of it.
+fn clock_fault(ahead_ms: i64) -> Option<String> {
+    let way = if ahead_ms > 0 { "behind" } else { "ahead of" };
+    let seconds = ahead_ms.unsigned_abs() / 1000;
+    let fault = || format!("the clock of this machine is {seconds} s {way} that of the database: correct it");
+    (ahead_ms.unsigned_abs() >= CLOCK_OFF_MS).then(fault)
 }
 
 /// What is known of a check's address before its write.
@@ -118,6 +129,11 @@ impl<B: Backend> Store for RowStore<B> {
     fn health(&self) -> Result<(), StoreError> {
         self.0.health()?;
         self.shared().vault.health()
+    }
+
+    fn readiness(&self) -> Result<(), StoreError> {
+        self.health()?;
+        clock_fault(self.0.clock_ahead()).map_or(Ok(()), |fault| Err(StoreError::Away(fault)))
     }
 
     fn account(&self, id: AccountId, now: UnixMs) -> Pending<Option<Account>, StoreError> {
@@ -243,6 +259,10 @@ impl<B: Backend> Store for RowStore<B> {
         self.0.live_nodes()
     }
 
+    fn place(&self) -> NodePlace {
+        self.0.place()
+    }
+
     fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.keep_counters(&changed)?))
     }
@@ -257,6 +277,10 @@ impl<B: Backend> Store for RowStore<B> {
 
     fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.keep_refusals(&changed)?))
+    }
+
+    fn forget_refusals(&self, keys: Vec<u64>, now: UnixMs) -> Pending<(), StoreError> {
+        self.write(Job::general(Class::New), move |txn| Ok(txn.forget_refusals(&keys, now)?))
     }
 
     fn kept_refusals(&self) -> Pending<Vec<KeptRefusals>, StoreError> {
@@ -547,5 +571,26 @@ impl<B: Backend> RowStore<B> {
             false => Err(GrantError::Unknown),
         };
         self.write_prepared(Job::general(Class::New), prepare, move |txn, ()| work(txn))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_wrong_from_two_seconds_on() {
+        for (ahead, expected) in [
+            (0, None),
+            (1_999, None),
+            (-1_999, None),
+            (2_000, Some("2 s behind that")),
+            (-3_500, Some("3 s ahead of that")),
+            (i64::MIN, Some("ahead of that")),
+        ] {
+            let fault = clock_fault(ahead);
+            assert_eq!(fault.is_some(), expected.is_some(), "{ahead}");
+            assert!(fault.zip(expected).is_none_or(|(fault, part)| fault.contains(part)), "{ahead}");
+        }
     }
 }

@@ -51,9 +51,10 @@ pub fn advance(ms: u64) -> Result<UnixMs, Fixed> {
     CLOCK.advance(ms)
 }
 
-/// Corrects the clock: another one, which this process shares with others, is ahead by so many milliseconds.
-pub fn follow(ahead_ms: i64) {
-    CLOCK.follow(ahead_ms);
+/// Corrects the clock: another one, which this process shares with others, is ahead by so many milliseconds. Returns by how much it is
+/// still ahead.
+pub fn follow(ahead_ms: i64) -> i64 {
+    CLOCK.follow(ahead_ms)
 }
 
 /// The reason why the clock was not moved.
@@ -150,13 +151,14 @@ impl Clock {
         }
     }
 
-    fn follow(&self, ahead_ms: i64) {
-        let step = match self.correction_ms.load(Ordering::Relaxed) {
-            i64::MIN => ahead_ms,
-            correction => correction.saturating_add(ahead_ms.clamp(-FOLLOW_STEP_MS, FOLLOW_STEP_MS)),
+    fn follow(&self, ahead_ms: i64) -> i64 {
+        let (before, step) = match self.correction_ms.load(Ordering::Relaxed) {
+            i64::MIN => (0, ahead_ms),
+            before => (before, ahead_ms.clamp(-FOLLOW_STEP_MS, FOLLOW_STEP_MS)),
         };
         // The least value stands for none.
-        self.correction_ms.store(step.max(i64::MIN + 1), Ordering::Relaxed);
+        self.correction_ms.store(before.saturating_add(step).max(i64::MIN + 1), Ordering::Relaxed);
+        ahead_ms.saturating_sub(step)
     }
 
     fn now(&self) -> UnixMs {
@@ -204,9 +206,9 @@ mod tests {
     fn it_follows_another_clock_at_once_and_then_in_small_steps() {
         let clock = Clock::new();
         let start = clock.now();
-        clock.follow(60_000);
+        assert_eq!(clock.follow(60_000), 0);
         assert!((start + 60_000..start + 61_000).contains(&clock.now()));
-        clock.follow(-5_000);
+        assert_eq!(clock.follow(-5_000), -4_800);
         assert!((start + 59_800..start + 60_800).contains(&clock.now()));
         clock.follow(i64::MIN);
         clock.follow(i64::MAX);

@@ -61,6 +61,14 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// The reason why the store no longer accepts writes: only a restart helps.
     fn health(&self) -> Result<(), StoreError>;
 
+    /// Whether new requests should come to this process: it is healthy, and its clock is that of the other nodes. It reads memory
+    /// only.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::health`]; [`StoreError::Away`] also if the clock of this machine is wrong.
+    fn readiness(&self) -> Result<(), StoreError>;
+
     // Accounts.
 
     /// The account at the time `now`.
@@ -176,6 +184,9 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// The number of live nodes that share the database, with this one.
     fn live_nodes(&self) -> u32;
 
+    /// The place of this process among the nodes.
+    fn place(&self) -> NodePlace;
+
     /// Stores counters for the next start, and removes empty ones.
     fn keep_counters(&self, changed: Kept) -> Pending<(), StoreError>;
 
@@ -194,6 +205,10 @@ pub trait Store: Connections + ListStore + WebStore + Send + Sync {
     /// Stores counts of refused recipients for the next start, replacing those with the same key. Counts without a step
     /// are removed.
     fn keep_refusals(&self, changed: Vec<KeptRefusals>) -> Pending<(), StoreError>;
+
+    /// Removes stored counts of refused recipients with these keys, except those that another node has added to since, so that they
+    /// count at `now`.
+    fn forget_refusals(&self, keys: Vec<u64>, now: UnixMs) -> Pending<(), StoreError>;
 
     /// All stored counts of refused recipients, also those that no longer apply.
     ///

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 /// Figures of the store since it was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +63,23 @@ pub const CREDITS_MAX: u64 = 1 << 40;
 
 /// The most credits in one hold: far more than the largest batch costs.
 pub const HOLD_CREDITS_MAX: u64 = 1_000_000;
+
+/// The place of a process among the nodes that share a database.
+#[derive(Debug, Clone)]
+pub struct NodePlace {
+    /// The number of the node; `None` for a store of one process.
+    pub node: Option<i64>,
+    /// The number of live nodes whose checks come from the same public address, this one among them. The store keeps it up to
+    /// date.
+    pub egress_nodes: Arc<AtomicU32>,
+}
+
+impl NodePlace {
+    /// The place of a process that shares its store with no other.
+    pub fn alone() -> NodePlace {
+        NodePlace { node: None, egress_nodes: Arc::new(AtomicU32::new(1)) }
+    }
+}
 
 /// The rights of a plan. Plans come from the operator's configuration; the store has only their ids.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

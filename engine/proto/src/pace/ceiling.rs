@@ -107,6 +107,13 @@ impl Ceiling {
             },
         }
     }
+
+    /// The part of one of `nodes` that ask from the same address: its sessions and their starts, at least one each. What limits a
+    /// single session stays, and the budget of refusals is divided where it is counted ([`RefusalBudget::divided`]).
+    pub(super) fn divided(self, nodes: u32) -> Ceiling {
+        let part = |whole: u32| if whole == u32::MAX { whole } else { (whole / nodes.max(1)).max(1) };
+        Ceiling { sessions: part(self.sessions), starts_a_minute: part(self.starts_a_minute), ..self }
+    }
 }
 
 /// `fast` allows this number of times the refusals of `polite`.

@@ -44,6 +44,44 @@ fn sessions_are_bounded_at_once_and_a_minute() {
 }
 
 #[test]
+fn nodes_at_one_address_divide_the_ceiling() {
+    for (site, nodes, sessions) in [
+        ("example.org", 0, 10),
+        ("example.org", 1, 10),
+        ("example.org", 3, 3),
+        ("orange", 3, 1),
+        ("gmx", u32::MAX, 1),
+    ] {
+        let now = Instant::now();
+        let mut pace = SitePace::new(Ceiling::of(Profile::Polite, site), now);
+        pace.share_among(nodes, now);
+        (0..1000).for_each(|_| pace.on_transaction(1));
+        assert_eq!(pace.sessions(), sessions, "{site} among {nodes}");
+        let before = Ceiling::of(Profile::Polite, site);
+        let ceiling = pace.ceiling();
+        let of_session = |it: &Ceiling| (it.session_recipients, it.session_errors, it.refusals);
+        assert_eq!(of_session(ceiling), of_session(&before), "a session stays as it is");
+    }
+    let (mut pace, now) = polite();
+    (0..1000).for_each(|_| pace.on_transaction(1));
+    pace.share_among(4, now);
+    assert_eq!(pace.may_start(now, 2), Start::WhenOneEnds, "the window shrinks at once");
+    for _ in 0..2 {
+        assert_eq!(pace.may_start(now, 0), Start::Now);
+        pace.on_started();
+    }
+    let later = now + Duration::from_millis(2400);
+    assert_eq!(pace.may_start(now, 0), Start::At(later), "25 starts a minute");
+    pace.share_among(1, now);
+    assert_eq!(pace.may_start(now, 0), Start::At(now + Duration::from_millis(600)), "alone again");
+    (0..1000).for_each(|_| pace.on_transaction(1));
+    assert_eq!(pace.sessions(), 10, "it grows back");
+    let mut lab = SitePace::new(Ceiling::of(Profile::Lab, "example.org"), now);
+    lab.share_among(3, now);
+    assert_eq!(lab.ceiling().sessions, u32::MAX, "lab has no ceiling to divide");
+}
+
+#[test]
 fn a_push_halves_and_pauses_and_answers_let_it_grow() {
     let (mut pace, now) = polite();
     pace.on_pushed_back(now, 8, 512);

@@ -96,6 +96,29 @@ fn of_too_many_steps_and_sites_the_newest_and_the_most_refused_are_kept() {
 }
 
 #[test]
+fn a_node_takes_its_own_counts_and_clears_away_what_others_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let keys: Vec<u64> =
+        (0..u64::from(u16::MAX) + 1).filter(|key| counts_are_of(Some(9), &counts(*key, &[]))).collect();
+    let [own] = keys[..] else { panic!("one of all the values is that of the node") };
+    let other = own ^ 1;
+    let (old, new) = ([step(STEP - 13, 4)], [step(STEP, 3)]);
+    let rows =
+        [counts(own, &old), counts(own | 1 << 16, &new), counts(other, &old), counts(other | 1 << 16, &new)];
+    store.keep_refusals(rows.to_vec()).wait().unwrap();
+    let found = counts_of_node(&*store, Some(9), NOW).unwrap();
+    assert_eq!(found, rows[..2], "old ones too: the thread of this node removes them");
+    let left = store.kept_refusals().wait().unwrap();
+    assert_eq!(left.len(), 3, "those of another node remain while they count: {left:?}");
+    assert!(!left.contains(&rows[2]));
+    // The other node may have added to its counts after they were read.
+    store.forget_refusals(vec![rows[3].key, 77], NOW).wait().unwrap();
+    assert!(store.kept_refusals().wait().unwrap().contains(&rows[3]));
+    assert_eq!(counts_of_node(&*store, None, NOW).unwrap().len(), 3, "without nodes all are its own");
+}
+
+#[test]
 fn more_rows_than_fit_one_write_are_all_written() {
     let folder = tempfile::tempdir().unwrap();
     let said = Said::default();

@@ -24,7 +24,7 @@ pub async fn live(_call: Call) -> Result<Reply, Refusal> {
 /// `GET /readyz`: 200 if the server takes requests, otherwise 503.
 pub async fn ready(call: Call) -> Result<Reply, Refusal> {
     let worker = &call.worker;
-    readiness(worker.status.phase(), worker.checks.store.health(), &worker.shared.faults.names())
+    readiness(worker.status.phase(), worker.checks.store.readiness(), &worker.shared.faults.names())
 }
 
 fn readiness(phase: Phase, store: Result<(), StoreError>, faults: &[&'static str]) -> Result<Reply, Refusal> {

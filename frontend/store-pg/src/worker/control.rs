@@ -11,7 +11,7 @@ use monoio::time::timeout;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::index::KeyChange;
@@ -60,6 +60,10 @@ pub struct ControlSetup {
     pub lease: Arc<Lease>,
     /// The number of live nodes.
     pub live_nodes: Arc<AtomicU32>,
+    /// The number of live nodes that share the limits of mail servers with this one.
+    pub egress_nodes: Arc<AtomicU32>,
+    /// By how many milliseconds the database's clock is ahead of ours, in any case.
+    pub clock_ahead: Arc<AtomicI64>,
     /// Questions of other threads.
     pub questions: UnboundedReceiver<Question>,
     /// Queues a write that voids holds.
@@ -237,6 +241,8 @@ impl Control {
         self.presence.renewed(Instant::now());
         self.context.is_fenced.set(false);
         self.renewed.done();
+        // The engine starts after this, and must not take the limits of the whole address.
+        self.count_nodes().await?;
         // The opening voids the holds of earlier epochs itself.
         self.looked.done();
         Ok(Ok(()))
@@ -249,7 +255,9 @@ impl Control {
             Some(there) => {
                 self.setup.lease.granted(asked);
                 self.presence.renewed(Instant::now());
-                clock::follow(ahead(there, before, clock::now()));
+                let after = clock::now();
+                let still = surely(clock::follow(ahead(there, before, after)), after.saturating_sub(before));
+                self.setup.clock_ahead.store(still, Ordering::Relaxed);
             }
             None => self.context.is_fenced.set(true),
         }
@@ -279,8 +287,7 @@ impl Control {
     async fn look(&mut self) -> Result<(), String> {
         self.looked.done();
         let client = self.client()?;
-        let live = within(node::count_live(client)).await?;
-        self.setup.live_nodes.store(live, Ordering::Relaxed);
+        self.count_nodes().await?;
         let knows_others = self.presence.is_long(Instant::now());
         let buried = within(node::bury_dead(client, self.context.node.id, knows_others)).await?;
         for id in buried {
@@ -291,6 +298,15 @@ impl Control {
             tracing::warn!(holds = orphans.len(), "returned the credits of interrupted checks");
             (self.setup.void)(orphans);
         }
+        Ok(())
+    }
+
+    async fn count_nodes(&self) -> Result<(), String> {
+        let live = within(node::count_live(self.client()?, &self.context.node.egress)).await?;
+        let (all, sharing) = (&self.setup.live_nodes, &self.setup.egress_nodes);
+        all.store(live.all, Ordering::Relaxed);
+        let knows_others = self.presence.is_long(Instant::now());
+        sharing.store(live.sharing(sharing.load(Ordering::Relaxed), knows_others), Ordering::Relaxed);
         Ok(())
     }
 
@@ -345,6 +361,12 @@ fn ahead(there: UnixMs, before: UnixMs, after: UnixMs) -> i64 {
     i64::try_from(difference).unwrap_or(if difference < 0 { i64::MIN } else { i64::MAX })
 }
 
+/// The part of a difference that is certain, because the answer may have been given at any moment of the `round_trip`.
+fn surely(difference: i64, round_trip: u64) -> i64 {
+    let doubt = i64::try_from(round_trip.div_ceil(2)).unwrap_or(i64::MAX);
+    difference.signum() * difference.saturating_abs().saturating_sub(doubt).max(0)
+}
+
 fn slow() -> String {
     "the server did not answer in time".into()
 }
@@ -359,5 +381,27 @@ async fn within<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, 
     match timeout(PATIENCE, answer).await {
         Ok(answer) => answer.map_err(|error| explain(&error)),
         Err(_) => Err(slow()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_answer_says_less_about_the_clock() {
+        for (difference, round_trip, expected) in [
+            (0, 0, 0),
+            (2_500, 0, 2_500),
+            (2_500, 100, 2_450),
+            (-2_500, 1_001, -1_999),
+            (2_500, 5_000, 0),
+            (-100, 5_000, 0),
+            (i64::MIN, 2, i64::MIN + 2),
+            (i64::MAX, u64::MAX, 0),
+        ] {
+            assert_eq!(surely(difference, round_trip), expected, "{difference} {round_trip}");
+        }
+        assert_eq!((ahead(5_000, 1_000, 2_000), ahead(1_000, 5_000, 5_001)), (3_500, -4_000));
     }
 }

@@ -5,6 +5,7 @@
 
 mod claims;
 mod deaths;
+mod egress;
 mod index;
 mod limits;
 mod money;
@@ -62,6 +63,8 @@ struct Mortals {
     links: Vec<Link>,
     schema: Arc<InSchema>,
     next_id: u128,
+    /// The names of egresses by node, where they are not those of [`InSchema::options`].
+    egress: Vec<&'static str>,
 }
 
 impl Mortals {
@@ -69,10 +72,20 @@ impl Mortals {
     fn new(count: usize) -> Option<Mortals> {
         let schema = Arc::new(InSchema::new(postgres::url()?));
         let links = (0..count).map(|_| Link::to(&schema.address())).collect();
-        let mut mortals = Mortals { nodes: vec![None; count], links, schema, next_id: 1 };
+        let mut mortals = Mortals { nodes: vec![None; count], links, schema, next_id: 1, egress: Vec::new() };
         for node in 0..count {
             mortals.start(node);
         }
+        Some(mortals)
+    }
+
+    /// Nodes with these names of egresses, of which none is started; `None` on redb.
+    fn with_egress(egress: &[&'static str]) -> Option<Mortals> {
+        let mut mortals = Mortals::new(0)?;
+        let address = mortals.schema.address();
+        mortals.links = egress.iter().map(|_| Link::to(&address)).collect();
+        mortals.nodes = vec![None; egress.len()];
+        mortals.egress = egress.to_vec();
         Some(mortals)
     }
 
@@ -81,6 +94,9 @@ impl Mortals {
         let mut options = self.schema.options(number(node), true);
         options.target.hosts[0].name = "127.0.0.1".into();
         options.target.hosts[0].port = self.links[node].port;
+        if let Some(egress) = self.egress.get(node) {
+            options.node.egress = (*egress).into();
+        }
         let (store, opening) = store_pg::open(options, plans(), now()).unwrap();
         self.nodes[node] = Some(Arc::new(store));
         opening.voided_holds
