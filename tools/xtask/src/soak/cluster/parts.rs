@@ -33,7 +33,8 @@ const MINUTE_MS: u64 = 60_000;
 const LIMIT_CLIENTS: usize = 30;
 const REQUESTS_AT_ONCE: usize = 1_800;
 /// The time of requests beyond the limit after the first ones.
-const PRESSURE: Duration = Duration::from_secs(75);
+const PRESSURE: Duration = Duration::from_secs(600);
+const PRESSURE_SMALL: Duration = Duration::from_secs(75);
 /// A revocation holds at all nodes after this time, in milliseconds.
 const REVOKED_MS: u128 = 2_000;
 /// All nodes know a new key after this time.
@@ -62,7 +63,7 @@ pub fn run(
         flights(world, (keys, addresses), random, tally)?;
     }
     if is_long && options.wants("limits") {
-        limits(world, random, tally)?;
+        limits(world, if options.small { PRESSURE_SMALL } else { PRESSURE }, random, tally)?;
     }
     if options.wants("revocation") {
         revocations(world, if options.small { 5 } else { 100 }, tally)?;
@@ -214,7 +215,12 @@ fn kill(world: &mut ClusterWorld, log: &CallLog, node: usize) -> Result<FaultWin
 }
 
 /// More requests than the limit of a key admits, at all nodes.
-fn limits(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tally) -> Result<(), Failure> {
+fn limits(
+    world: &mut ClusterWorld,
+    pressure: Duration,
+    random: &mut fastrand::Rng,
+    tally: &mut Tally,
+) -> Result<(), Failure> {
     let account = [world.account("limits", "free")?];
     let log = CallLog::make(&world.path("limits.jsonl"))?;
     let (stop, nodes) = (AtomicBool::new(false), std::array::from_fn(|node| world.address(node)));
@@ -233,7 +239,7 @@ fn limits(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tall
                 for number in 0.. {
                     interrupted()?;
                     if number >= REQUESTS_AT_ONCE / LIMIT_CLIENTS {
-                        if begin.elapsed() > PRESSURE {
+                        if begin.elapsed() > pressure {
                             break;
                         }
                         std::thread::sleep(Duration::from_millis(random.u64(100..500)));
