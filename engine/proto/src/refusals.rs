@@ -189,6 +189,11 @@ pub fn step_at(since_epoch: Duration) -> (u64, Duration) {
     (step, since_epoch.saturating_sub(Duration::from_secs(step * REFUSALS_STEP.as_secs())))
 }
 
+/// Whether none of these steps counts at `now` or later. A step that lies in the future may still count.
+pub fn are_over(steps: &[KeptStep], now: u64) -> bool {
+    steps.iter().all(|kept| kept.step.saturating_add(REFUSALS_STEPS as u64) <= now)
+}
+
 /// Whether a step still counts at `now`. The newest ones may be a little ahead: clocks are set.
 fn counts(step: u64, now: u64) -> bool {
     step <= now + 1 && step + REFUSALS_STEPS as u64 > now
@@ -288,6 +293,23 @@ mod tests {
         assert_eq!(counts.wait(10, minute), Duration::from_secs(13 * 300 - 60));
         assert_eq!(counts.wait(22, minute), Duration::from_secs(240));
         assert_eq!(RefusalCounts::default().wait(3, Duration::ZERO), REFUSALS_STEP);
+    }
+
+    #[test]
+    fn steps_are_over_after_a_whole_hour_and_never_before_they_begin() {
+        let at = |steps: &[u64]| -> Vec<KeptStep> {
+            steps.iter().map(|&step| KeptStep { step, refused: 1, accepted: 0 }).collect()
+        };
+        for (steps, now, expected) in [
+            (&[][..], 0, true),
+            (&[10], 22, false),
+            (&[10], 23, true),
+            (&[10, 12], 23, false),
+            (&[900], 23, false),
+            (&[u64::MAX], u64::MAX - 1, false),
+        ] {
+            assert_eq!(are_over(&at(steps), now), expected, "{steps:?} at {now}");
+        }
     }
 
     #[test]

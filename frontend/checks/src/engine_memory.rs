@@ -5,8 +5,8 @@
 
 use crate::engine_client::{Backend, RefusalsLook, WithdrawnLook};
 use crate::keeper::Keeper;
-use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
-use engine::proto::refusals::{RefusalCounts, step_at};
+use engine::proto::limits::REFUSALS_STEPS;
+use engine::proto::refusals::{are_over, step_at};
 use engine::{KeptRefusals, KeptStep, counts_are_of};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -35,7 +35,7 @@ struct EngineMemory {
     unwritten: BTreeSet<u64>,
 }
 
-/// The stored counts of a node. Those of other nodes that no longer count are removed: a node that has gone does not do it.
+/// The stored counts of a node. Counts of other nodes are removed if they are over, because a node that has gone cannot do it.
 ///
 /// # Errors
 ///
@@ -48,8 +48,8 @@ pub fn counts_of_node(
     let kept = store.kept_refusals().wait()?;
     let (own, others): (Vec<_>, Vec<_>) = kept.into_iter().partition(|kept| counts_are_of(node, kept));
     let step = step_at(Duration::from_millis(now)).0;
-    let is_over = |kept: &KeptRefusals| RefusalCounts::restore(kept.steps.clone(), step).is_empty(step);
-    let over: Vec<u64> = others.iter().filter(|kept| is_over(kept)).map(|kept| kept.key).collect();
+    let over = others.iter().filter(|kept| are_over(&kept.steps, step));
+    let over: Vec<u64> = over.map(|kept| kept.key).collect();
     for keys in over.chunks(ROWS_OF_WRITE_MAX) {
         store.forget_refusals(keys.to_vec(), now).wait()?;
     }
@@ -126,10 +126,8 @@ fn changed(
     counts: Vec<KeptRefusals>,
     since_epoch: Duration,
 ) -> Vec<KeptRefusals> {
-    let step_now = since_epoch.as_secs() / REFUSALS_STEP.as_secs();
-    let is_over = |steps: &[KeptStep]| {
-        kept.len() > KEPT_MAX || steps.iter().all(|kept| kept.step + (REFUSALS_STEPS as u64) <= step_now)
-    };
+    let (step, _) = step_at(since_epoch);
+    let is_over = |steps: &[KeptStep]| kept.len() > KEPT_MAX || are_over(steps, step);
     let over = kept.iter().filter(|(_, steps)| is_over(steps));
     let mut gone: BTreeSet<u64> = over.map(|(&key, _)| key).collect();
     let mut changed = Vec::new();

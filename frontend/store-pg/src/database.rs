@@ -620,7 +620,7 @@ impl Backend for Postgres {
     }
 
     fn live_nodes(&self) -> u32 {
-        self.live_nodes.load(Ordering::Relaxed).max(1)
+        self.live_nodes.load(Ordering::Relaxed)
     }
 
     fn clock_ahead(&self) -> i64 {

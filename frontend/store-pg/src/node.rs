@@ -237,7 +237,7 @@ pub async fn renew(client: &Client, id: i64, epoch: i64) -> Result<Option<UnixMs
     row.map(|row| row.try_get(0).map(i64::unsigned_abs)).transpose()
 }
 
-/// Counts of nodes with a lease.
+/// Numbers of nodes with a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveNodes {
     /// Number of all live nodes.
@@ -247,11 +247,12 @@ pub struct LiveNodes {
 }
 
 impl LiveNodes {
-    /// The number of nodes that share the limits of mail servers from now on, after `before` did. After a failover most leases
-    /// are over although the nodes live: so the number falls only if this node `knows_others`.
-    pub fn sharing(self, before: u32, knows_others: bool) -> u32 {
-        let found = self.of_egress.max(1);
-        if knows_others { found } else { found.max(before) }
+    /// The numbers by which limits are divided, after they were `before`. After a failover, most leases are over although the nodes
+    /// live. So a number falls only if this node `knows_others`.
+    pub fn since(self, before: LiveNodes, knows_others: bool) -> LiveNodes {
+        let after =
+            |found: u32, before: u32| if knows_others { found.max(1) } else { found.max(before).max(1) };
+        LiveNodes { all: after(self.all, before.all), of_egress: after(self.of_egress, before.of_egress) }
     }
 }
 
@@ -408,21 +409,19 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_shares_limits_rises_at_once_and_falls_with_knowledge() {
-        for (of_egress, before, knows_others, expected) in [
-            (3, 1, false, 3),
-            (3, 1, true, 3),
-            (1, 3, false, 3),
-            (1, 3, true, 1),
-            (0, 1, true, 1),
-            (0, 0, false, 1),
+    fn the_numbers_of_nodes_rise_at_once_and_fall_with_knowledge() {
+        let numbers = |(all, of_egress)| LiveNodes { all, of_egress };
+        for (found, before, knows_others, expected) in [
+            ((5, 3), (1, 1), false, (5, 3)),
+            ((5, 3), (1, 1), true, (5, 3)),
+            ((1, 1), (5, 3), false, (5, 3)),
+            ((1, 1), (5, 3), true, (1, 1)),
+            ((4, 3), (5, 2), false, (5, 3)),
+            ((0, 0), (1, 1), true, (1, 1)),
+            ((0, 0), (0, 0), false, (1, 1)),
         ] {
-            let live = LiveNodes { all: 9, of_egress };
-            assert_eq!(
-                live.sharing(before, knows_others),
-                expected,
-                "{of_egress} after {before}, {knows_others}"
-            );
+            let live = numbers(found).since(numbers(before), knows_others);
+            assert_eq!(live, numbers(expected), "{found:?} after {before:?}, {knows_others}");
         }
     }
 

@@ -4,7 +4,7 @@ use crate::rows::Rows;
 use crate::tables::{REFUSALS, RefusalsRow};
 use crate::txn::Txn;
 use engine::KeptRefusals;
-use engine::proto::refusals::{RefusalCounts, step_at};
+use engine::proto::refusals::{are_over, step_at};
 use std::time::Duration;
 use store::{StoreError, UnixMs};
 
@@ -27,7 +27,7 @@ impl Txn<'_> {
         let (step, _) = step_at(Duration::from_millis(now));
         for key in keys.iter().map(|key| key.to_le_bytes()) {
             let Some(row) = REFUSALS.get(self.rows, &key)? else { continue };
-            if RefusalCounts::restore(row.0, step).is_empty(step) {
+            if are_over(&row.0, step) {
                 REFUSALS.remove(self.rows, &key)?;
             }
         }

@@ -27,7 +27,7 @@ use store::credits::Balance;
 use store::rate_limit::{Kept, Leased, Overrides, WindowId};
 use store::*;
 
-/// A node whose clock is this far from the database's, after corrections, is not ready.
+/// A node is not ready if its clock differs this much from the database's.
 const CLOCK_OFF_MS: u64 = 2_000;
 
 /// The store over one kind of database.
@@ -41,8 +41,8 @@ impl<B> Deref for RowStore<B> {
     }
 }
 
-/// What is wrong with the clock of this machine, if the one of the database is so far ahead of it.
-fn clock_fault(ahead_ms: i64) -> Option<String> {
+/// The fault of this machine's clock, and its remedy, if the database's clock is ahead of it by so much that the node is not ready.
+pub fn clock_fault(ahead_ms: i64) -> Option<String> {
     let way = if ahead_ms > 0 { "behind" } else { "ahead of" };
     let seconds = ahead_ms.unsigned_abs() / 1000;
     let fault = || format!("the clock of this machine is {seconds} s {way} that of the database: correct it");

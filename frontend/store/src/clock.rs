@@ -51,8 +51,8 @@ pub fn advance(ms: u64) -> Result<UnixMs, Fixed> {
     CLOCK.advance(ms)
 }
 
-/// Corrects the clock: another one, which this process shares with others, is ahead by so many milliseconds. Returns by how much it is
-/// still ahead.
+/// Corrects the clock towards another one, which this process shares with others and which is ahead by so many milliseconds. Returns
+/// how many milliseconds remain.
 pub fn follow(ahead_ms: i64) -> i64 {
     CLOCK.follow(ahead_ms)
 }

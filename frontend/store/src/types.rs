@@ -69,8 +69,7 @@ pub const HOLD_CREDITS_MAX: u64 = 1_000_000;
 pub struct NodePlace {
     /// The number of the node; `None` for a store of one process.
     pub node: Option<i64>,
-    /// The number of live nodes whose checks come from the same public address, this one among them. The store keeps it up to
-    /// date.
+    /// The number of live nodes whose checks come from the same public address. It includes this node, and the store updates it.
     pub egress_nodes: Arc<AtomicU32>,
 }
 

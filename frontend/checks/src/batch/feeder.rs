@@ -252,9 +252,8 @@ impl Feeder {
         }
     }
 
-    /// Writes a group of answers, and repeats that while the store may accept it later. No questions are handed out
-    /// meanwhile, so the number of waiting answers is limited. If the result of a write is unknown, the same answers may be
-    /// written again: a row keeps its first answer.
+    /// Writes a group of answers, and tries again while the store may accept it later. Meanwhile the engine gets no questions, which
+    /// limits the number of waiting answers. After an unknown result it writes the same answers again: a row keeps its first answer.
     async fn write(&self, answers: Vec<RowAnswer>) -> Result<(), StoreError> {
         let mut pause = WRITE_PAUSE;
         loop {

@@ -4,7 +4,7 @@ use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
 use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
-use crate::node::{self, Lease, NotRegistered, Presence, RENEW_EVERY, Role};
+use crate::node::{self, Lease, LiveNodes, NotRegistered, Presence, RENEW_EVERY, Role};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
 use monoio::time::timeout;
@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use store::{ClaimedLists, HoldRef, OpenBatch, Reply, StoreError, UnixMs, clock};
 use store_rules::index::KeyChange;
+use store_rules::store::clock_fault;
 use tokio_postgres::Error;
 
 /// How often it looks whether something is due.
@@ -62,7 +63,7 @@ pub struct ControlSetup {
     pub live_nodes: Arc<AtomicU32>,
     /// The number of live nodes that share the limits of mail servers with this one.
     pub egress_nodes: Arc<AtomicU32>,
-    /// By how many milliseconds the database's clock is ahead of ours, in any case.
+    /// By how many milliseconds the database's clock is ahead of ours at least.
     pub clock_ahead: Arc<AtomicI64>,
     /// Questions of other threads.
     pub questions: UnboundedReceiver<Question>,
@@ -257,7 +258,10 @@ impl Control {
                 self.presence.renewed(Instant::now());
                 let after = clock::now();
                 let still = surely(clock::follow(ahead(there, before, after)), after.saturating_sub(before));
-                self.setup.clock_ahead.store(still, Ordering::Relaxed);
+                let before = self.setup.clock_ahead.swap(still, Ordering::Relaxed);
+                if let (None, Some(fault)) = (clock_fault(before), clock_fault(still)) {
+                    tracing::warn!("not ready: {fault}");
+                }
             }
             None => self.context.is_fenced.set(true),
         }
@@ -302,11 +306,13 @@ impl Control {
     }
 
     async fn count_nodes(&self) -> Result<(), String> {
-        let live = within(node::count_live(self.client()?, &self.context.node.egress)).await?;
-        let (all, sharing) = (&self.setup.live_nodes, &self.setup.egress_nodes);
+        let found = within(node::count_live(self.client()?, &self.context.node.egress)).await?;
+        let (all, of_egress) = (&self.setup.live_nodes, &self.setup.egress_nodes);
+        let before =
+            LiveNodes { all: all.load(Ordering::Relaxed), of_egress: of_egress.load(Ordering::Relaxed) };
+        let live = found.since(before, self.presence.is_long(Instant::now()));
         all.store(live.all, Ordering::Relaxed);
-        let knows_others = self.presence.is_long(Instant::now());
-        sharing.store(live.sharing(sharing.load(Ordering::Relaxed), knows_others), Ordering::Relaxed);
+        of_egress.store(live.of_egress, Ordering::Relaxed);
         Ok(())
     }
 

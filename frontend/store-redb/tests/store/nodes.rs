@@ -70,23 +70,18 @@ struct Mortals {
 impl Mortals {
     /// Nodes with the numbers 1, 2 and so on; `None` on redb.
     fn new(count: usize) -> Option<Mortals> {
-        let schema = Arc::new(InSchema::new(postgres::url()?));
-        let links = (0..count).map(|_| Link::to(&schema.address())).collect();
-        let mut mortals = Mortals { nodes: vec![None; count], links, schema, next_id: 1, egress: Vec::new() };
+        let mut mortals = Mortals::stopped(count, &[])?;
         for node in 0..count {
             mortals.start(node);
         }
         Some(mortals)
     }
 
-    /// Nodes with these names of egresses, of which none is started; `None` on redb.
-    fn with_egress(egress: &[&'static str]) -> Option<Mortals> {
-        let mut mortals = Mortals::new(0)?;
-        let address = mortals.schema.address();
-        mortals.links = egress.iter().map(|_| Link::to(&address)).collect();
-        mortals.nodes = vec![None; egress.len()];
-        mortals.egress = egress.to_vec();
-        Some(mortals)
+    /// Nodes that are not started, with these names of egresses; `None` on redb.
+    fn stopped(count: usize, egress: &[&'static str]) -> Option<Mortals> {
+        let schema = Arc::new(InSchema::new(postgres::url()?));
+        let links = (0..count).map(|_| Link::to(&schema.address())).collect();
+        Some(Mortals { nodes: vec![None; count], links, schema, next_id: 1, egress: egress.to_vec() })
     }
 
     /// Starts a node; returns how many holds that voided.
