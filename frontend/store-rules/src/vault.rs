@@ -74,7 +74,8 @@ pub enum KeyClass {
 }
 
 impl KeyClass {
-    const ALL: [KeyClass; 5] =
+    /// All kinds.
+    pub const ALL: [KeyClass; 5] =
         [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch, KeyClass::OpenBatch, KeyClass::List];
 
     /// The time between sealing and expiry.

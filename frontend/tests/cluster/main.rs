@@ -3,7 +3,7 @@
 //!
 //! `cargo xtask postgres --no-fsync -- cargo test -p frontend --test cluster`
 //!
-//! Without it the tests print a line and pass. Each test has a schema of its own.
+//! `MAILPROBE_TEST_POSTGRES_PROGRAMS` is the folder with its programs. Without a server the tests print a line and pass. Each test has a schema of its own.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,6 +14,7 @@
 mod commands;
 mod content;
 mod moves;
+mod retention;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

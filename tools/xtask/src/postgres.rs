@@ -1,10 +1,11 @@
 //! `cargo xtask postgres -- COMMAND...`: runs a command with a fresh PostgreSQL server beside it.
 //!
 //! The server has its own folder, a free port of loopback, a superuser with a password, and a certificate. Nothing of an
-//! installed server is used or changed. The command finds the server in two variables:
+//! installed server is used or changed. The command finds the server in three variables:
 //!
 //! - `MAILPROBE_TEST_POSTGRES`: the URL of the database `postgres`, for the superuser;
-//! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority.
+//! - `MAILPROBE_TEST_POSTGRES_CA`: the file with the certificate, which is its own authority;
+//! - `MAILPROBE_TEST_POSTGRES_PROGRAMS`: the folder with the programs of PostgreSQL.
 //!
 //! The server is stopped and its folder removed when the command ends, also after Ctrl-C.
 
@@ -51,16 +52,47 @@ pub fn main(options: &PostgresOptions) -> ExitCode {
 }
 
 fn run(options: &PostgresOptions) -> Result<Tally, Failure> {
-    let folder =
-        tempfile::Builder::new().prefix("postgres-").tempdir().map_err(|error| wrong("folder", &error))?;
-    let single = SingleServer::make(options, folder.path())?;
-    let server = single.start(options)?;
-    let outcome = single.accompany(&options.command);
+    let mut settings = options.set.clone();
+    if options.no_fsync {
+        settings.push("fsync=off".into());
+    }
+    let programs = options.postgres_dir.clone().map_or_else(newest_programs, Ok)?;
+    let mut command = Command::new(&options.command[0]);
+    command.args(&options.command[1..]);
+    let mut tally = Tally::default();
+    let outcome = beside_server(programs, &std::env::temp_dir(), &settings, command)?;
+    tally.check(&options.command[0].to_string_lossy(), outcome);
+    Ok(tally)
+}
+
+/// Runs a command beside a fresh server of the newest version, whose data is in a new folder below `parent`. The command finds
+/// the server in the variables that this module describes.
+///
+/// # Errors
+///
+/// The server does not start or stop.
+pub fn beside(
+    parent: &Path,
+    settings: &[String],
+    command: Command,
+) -> Result<Result<String, String>, Failure> {
+    beside_server(newest_programs()?, parent, settings, command)
+}
+
+fn beside_server(
+    programs: PathBuf,
+    parent: &Path,
+    settings: &[String],
+    command: Command,
+) -> Result<Result<String, String>, Failure> {
+    let folder = tempfile::Builder::new().prefix("postgres-").tempdir_in(parent);
+    let folder = folder.map_err(|error| wrong("folder", &error))?;
+    let single = SingleServer::make(programs, folder.path())?;
+    let server = single.start(settings)?;
+    let outcome = single.accompany(command);
     single.stop()?;
     drop(server);
-    let mut tally = Tally::default();
-    tally.check(&options.command[0].to_string_lossy(), outcome?);
-    Ok(tally)
+    outcome
 }
 
 fn wrong(what: &str, error: &dyn std::fmt::Display) -> Failure {
@@ -78,11 +110,7 @@ struct SingleServer {
 }
 
 impl SingleServer {
-    fn make(options: &PostgresOptions, folder: &Path) -> Result<SingleServer, Failure> {
-        let programs = match &options.postgres_dir {
-            Some(programs) => programs.clone(),
-            None => newest_programs()?,
-        };
+    fn make(programs: PathBuf, folder: &Path) -> Result<SingleServer, Failure> {
         let owner =
             if rustix::process::geteuid().is_root() { Some((id_of("-u")?, id_of("-g")?)) } else { None };
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
@@ -128,23 +156,19 @@ impl SingleServer {
         chown(path, Some(user), Some(group)).map_err(|error| wrong("chown", &error))
     }
 
-    fn start(&self, options: &PostgresOptions) -> Result<ServerProcess, Failure> {
+    fn start(&self, settings: &[String]) -> Result<ServerProcess, Failure> {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.folder.join("data")).args(["-p", &self.port.to_string()]);
         command.arg("-k").arg(&self.folder);
         let setting = |name: &str, file: &str| format!("{name}={}", self.folder.join(file).display());
-        let mut settings = vec![
+        let own = [
             "listen_addresses=127.0.0.1".to_owned(),
             "ssl=on".into(),
             setting("ssl_cert_file", "server.crt"),
             setting("ssl_key_file", "server.key"),
         ];
-        if options.no_fsync {
-            settings.push("fsync=off".into());
-        }
-        settings.extend_from_slice(&options.set);
-        for setting in settings {
-            command.args(["-c", &setting]);
+        for setting in own.iter().chain(settings) {
+            command.args(["-c", setting]);
         }
         let mut server = ServerProcess::start("postgres", command, &self.folder.join("log"))?;
         let ready = process::wait_until("postgres accepts connections", START_LIMIT, || {
@@ -158,11 +182,11 @@ impl SingleServer {
     }
 
     /// Runs the command to its end, beside the server.
-    fn accompany(&self, command: &[OsString]) -> Result<Result<String, String>, Failure> {
+    fn accompany(&self, mut child: Command) -> Result<Result<String, String>, Failure> {
         let url = format!("postgres://{USER}:{}@127.0.0.1:{}/postgres", self.password, self.port);
-        let mut child = Command::new(&command[0]);
-        child.args(&command[1..]).env("MAILPROBE_TEST_POSTGRES", url);
+        child.env("MAILPROBE_TEST_POSTGRES", url);
         child.env("MAILPROBE_TEST_POSTGRES_CA", self.certificate()?);
+        child.env("MAILPROBE_TEST_POSTGRES_PROGRAMS", &self.programs);
         let status = process::accompany(child)?;
         Ok(if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) })
     }

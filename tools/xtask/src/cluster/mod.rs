@@ -89,9 +89,8 @@ fn run(options: &ClusterOptions, code: &mut Option<u8>) -> Result<Tally, Failure
     let Some((program, arguments)) = options.command.split_first() else {
         return Err(Failure("no command".into()));
     };
-    let mut command = cluster.command(cluster.setup.client_members()[0], program);
-    command.args(arguments).env("MAILPROBE_TEST_POSTGRES", cluster.url());
-    command.env("MAILPROBE_TEST_POSTGRES_CA", cluster.certificate());
+    let mut command = cluster.beside(program);
+    command.args(arguments);
     let status = control::accompany(&mut cluster, command)?;
     // A command that a signal has ended has no code.
     *code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -194,6 +193,14 @@ impl Cluster {
         self.network.command(member, program)
     }
 
+    /// A command that runs `program` in the namespace of the first client, with the variables for the URL and the certificate.
+    pub fn beside(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = self.command(self.setup.client_members()[0], program);
+        command.env("MAILPROBE_TEST_POSTGRES", self.url());
+        command.env("MAILPROBE_TEST_POSTGRES_CA", self.certificate());
+        command
+    }
+
     /// What the Patroni of each server says. A server is absent if its Patroni does not answer.
     pub fn states(&self) -> Result<BTreeMap<Member, ServerState>, Failure> {
         process::interrupted()?;
@@ -222,7 +229,7 @@ impl Cluster {
         Ok(self.states()?.into_iter().find(|(_, state)| state.is_sync_standby).map(|(server, _)| server))
     }
 
-    /// Waits until there is one primary, all other servers stream from it, and one of them is synchronous.
+    /// Waits until there is one primary, all other servers stream from it, and enough of them are synchronous.
     ///
     /// # Errors
     ///
@@ -251,11 +258,12 @@ impl Cluster {
         let count = self.setup.servers().len();
         let (primaries, standbys): (Vec<_>, Vec<_>) = states.values().partition(|state| state.is_primary);
         let [primary] = primaries[..] else { return false };
+        let synchronous = standbys.iter().filter(|standby| standby.is_sync_standby).count();
         states.len() == count
             && states.values().all(|state| state.is_running)
             && primary.streaming == count - 1
             && standbys.iter().all(|standby| standby.timeline == primary.timeline)
-            && (self.setup.no_sync || standbys.iter().any(|standby| standby.is_sync_standby))
+            && (self.setup.no_sync || synchronous >= usize::from(self.setup.sync_standbys))
     }
 
     /// One line for each member.

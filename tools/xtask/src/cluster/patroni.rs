@@ -94,6 +94,7 @@ fn dynamic(setup: &Setup) -> Value {
         "retry_timeout": (setup.ttl - setup.loop_wait) / 2,
         "synchronous_mode": !setup.no_sync,
         "synchronous_mode_strict": !setup.no_sync,
+        "synchronous_node_count": setup.sync_standbys,
         "failsafe_mode": setup.failsafe,
         "postgresql": {
             "use_pg_rewind": true,

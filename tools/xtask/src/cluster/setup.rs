@@ -63,6 +63,9 @@ pub struct Setup {
     /// Acknowledge writes that no standby has: a failover then loses rows.
     #[arg(long)]
     pub no_sync: bool,
+    /// The number of synchronous standbys: a write is acknowledged when all of them have it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2), value_name = "COUNT")]
+    pub sync_standbys: u8,
     /// Let the primary go on without etcd while it reaches all other servers (`failsafe_mode` of Patroni).
     #[arg(long)]
     pub failsafe: bool,
@@ -81,6 +84,7 @@ impl Default for Setup {
             clients: CLIENTS_DEFAULT,
             tmpfs: false,
             no_sync: false,
+            sync_standbys: 1,
             failsafe: false,
             keep: false,
         }

@@ -16,12 +16,15 @@
 //! - `records` (records.rs): the memory of 20,000 domains with 1.2 KB of MX records each;
 //! - `bursts` (bursts.rs): a list beside Unbound, BIND, Knot Resolver and dnsmasq (root: it creates network
 //!   namespaces);
+//! - `cluster` (cluster.rs): writes of the store in PostgreSQL, and three nodes compared with one (root: it creates network
+//!   namespaces);
 //! - `verifiers` (verifiers.rs): mailprobe compared with public verifiers (root: it creates a network namespace).
 //!
 //! No measurement fails because it is slow: the figures are for comparison by people. A wrong verdict is a failure.
 
 mod api;
 mod bursts;
+mod cluster;
 mod cost;
 mod delay;
 mod dns;
@@ -55,7 +58,7 @@ pub use crate::interop::Failure;
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
 pub struct MeasureOptions {
-    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions` and `verifiers`]
+    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions`, `cluster` and `verifiers`]
     #[arg(value_enum)]
     names: Vec<MeasurementName>,
     /// Number of runs of each row; the table shows the run with the median CPU time.
@@ -105,6 +108,8 @@ enum MeasurementName {
     Bursts,
     /// Instructions of checks, rows of a batch and addresses of a list (valgrind).
     Instructions,
+    /// Writes of the store in PostgreSQL, and three nodes beside one.
+    Cluster,
     /// CPU time beside public verifiers (npm).
     Verifiers,
 }
@@ -145,6 +150,7 @@ fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
             MeasurementName::Records => records::run(&bench, &mut tally)?,
             MeasurementName::Bursts => bursts::run(&bench, &mut tally)?,
             MeasurementName::Instructions => instructions::run(&bench, &mut tally)?,
+            MeasurementName::Cluster => cluster::run(&bench, &mut tally)?,
             MeasurementName::Verifiers => verifiers::run(&bench, options.plot.as_deref(), &mut tally)?,
         }
     }

@@ -26,7 +26,7 @@ mod abuse;
 mod batches;
 mod canary;
 pub mod client;
-mod cluster;
+pub mod cluster;
 mod crash;
 mod credits;
 mod disk;
@@ -98,6 +98,9 @@ pub struct SoakOptions {
     /// attack, a server, a check, a fault or a target, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// cluster: the `mailprobe` of an earlier version, from which `upgrade` starts and to which it goes back [default: the same].
+    #[arg(long, value_name = "PATH")]
+    previous: Option<PathBuf>,
     /// fuzz: run only this input, in the form that a failure prints.
     #[arg(long, value_name = "TARGET:HEX")]
     replay: Option<String>,

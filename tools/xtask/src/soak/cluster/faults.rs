@@ -31,6 +31,10 @@ const WRITES: usize = 2;
 pub enum CampaignFault {
     /// SIGKILL to a node, then a start.
     KillNode,
+    /// SIGTERM to this node, and a start of the newer program.
+    UpgradeNode(usize),
+    /// SIGTERM to this node, and a start of the earlier program.
+    DowngradeNode(usize),
     /// SIGSTOP to a node for longer than its lease.
     PauseNode,
     /// SIGSTOP to a node for a minute.
@@ -74,6 +78,8 @@ impl CampaignFault {
     pub fn name(self) -> &'static str {
         match self {
             CampaignFault::KillNode => "kill-node",
+            CampaignFault::UpgradeNode(_) => "upgrade-node",
+            CampaignFault::DowngradeNode(_) => "downgrade-node",
             CampaignFault::PauseNode => "pause-node",
             CampaignFault::PauseNodeLong => "pause-node-60-s",
             CampaignFault::IsolateNode => "isolate-node",
@@ -83,6 +89,13 @@ impl CampaignFault {
             CampaignFault::KillEtcd => "kill-etcd",
             CampaignFault::CancelCommits => "cancel-commits",
         }
+    }
+
+    /// Every node gets the newer program, one after another; then the earlier one again; then the newer one for good.
+    pub fn upgrades() -> Vec<CampaignFault> {
+        let upgrades = (0..NODES).map(CampaignFault::UpgradeNode);
+        let downgrades = (0..NODES).map(CampaignFault::DowngradeNode);
+        upgrades.clone().chain(downgrades).chain(upgrades).collect()
     }
 
     /// The faults of a run, in their order.
@@ -112,6 +125,8 @@ impl CampaignFault {
             CampaignFault::KillEtcd => Some(RoundFault::KillEtcd),
             CampaignFault::CancelCommits => Some(RoundFault::CancelCommits),
             CampaignFault::KillNode
+            | CampaignFault::UpgradeNode(_)
+            | CampaignFault::DowngradeNode(_)
             | CampaignFault::PauseNode
             | CampaignFault::PauseNodeLong
             | CampaignFault::IsolateNode => None,
@@ -139,7 +154,10 @@ pub fn execute(
             None
         }
         None => {
-            let node = random.usize(0..NODES);
+            let node = match fault {
+                CampaignFault::UpgradeNode(node) | CampaignFault::DowngradeNode(node) => node,
+                _ => random.usize(0..NODES),
+            };
             fault_of_node(fault, node, world, random)?;
             Some(node)
         }
@@ -198,6 +216,12 @@ fn fault_of_node(
             let slept = sleep(NODE_CUT);
             world.cluster.heal()?;
             slept
+        }
+        CampaignFault::UpgradeNode(_) | CampaignFault::DowngradeNode(_) => {
+            world.drain_node(node)?;
+            world.use_program(node, matches!(fault, CampaignFault::UpgradeNode(_)));
+            world.start_node(node)?;
+            world.await_node(node)
         }
         _ => {
             world.kill_node(node)?;

@@ -10,7 +10,7 @@ mod clients;
 mod faults;
 mod judge;
 mod parts;
-mod world;
+pub mod world;
 
 use super::{Failure, SoakOptions};
 use crate::cluster::setup::Setup;

@@ -1,7 +1,7 @@
 //! The parts of the campaign beside the faults: a node that is paused for a minute, the same request at all nodes at once, limits,
 //! revocations.
 
-use super::calls::{CallLog, ClusterCall, NodeRequest};
+use super::calls::{CallEnd, CallLog, ClusterCall, NodeRequest};
 use super::clients::{ClusterLoad, lock};
 use super::faults::CampaignFault;
 use super::judge::{FaultWindow, FinalAccount, judge};
@@ -58,6 +58,9 @@ pub fn run(
     if is_long && options.wants("zombie") {
         zombie(world, random, tally)?;
     }
+    if is_long && options.wants("upgrade") {
+        upgrade(world, random, tally)?;
+    }
     if options.wants("flights") {
         let (keys, addresses) = if options.small { (12, 4) } else { (1000, 40) };
         flights(world, (keys, addresses), random, tally)?;
@@ -90,6 +93,35 @@ fn zombie(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tall
         Some(call) => Ok(format!("{} ms at most", call.end - call.begin)),
     };
     tally.check("other nodes wait only for the locks of a paused one", outcome);
+    Ok(())
+}
+
+/// Every node gets the program under test, the earlier one again, and the program under test for good, under load.
+fn upgrade(world: &mut ClusterWorld, random: &mut fastrand::Rng, tally: &mut Tally) -> Result<(), Failure> {
+    let run = FaultRun::make(world, "upgrade")?;
+    let (calls, windows) = run.go(world, &CampaignFault::upgrades(), random, tally)?;
+    let during = |call: &ClusterCall| {
+        let meets = |window: &FaultWindow| call.begin <= window.end && call.end >= window.begin;
+        windows.iter().any(|window| window.node == Some(call.node) && meets(window))
+    };
+    // A load balancer sees from `/readyz`, or from a refused connection, that a node is about to end.
+    let is_drain = |call: &ClusterCall| {
+        let is_refused = matches!(call.result, CallEnd::NotSent);
+        let is_away = call.answer().is_some_and(|answer| answer.status == 503 && answer.retry_after);
+        during(call) && (is_refused || is_away)
+    };
+    let failed = |call: &&ClusterCall| call.is_unknown() || matches!(call.result, CallEnd::NotSent);
+    let errors: Vec<&ClusterCall> = calls.iter().filter(failed).collect();
+    let drains = errors.iter().filter(|call| is_drain(call)).count();
+    let wrong = errors.iter().filter(|call| !is_drain(call)).take(5).map(|call| call.to_json().to_string());
+    let wrong: Vec<String> = wrong.collect();
+    let told = format!("{} calls, {drains} turned away by a node that ended", calls.len());
+    tally.check(
+        "an upgrade and the way back have no error but drains",
+        if wrong.is_empty() { Ok(told) } else { Err(wrong.join("\n      ")) },
+    );
+    let said = world.text(0, &["cluster", "upgrade"])?;
+    tally.check("the format is raised at the end", Ok(said.trim().to_owned()));
     Ok(())
 }
 

@@ -46,11 +46,23 @@ server = { latency_ms = [100, 200] }
 mailboxes = { ok = ["user-#"] }
 "#;
 
+/// What differs between worlds.
+pub struct WorldProfile {
+    /// The scenario of the mailnet beside each node.
+    pub scenario: &'static str,
+    /// More flags of each `mailprobe serve`.
+    pub flags: &'static [&'static str],
+    /// The `mailprobe` with which the nodes start; that of the folder if there is none.
+    pub previous: Option<PathBuf>,
+}
+
 /// A node with its process.
 struct ServeNode {
     member: Member,
     data: PathBuf,
     process: Option<ServerProcess>,
+    /// The `mailprobe` of its next start, and of commands at its folder.
+    program: PathBuf,
     logs: Vec<PathBuf>,
 }
 
@@ -71,26 +83,44 @@ pub struct ClusterWorld {
     pub cluster: Cluster,
     folder: CampaignFolder,
     url: String,
+    profile: WorldProfile,
+    /// The earlier `mailprobe`, and the one under test.
+    programs: [PathBuf; 2],
     plans: [String; 2],
     /// Addresses that must be probed once.
     counted: Vec<String>,
 }
 
 impl ClusterWorld {
+    /// Starts everything for the campaign.
+    ///
+    /// # Errors
+    ///
+    /// As [`ClusterWorld::of`].
+    pub fn start(options: &SoakOptions) -> Result<ClusterWorld, Failure> {
+        let previous = options.previous.clone();
+        ClusterWorld::of(
+            CampaignFolder::make(options)?,
+            WorldProfile { scenario: SCENARIO, flags: &[], previous },
+        )
+    }
+
     /// Starts everything.
     ///
     /// # Errors
     ///
     /// A part of it does not start: see [`Cluster::start`].
-    pub fn start(options: &SoakOptions) -> Result<ClusterWorld, Failure> {
-        let folder = CampaignFolder::make(options)?;
+    pub fn of(folder: CampaignFolder, profile: WorldProfile) -> Result<ClusterWorld, Failure> {
         let plans = folder.plans()?;
         let setup = Setup { clients: NODES as u8 + 1, tmpfs: true, ..Setup::default() };
         let cluster = Cluster::start(setup)?;
         let certificate = cluster.certificate();
         let url = format!("{}?sslmode=verify-full&sslrootcert={}", cluster.url(), certificate.display());
+        let newer = folder.binary("mailprobe");
+        let programs = [profile.previous.clone().unwrap_or_else(|| newer.clone()), newer];
         let (nodes, mailnets, counted) = Default::default();
-        let mut world = ClusterWorld { nodes, mailnets, cluster, folder, url, plans, counted };
+        let mut world =
+            ClusterWorld { nodes, mailnets, cluster, folder, url, profile, programs, plans, counted };
         world.found()?;
         for node in 0..NODES {
             world.start_node(node)?;
@@ -107,7 +137,8 @@ impl ClusterWorld {
         for number in 0..NODES {
             let member = Member::Client(number as u8 + 1);
             let data = self.folder.path(&format!("node-{}", number + 1));
-            self.nodes.push(ServeNode { member, data, process: None, logs: Vec::new() });
+            let program = self.programs[0].clone();
+            self.nodes.push(ServeNode { member, data, process: None, program, logs: Vec::new() });
             let found = ["cluster", "init", "--bundle", &bundle];
             let join = ["cluster", "join", &bundle];
             self.text(number, if number == 0 { &found } else { &join })?;
@@ -115,15 +146,20 @@ impl ClusterWorld {
             let name = format!("mailnet-{}", number + 1);
             let journal = self.folder.path(&format!("{name}.journal")).display().to_string();
             let inside = ["ip", "netns", "exec", &space];
-            self.mailnets.push(self.folder.mailnet_by(&inside, SCENARIO, &name, &["--journal", &journal])?);
+            self.mailnets.push(self.folder.mailnet_by(
+                &inside,
+                self.profile.scenario,
+                &name,
+                &["--journal", &journal],
+            )?);
         }
         Ok(())
     }
 
     /// A command of `mailprobe` in the namespace and on the folder of a node.
     fn command(&self, node: usize, arguments: &[&str]) -> Command {
-        let ServeNode { member, data, .. } = &self.nodes[node];
-        let mut command = self.cluster.command(*member, self.folder.binary("mailprobe"));
+        let ServeNode { member, data, program, .. } = &self.nodes[node];
+        let mut command = self.cluster.command(*member, program);
         command.args(arguments).arg("--data").arg(data).env("MAILPROBE_STORE_URL", &self.url);
         self.folder.keep_state_here(&mut command);
         command
@@ -147,6 +183,7 @@ impl ClusterWorld {
         let mut command =
             self.command(node, &["serve", "--listen", &at, "--pace", "lab", "--frontends", "1"]);
         command.args(["--connections-per-peer", "0", "--self-checks", "false"]).args(&self.plans);
+        command.args(self.profile.flags);
         let mailnet = &self.mailnets[node];
         engine_flags(&mut command, mailnet.dns(), mailnet.smtp_port(), true);
         let starts = self.nodes[node].logs.len();
@@ -177,6 +214,19 @@ impl ClusterWorld {
         self.process(node)?.kill()?;
         self.nodes[node].process = None;
         Ok(())
+    }
+
+    /// Sends SIGTERM to a node, and waits for its end: it finishes what it has begun.
+    pub fn drain_node(&mut self, node: usize) -> Result<(), Failure> {
+        let process = self.nodes[node].process.take();
+        let process = process.ok_or_else(|| Failure(format!("node {} does not run", node + 1)))?;
+        let status = process.terminate(END_LIMIT)?;
+        if status.success() { Ok(()) } else { Err(Failure(format!("node {} ended: {status}", node + 1))) }
+    }
+
+    /// The next start of a node is by the program under test, or by the earlier one.
+    pub fn use_program(&mut self, node: usize, is_newer: bool) {
+        self.nodes[node].program = self.programs[usize::from(is_newer)].clone();
     }
 
     /// Sends SIGSTOP or SIGCONT to a node.
