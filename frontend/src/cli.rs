@@ -106,7 +106,7 @@ enum Command {
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
     #[command(long_about = accept_keys::ABOUT, after_long_help = examples::ACCEPT_KEYS)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
-    /// Found a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
+    /// Create a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
     #[command(arg_required_else_help = true, after_long_help = examples::CLUSTER)]
     Cluster(Administered<cluster::ClusterArgs>),
     /// Find what makes checks fail or verdicts wrong on this machine, and say what to do.

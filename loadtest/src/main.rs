@@ -61,7 +61,7 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Send requests at a rate (--rate) or with a number of clients (--clients), and report
+    /// Send requests at a rate (--rate) or with a number of clients (--clients), and report the figures
     Run(RunArgs),
     /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),

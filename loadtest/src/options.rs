@@ -19,7 +19,7 @@ pub struct TargetArgs {
     /// Address of the server
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", conflicts_with = "spawn")]
     server: String,
-    /// File with API keys: all words that begin with mp_. Each request uses a random one of them
+    /// File with API keys: each word that begins with mp_ is a key. Each request uses a random key
     #[arg(long, value_name = "FILE", conflicts_with = "spawn")]
     key_file: Option<PathBuf>,
     /// Data folder of the server. An account and a key are created there, with limits above the load
@@ -37,16 +37,16 @@ pub struct TargetArgs {
     /// Folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
-    /// --spawn: scenario for mailnet; requires --addresses
+    /// With --spawn: scenario for mailnet; requires --addresses
     #[arg(long, value_name = "FILE", requires = "spawn", requires = "addresses")]
     scenario: Option<PathBuf>,
-    /// --spawn: delay before each reply of a mail server, in milliseconds
+    /// With --spawn: delay before each reply of a mail server, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     latency: u64,
-    /// --spawn: let the mail servers offer STARTTLS
+    /// With --spawn: let the mail servers offer STARTTLS
     #[arg(long)]
     tls: bool,
-    /// --spawn: more flags for `mailprobe serve`
+    /// With --spawn: more flags for `mailprobe serve`
     #[arg(last = true)]
     flags: Vec<String>,
 }

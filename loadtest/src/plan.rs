@@ -68,7 +68,7 @@ pub struct PlanArgs {
     /// prediction of CPU seconds is wrong by more than 20 percent
     #[arg(long)]
     check: bool,
-    /// --check: folder of the programs mailprobe and mailnet [default: the folder of this program]
+    /// With --check: folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]
     pub bin_dir: Option<PathBuf>,
     /// Write the plan as JSON
@@ -77,7 +77,7 @@ pub struct PlanArgs {
     /// Write the plan as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// --check: more flags for mailprobe
+    /// With --check: more flags for mailprobe
     #[arg(last = true)]
     pub flags: Vec<String>,
 }

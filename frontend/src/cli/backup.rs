@@ -24,13 +24,14 @@ pub struct BackupArgs {
     force: bool,
 }
 
-/// Create a data folder from a backup. The folder must be empty or must not exist. With --store, fill an empty schema of PostgreSQL.
+/// Create a data folder from a backup. The folder must be empty or must not exist. With --store-url, fill an empty schema of
+/// PostgreSQL.
 #[derive(Debug, Clone, Args)]
 pub struct RestoreArgs {
     /// File with the backup.
     file: PathBuf,
-    /// With --store-url: file to write the bundle of new keys to, for further nodes. Without this flag, the data folder is that of a node,
-    /// and has the keys of the backup.
+    /// With --store-url: file to write the bundle of new keys to, for further nodes. Without this flag, the data folder must be that
+    /// of a node with the keys of the backup, and the node keeps these keys.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
 }

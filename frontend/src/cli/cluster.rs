@@ -16,7 +16,7 @@ use store_pg::cluster::{KNOWN_FORMAT, Upgraded};
 use store_pg::{ClusterPlace, NewNode};
 use store_rules::vault::bundle::Bundle;
 
-/// Found a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
+/// Create a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
 #[derive(Debug, Clone, Args)]
 pub struct ClusterArgs {
     #[command(subcommand)]
@@ -25,7 +25,7 @@ pub struct ClusterArgs {
 
 #[derive(Debug, Clone, Subcommand)]
 enum ClusterAction {
-    /// Found a cluster: create the tables and the keys, and make the data folder that of the first node.
+    /// Create a cluster: its tables, its keys, and the data folder of its first node.
     Init {
         /// File to write the bundle of keys to, for further nodes. Delete it when all nodes have the keys.
         #[arg(long, value_name = "FILE")]
@@ -34,7 +34,7 @@ enum ClusterAction {
         #[arg(long, value_name = "OLD_DIR")]
         from_data: Option<PathBuf>,
     },
-    /// Make the data folder that of a further node.
+    /// Create the data folder of a further node.
     Join {
         /// File with the bundle of keys.
         bundle: PathBuf,

@@ -27,7 +27,7 @@ enum KeyAction {
     Create {
         /// The account's id or name.
         account: String,
-        /// A test key: it contacts no mail server and uses no credits.
+        /// Create a test key. Checks with it contact no mail server and use no credits.
         #[arg(long)]
         test: bool,
         /// Label of the key.

@@ -215,7 +215,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "store_egress",
         value_name: "NAME",
-        help: "Name of the public address of this node's checks; default: the number of the node",
+        help: "Name of the public address that mail servers see; default: the number of the node",
         details: "Give nodes that reach mail servers from one address, such as behind NAT, the same name: \
                   live nodes with one name divide the limits of sessions and of refused recipients. `mailprobe cluster status` shows it.",
         group: Group::Store,
@@ -552,7 +552,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "state",
         value_name: "FILE",
-        help: "File of the counts of refused recipients between runs of check and clean",
+        help: "File that keeps the counts of refused recipients between runs of check and clean",
         details: "`none`: no file. Default: mailprobe/state in XDG_STATE_HOME or ~/.local/state.",
         group: Group::Smtp,
         scope: Scope::State,

@@ -355,8 +355,8 @@ and the ending is the rest. A slip is one wrong, missing or extra letter, or two
 is a typing mistake of a target in these cases:
 
 - The ending is the same, and the name differs by one slip. If the target's name has nine letters or more, the name may differ by
-  two slips. If the target's name has fewer than five letters, the name must not differ. The first letter must be right, or swapped
-  with the second letter.
+  two slips. This case does not apply to a target with a name of fewer than five letters. The first letter must be right, or
+  swapped with the second letter.
 - The name is the same, the ending differs by one slip, and the list of public suffixes lacks the ending (`gmail.con`).
 - The name is the same and has five letters or more, and the ending is `co`, `cm` or `om` in place of `com`.
 

@@ -156,7 +156,7 @@ impl FaultRun {
         let mut kinds: BTreeMap<&str, Vec<&FaultWindow>> = BTreeMap::new();
         self.windows.iter().for_each(|window| kinds.entry(window.name).or_default().push(window));
         report::line(
-            "| fault | number | longest pause of writes (s) | longest until all is whole (s) | 503 | 429 | 409 | connection broken | not connected |",
+            "| fault | number | longest pause of writes (s) | longest time until everything worked again (s) | 503 | 429 | 409 | connection broken | not connected |",
         );
         report::line("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
         for (name, windows) in kinds {
