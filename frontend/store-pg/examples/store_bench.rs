@@ -58,17 +58,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     for depth in DEPTHS {
         let before = (server_cpu()?, own_cpu()?);
         let (checks, mut waits) = run(&stores, depth, Duration::from_secs(seconds), &ids, &mut placed)?;
-        let (server, own) = (server_cpu()? - before.0, own_cpu()? - before.1);
+        let server = server_cpu()?.zip(before.0).map(|(after, before)| after - before);
+        let own = own_cpu()? - before.1;
         waits.sort_unstable();
         let ms = |part: f64| waits[((waits.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
-        let each = |cpu: f64| cpu * 1e6 / checks as f64;
+        let each = |cpu: f64| format!("{:.1}", cpu * 1e6 / checks as f64);
         writeln!(
             out,
-            "| {depth} | {:.0} | {:.2} | {:.2} | {:.1} | {:.1} |",
+            "| {depth} | {:.0} | {:.2} | {:.2} | {} | {} |",
             checks as f64 * 2.0 / seconds as f64,
             ms(0.5),
             ms(0.99),
-            each(server),
+            server.map_or_else(|| "-".to_owned(), each),
             each(own)
         )?;
     }
@@ -148,8 +149,8 @@ fn run(
 }
 
 /// The CPU seconds of the server. Its processes are named `postgres`, and `cargo xtask postgres` has started them like this
-/// process: they have an ancestor in common.
-fn server_cpu() -> Result<f64, Box<dyn Error>> {
+/// process: they have an ancestor in common. `None`: there are none, as Patroni's servers have no ancestor.
+fn server_cpu() -> Result<Option<f64>, Box<dyn Error>> {
     let mut ancestors = vec![];
     let mut pid = std::process::id();
     while pid > 1 {
@@ -158,7 +159,7 @@ fn server_cpu() -> Result<f64, Box<dyn Error>> {
         pid = parent;
     }
     ancestors.retain(|&pid| pid > 1);
-    let mut sum = 0.0;
+    let mut sum = None;
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let Some((mut parent, name, cpu)) = stat(pid) else { continue };
@@ -166,7 +167,7 @@ fn server_cpu() -> Result<f64, Box<dyn Error>> {
             parent = stat(parent).map_or(0, |(parent, ..)| parent);
         }
         if name == "postgres" && parent > 1 {
-            sum += cpu;
+            sum = Some(sum.unwrap_or(0.0) + cpu);
         }
     }
     Ok(sum)

@@ -37,8 +37,8 @@ mailboxes = { ok = ["user-#"] }
 "#;
 /// Few enough that a node waits for its sessions and not for the processor.
 const FLAGS: [&str; 2] = ["--sessions", "60"];
-const BATCHES: u64 = 30;
-const DOMAINS_OF_A_BATCH: u64 = 30;
+const BATCHES: u64 = 90;
+const DOMAINS_OF_A_BATCH: u64 = 20;
 const ROWS_OF_A_DOMAIN: u64 = 10;
 /// The other nodes hear of new keys within two seconds.
 const KEYS_KNOWN: Duration = Duration::from_secs(3);
