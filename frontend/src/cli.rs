@@ -97,7 +97,7 @@ enum Command {
     /// Write a backup of all accounts, keys, credits and results. The server may keep running.
     #[command(arg_required_else_help = true, after_long_help = examples::BACKUP)]
     Backup(Administered<backup::BackupArgs>),
-    /// Create a data folder from a backup. The folder must be new or empty.
+    /// Restore a backup: to a new or empty data folder, or to an empty schema of PostgreSQL (--store-url).
     #[command(arg_required_else_help = true, after_long_help = examples::RESTORE)]
     Restore(Administered<backup::RestoreArgs>),
     /// Return unused space of the database to the file system. Stop the server first.

@@ -57,7 +57,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
 }
 
 /// Runs the checks for a server that is running: its resolvers, the names of its sources, the limits of the system, the
-/// space of the data folder, and the certificate.
+/// space of the data folder, the database of its cluster, and the certificate.
 pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let resolvers = resolvers(config, &mut findings);
@@ -66,6 +66,7 @@ pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     }
     findings.extend(limits(config));
     findings.extend(machine::data_folder(&config.data));
+    findings.extend(store::store(config));
     findings.extend(machine::certificate(config));
     findings
 }

@@ -73,7 +73,11 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
             Err(error) => {
                 last = Some(Instant::now());
                 if told.as_ref() != Some(&error) {
-                    tracing::error!("some expired data could not be removed: {error}");
+                    if error.is_away() {
+                        tracing::warn!("some expired data could not be removed: {error}");
+                    } else {
+                        tracing::error!("some expired data could not be removed: {error}");
+                    }
                     told = Some(error);
                 }
             }

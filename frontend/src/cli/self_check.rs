@@ -1,4 +1,5 @@
-//! The checks of `mailprobe doctor` that `serve` repeats while it runs: those that contact only resolvers and this machine.
+//! The checks of `mailprobe doctor` that `serve` repeats while it runs: those that contact only resolvers, the
+//! database of the cluster, and this machine.
 //!
 //! A thread of its own runs them, because a resolver that does not answer takes seconds. The log gets each finding once, and
 //! a line when the faults are gone. `/readyz` and the dashboard show the names of failures.

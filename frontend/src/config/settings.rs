@@ -165,7 +165,7 @@ pub const SETTINGS: &[Setting] = &[
         key: "store_url",
         value_name: "URL",
         help: "PostgreSQL for all nodes: postgres://USER:PASSWORD@HOST:PORT,.../DATABASE",
-        details: "Several hosts are tried in turn. The server is verified by TLS, unless the URL ends with ?sslmode=disable. \
+        details: "mailprobe asks all hosts at the same time, and uses the one that accepts writes. The server is verified by TLS, unless the URL ends with ?sslmode=disable. \
                   Every user of the machine can see a password in a flag: use the variable or `store_url_file`. Without a URL, \
                   the store is in the data folder.",
         group: Group::Store,
@@ -217,7 +217,7 @@ pub const SETTINGS: &[Setting] = &[
         value_name: "NAME",
         help: "Name of the public address that mail servers see; default: the number of the node",
         details: "Give nodes that reach mail servers from one address, such as behind NAT, the same name: \
-                  live nodes with one name divide the limits of sessions and of refused recipients. `mailprobe cluster status` shows it.",
+                  live nodes with the same name divide the limits of sessions and of refused recipients. `mailprobe cluster status` shows it.",
         group: Group::Store,
         scope: Scope::Server,
         many: false,

@@ -74,7 +74,7 @@ pub enum KeyClass {
 }
 
 impl KeyClass {
-    /// All kinds.
+    /// Every kind of data that a key seals.
     pub const ALL: [KeyClass; 5] =
         [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch, KeyClass::OpenBatch, KeyClass::List];
 

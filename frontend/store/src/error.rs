@@ -13,8 +13,8 @@ pub enum StoreError {
     Busy,
     /// The store was closed, or its writer has ended. The write was not done.
     Closed,
-    /// The database did not answer in time, or other writes were in the way for long. A write was not done, except for the end of a hold: this is tried on. Nobody
-    /// has to restart anything.
+    /// The database did not answer in time, or other writes were in the way for long. A write was not done, except for the
+    /// end of a hold: the store continues to try it. Nobody has to restart anything.
     Away(String),
     /// A resource outside of the tables, such as a key file, was not available. The write was not done, and may be
     /// tried again.
@@ -25,6 +25,13 @@ pub enum StoreError {
     /// The write failed while it was made durable, so its result is unknown. With redb, otherwise as [`StoreError::Failed`].
     /// With PostgreSQL the store goes on, and finds out the result, but the caller has waited for long enough.
     Unknown(String),
+}
+
+impl StoreError {
+    /// Whether the cause passes without an operator, so that a log has it as a warning.
+    pub fn is_away(&self) -> bool {
+        matches!(self, StoreError::Away(_))
+    }
 }
 
 /// The message for a write with an unknown result.

@@ -139,7 +139,11 @@ impl Feeder {
         for _ in 0..LOADED_IN_A_TURN_MAX {
             let Some(batch) = queue.to_load(clock::now()) else { break };
             if let Err(error) = self.load(queue, batch).await {
-                tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
+                if error.is_away() {
+                    tracing::warn!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
+                } else {
+                    tracing::error!(batch = %batch.batch, "the rows of a batch could not be read: {error}");
+                }
                 queue.put_off_loading(batch, clock::now());
             }
         }
@@ -195,7 +199,11 @@ impl Feeder {
                     }
                 }
                 Err(error) => {
-                    tracing::error!("an earlier answer could not be read from the store: {error}");
+                    if error.is_away() {
+                        tracing::warn!("an earlier answer could not be read from the store: {error}");
+                    } else {
+                        tracing::error!("an earlier answer could not be read from the store: {error}");
+                    }
                     queue.failed(one.ticket, now);
                     rest.by_ref().rev().for_each(|one| queue.put_back(one.ticket));
                     pause = Some(Pause::Short(STORE_PAUSE));
@@ -258,22 +266,13 @@ impl Feeder {
         let mut pause = WRITE_PAUSE;
         loop {
             match self.try_write(answers.clone()).await {
-                Err(error) if self.may_pass(&error) && !self.new_batches.is_closed() => {
+                Err(error) if may_pass(&error, self.store.has_nodes()) && !self.new_batches.is_closed() => {
                     tracing::warn!("answers of batches cannot be written for now: {error}");
                     monoio::time::sleep(pause).await;
                     pause = (pause * 2).min(WRITE_PAUSE_MAX);
                 }
                 written => return written,
             }
-        }
-    }
-
-    /// Whether the store may accept the same write later, without a restart.
-    fn may_pass(&self, error: &StoreError) -> bool {
-        match error {
-            StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_) => true,
-            StoreError::Unknown(_) => self.store.has_nodes(),
-            StoreError::Closed | StoreError::Failed(_) => false,
         }
     }
 
@@ -345,6 +344,15 @@ impl Feeder {
     }
 }
 
+/// Whether the store may accept the same write later, without a restart. A store with nodes goes on after an unknown result.
+fn may_pass(error: &StoreError, has_nodes: bool) -> bool {
+    match error {
+        StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_) => true,
+        StoreError::Unknown(_) => has_nodes,
+        StoreError::Closed | StoreError::Failed(_) => false,
+    }
+}
+
 /// The number of an account for the engine, from the random bits of its id.
 fn owner(account: AccountId) -> u64 {
     let [.., a, b, c, d, e, f, g, h] = account.to_bytes();
@@ -357,5 +365,26 @@ fn verdict(answer: &RowAnswer) -> Option<Reason> {
         RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => Some(verdict.reason),
         RowOutcome::Repeated(reason) => Some(reason),
         RowOutcome::Unanswered => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_repeated_while_the_store_may_accept_it() {
+        let why = || "x".to_owned();
+        let table = [
+            (StoreError::Busy, [true, true]),
+            (StoreError::NotDone(why()), [true, true]),
+            (StoreError::Away(why()), [true, true]),
+            (StoreError::Unknown(why()), [false, true]),
+            (StoreError::Failed(why()), [false, false]),
+            (StoreError::Closed, [false, false]),
+        ];
+        for (error, expected) in table {
+            assert_eq!([false, true].map(|has_nodes| may_pass(&error, has_nodes)), expected, "{error:?}");
+        }
     }
 }

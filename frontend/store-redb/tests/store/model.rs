@@ -386,7 +386,11 @@ impl Run {
     fn reopen(&mut self) {
         let open = self.model.holds.iter_mut().filter(|hold| hold.end == End::Open && !hold.of_batch);
         let voided = open.map(|hold| hold.end = End::Voided).count() as u64;
-        assert_eq!(self.world.reopen(), voided);
+        let found = self.world.reopen();
+        // Nodes end one after another. One that still runs may void the holds of one that has ended; then no opening counts
+        // them. The comparison that follows shows that none is left.
+        let is_right = if self.world.nodes().len() == 1 { found == voided } else { found <= voided };
+        assert!(is_right, "{found} voided in place of {voided}");
         self.model.kept.open(self.world.now);
     }
 
