@@ -99,6 +99,7 @@ fn open(
         vault: Arc::clone(vault),
         keys: "keys".into(),
         reuse: true,
+        clock: store::clock::now,
     };
     Ok(store_pg::open(options, plans.clone(), store::clock::now())?.0)
 }

@@ -70,6 +70,8 @@ pub struct PgOptions {
     pub keys: PathBuf,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.
     pub reuse: bool,
+    /// The clock of the writes that no caller asks for: [`clock::now`], or that of a test which passes its own times to the store.
+    pub clock: fn() -> UnixMs,
 }
 
 /// What a node adds to its folder and its place.
@@ -177,6 +179,7 @@ fn open_in(
         vault: Arc::clone(folder.vault()),
         keys: folder.keys(),
         reuse,
+        clock: clock::now,
     };
     let (mut postgres, opening) = open_as(role, options, plans, now)?;
     postgres.folder = Some(folder);
@@ -195,7 +198,7 @@ fn open_as(
     plans: PlanTable,
     now: UnixMs,
 ) -> Result<(Postgres, PgOpening), OpenError> {
-    let PgOptions { target, schema, requires_sync, node, vault, keys, reuse } = options;
+    let PgOptions { target, schema, requires_sync, node, vault, keys, reuse, clock } = options;
     let connector = Connector::new(target, requires_sync).map_err(StoreError::Failed)?;
     let connector = Arc::new(connector);
     let ensure = async |client: &Client| schema::ensure(client, &schema, Some(vault.fingerprint())).await;
@@ -211,7 +214,7 @@ fn open_as(
     let clock_check = ClockCheck::read(&scan, now)?;
     drop(scan);
     let shared = Shared { plans: SharedPlans::new(plans), vault, index, clock_check, has_nodes: true, reuse };
-    let postgres = Postgres::start((connector, schema), (role, node), Arc::new(shared), last)?;
+    let postgres = Postgres::start((connector, schema), (role, node), (Arc::new(shared), clock), last)?;
     let voided_holds = if role == Role::Server { postgres.void_orphans(now)? } else { 0 };
     Ok((postgres, PgOpening { voided_holds }))
 }
@@ -288,7 +291,7 @@ impl Postgres {
     fn start(
         (connector, schema): (Arc<Connector>, String),
         (role, node): (Role, NodeSettings),
-        shared: Arc<Shared>,
+        (shared, clock): (Arc<Shared>, fn() -> UnixMs),
         last: i64,
     ) -> Result<Postgres, OpenError> {
         let unable =
@@ -309,6 +312,7 @@ impl Postgres {
             queue: Arc::downgrade(&writes[0]),
             shared: Arc::clone(&shared),
             waiting: Arc::clone(&waiting),
+            clock,
         };
         let control = ControlSetup {
             lease: Arc::clone(&lease),
@@ -429,6 +433,7 @@ struct OwnWrites {
     queue: Weak<UnboundedSender<Box<dyn GroupJob>>>,
     shared: Arc<Shared>,
     waiting: Arc<AtomicUsize>,
+    clock: fn() -> UnixMs,
 }
 
 impl OwnWrites {
@@ -446,7 +451,8 @@ impl OwnWrites {
 
     /// Queues the voiding of orphaned holds.
     fn voiding(self) -> Box<dyn Fn(Vec<HoldRef>) + Send> {
-        Box::new(move |holds| self.submit(move |txn| txn.void_holds(&holds, clock::now()).map(drop)))
+        let clock = self.clock;
+        Box::new(move |holds| self.submit(move |txn| txn.void_holds(&holds, clock()).map(drop)))
     }
 
     /// Queues what redb does with each group: old entries are carried, and expired rows removed.

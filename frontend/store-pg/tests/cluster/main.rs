@@ -106,6 +106,7 @@ fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<PgStore> {
         vault: Arc::clone(vault),
         keys: "keys".into(),
         reuse: true,
+        clock: store::clock::now,
     };
     Arc::new(store_pg::open(options, PlanTable::standard(), clock::now()).unwrap().0)
 }

@@ -7,11 +7,12 @@
 mod kept;
 
 use crate::postgres;
-use crate::world::{DAY, World, plans};
+use crate::world::{DAY, START, World, plans};
 use api::Reason;
 use kept::Kept;
 use proptest::collection::vec;
 use proptest::prelude::*;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::credits::calendar::period_start;
 use store::*;
 
@@ -400,7 +401,9 @@ impl Run {
             let modeled = &self.model.accounts[account];
             let found = self.world.read(modeled.id);
             let end = modeled.plan.resets.then(|| period_start(modeled.start, modeled.period + 1));
-            assert_eq!((found.status, found.cancel_at_period_end), (modeled.status, modeled.cancel));
+            let at = (self.world.now, self.world.node);
+            let modeled_now = (modeled.status, modeled.cancel);
+            assert_eq!((found.status, found.cancel_at_period_end), modeled_now, "{found:?} {at:?} {end:?}");
             assert_eq!((&found.plan, found.period_end), (&modeled.plan.id, end));
             assert_eq!(found.balance.allowance, modeled.allowance.unwrap_or(0));
             assert_eq!(found.balance.plan_left, self.model.plan_left(account), "plan credits");
@@ -422,6 +425,14 @@ fn cases() -> u32 {
     }
 }
 
+/// The time of the model, for what nodes write by themselves: the holds of a node that has ended are voided by another one that
+/// still runs, and a time long before that of the calls would move the period of the account.
+static NODE_TIME: AtomicU64 = AtomicU64::new(START);
+
+fn node_time() -> UnixMs {
+    NODE_TIME.load(Ordering::Relaxed)
+}
+
 fn config() -> ProptestConfig {
     ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -431,6 +442,9 @@ fn run_on(world: World, operations: Vec<(Operation, usize)>) {
     let nodes = run.world.nodes().len();
     for (operation, node) in operations {
         run.world.node = node % nodes;
+        if nodes > 1 {
+            NODE_TIME.store(run.world.now, Ordering::Relaxed);
+        }
         run.step(operation);
         // What one node has written, the other reads.
         run.world.node = (node + 1) % nodes;
@@ -449,7 +463,10 @@ proptest! {
     #[test]
     fn two_nodes_do_what_the_model_does(operations in vec((operation(), 0..2usize), 1..120)) {
         if let Some(url) = postgres::url() {
-            run_on(World::of(Box::new(postgres::InSchema::of_nodes(url, 2))), operations);
+            NODE_TIME.store(START, Ordering::Relaxed);
+            let mut schema = postgres::InSchema::of_nodes(url, 2);
+            schema.clock = node_time;
+            run_on(World::of(Box::new(schema)), operations);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use store::{OpenError, PlanTable, Store, UnixMs};
+use store::{OpenError, PlanTable, Store, UnixMs, clock};
 use store_pg::{NodeSettings, PgOptions, Target};
 use store_rules::vault::Vault;
 
@@ -31,6 +31,8 @@ pub struct InSchema {
     schema: String,
     vault: Arc<Vault>,
     nodes: i64,
+    /// The clock of what the nodes write by themselves.
+    pub clock: fn() -> UnixMs,
 }
 
 impl InSchema {
@@ -41,7 +43,7 @@ impl InSchema {
     /// A schema that so many nodes use.
     pub fn of_nodes(url: String, nodes: i64) -> InSchema {
         let schema = format!("t{}_{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        InSchema { url, schema, vault: Arc::new(Vault::in_memory().unwrap()), nodes }
+        InSchema { url, schema, vault: Arc::new(Vault::in_memory().unwrap()), nodes, clock: clock::now }
     }
 
     fn target(&self) -> Target {
@@ -75,6 +77,7 @@ impl InSchema {
             vault: Arc::clone(&self.vault),
             keys: "keys".into(),
             reuse,
+            clock: self.clock,
         }
     }
 
