@@ -200,6 +200,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
     def log_message(self, *_):
         pass
@@ -209,11 +210,13 @@ class Handler(BaseHTTPRequestHandler):
         self.taken = b""
         if parts.path.startswith("/control/"):
             return self.control(parts.path)
+        # A request that waits belongs to the test that has sent it.
+        journal = STATE.journal
         fault = STATE.fault(self.command, self.path)
         time.sleep(fault.get("delay_s", 0))
         body = self.body(fault.get("reset_after"))
         with STATE.lock:
-            STATE.journal.append({
+            journal.append({
                 "method": self.command, "target": self.path, "bytes": len(body),
                 "headers": {name.lower(): value for name, value in self.headers.items()},
                 "body": body.decode(errors="replace") if len(body) <= BODY_SHOWN_MAX else None,

@@ -45,7 +45,11 @@ class Blocking:
                 except StopAsyncIteration:
                     return
         finally:
-            self._portal.call(items.aclose)  # type: ignore[attr-defined]
+            self._portal.call(_closed, items)
+
+
+async def _closed(items: Any) -> None:
+    await items.aclose()
 
 
 async def _next(items: AsyncIterator[Any]) -> Any:
