@@ -34,11 +34,12 @@ class Scripted:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.http = httpx.Client()
 
     def control(self, path: str, body: Any = None) -> Any:
         if body is None:
-            return httpx.get(f"{self.url}/control/{path}").json()
-        return httpx.post(f"{self.url}/control/{path}", json=body).json()
+            return self.http.get(f"{self.url}/control/{path}").json()
+        return self.http.post(f"{self.url}/control/{path}", json=body).json()
 
     def fault(self, method: str, path: str, **fault: Any) -> None:
         self.control("faults", [{"method": method, "path": path, **fault}])
@@ -48,18 +49,19 @@ class Scripted:
 
 
 @pytest.fixture(scope="session")
-def scripted_process() -> Iterator[str]:
+def scripted_process() -> Iterator[Scripted]:
     process = _start(str(SERVERS / "scripted.py"))
     assert process.stdout is not None
-    yield process.stdout.readline().split()[1]
+    server = Scripted(process.stdout.readline().split()[1])
+    yield server
+    server.http.close()
     _end(process)
 
 
 @pytest.fixture
-def scripted(scripted_process: str) -> Scripted:
-    server = Scripted(scripted_process)
-    server.control("reset", {})
-    return server
+def scripted(scripted_process: Scripted) -> Scripted:
+    scripted_process.control("reset", {})
+    return scripted_process
 
 
 @pytest.fixture(scope="session")
