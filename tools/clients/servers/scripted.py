@@ -431,6 +431,7 @@ class Handler(BaseHTTPRequestHandler):
     def update_webhook(self, query, body, id_):
         it = found(STATE.webhooks, id_)
         it.fields.update(json.loads(body))
+        it.fields["label"] = it.fields["label"] or None
         return 200, it.shown(), {}
 
     def delete_webhook(self, query, body, id_):
@@ -446,8 +447,9 @@ class Handler(BaseHTTPRequestHandler):
     def test_webhook(self, query, body, id_):
         it = found(STATE.webhooks, id_)
         message = "msg_" + uuid.uuid4().hex[:12]
-        it.deliveries.append({"message_id": message, "event": "webhook.test", "batch_id": None, "list_id": None,
-                              "attempts": [{"at": CREATED, "status": 204, "error": None}], "next_attempt_at": None})
+        attempt = {"at": CREATED, "duration_ms": 12, "status": 204, "error": None}
+        it.deliveries.append({"message_id": message, "type": "webhook.test", "object_id": id_, "created_at": CREATED,
+                              "status": "delivered", "attempts": [attempt], "next_attempt_at": None})
         return 202, {"message_id": message}, {}
 
     def deliveries(self, query, body, id_):
@@ -463,7 +465,8 @@ class Webhook:
                        "label": asked.get("label"), "enabled": True}
 
     def shown(self, with_secret=False):
-        shown = {"webhook_id": self.id, **self.fields, "created_at": CREATED}
+        shown = {"webhook_id": self.id, **self.fields, "disabled_reason": None if self.fields["enabled"] else "owner",
+                 "failing_since": None, "waiting": 0, "missed": 0, "old_secret_until": None, "created_at": CREATED}
         return {**shown, "secret": self.secret} if with_secret else shown
 
 

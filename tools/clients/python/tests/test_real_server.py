@@ -108,13 +108,13 @@ def test_list(real: Dict[str, str], live: Any, in_parts: bool) -> None:
     live.lists.delete(uploaded.list_id)
 
 
-def test_webhooks(real: Dict[str, str], test: Any) -> None:
+def test_webhooks(real: Dict[str, str], live: Any) -> None:
     require(real, "/v1/webhooks")
-    made = test.webhooks.create("https://hooks.example.com/mailprobe", events=["list.completed"], label="from a client")
+    made = live.webhooks.create("https://hooks.example.com/mailprobe", events=["list.completed"], label="from a client")
     assert made.secret is not None and made.secret.startswith("whsec_")
-    assert [found.webhook_id for found in test.webhooks.list()] == [made.webhook_id]
-    assert test.webhooks.update(made.webhook_id, enabled=False).enabled is False
-    assert test.webhooks.rotate(made.webhook_id).secret != made.secret
-    assert test.webhooks.test(made.webhook_id) in [found.message_id for found in test.webhooks.deliveries(made.webhook_id)]
-    test.webhooks.delete(made.webhook_id)
-    assert test.webhooks.list() == []
+    assert [found.webhook_id for found in live.webhooks.list()] == [made.webhook_id]
+    assert live.webhooks.rotate(made.webhook_id).secret != made.secret
+    assert live.webhooks.test(made.webhook_id) in [found.message_id for found in live.webhooks.deliveries(made.webhook_id)]
+    assert live.webhooks.update(made.webhook_id, enabled=False).enabled is False
+    live.webhooks.delete(made.webhook_id)
+    assert live.webhooks.list() == []

@@ -36,14 +36,14 @@ def test_all_requests(client: Any, scripted: Scripted) -> None:
     assert (made.events, made.label, made.enabled) == (("list.completed",), "mine", True)
     assert client.webhooks.list() == [client.webhooks.get(made.webhook_id)]
     assert client.webhooks.get(made.webhook_id).secret is None
-    changed = client.webhooks.update(made.webhook_id, label=None, enabled=False)
+    changed = client.webhooks.update(made.webhook_id, label="", enabled=False)
     assert (changed.url, changed.label, changed.enabled) == ("https://example.com/hook", None, False)
-    assert scripted.journal()[-1]["body"] == '{"label":null,"enabled":false}'
+    assert scripted.journal()[-1]["body"] == '{"label":"","enabled":false}'
     assert client.webhooks.rotate(made.webhook_id).secret != made.secret
     messages = [client.webhooks.test(made.webhook_id) for _ in range(3)]
     deliveries = list(client.webhooks.deliveries(made.webhook_id))
     assert [delivery.message_id for delivery in deliveries] == messages[::-1]
-    assert deliveries[0].attempts[0].status == 204 and deliveries[0].event == "webhook.test"
+    assert deliveries[0].attempts[0].status == 204 and deliveries[0].type == "webhook.test"
     client.webhooks.delete(made.webhook_id)
     assert client.webhooks.list() == []
 

@@ -29,7 +29,7 @@ import httpx
 
 from . import _async_io as io
 from . import _calls as calls
-from ._calls import UNSET, Call, Page, Unset
+from ._calls import Call, Page
 from ._lines import JsonLines
 from ._polling import Polling
 from ._retries import Retries, Tries
@@ -536,7 +536,7 @@ class AsyncWebhooks:
     async def create(
         self, url: str, *, events: Optional[Sequence[str]] = None, label: Optional[str] = None
     ) -> WebhookEndpoint:
-        """Adds an endpoint. Only this answer has its `secret`. Without `events`, it gets all of them."""
+        """Adds an endpoint. Only this answer has its `secret`. Without `events`, it gets all of them. It needs a live key."""
         return await self._client._call(calls.create_webhook(url, events, label))
 
     async def list(self) -> List[WebhookEndpoint]:
@@ -551,15 +551,13 @@ class AsyncWebhooks:
         self,
         webhook_id: str,
         *,
-        url: Union[str, Unset] = UNSET,
-        events: Union[Sequence[str], Unset] = UNSET,
-        label: Union[str, None, Unset] = UNSET,
-        enabled: Union[bool, Unset] = UNSET,
+        url: Optional[str] = None,
+        events: Optional[Sequence[str]] = None,
+        label: Optional[str] = None,
+        enabled: Optional[bool] = None,
     ) -> WebhookEndpoint:
-        """Changes the named fields of an endpoint."""
-        chosen = events if isinstance(events, Unset) else tuple(events)
-        call = calls.update_webhook(webhook_id, url=url, events=chosen, label=label, enabled=enabled)
-        return await self._client._call(call)
+        """Changes the given fields of an endpoint. An empty `label` removes the label."""
+        return await self._client._call(calls.update_webhook(webhook_id, url, events, label, enabled))
 
     async def delete(self, webhook_id: str) -> None:
         """Removes an endpoint."""

@@ -34,16 +34,6 @@ ANSWER_BYTES_MAX = 16 << 20
 _VISIBLE_ASCII = re.compile(r"[!-~]+")
 
 
-class Unset:
-    """The type of UNSET: a field that a request does not name."""
-
-    def __repr__(self) -> str:
-        return "UNSET"
-
-
-UNSET = Unset()
-
-
 @dataclass(frozen=True)
 class Call(Generic[T]):
     """One request, and the function that reads the JSON of its answer."""
@@ -109,11 +99,6 @@ def _id(text: str) -> str:
 def _given(**fields: Any) -> Dict[str, Any]:
     """The fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _set(**fields: Any) -> Dict[str, Any]:
-    """The fields that are not UNSET."""
-    return {name: value for name, value in fields.items() if not isinstance(value, Unset)}
 
 
 def verify(email: str, mode: Mode, detail: bool) -> Call[Verification]:
@@ -240,9 +225,11 @@ def get_webhook(webhook_id: str) -> Call[WebhookEndpoint]:
     return Call("GET", f"/v1/webhooks/{_id(webhook_id)}", _as(WebhookEndpoint), repeatable=True)
 
 
-def update_webhook(webhook_id: str, **fields: Any) -> Call[WebhookEndpoint]:
-    path = f"/v1/webhooks/{_id(webhook_id)}"
-    return Call("PATCH", path, _as(WebhookEndpoint), json=_set(**fields), repeatable=True)
+def update_webhook(
+    webhook_id: str, url: Optional[str], events: Optional[Sequence[str]], label: Optional[str], enabled: Optional[bool]
+) -> Call[WebhookEndpoint]:
+    body = _given(url=url, events=None if events is None else list(events), label=label, enabled=enabled)
+    return Call("PATCH", f"/v1/webhooks/{_id(webhook_id)}", _as(WebhookEndpoint), json=body, repeatable=True)
 
 
 def delete_webhook(webhook_id: str) -> Call[None]:

@@ -167,6 +167,10 @@ class PlanNotAllowedError(PermissionDeniedError):
     """403 `plan_not_allowed`: the plan does not include batches and lists."""
 
 
+class LiveKeyRequiredError(PermissionDeniedError):
+    """403 `live_key_required`: the request needs a live key, and the client has a test key."""
+
+
 class NotAvailableOnGatewayError(PermissionDeniedError):
     """403 `not_available_on_<gateway>`: the gateway offers only single checks."""
 
@@ -229,7 +233,9 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "insufficient_credits": InsufficientCreditsError,
     "subscription_inactive": SubscriptionInactiveError,
     "plan_not_allowed": PlanNotAllowedError,
+    "live_key_required": LiveKeyRequiredError,
     "not_found": NotFoundError,
+    "conflict": ConflictError,
     "idempotency_in_progress": IdempotencyInProgressError,
     "offset_mismatch": OffsetMismatchError,
     "request_too_large": RequestTooLargeError,

@@ -217,6 +217,16 @@ class WebhookEndpoint:
     events: Tuple[EventType, ...] = ()
     label: Optional[str] = None
     enabled: bool = True
+    #: The cause, if the endpoint is disabled: `owner`, `gone` or `failures`.
+    disabled_reason: Optional[str] = None
+    #: The first failed try since the last success. After three days, the server disables the endpoint.
+    failing_since: Optional[datetime] = None
+    #: The number of messages that wait.
+    waiting: int = 0
+    #: The number of events that were not sent, because too many messages waited.
+    missed: int = 0
+    #: The time until which the secret before the last rotation signs too.
+    old_secret_until: Optional[datetime] = None
     #: Only in the answers to `create` and `rotate`. Keep it secret.
     secret: Optional[str] = field(default=None, repr=False)
     created_at: Optional[datetime] = None
@@ -227,10 +237,11 @@ class WebhookEndpoint:
 class Attempt:
     """One try to send a message."""
 
-    at: Optional[datetime] = None
+    at: datetime
+    duration_ms: Optional[int] = None
     #: The HTTP status of the endpoint's answer.
     status: Optional[int] = None
-    #: The error, if no answer arrived.
+    #: The cause, if no answer arrived, such as `timeout`.
     error: Optional[str] = None
     raw: Mapping[str, Any] = _raw()
 
@@ -241,9 +252,12 @@ class Delivery:
 
     #: The same as the header `webhook-id` of the message.
     message_id: str
-    event: Optional[EventType] = None
-    batch_id: Optional[str] = None
-    list_id: Optional[str] = None
+    type: EventType
+    #: The id of the batch or list; of the endpoint itself for a test.
+    object_id: Optional[str] = None
+    created_at: Optional[datetime] = None
+    #: `waiting`, `delivered`, `failed` or `discarded`.
+    status: Optional[str] = None
     attempts: Tuple[Attempt, ...] = ()
     #: None if there will be no further try.
     next_attempt_at: Optional[datetime] = None
@@ -252,10 +266,11 @@ class Delivery:
 
 @dataclass(frozen=True)
 class EventData:
-    """The object of an event, in its state at the time of the event."""
+    """The object of an event, in its state at the time of the event: a batch, a list, or the endpoint itself for a test."""
 
     batch_id: Optional[str] = None
     list_id: Optional[str] = None
+    webhook_id: Optional[str] = None
     status: Optional[str] = None
     total: Optional[int] = None
     checked: Optional[int] = None

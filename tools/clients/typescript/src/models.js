@@ -1,0 +1,2 @@
+/** The objects of the API, with the names of its JSON. New fields may be added to all of them. */
+export {};
