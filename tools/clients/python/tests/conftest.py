@@ -16,7 +16,8 @@ from anyio.from_thread import start_blocking_portal
 
 import mailprobe
 
-SERVERS = Path(os.environ.get("MAILPROBE_SERVERS", Path(__file__).parent.parent.parent / "servers"))
+ROOT = Path(__file__).parents[4]
+SERVERS = ROOT / "tools/clients/servers"
 #: Many retries, and no long waits.
 QUICK = mailprobe.Retries(repetitions=4, first_wait=0.01, longest_wait=0.02)
 

@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { after, type TestContext } from 'node:test';
 import { Client, type ClientOptions, type Retries } from 'mailprobe';
 
-const FOLDER = process.env['MAILPROBE_SERVERS'] ?? fileURLToPath(new URL('../../servers', import.meta.url));
+/** The root of the source tree. The tests may run in a copy of their folder. */
+export const ROOT = process.env['MAILPROBE_ROOT'] ?? fileURLToPath(new URL('../../../..', import.meta.url));
+const FOLDER = join(ROOT, 'tools/clients/servers');
 
 /** Many retries, and no long waits. */
 export const QUICK: Partial<Retries> = { repetitions: 4, firstWaitMs: 10, longestWaitMs: 20 };
