@@ -43,7 +43,7 @@ POLLS_UNTIL_END = 2
 BODY_SHOWN_MAX = 4096
 PAGE = 2
 SAME_WORD = {"disposable", "spamtrap", "inbox_full", "mailbox_disabled", "catch_all", "unverifiable"}
-UNCONFIRMED = {"catch_all", "unverifiable"}
+RISKY = {"catch_all", "unverifiable", "inbox_full"}
 CREATED = "2026-11-25T12:00:00Z"
 ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
@@ -68,7 +68,7 @@ def verdict(address):
 def class_of(reason, deliverable):
     if deliverable:
         return "deliverable"
-    return "unconfirmed" if reason in UNCONFIRMED else "undeliverable"
+    return "risky" if reason in RISKY else "undeliverable"
 
 
 class State:
@@ -128,15 +128,16 @@ class MailList:
         is_read = self.state not in ("uploading", "reading", "unfit")
         addresses = [row[self.index] for row, reason, _ in self.rows if reason != "invalid_syntax"] if is_read else []
         counts = {}
-        for _, reason, _ in self.rows if self.state in ("completed", "cancelled") else ():
+        distinct = {row[self.index]: reason for row, reason, _ in self.rows if reason != "invalid_syntax"} if is_read else {}
+        for reason in distinct.values() if self.state == "completed" else ():
             counts[reason] = counts.get(reason, 0) + 1
         return {
             "list_id": self.id, "name": self.name, "status": self.state,
             "bytes": len(self.content) if self.announced is None else self.announced, "offset": len(self.content),
             "rows": len(self.rows) if is_read else None, "addresses": len(addresses) if is_read else None,
             "distinct": len(set(addresses)) if is_read else None,
-            "checked": len(self.rows) if self.state == "completed" else 0,
-            "progress": 100 if self.state == "completed" else 0.5,
+            "checked": len(distinct) if self.state == "completed" else 0,
+            "progress": 100 if self.state == "completed" else 0,
             "credits_required": len(set(addresses)) if is_read else None, "credits_charged": 0, "counts": counts,
             "problem": "no row has an address" if self.state == "unfit" else None,
             "created_at": CREATED, "expires_at": "2026-12-25T12:00:00.123456789+00:00",
@@ -162,6 +163,7 @@ class Batch:
 
     def __init__(self, emails):
         self.id, self.emails, self.state, self.polls = "bat_" + uuid.uuid4().hex[:12], emails, "processing", 0
+        self.is_cancelled = False
 
     def on_poll(self):
         self.polls += 1
@@ -171,7 +173,7 @@ class Batch:
     def shown(self, with_results=True):
         rows = None
         if with_results and self.state != "processing":
-            found = [(email, *(verdict(email) if self.state == "completed" else ("unverifiable", False))) for email in self.emails]
+            found = [(email, *(("unverifiable", False) if self.is_cancelled else verdict(email))) for email in self.emails]
             rows = [{"email": email, "deliverable": good, "reason": reason} for email, reason, good in found]
         done = len(self.emails) if self.state != "processing" else 0
         return {"batch_id": self.id, "status": self.state, "progress": 100 if done else 0, "total": len(self.emails),
@@ -352,12 +354,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def cancel_batch(self, query, body, id_):
         batch = found(STATE.batches, id_)
-        batch.state = "cancelled" if batch.state == "processing" else batch.state
+        batch.state, batch.is_cancelled = "completed", batch.state == "processing"
         return 202, batch.shown(), {}
 
     def create_list(self, query, body):
         if self.headers.get("content-type", "").startswith("application/json"):
             asked = json.loads(body)
+            if not asked.get("bytes"):
+                raise Refused(400, "invalid_request")
 
             def make():
                 made = MailList(asked.get("name"), asked.get("column"))
@@ -380,11 +384,13 @@ class Handler(BaseHTTPRequestHandler):
     def upload_part(self, query, body, id_):
         it = found(STATE.lists, id_)
         if it.state != "uploading":
-            raise Refused(409, "list_not_uploading")
+            raise Refused(409, "invalid_state")
         if int(self.headers["upload-offset"]) != len(it.content):
             raise Refused(409, "offset_mismatch", offset=len(it.content))
         it.content += body
         if self.headers.get("upload-complete") == "?1":
+            if len(it.content) != it.announced:
+                raise Refused(400, "invalid_request")
             it.state = "reading"
         return 200, it.shown(), {}
 
@@ -398,7 +404,7 @@ class Handler(BaseHTTPRequestHandler):
         if it.state in ("ready", "paused"):
             it.state, it.polls = "running", 0
         elif it.state not in ("running", "completed"):
-            raise Refused(409, "list_not_ready")
+            raise Refused(409, "invalid_state")
         return 202, it.shown(), {}
 
     def cancel_list(self, query, body, id_):
@@ -408,6 +414,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def results(self, query, body, id_):
         it = found(STATE.lists, id_)
+        if it.state not in ("completed", "cancelled"):
+            raise Refused(409, "invalid_state")
         content, kind = it.results(query.get("format", ["csv"])[0], query.get("class", []))
         return 200, content, {"content-type": kind}
 

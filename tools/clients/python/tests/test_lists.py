@@ -46,6 +46,8 @@ def run(client: Any, content: Any, **options: Any) -> str:
 def uploaded_content(client: Any, scripted: Scripted, list_id: str) -> bytes:
     """The content as the server has it: the results without the two columns."""
     client.lists.wait(list_id, until="ready", interval=0.01)
+    client.lists.start(list_id)
+    client.lists.wait(list_id, interval=0.01)
     target = io.BytesIO()
     client.lists.download(list_id, target)
     return b"".join(line.split(b",")[0] + b"\n" for line in target.getvalue().splitlines())
@@ -73,7 +75,7 @@ def test_from_upload_to_results(client: Any, scripted: Scripted, tmp_path: Path)
 
 def test_classes(client: Any) -> None:
     list_id = run(client, CONTENT)
-    rows = client.lists.results(list_id, classes=["deliverable", "unconfirmed"])
+    rows = client.lists.results(list_id, classes=["deliverable", "risky"])
     assert [row["row"] for row in rows] == ["1", "2"]
     with pytest.raises(TypeError):
         list(client.lists.results(list_id, classes="deliverable"))
@@ -148,15 +150,16 @@ def test_upload_in_parts(client: Any, scripted: Scripted, tmp_path: Path, kind: 
     if fault:
         scripted.fault("PATCH", "/v1/lists", **fault, times=3)
     uploaded = client.lists.upload(
-        kind(content, tmp_path), in_parts=True, part_bytes=10_000, on_progress=lambda *seen: progress.append(seen)
+        kind(content, tmp_path), size=len(content), in_parts=True, part_bytes=10_000,
+        on_progress=lambda *seen: progress.append(seen),
     )
     assert uploaded.status == "reading" or fault.get("lose")
     assert uploaded.offset == len(content)
     offsets = [offset for offset, _ in progress]
     assert offsets == sorted(offsets) and offsets[-1] == len(content)
-    assert progress[-1][1] in (None, len(content))
+    assert progress[-1][1] == len(content)
     assert uploaded_content(client, scripted, uploaded.list_id) == content
-    (begun,) = [request for request in scripted.journal() if request["method"] == "POST"]
+    (begun,) = [request for request in scripted.journal() if request["target"] == "/v1/lists"]
     assert "idempotency-key" in begun["headers"]
 
 
@@ -231,6 +234,23 @@ def test_a_file_that_becomes_shorter(client: Any, tmp_path: Path) -> None:
 def test_a_file_for_text(client: Any) -> None:
     with pytest.raises(TypeError):
         client.lists.upload(io.StringIO("a@example.com\n"), in_parts=True)
+
+
+def test_parts_need_the_size(client: Any, scripted: Scripted) -> None:
+    with pytest.raises(ValueError):
+        client.lists.upload(Pipe(CONTENT), in_parts=True)
+    client.lists.upload(Pipe(CONTENT), part_bytes=10)
+    with pytest.raises(mailprobe.UploadError):
+        client.lists.upload(Pipe(CONTENT), size=len(CONTENT) + 1, in_parts=True)
+    uploading = next(found for found in client.lists.list() if found.status == "uploading")
+    with pytest.raises(mailprobe.UploadError):
+        client.lists.resume_upload(uploading.list_id, CONTENT)
+
+
+def test_results_before_the_end(client: Any) -> None:
+    uploaded = client.lists.upload(CONTENT)
+    with pytest.raises(mailprobe.InvalidStateError):
+        list(client.lists.results(uploaded.list_id))
 
 
 @pytest.mark.parametrize("in_parts", [False, True])

@@ -174,6 +174,8 @@ export class OffsetMismatchError extends ConflictError {
     return this.count('offset');
   }
 }
+/** 409 `invalid_state`: the list is in another state than the request needs, or a limit of the account is reached. */
+export class InvalidStateError extends ConflictError {}
 
 /** 413: the body is too large. */
 export class RequestTooLargeError extends ApiError {}

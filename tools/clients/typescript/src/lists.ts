@@ -2,7 +2,7 @@ import { given, idempotency, isObject, nothing, objectWith, pageOf, range, segme
 import {
   ApiError, ListStoppedError, OffsetMismatchError, TransportError, UnexpectedAnswerError, UploadError, UploadInterruptedError,
 } from './errors.js';
-import type { ListRow, MailList, ResultsFormat } from './models.js';
+import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
 import type { Tries } from './retries.js';
 import { sourceOf, type Content, type Source } from './source.js';
@@ -25,6 +25,8 @@ export interface UploadOptions extends PartOptions {
   name?: string;
   /** The column of the addresses. Without it, the server finds the column. */
   column?: string;
+  /** The size of a stream in bytes. Bytes, blobs and files know their size. */
+  size?: number;
   /** Whether the content is sent in parts. The default sends parts if the content is larger than one. */
   inParts?: boolean;
   idempotencyKey?: string;
@@ -33,7 +35,7 @@ export interface UploadOptions extends PartOptions {
 /** The options of results. */
 export interface ResultsOptions extends RequestOptions {
   /** Selects classes of verdicts. */
-  classes?: readonly string[];
+  classes?: readonly ResultClass[];
 }
 
 const listOf = objectWith<MailList>({ list_id: 'string', status: 'string' });
@@ -51,15 +53,18 @@ export class Lists {
    * After a broken connection, an upload in parts continues where it stopped. If that fails too, UploadInterruptedError is thrown.
    */
   async upload(content: Content, options: UploadOptions = {}): Promise<MailList> {
-    const source = sourceOf(content);
-    const { partBytes = PART_BYTES, inParts = source.size === undefined || source.size > partBytes } = options;
-    if (!inParts && source.size !== undefined) return this.#uploadWhole(source, source.size, options);
+    const source = sourceOf(content, options.size);
+    const { size } = source;
+    if (size === undefined) throw new TypeError('the upload of a stream needs its `size`');
+    const { partBytes = PART_BYTES, inParts = size > partBytes } = options;
+    // The server refuses an upload of no parts.
+    if (!inParts || size === 0) return this.#uploadWhole(source, size, options);
     const { name, column, idempotencyKey } = options;
     const call: Call<MailList> = {
       method: 'POST',
       path: '/v1/lists',
       parse: listOf,
-      json: given({ name, column, bytes: source.size }),
+      json: given({ name, column, bytes: size }),
       headers: idempotency(idempotencyKey),
       repeatable: true,
     };
@@ -68,7 +73,12 @@ export class Lists {
 
   /** Continues an upload in parts, also one that another process began. `content` is the whole content, from its start. */
   async resumeUpload(listId: string, content: Content, options: PartOptions = {}): Promise<MailList> {
-    return this.#sendParts(await this.get(listId, options), sourceOf(content), options);
+    const begun = await this.get(listId, options);
+    const source = sourceOf(content, begun.bytes ?? undefined);
+    if (begun.status === 'uploading' && source.size !== begun.bytes) {
+      throw new UploadError('the content has another size than the upload has announced');
+    }
+    return this.#sendParts(begun, source, options);
   }
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {
@@ -118,9 +128,9 @@ export class Lists {
   async #sendPart(
     listId: string, offset: number, source: Source, { partBytes = PART_BYTES, signal }: PartOptions,
   ): Promise<[MailList, boolean]> {
-    const length = source.size === undefined ? partBytes : Math.max(0, Math.min(partBytes, source.size - offset));
-    const part = await read(source, offset, length);
-    const isLast = source.size === undefined ? part.length < partBytes : offset + part.length >= source.size;
+    const size = source.size ?? 0;
+    const part = await read(source, offset, Math.max(0, Math.min(partBytes, size - offset)));
+    const isLast = offset + part.length >= size;
     const state = await this.#transport.once<MailList>({
       // Not repeatable: after a failure, the upload first asks for the offset.
       method: 'PATCH',
@@ -244,7 +254,7 @@ function path(listId: string): string {
 
 async function read(source: Source, offset: number, length: number): Promise<Uint8Array> {
   const part = await source.readAt(offset, length);
-  if (source.size !== undefined && part.length < length) throw new UploadError('the file became shorter during the upload');
+  if (part.length < length) throw new UploadError('the file became shorter during the upload');
   return part;
 }
 

@@ -19,6 +19,8 @@ export type Mode = 'full' | 'fast';
 export type BatchState = 'processing' | 'completed' | 'cancelled';
 export type ListState =
   | 'uploading' | 'reading' | 'ready' | 'running' | 'paused' | 'completed' | 'cancelled' | 'unfit';
+/** A class of verdicts. `risky` means that the mailbox could be neither confirmed nor excluded, or is full. */
+export type ResultClass = 'deliverable' | 'undeliverable' | 'risky';
 export type ResultsFormat = 'csv' | 'jsonl' | 'xlsx';
 export type EventType =
   | 'batch.completed'
@@ -127,6 +129,8 @@ export interface Batch {
   checked: number;
   /** A row for each submitted address, in the same order. Absent or null before the end, and in the list of batches. */
   results?: ResultRow[] | null;
+  /** Only in the list of batches. */
+  created_at?: string;
 }
 
 /** A list of addresses: an uploaded file. Figures that the server does not know yet are null. */
@@ -143,13 +147,14 @@ export interface MailList {
   addresses?: number | null;
   /** The number of distinct addresses. */
   distinct?: number | null;
+  /** The number of distinct addresses with a verdict. */
   checked?: number | null;
   /** From 0 to 100. */
   progress?: number | null;
   /** An estimate of the price, after the list was read. */
   credits_required?: number | null;
   credits_charged?: number | null;
-  /** The number of rows by reason. */
+  /** The number of distinct addresses by reason. */
   counts?: Record<string, number>;
   /** The cause, if the list is unfit or paused. */
   problem?: string | null;

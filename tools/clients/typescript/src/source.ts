@@ -18,12 +18,13 @@ export interface Source {
 /** What can be uploaded. */
 export type Content = Uint8Array | Blob | Source | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
-export function sourceOf(content: Content): Source {
+/** The source of a content. `size` is the size of a stream, if it is known. */
+export function sourceOf(content: Content, size?: number): Source {
   if (content instanceof Uint8Array) return new BytesSource(content);
   if (content instanceof Blob) return new BlobSource(content);
   if ('readAt' in content) return content;
-  if ('getReader' in content) return new StreamSource(chunksOf(content));
-  if (typeof content === 'object' && Symbol.asyncIterator in content) return new StreamSource(content[Symbol.asyncIterator]());
+  if ('getReader' in content) return new StreamSource(chunksOf(content), size);
+  if (typeof content === 'object' && Symbol.asyncIterator in content) return new StreamSource(content[Symbol.asyncIterator](), size);
   throw new TypeError('the content has to be bytes, a Blob, a stream of bytes, or a Source; a text is not accepted');
 }
 
@@ -61,13 +62,12 @@ async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
 }
 
 class StreamSource implements Source {
-  readonly size = undefined;
   /** The bytes from `keptAt` on. */
   private kept: Uint8Array = new Uint8Array(0);
   private keptAt = 0;
   private isEnded = false;
 
-  constructor(private readonly chunks: AsyncIterator<Uint8Array>) {}
+  constructor(private readonly chunks: AsyncIterator<Uint8Array>, readonly size: number | undefined) {}
 
   async readAt(offset: number, length: number): Promise<Uint8Array> {
     if (offset < this.keptAt) throw new UploadError('the server asks for bytes of the stream that were read long ago');

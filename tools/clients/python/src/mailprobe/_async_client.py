@@ -44,6 +44,7 @@ from .errors import (
     TransportError,
     TransportTimeoutError,
     UnexpectedAnswerError,
+    UploadError,
     UploadInterruptedError,
     api_error,
 )
@@ -54,6 +55,7 @@ from .models import (
     Delivery,
     MailList,
     Mode,
+    ResultClass,
     ResultRow,
     ResultsFormat,
     Verification,
@@ -302,6 +304,7 @@ class AsyncLists:
         *,
         name: Optional[str] = None,
         column: Optional[str] = None,
+        size: Optional[int] = None,
         in_parts: Optional[bool] = None,
         part_bytes: int = PART_BYTES,
         idempotency_key: Optional[str] = None,
@@ -311,14 +314,18 @@ class AsyncLists:
 
         `column` names the column of the addresses; without it, the server finds the column. A content above `part_bytes` is sent in
         parts, unless `in_parts` says otherwise. After a broken connection, an upload in parts continues where it stopped. If that
-        fails too, UploadInterruptedError is raised. `on_progress` gets the number of acknowledged bytes and the size.
+        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts. `on_progress` gets the number
+        of acknowledged bytes and the size.
         """
-        source = await io.run(lambda: Source(content))
+        source = await io.run(lambda: Source(content, size))
         try:
+            if in_parts and source.size is None:
+                raise ValueError("an upload in parts needs the size of the content")
             if in_parts is None:
-                in_parts = source.size is None or source.size > part_bytes
+                in_parts = source.size is not None and source.size > part_bytes
             upload = _Upload(source, part_bytes, on_progress)
-            if not in_parts:
+            # The server refuses an upload of no parts.
+            if not in_parts or source.size == 0:
                 return await self._upload_whole(upload, name, column, idempotency_key)
             begun = await self._client._call(calls.begin_upload(name, column, source.size, idempotency_key))
             return await self._send_parts(begun, upload)
@@ -334,9 +341,12 @@ class AsyncLists:
         on_progress: Optional[Callable[[int, Optional[int]], None]] = None,
     ) -> MailList:
         """Continues an upload in parts, also one that another process began. `content` is the whole content, from its start."""
-        source = await io.run(lambda: Source(content))
+        begun = await self.get(list_id)
+        source = await io.run(lambda: Source(content, begun.bytes))
         try:
-            return await self._send_parts(await self.get(list_id), _Upload(source, part_bytes, on_progress))
+            if begun.status == "uploading" and source.size != begun.bytes:
+                raise UploadError("the content has another size than the upload has announced")
+            return await self._send_parts(begun, _Upload(source, part_bytes, on_progress))
         finally:
             await io.run(source.close)
 
@@ -390,7 +400,7 @@ class AsyncLists:
         source = upload.source
         part = await io.run(lambda: source.read_at(offset, upload.part_bytes))
         end = offset + len(part)
-        is_last = len(part) < upload.part_bytes if source.size is None else end >= source.size
+        is_last = source.size is None or end >= source.size
         call = calls.upload_part(list_id, offset, part, is_last)
         state = call.parse(await self._client._once(call))
         if not is_last and (state.offset is None or state.offset <= offset):
@@ -453,7 +463,7 @@ class AsyncLists:
                 raise ListStoppedError(found)
             await io.sleep(polling.next_pause())
 
-    async def results(self, list_id: str, *, classes: Sequence[str] = ()) -> AsyncIterator[Dict[str, Any]]:
+    async def results(self, list_id: str, *, classes: Sequence[ResultClass] = ()) -> AsyncIterator[Dict[str, Any]]:
         """Iterates over the rows of a list, each with `deliverable` and `reason`. The answer is streamed, so memory is small.
 
         `classes` selects classes of verdicts. If the connection breaks after the first row, TransportError is raised.
@@ -484,7 +494,7 @@ class AsyncLists:
         target: Union[str, "os.PathLike[str]", IO[bytes]],
         *,
         format: ResultsFormat = "csv",
-        classes: Sequence[str] = (),
+        classes: Sequence[ResultClass] = (),
     ) -> int:
         """Writes the results of a list to a path or a file. The result is the number of bytes.
 

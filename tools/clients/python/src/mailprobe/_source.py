@@ -19,12 +19,13 @@ Content = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview, IO[bytes]
 class Source:
     """A content. Offsets count from the position that the file had at first."""
 
-    def __init__(self, content: Content) -> None:
+    def __init__(self, content: Content, size: Optional[int] = None) -> None:
+        """`size` is the size of a file that cannot seek, if it is known."""
         self._owned = isinstance(content, (str, os.PathLike, bytes, bytearray, memoryview))
         self._file: Any = _opened(content)
         self.is_seekable = _is_seekable(self._file)
         self._start: int = self._file.tell() if self.is_seekable else 0
-        self.size: Optional[int] = _rest(self._file) if self.is_seekable else None
+        self.size: Optional[int] = _rest(self._file) if self.is_seekable else size
         # Of a file that cannot seek: the last part, and the offset of its first byte.
         self._kept = b""
         self._kept_at = 0

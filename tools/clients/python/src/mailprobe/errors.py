@@ -196,6 +196,10 @@ class OffsetMismatchError(ConflictError):
         return self._count("offset")
 
 
+class InvalidStateError(ConflictError):
+    """409 `invalid_state`: the list is in another state than the request needs, or a limit of the account is reached."""
+
+
 class RequestTooLargeError(ApiError):
     """413: the body is too large."""
 
@@ -236,6 +240,7 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "live_key_required": LiveKeyRequiredError,
     "not_found": NotFoundError,
     "conflict": ConflictError,
+    "invalid_state": InvalidStateError,
     "idempotency_in_progress": IdempotencyInProgressError,
     "offset_mismatch": OffsetMismatchError,
     "request_too_large": RequestTooLargeError,

@@ -25,6 +25,8 @@ Reason = Literal[
 Mode = Literal["full", "fast"]
 BatchState = Literal["processing", "completed", "cancelled"]
 ListState = Literal["uploading", "reading", "ready", "running", "paused", "completed", "cancelled", "unfit"]
+#: A class of verdicts. `risky` means that the mailbox could be neither confirmed nor excluded, or is full.
+ResultClass = Literal["deliverable", "undeliverable", "risky"]
 ResultsFormat = Literal["csv", "jsonl", "xlsx"]
 EventType = Literal[
     "batch.completed",
@@ -164,6 +166,8 @@ class Batch:
     checked: int
     #: A row for each submitted address, in the same order. None before the end, and in the list of batches.
     results: Optional[Tuple[ResultRow, ...]] = None
+    #: Only in the list of batches.
+    created_at: Optional[datetime] = None
     raw: Mapping[str, Any] = _raw()
 
     @property
@@ -188,13 +192,14 @@ class MailList:
     addresses: Optional[int] = None
     #: The number of distinct addresses.
     distinct: Optional[int] = None
+    #: The number of distinct addresses with a verdict.
     checked: Optional[int] = None
     #: From 0 to 100.
     progress: Optional[float] = None
     #: An estimate of the price, after the list was read.
     credits_required: Optional[int] = None
     credits_charged: Optional[int] = None
-    #: The number of rows by reason.
+    #: The number of distinct addresses by reason.
     counts: Mapping[str, int] = field(default_factory=dict)
     #: The cause, if the list is unfit or paused.
     problem: Optional[str] = None
@@ -274,7 +279,7 @@ class EventData:
     status: Optional[str] = None
     total: Optional[int] = None
     checked: Optional[int] = None
-    #: The number of rows by reason.
+    #: The number of addresses by reason.
     counts: Mapping[str, int] = field(default_factory=dict)
     raw: Mapping[str, Any] = _raw()
 
