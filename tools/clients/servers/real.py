@@ -19,7 +19,7 @@ SCENARIO = Path(__file__).parent.parent.parent / "mailnet/scenarios/reasons.toml
 START_LIMIT_S = 60
 END_LIMIT_S = 90
 CREDITS = "100000"
-LIMITS = [word for name in ("fast", "verify", "batch", "poll", "account") for word in (f"--{name}", "100000")]
+LIMIT = "100000"
 
 
 def wait_for(path, pattern, process):
@@ -62,10 +62,17 @@ class World:
         process, log = self.start("serve", *self.command("serve", *flags))
         address = wait_for(log, r"(?m)^listening (?:on )?(?:http://)?(127\.0\.0\.1:\d+)", process)[1]
         keys = dict(line.split(" ", 1) for line in (self.folder / "data/first-keys").read_text().splitlines() if " " in line)
-        for arguments in (["account", "grant", "default", CREDITS], ["account", "set-limits", "default", *LIMITS]):
+        for arguments in (["account", "grant", "default", CREDITS], ["account", "set-limits", "default", *self.limits()]):
             words, environment = self.command(*arguments)
             subprocess.run(words, env=environment, check=True, stdout=subprocess.DEVNULL)
         return {"url": f"http://{address}", "live_key": keys["live"], "test_key": keys["test"]}
+
+    def limits(self):
+        """All limits that the program knows, so that the tests never reach one."""
+        words, environment = self.command("account", "set-limits", "--help")
+        text = subprocess.run(words, env=environment, check=True, capture_output=True, text=True).stdout
+        names = sorted(set(re.findall(r"(?m)^ +--([a-z-]+) <N>", text)))
+        return [word for name in names for word in (f"--{name}", LIMIT)]
 
     def end(self):
         for process in reversed(self.running):

@@ -6,7 +6,8 @@ import io
 import os
 import threading
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from random import Random
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from conftest import Scripted
@@ -161,6 +162,25 @@ def test_upload_in_parts(client: Any, scripted: Scripted, tmp_path: Path, kind: 
     assert uploaded_content(client, scripted, uploaded.list_id) == content
     (begun,) = [request for request in scripted.journal() if request["target"] == "/v1/lists"]
     assert "idempotency-key" in begun["headers"]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_property_random_faults_change_no_byte(client: Any, scripted: Scripted, seed: int) -> None:
+    """However an upload breaks, the server gets the content once, in one list."""
+    random = Random(seed)
+    content = large(random.randrange(1, 3000))
+    faults: List[Dict[str, Any]] = [{"reset_after": random.randrange(9000)}, {"lose": True}, {"status": 503, "body": {}}, {"truncate": True}]
+    for _ in range(random.randrange(12)):
+        scripted.fault(random.choice(["PATCH", "PATCH", "GET"]), "/v1/lists/", times=random.randrange(1, 3), **random.choice(faults))
+    options = {"part_bytes": random.randrange(1000, 20_000)}
+    try:
+        uploaded = client.lists.upload(content, in_parts=True, **options)
+    except mailprobe.UploadInterruptedError as interrupted:
+        scripted.control("end-faults", {})
+        uploaded = client.lists.resume_upload(interrupted.list_id, content, **options)
+    scripted.control("end-faults", {})
+    assert uploaded_content(client, scripted, uploaded.list_id) == content
+    assert len(list(client.lists.list())) == 1
 
 
 def test_the_answer_to_the_last_part_is_lost(client: Any, scripted: Scripted) -> None:

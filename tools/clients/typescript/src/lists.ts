@@ -1,10 +1,10 @@
 import { given, idempotency, isObject, nothing, objectWith, pageOf, range, segment, type Call } from './calls.js';
 import {
-  ApiError, ListStoppedError, OffsetMismatchError, TransportError, UnexpectedAnswerError, UploadError, UploadInterruptedError,
+  ListStoppedError, OffsetMismatchError, TransportError, UnexpectedAnswerError, UploadError, UploadInterruptedError,
 } from './errors.js';
 import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
-import type { Tries } from './retries.js';
+import { mayRepeat, type Tries } from './retries.js';
 import { sourceOf, type Content, type Source } from './source.js';
 import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
 
@@ -150,16 +150,14 @@ export class Lists {
     error: unknown, listId: string, offset: number, tries: Tries, { signal }: RequestOptions,
   ): Promise<MailList> {
     // Nothing is sent twice, because the offset is asked first.
+    const interrupted = (cause: unknown): unknown => (mayRepeat(cause, true) ? new UploadInterruptedError(listId, offset, { cause }) : cause);
     const wait = tries.nextWaitMs(error, true);
-    if (wait === undefined) {
-      const isLater = error instanceof TransportError || (error instanceof ApiError && [429, 503].includes(error.status));
-      throw isLater ? new UploadInterruptedError(listId, offset, { cause: error }) : error;
-    }
+    if (wait === undefined) throw interrupted(error);
     await sleep(wait, signal);
     try {
       return await this.get(listId, { signal });
     } catch (failure) {
-      throw failure instanceof TransportError ? new UploadInterruptedError(listId, offset, { cause: failure }) : failure;
+      throw interrupted(failure);
     }
   }
 

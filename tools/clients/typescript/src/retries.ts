@@ -39,7 +39,8 @@ export function waitMs(
   return named > retries.retryAfterMaxMs ? undefined : Math.max(wait, named * (1 + SPREAD * random()));
 }
 
-function mayRepeat(error: unknown, repeatable: boolean): boolean {
+/** Whether a request that failed in this way can be repeated. */
+export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   if (error instanceof TransportError) return repeatable || !error.sent;
   if (error instanceof IdempotencyInProgressError) return repeatable;
   return error instanceof ApiError && LATER.includes(error.status) && (repeatable || error.status === REFUSED_UNDONE);

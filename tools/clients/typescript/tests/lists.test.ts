@@ -178,6 +178,37 @@ for (const [name, kind] of Object.entries(KINDS)) {
   }
 }
 
+/** A small generator of numbers from 0 to 1 (mulberry32), so that a failure can be repeated. */
+function randomOf(seed: number): (below: number) => number {
+  let state = seed + 1;
+  return (below) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * below);
+  };
+}
+
+for (let seed = 0; seed < 15; seed += 1) {
+  test(`property: random faults change no byte, seed ${seed}`, async () => {
+    const random = randomOf(seed);
+    const content = large(1 + random(3000));
+    for (let count = random(12); count > 0; count -= 1) {
+      const faults = [{ reset_after: random(9000) }, { lose: true }, { status: 503, body: {} }, { truncate: true }];
+      await server.fault(random(3) ? 'PATCH' : 'GET', '/v1/lists/', { ...faults[random(4)], times: 1 + random(2) });
+    }
+    const options = { partBytes: 1000 + random(19_000) };
+    const uploaded = await client.lists.upload(content, { ...options, inParts: true }).catch(async (error: unknown) => {
+      if (!(error instanceof mailprobe.UploadInterruptedError)) throw error;
+      await server.control('end-faults');
+      return client.lists.resumeUpload(error.listId, content, options);
+    });
+    await server.control('end-faults');
+    assert.equal(await uploadedContent(uploaded.list_id), new TextDecoder().decode(content));
+    assert.equal((await all(client.lists.list())).length, 1);
+  });
+}
+
 test('the answer to the last part is lost', async () => {
   await server.fault('PATCH', '/v1/lists', { lose: true });
   assert.equal((await client.lists.upload(CONTENT, { inParts: true })).offset, CONTENT.length);

@@ -37,7 +37,7 @@ class Retries:
 
         `repeatable` means that the request may arrive twice without harm. `random` returns a number from 0 to 1.
         """
-        if done >= self.repetitions or not _may_repeat(error, repeatable):
+        if done >= self.repetitions or not may_repeat(error, repeatable):
             return None
         wait = min(self.longest_wait, self.first_wait * 2.0 ** min(done, 30)) * (0.5 + random() / 2)
         named = error.retry_after if isinstance(error, ApiError) else None
@@ -48,7 +48,8 @@ class Retries:
         return max(wait, named * (1 + _SPREAD * random()))
 
 
-def _may_repeat(error: MailprobeError, repeatable: bool) -> bool:
+def may_repeat(error: MailprobeError, repeatable: bool) -> bool:
+    """Whether a request that failed in this way can be repeated."""
     if isinstance(error, TransportError):
         return repeatable or not error.sent
     if isinstance(error, IdempotencyInProgressError):

@@ -32,7 +32,7 @@ from . import _calls as calls
 from ._calls import Call, Page
 from ._lines import JsonLines
 from ._polling import Polling
-from ._retries import Retries, Tries
+from ._retries import Retries, Tries, may_repeat
 from ._source import Content, Source
 from ._version import __version__
 from .errors import (
@@ -412,13 +412,15 @@ class Lists:
         # Nothing is sent twice, because the offset is asked first.
         wait = tries.next_wait(error, repeatable=True)
         if wait is None:
-            if isinstance(error, TransportError) or (isinstance(error, ApiError) and error.status in (429, 503)):
-                raise UploadInterruptedError(list_id, offset) from error
-            raise error
+            if not may_repeat(error, True):
+                raise error
+            raise UploadInterruptedError(list_id, offset) from error
         io.sleep(wait)
         try:
             return self.get(list_id)
-        except TransportError as failure:
+        except MailprobeError as failure:
+            if not may_repeat(failure, True):
+                raise
             raise UploadInterruptedError(list_id, offset) from failure
 
     def get(self, list_id: str) -> MailList:
