@@ -7,6 +7,7 @@
 //! | `text` elsewhere | nothing runs: a diagram, a formula, an example of a program's output |
 //! | `toml` | the program of the page reads it |
 //! | `rust` | a crate compiles the page as a part of its documentation |
+//! | `python`, `ts` | `tools/clients/check` runs the block |
 //! | `mermaid` | skipped |
 //!
 //! Any other block is a fault, and so is an indented block, because it has no language.
@@ -44,6 +45,8 @@ pub struct Examples<'a> {
     pub toml: Vec<Block>,
     /// Whether a block is Rust.
     pub has_rust: bool,
+    /// Whether a block uses a client of the API.
+    pub has_client_code: bool,
     /// A first block without a language. `.ci/run` runs its commands in other forms.
     pub opening: Option<Block>,
     /// The lines outside the blocks, with their numbers.
@@ -71,6 +74,7 @@ pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
             ("json", None) => return Err(format!("line {line}: `json` without commands before it")),
             ("text" | "mermaid", _) => {}
             ("rust", _) => found.has_rust = true,
+            ("python" | "ts", _) => found.has_client_code = true,
             ("toml", _) => found.toml.push(block),
             ("sh", _) => {
                 last_section = block.section;
@@ -191,11 +195,16 @@ x = 1
 ```mermaid
 pie
 ```
+
+```python
+import mailprobe
+```
 ";
         let found = examples(page, true).unwrap();
         assert_eq!(found.commands, [commands(9, "echo a\n", Some("a\n")), commands(19, "true\n", None)]);
         assert_eq!(found.toml.iter().map(|block| block.text.as_str()).collect::<Vec<_>>(), ["x = 1\n"]);
         assert!(found.has_rust);
+        assert!(found.has_client_code);
         assert_eq!(found.opening.unwrap().text, "cargo test\n");
         assert_eq!(found.prose.first(), Some(&(1, "# A")));
         assert!(!found.prose.iter().any(|(_, line)| line.contains("echo") || line.contains("f()")));

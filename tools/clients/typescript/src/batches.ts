@@ -1,0 +1,72 @@
+import { given, idempotency, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import type { Batch, BatchCreated, ResultRow } from './models.js';
+import { poll, type WaitOptions } from './polling.js';
+import type { RequestOptions, Transport } from './transport.js';
+
+/** The largest number of addresses in a batch. */
+export const BATCH_EMAILS_MAX = 200;
+
+/** The options of a new batch. */
+export interface BatchOptions extends RequestOptions {
+  name?: string;
+  /** Without a key, the client makes one. All retries of the call send the same key, so they start one batch. */
+  idempotencyKey?: string;
+}
+
+const batchOf = objectWith<Batch>({ batch_id: 'string', status: 'string', total: 'number', checked: 'number' });
+
+/** Batches: up to 200 addresses in one request. */
+export class Batches {
+  readonly #transport: Transport;
+
+  constructor(transport: Transport) {
+    this.#transport = transport;
+  }
+
+  /** Starts a batch. It costs one credit for each address. */
+  async create(emails: readonly string[], { name, idempotencyKey, signal }: BatchOptions = {}): Promise<BatchCreated> {
+    const call: Call<BatchCreated> = {
+      method: 'POST',
+      path: '/v1/verify/batch',
+      parse: objectWith<BatchCreated>({ batch_id: 'string', emails_submitted: 'number', status: 'string' }),
+      json: given({ emails, name }),
+      headers: idempotency(idempotencyKey),
+      repeatable: true,
+    };
+    return this.#transport.call(call, { signal });
+  }
+
+  /** The state of a batch. A batch that has ended has its results. */
+  async get(batchId: string, options: RequestOptions = {}): Promise<Batch> {
+    const call: Call<Batch> = { method: 'GET', path: path(batchId), parse: batchOf, repeatable: true };
+    return this.#transport.call(call, options);
+  }
+
+  /** Polls until the batch is completed or cancelled. */
+  async wait(batchId: string, options: WaitOptions = {}): Promise<Batch> {
+    return poll(`the batch ${batchId}`, options, () => this.get(batchId, options), ({ status }) => status !== 'processing');
+  }
+
+  /** Waits for the end of a batch, and iterates over its rows in the order of the addresses. */
+  async *results(batchId: string, options: WaitOptions = {}): AsyncGenerator<ResultRow, void, undefined> {
+    yield* (await this.wait(batchId, options)).results ?? [];
+  }
+
+  /** Iterates over the batches of the account without their results, the newest first. `limit` is the size of a page. */
+  list({ limit, signal }: RequestOptions & { limit?: number } = {}): AsyncGenerator<Batch, void, undefined> {
+    const parse = pageOf('batches', batchOf);
+    return this.#transport.pages(
+      (after) => ({ method: 'GET', path: '/v1/verify/batch', parse, query: range(limit, after), repeatable: true }), { signal },
+    );
+  }
+
+  /** Ends a batch. Addresses that were not asked yet are refunded, and are `unverifiable`. */
+  async cancel(batchId: string, options: RequestOptions = {}): Promise<Batch> {
+    const call: Call<Batch> = { method: 'POST', path: `${path(batchId)}/cancel`, parse: batchOf, repeatable: true };
+    return this.#transport.call(call, options);
+  }
+}
+
+function path(batchId: string): string {
+  return `/v1/verify/batch/${segment(batchId)}`;
+}
