@@ -68,7 +68,7 @@ def verdict(address):
 def class_of(reason, deliverable):
     if deliverable:
         return "deliverable"
-    return "risky" if reason in RISKY else "undeliverable"
+    return "unknown" if reason in RISKY else "undeliverable"
 
 
 class State:

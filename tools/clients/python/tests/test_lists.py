@@ -76,7 +76,7 @@ def test_from_upload_to_results(client: Any, scripted: Scripted, tmp_path: Path)
 
 def test_classes(client: Any) -> None:
     list_id = run(client, CONTENT)
-    rows = client.lists.results(list_id, classes=["deliverable", "risky"])
+    rows = client.lists.results(list_id, classes=["deliverable", "unknown"])
     assert [row["row"] for row in rows] == ["1", "2"]
     with pytest.raises(TypeError):
         list(client.lists.results(list_id, classes="deliverable"))

@@ -19,8 +19,8 @@ export type Mode = 'full' | 'fast';
 export type BatchState = 'processing' | 'completed' | 'cancelled';
 export type ListState =
   | 'uploading' | 'reading' | 'ready' | 'running' | 'paused' | 'completed' | 'cancelled' | 'unfit';
-/** A class of verdicts. `risky` means that the mailbox could be neither confirmed nor excluded, or is full. */
-export type ResultClass = 'deliverable' | 'undeliverable' | 'risky';
+/** A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded, or is full. */
+export type ResultClass = 'deliverable' | 'undeliverable' | 'unknown';
 export type ResultsFormat = 'csv' | 'jsonl' | 'xlsx';
 export type EventType =
   | 'batch.completed'

@@ -25,8 +25,8 @@ Reason = Literal[
 Mode = Literal["full", "fast"]
 BatchState = Literal["processing", "completed", "cancelled"]
 ListState = Literal["uploading", "reading", "ready", "running", "paused", "completed", "cancelled", "unfit"]
-#: A class of verdicts. `risky` means that the mailbox could be neither confirmed nor excluded, or is full.
-ResultClass = Literal["deliverable", "undeliverable", "risky"]
+#: A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded, or is full.
+ResultClass = Literal["deliverable", "undeliverable", "unknown"]
 ResultsFormat = Literal["csv", "jsonl", "xlsx"]
 EventType = Literal[
     "batch.completed",
