@@ -43,7 +43,7 @@ POLLS_UNTIL_END = 2
 BODY_SHOWN_MAX = 4096
 PAGE = 2
 SAME_WORD = {"disposable", "spamtrap", "inbox_full", "mailbox_disabled", "catch_all", "unverifiable"}
-RISKY = {"catch_all", "unverifiable", "inbox_full"}
+UNKNOWN = {"catch_all", "unverifiable"}
 CREATED = "2026-11-25T12:00:00Z"
 ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
@@ -68,7 +68,7 @@ def verdict(address):
 def class_of(reason, deliverable):
     if deliverable:
         return "deliverable"
-    return "unknown" if reason in RISKY else "undeliverable"
+    return "unknown" if reason in UNKNOWN else "undeliverable"
 
 
 class State:

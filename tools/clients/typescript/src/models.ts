@@ -19,7 +19,7 @@ export type Mode = 'full' | 'fast';
 export type BatchState = 'processing' | 'completed' | 'cancelled';
 export type ListState =
   | 'uploading' | 'reading' | 'ready' | 'running' | 'paused' | 'completed' | 'cancelled' | 'unfit';
-/** A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded, or is full. */
+/** A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded. */
 export type ResultClass = 'deliverable' | 'undeliverable' | 'unknown';
 export type ResultsFormat = 'csv' | 'jsonl' | 'xlsx';
 export type EventType =

@@ -25,7 +25,7 @@ Reason = Literal[
 Mode = Literal["full", "fast"]
 BatchState = Literal["processing", "completed", "cancelled"]
 ListState = Literal["uploading", "reading", "ready", "running", "paused", "completed", "cancelled", "unfit"]
-#: A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded, or is full.
+#: A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded.
 ResultClass = Literal["deliverable", "undeliverable", "unknown"]
 ResultsFormat = Literal["csv", "jsonl", "xlsx"]
 EventType = Literal[
