@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         input: input.clone(),
         output: Some(output.clone()),
         format: None,
-        column: None,
+        column: Vec::new(),
         fast: false,
         max_wait: 0,
         max_outage: 0,

@@ -11,7 +11,7 @@ pub mod pages;
 pub mod upload;
 pub mod work;
 
-use lists::{Limits, ListError, Source};
+use lists::{Limits, ListError, ReadOptions, Source};
 use std::io::{self, Read};
 use std::sync::Arc;
 use store::{List, Store};
@@ -70,15 +70,19 @@ impl Read for Parts {
 /// One line for the owner: the file cannot be read as a list.
 pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
     let parts = Box::new(Parts::new(store, list.clone()));
-    let column = Some(list.column.as_str()).filter(|column| !column.is_empty());
+    let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
     let limits = Limits {
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),
         packed_without_output: HOLLOW_BYTES_MAX,
         window_log: WINDOW_LOG_MAX,
         columns: COLUMNS_MAX,
     };
-    Source::new(parts, "The list", None, None, column, Some(limits)).map_err(|error| match error {
+    let options = ReadOptions { columns: &columns, limits: Some(limits), ..ReadOptions::default() };
+    Source::new(parts, "The list", None, &options).map_err(|error| match error {
         ListError::Unreadable(message) => message,
+        ListError::NoAddress(message) => {
+            format!("{message}: name the column of the addresses, or its number, in the field for the column")
+        }
         ListError::Column(message) => {
             format!("{message}; name one of them, or its number, in the field for the column")
         }

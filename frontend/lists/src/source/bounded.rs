@@ -9,17 +9,30 @@ pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 pub(super) struct Bounded<R> {
     input: R,
     left: usize,
+    has_ended: bool,
+    /// The last byte that is not a line end.
+    last: u8,
 }
 
 impl<R: Read> Bounded<R> {
     /// A reader with the full limit for its first row.
     pub fn new(input: R) -> Bounded<R> {
-        Bounded { input, left: 0 }
+        Bounded { input, left: 0, has_ended: false, last: 0 }
     }
 
     /// Resets the limit at the beginning of a row.
     pub fn refill(&mut self) {
         self.left = ROW_BYTES_MAX;
+    }
+
+    /// Whether the end of the input was reached.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the last byte so far is a quote, without line ends.
+    pub fn ends_with_quote(&self) -> bool {
+        self.last == b'"'
     }
 }
 
@@ -31,6 +44,9 @@ impl<R: Read> Read for Bounded<R> {
         let room = buffer.len().min(self.left);
         let count = self.input.read(&mut buffer[..room])?;
         self.left -= count;
+        self.has_ended |= count == 0 && room > 0;
+        let last = buffer[..count].iter().rfind(|byte| !matches!(byte, b'\n' | b'\r'));
+        self.last = *last.unwrap_or(&self.last);
         Ok(count)
     }
 }
