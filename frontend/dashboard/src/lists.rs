@@ -25,6 +25,10 @@ const UNPACKED_BYTES_MAX: u64 = 2 << 30;
 const HOLLOW_BYTES_MAX: u64 = 256 << 10;
 /// Largest window of Zstandard, as a power of two: 8 MiB, which its levels up to 19 use.
 const WINDOW_LOG_MAX: u32 = 23;
+/// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV: a few seconds of work.
+const WORKBOOK_BYTES_MAX: u64 = 256 << 20;
+/// Most bytes of the texts that cells of a spreadsheet share. They are in memory while the sheet becomes CSV.
+const WORKBOOK_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Most columns of a list.
 const COLUMNS_MAX: usize = 1_000;
 
@@ -75,6 +79,8 @@ pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, Strin
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),
         packed_without_output: HOLLOW_BYTES_MAX,
         window_log: WINDOW_LOG_MAX,
+        workbook_bytes: WORKBOOK_BYTES_MAX,
+        workbook_text_bytes: WORKBOOK_TEXT_BYTES_MAX,
         columns: COLUMNS_MAX,
     };
     let options = ReadOptions { columns: &columns, limits: Some(limits), ..ReadOptions::default() };

@@ -14,6 +14,7 @@ mod encoding;
 mod json;
 mod source;
 mod verdict;
+mod workbook;
 
 pub use encoding::Encoding;
 pub use source::{

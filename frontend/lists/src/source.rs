@@ -10,7 +10,7 @@ mod unpack;
 use crate::address::in_cell;
 use crate::json::{self, Object};
 use crate::{Format, ListError};
-use bounded::Bounded;
+pub(crate) use bounded::Bounded;
 pub use bounded::ROW_BYTES_MAX;
 use csv::ByteRecord;
 pub(crate) use detect::Dialect;
@@ -36,6 +36,8 @@ pub struct ReadOptions<'a> {
     pub format: Option<Format>,
     /// The columns or the JSON key of the addresses, by name or by number from 1; empty: found by name or content.
     pub columns: &'a [String],
+    /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
+    pub sheet: Option<&'a str>,
     /// Limits for lists from untrusted users.
     pub limits: Option<Limits>,
 }
@@ -49,6 +51,10 @@ pub struct Limits {
     pub packed_without_output: u64,
     /// Largest window of Zstandard, as a power of two. The window is in memory.
     pub window_log: u32,
+    /// Maximum number of decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
+    pub workbook_bytes: u64,
+    /// Maximum number of bytes of the texts that cells of a spreadsheet share. They are in memory.
+    pub workbook_text_bytes: usize,
     /// Maximum number of columns. Shorter rows are filled up to the number of columns of the list.
     pub columns: usize,
 }
@@ -95,6 +101,8 @@ pub struct Source {
     reader: Reader,
     /// The name of the list in messages.
     name: String,
+    /// The format and the name of the sheet, if the list is a spreadsheet.
+    sheet: Option<String>,
     size: Option<u64>,
     /// Number of bytes before the reader's first byte.
     skipped: u64,

@@ -87,6 +87,52 @@ fn utf_16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Vec<u8> {
     String::from_utf16(&units).expect("UTF-16").into_bytes()
 }
 
+/// The CSV of a spreadsheet, without its byte order mark.
+#[track_caller]
+fn check_sheet(name: &str, sheet: Option<&str>, expected: &str) {
+    let path = folder().join("files").join(name);
+    let options = ReadOptions { sheet, ..ReadOptions::default() };
+    let mut source = Source::open(&path, &options).expect("a list");
+    let (endings, mut output) = (source.shape().endings(), source.shape().head());
+    let mut row = Row::default();
+    while source.next(&mut row).expect("a row") {
+        for bytes in endings.pieces(&row.prefix, Verdict::UNVERIFIABLE.code()) {
+            output.extend_from_slice(bytes);
+        }
+    }
+    let output = String::from_utf8(output).expect("UTF-8").replace("\r\n", "\n");
+    let output = output.replace(",deliverable,reason\n", "\n").replace(",false,unverifiable\n", "\n");
+    assert_eq!(output, format!("\u{feff}{expected}"), "{name}");
+}
+
+#[test]
+fn cells_of_spreadsheets_are_as_people_see_them() {
+    for name in ["excel.xlsx", "libreoffice.xlsx"] {
+        check_sheet(
+            name,
+            None,
+            "Nr,Name,E-Mail,Eintritt,Betrag,Aktiv\n1,\"Müller, Ann\",ann@example.com,2024-01-02,1234.5,TRUE\n\
+             2,\"Zeile\nzwei \"\"x\"\"\",bob@example.org,2024-01-03 10:30:00,0.1,FALSE\n491761234567,,,,,\n",
+        );
+    }
+    check_sheet(
+        "libreoffice.ods",
+        Some("Kontakte"),
+        "Nr,Name,E-Mail,Eintritt,Betrag,Aktiv\n1,\"Müller, Ann\",ann@example.com,2024-01-02,1234.5,1\n\
+         2,\"Zeile\nzwei \"\"x\"\"\",bob@example.org,2024-01-03T10:30:00,0.1,0\n491761234567,,,,,\n",
+    );
+    check_sheet(
+        "hand-written.xlsx",
+        None,
+        "氏名,メール,\n\"a\r\nb <c>\",ann@example.com,\n,bob@example.org,#N/A\n"
+            .replace("\r\n", "\n")
+            .as_str(),
+    );
+    let row = "ann@example.com,2.5\n";
+    check_sheet("hand-written.ods", None, &format!("Email,\"A  B\ntwo\"\n{}", row.repeat(3)));
+    check_sheet("several-sheets.xlsx", Some("Versteckt"), "Email\nhidden@example.com\n");
+}
+
 #[test]
 fn files_of_other_programs_are_read() {
     let names = std::fs::read_dir(folder().join("files")).expect("a folder");

@@ -145,8 +145,8 @@ fn named(resolvers: &[SocketAddr]) -> String {
 /// The arguments of `mailprobe clean`, without those of the engine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
-    /// List to check: CSV, JSON lines, or plain text with one address per line; - for standard input. The encoding and the
-    /// separator of the values are found by the content
+    /// List to check: CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line; - for standard
+    /// input. The encoding and the separator of the values are found by the content
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
     /// File for the list with its verdicts [default: standard output]
@@ -159,6 +159,9 @@ pub struct CleanArgs {
     /// with several columns of addresses: the columns of the verdicts of the second one have its name
     #[arg(long, value_name = "NAME|N")]
     pub column: Vec<String>,
+    /// Sheet of a spreadsheet [default: the first visible one with addresses]
+    #[arg(long, value_name = "NAME")]
+    pub sheet: Option<String>,
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
@@ -351,7 +354,8 @@ impl Job {
         let options = ReadOptions {
             format: args.format.map(Format::from),
             columns: &args.column,
-            ..ReadOptions::default()
+            sheet: args.sheet.as_deref(),
+            limits: None,
         };
         let source = Source::open(&args.input, &options)?;
         if args.unordered && source.shape().addresses() > 1 {

@@ -53,6 +53,10 @@ impl Cleaned {
         while piece.len() < PIECE_BYTES && self.source.passed() - began < PIECE_INPUT {
             match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
                 Step::Row => {}
+                // Another release may find an address in other cells. Then the answers would belong to other rows.
+                Step::End if self.addresses != self.list.addresses => {
+                    return Err("the list has another number of addresses than when it was checked".into());
+                }
                 Step::End => self.ended = true,
                 Step::Later => break,
             }

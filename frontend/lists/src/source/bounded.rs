@@ -6,7 +6,7 @@ use std::io::{Error, ErrorKind, Read, Result};
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 /// A reader with a limit per row. Bytes read ahead count too, so the effective limit may be somewhat lower.
-pub(super) struct Bounded<R> {
+pub(crate) struct Bounded<R> {
     input: R,
     left: usize,
     has_ended: bool,

@@ -191,9 +191,8 @@ fn is_separated(line: &[u8]) -> bool {
 
 /// Known files that are no text, by their first bytes, as the end of a sentence about the file.
 pub(super) fn known_binary(head: &[u8]) -> Option<&'static str> {
-    const KNOWN: [(&[u8], &str); 3] = [
-        (b"PK\x03\x04", "is a spreadsheet or an archive"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel file (.xls)"),
+    const KNOWN: [(&[u8], &str); 2] = [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel file (.xls), or has a password"),
         (b"%PDF-", "is a PDF file"),
     ];
     KNOWN.iter().find(|(start, _)| head.starts_with(start)).map(|(_, what)| *what)

@@ -7,6 +7,7 @@ use crate::address::in_cell;
 use crate::columns::{self, Columns, Sample};
 use crate::encoding::{self, Encoding, utf16};
 use crate::json::{self, Object};
+use crate::workbook::{self, WorkbookLimits};
 use crate::{Format, ListError};
 use csv::ByteRecord;
 use std::io::{BufReader, Cursor, Read};
@@ -74,13 +75,28 @@ pub(super) fn open(
     let (input, consumed) = unpack::open(input, options.limits).map_err(unreadable)?;
     let mut beginning = Beginning::read(input, consumed).map_err(unreadable)?;
     let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
+    let is_workbook = beginning.head.starts_with(b"PK\x03\x04");
+    let mut sheet = None;
+    let mut size = size;
+    if is_workbook {
+        let limits = options.limits.map_or(WorkbookLimits::OWN, |limits| WorkbookLimits {
+            part_bytes: limits.workbook_bytes,
+            string_bytes: limits.workbook_text_bytes,
+        });
+        let converted = workbook::convert(beginning.whole(), options.sheet, limits).map_err(unreadable)?;
+        (size, sheet) = (Some(converted.csv.length()), Some(converted.description));
+        beginning = Beginning::read(Box::new(converted.csv), None).map_err(unreadable)?;
+    } else if options.sheet.is_some() {
+        return Err(ListError::unreadable(format!("{name} is no spreadsheet: omit the name of the sheet")));
+    }
     if let Some(what) = detect::known_binary(&beginning.head) {
         return Err(not_text(what));
     }
     let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| not_text(why.0))?;
     beginning.skip(encoding.bom().len());
     let beginning = beginning.decoded(encoding).map_err(unreadable)?;
-    let (beginning, shape) = shape(beginning, encoding, name, options)?;
+    let options = &ReadOptions { format: options.format.filter(|_| !is_workbook), ..*options };
+    let (beginning, shape) = shape(beginning, encoding, name, options, sheet.as_deref())?;
     if let Some(limits) = options.limits.filter(|limits| shape.columns.width > limits.columns) {
         return Err(ListError::unreadable(format!("{name} has more than {} columns", limits.columns)));
     }
@@ -96,6 +112,7 @@ pub(super) fn open(
         shape,
         reader,
         name: name.to_owned(),
+        sheet,
         size,
         skipped,
         consumed,
@@ -125,7 +142,10 @@ impl Source {
     /// How the list is read, for people: its format, separator, encoding and columns of addresses.
     pub fn description(&self) -> String {
         let Shape { format, encoding, columns, key, .. } = &self.shape;
-        let mut said = form(&self.shape);
+        let mut said = match &self.sheet {
+            Some(sheet) => sheet.clone(),
+            None => form(&self.shape),
+        };
         match format {
             Format::Csv => {
                 for &column in &columns.addresses {
@@ -150,7 +170,7 @@ impl Source {
         if !columns.earlier.is_empty() {
             said += ", cleaned before";
         }
-        if encoding.has_bom() {
+        if encoding.has_bom() && self.sheet.is_none() {
             said += ", with a byte order mark";
         }
         said
@@ -181,14 +201,17 @@ fn shape(
     encoding: Encoding,
     name: &str,
     options: &ReadOptions<'_>,
+    sheet: Option<&str>,
 ) -> Result<(Beginning, Shape), ListError> {
+    let is_workbook = sheet.is_some();
     let may_be_csv = options.format.is_none_or(|format| format == Format::Csv);
-    let named = detect::separator_line(&beginning.head).filter(|_| may_be_csv);
+    let named = detect::separator_line(&beginning.head).filter(|_| may_be_csv && !is_workbook);
     let separator_line = named.map_or(Vec::new(), |(length, _)| beginning.head[..length].to_vec());
     beginning.skip(separator_line.len());
-    let separator = named.map(|(_, separator)| separator);
+    let separator = named.map(|(_, separator)| separator).or(is_workbook.then_some(b','));
     let (head, is_whole) = (&beginning.head, beginning.is_whole);
     let mut dialect = detect::dialect(head, is_whole, encoding, separator);
+    dialect.has_quotes |= is_workbook;
     let by_content = || detect::by_content(head, &dialect, encoding, !options.columns.is_empty());
     let format = match separator {
         Some(_) => Format::Csv,
@@ -227,7 +250,7 @@ fn shape(
     found.map_err(|error| match error {
         ListError::NoAddress(columns) => {
             let columns = if columns.is_empty() { columns } else { format!(", with {columns}") };
-            let form = form(&shape);
+            let form = sheet.map_or_else(|| form(&shape), str::to_owned);
             ListError::NoAddress(format!("{name} has no address in its first rows, read as {form}{columns}"))
         }
         error => error,

@@ -158,7 +158,14 @@ mod tests {
         assert!(unpacked(broken).is_err());
     }
 
-    const LIMITS: Limits = Limits { bytes: 1 << 20, packed_without_output: 4096, window_log: 21, columns: 9 };
+    const LIMITS: Limits = Limits {
+        bytes: 1 << 20,
+        packed_without_output: 4096,
+        window_log: 21,
+        workbook_bytes: 0,
+        workbook_text_bytes: 0,
+        columns: 9,
+    };
 
     fn limited(bytes: Vec<u8>) -> std::result::Result<usize, String> {
         let said = |error: Error| error.to_string();

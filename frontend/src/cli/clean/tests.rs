@@ -145,6 +145,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         output,
         format: None,
         column: Vec::new(),
+        sheet: None,
         fast: false,
         max_wait: 3600,
         max_outage: 0,
@@ -372,7 +373,7 @@ fn lists_that_are_none() {
         None,
         "a.csv is separated by `|` in Shift_JIS, where characters contain this byte: save it in UTF-8",
     );
-    refused("a.csv", b"PK\x03\x04...", None, "a.csv is a spreadsheet or an archive: ");
+    refused("a.csv", b"PK\x03\x04...", None, "a.csv cannot be read: its directory is missing");
     let mut long = b"email,x\na@b.co,\"".to_vec();
     long.resize(3 * 1024 * 1024, b'x');
     refused(

@@ -40,6 +40,9 @@ pub const WORDS: [&str; 24] = [
 const COLUMNS: [&[&str]; 7] = [&[], &[], &[], &["email"], &["2"], &["x"], &["1", "2"]];
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
+    if random.u8(..4) == 0 {
+        return [&[random.u8(..)], &*spreadsheet(random)].concat();
+    }
     let mut text = String::new();
     if random.u8(..6) == 0 {
         text.push('\u{feff}');
@@ -84,6 +87,76 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
     [&[random.u8(..)], &*bytes].concat()
 }
 
+/// A spreadsheet with random cells: xlsx or ods, in stored parts, so that changed bytes reach the parsers.
+fn spreadsheet(random: &mut Rng) -> Vec<u8> {
+    const SHEET: &str = "xl/worksheets/sheet1.xml";
+    let mut cells = String::new();
+    let is_ods = random.bool();
+    for _ in 0..random.usize(..8) {
+        let text = one(
+            random,
+            &["a@b.example", "email", "1", "&lt;x&gt;", "&#10;", "N &lt;a@b.example&gt;", "\"", ""],
+        );
+        let count = one(random, &["1", "2", "16384", "99999999999"]);
+        cells.push_str(&match (is_ods, random.u8(..6)) {
+            (true, 0) => "</table:table-row><table:table-row>".to_owned(),
+            (true, 1) => format!("</table:table-row><table:table-row table:number-rows-repeated=\"{count}\">"),
+            (true, 2) => format!(
+                "<table:table-cell table:number-columns-repeated=\"{count}\"><text:p>{text}</text:p></table:table-cell>"
+            ),
+            (true, _) => format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>"),
+            (false, 0) => "</row><row>".to_owned(),
+            (false, 1) => format!("<c t=\"s\"><v>{count}</v></c>"),
+            (false, 2) => format!("<c r=\"{}7\" s=\"1\"><v>45292.5</v></c>", one(random, &["A", "C", "XFD", "ZZZZZ"])),
+            (false, _) => format!("<c t=\"inlineStr\"><is><t>{text}</t></is></c>"),
+        });
+    }
+    if is_ods {
+        let content = format!(
+            "<d><table:table table:name=\"a\"><table:table-row>{cells}</table:table-row></table:table></d>"
+        );
+        return archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+            ("content.xml", &content),
+        ]);
+    }
+    let sheet = format!("<worksheet><sheetData><row>{cells}</row></sheetData></worksheet>");
+    archive(&[
+        ("[Content_Types].xml", "<Types/>"),
+        ("xl/workbook.xml", "<workbook><sheets><sheet name=\"a\" r:id=\"r1\"/></sheets></workbook>"),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<r><Relationship Id=\"r1\" Type=\"x/worksheet\" Target=\"worksheets/sheet1.xml\"/></r>",
+        ),
+        ("xl/styles.xml", "<s><cellXfs><xf numFmtId=\"0\"/><xf numFmtId=\"14\"/></cellXfs></s>"),
+        (
+            "xl/sharedStrings.xml",
+            "<sst uniqueCount=\"99999999999\"><si><t>x</t></si><si><t>a@b.example</t></si></sst>",
+        ),
+        (SHEET, &sheet),
+    ])
+}
+
+/// A ZIP archive of stored parts (APPNOTE 4.3). Readers here do not compare checksums.
+fn archive(parts: &[(&str, &str)]) -> Vec<u8> {
+    let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in parts {
+        let start = bytes.len() as u32;
+        let length = (content.len() as u32).to_le_bytes();
+        let name_length = (name.len() as u16).to_le_bytes();
+        // Version, flags, method, time, date and checksum are zeros.
+        let common = [&[0; 14][..], &length, &length, &name_length, &[0; 2]].concat();
+        bytes.extend([b"PK\x03\x04", &*common, name.as_bytes(), content.as_bytes()].concat());
+        let rest = [&[0; 10][..], &start.to_le_bytes(), name.as_bytes()].concat();
+        directory.extend([b"PK\x01\x02\0\0", &*common, &*rest].concat());
+    }
+    let count = (parts.len() as u16).to_le_bytes();
+    let (length, start) = ((directory.len() as u32).to_le_bytes(), (bytes.len() as u32).to_le_bytes());
+    bytes.extend(directory);
+    bytes.extend([b"PK\x05\x06\0\0\0\0", &count[..], &count, &length, &start, &[0; 2]].concat());
+    bytes
+}
+
 pub fn feed(input: &[u8]) -> Result<(), String> {
     let Some((&column, bytes)) = input.split_first() else { return Ok(()) };
     let column = COLUMNS[usize::from(column) % COLUMNS.len()];
@@ -103,7 +176,9 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     if !list.rows.is_sorted_by_key(|row| row.end) {
         return Err("a row that ends before the one before it".into());
     }
-    if list.rows.last().is_some_and(|row| row.end > bytes.len() as u64) {
+    // The positions in a spreadsheet are those in its sheet as CSV.
+    let is_spreadsheet = bytes.starts_with(b"PK\x03\x04");
+    if !is_spreadsheet && list.rows.last().is_some_and(|row| row.end > bytes.len() as u64) {
         return Err("a row behind the end".into());
     }
     match list.columns {
@@ -113,8 +188,14 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
 }
 
 /// The limits for lists here. The server has larger ones; smaller limits reach the same code sooner.
-const LIST_LIMITS: Limits =
-    Limits { bytes: 256 * 1024, packed_without_output: 4096, window_log: 20, columns: 64 };
+const LIST_LIMITS: Limits = Limits {
+    bytes: 256 * 1024,
+    packed_without_output: 4096,
+    window_log: 20,
+    workbook_bytes: 256 * 1024,
+    workbook_text_bytes: 64 * 1024,
+    columns: 64,
+};
 
 /// The result of reading a list.
 #[derive(Debug, PartialEq, Eq)]
@@ -269,5 +350,17 @@ impl Read for Pieces {
             self.at = 0;
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreadsheets_are_read() {
+        let mut random = Rng::with_seed(1);
+        let all: Vec<_> = (0..200).map(|_| list(Cursor::new(spreadsheet(&mut random)), &[])).collect();
+        assert!(all.iter().flatten().filter(|list| !list.rows.is_empty()).count() > 50);
     }
 }

@@ -271,3 +271,34 @@ fn the_summary_says_how_the_list_was_read() {
         })
     );
 }
+
+#[test]
+fn a_spreadsheet_becomes_csv() {
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("lists/tests/files");
+    for name in ["several-sheets.xlsx", "several-sheets.ods"] {
+        let list = std::fs::read(files.join(name)).unwrap();
+        let output = "\u{feff}Customer report,,,,,\r\nas of 2024,,,,,\r\nId,Customer,Contact,Sum,deliverable,reason\r\n\
+                      1,Example Ltd,ann@example.com,SUM1,false,mailbox_not_found\r\n\
+                      2,Sample AG,mailto:bob@example.org,SUM2,false,mailbox_not_found\r\n\
+                      ,after blank rows,cem@example.com,,false,mailbox_not_found\r\n";
+        // openpyxl writes formulas without their values.
+        let sums = if name.ends_with("xlsx") { ["", ""] } else { ["2", "4"] };
+        let output = output.replace("SUM1", sums[0]).replace("SUM2", sums[1]);
+        check_bytes(name, &list, output.as_bytes());
+    }
+    let mut desk = desk("a.xlsx", std::fs::read(files.join("several-sheets.xlsx")).unwrap());
+    desk.args.sheet = Some("Versteckt".into());
+    let said = desk.run().unwrap().to_string();
+    assert!(
+        said.ends_with("\nread as spreadsheet (xlsx), sheet Versteckt, addresses in column 1 (Email)\n"),
+        "{said}"
+    );
+    desk.args.sheet = Some("Other".into());
+    assert_eq!(
+        desk.error(),
+        "a.xlsx cannot be read: there is no sheet `Other`: it has Leer, Versteckt, Notes, Contacts"
+    );
+    let mut desk = self::desk("a.csv", "email\na@b.co\n");
+    desk.args.sheet = Some("Other".into());
+    assert_eq!(desk.error(), "a.csv is no spreadsheet: omit the name of the sheet");
+}
