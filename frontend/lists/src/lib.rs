@@ -9,6 +9,7 @@
 //! - Callers that accept lists of strangers set [`Limits`]: a compressed list may be larger than any disk.
 
 mod address;
+mod bounded;
 mod columns;
 mod encoding;
 mod json;

@@ -1,6 +1,5 @@
 //! The input list: its format, and its rows one after another.
 
-mod bounded;
 mod detect;
 mod endings;
 mod open;
@@ -8,10 +7,10 @@ mod shape;
 mod unpack;
 
 use crate::address::in_cell;
+pub use crate::bounded::ROW_BYTES_MAX;
+use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
 use crate::{Format, ListError};
-pub(crate) use bounded::Bounded;
-pub use bounded::ROW_BYTES_MAX;
 use csv::ByteRecord;
 pub(crate) use detect::Dialect;
 use detect::LineEnd;

@@ -31,7 +31,7 @@ struct Part {
 }
 
 impl Archive {
-    /// Reads the directory.
+    /// Reads the directory of an archive.
     ///
     /// # Errors
     /// It is broken, or has what is not supported.

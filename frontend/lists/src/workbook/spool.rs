@@ -47,7 +47,7 @@ impl SpoolWriter {
         self.blocks * BLOCK as u64 + self.block.len() as u64
     }
 
-    /// Ends the file.
+    /// Ends the file, which can then be read.
     pub fn finish(mut self) -> Result<Spool> {
         let length = self.length();
         self.seal()?;
@@ -88,7 +88,7 @@ impl Write for SpoolWriter {
 }
 
 impl Spool {
-    /// Number of bytes.
+    /// Number of bytes in the file.
     pub fn length(&self) -> u64 {
         self.length
     }

@@ -1,7 +1,7 @@
 //! XML of spreadsheets, event by event. An event takes a bounded amount of memory.
 
 use super::archive::broken;
-use crate::source::Bounded;
+use crate::bounded::Bounded;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
@@ -27,6 +27,7 @@ pub(super) enum XmlEvent<'a> {
 }
 
 impl Xml {
+    /// A reader of a part of a spreadsheet.
     pub fn new(input: Box<dyn Read>) -> Xml {
         let mut reader = Reader::from_reader(BufReader::new(Bounded::new(input)));
         let config = reader.config_mut();

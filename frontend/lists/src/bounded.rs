@@ -52,11 +52,11 @@ impl<R: Read> Read for Bounded<R> {
 }
 
 /// The error for a row that is too long.
-pub(super) fn too_long() -> Error {
+pub(crate) fn too_long() -> Error {
     Error::from(ErrorKind::FileTooLarge)
 }
 
 /// Whether this is the error of [`too_long`].
-pub(super) fn is_too_long(error: &Error) -> bool {
+pub(crate) fn is_too_long(error: &Error) -> bool {
     error.kind() == ErrorKind::FileTooLarge
 }
