@@ -72,6 +72,17 @@ pub(crate) struct Dialect {
     pub columns: usize,
 }
 
+impl Dialect {
+    /// The bytes that a value has only within quotes.
+    pub fn quoted_bytes(&self) -> [bool; 256] {
+        let mut bytes = [false; 256];
+        for byte in [self.delimiter, b'"', b'\r', b'\n'] {
+            bytes[usize::from(byte)] = self.has_quotes;
+        }
+        bytes
+    }
+}
+
 /// Detects the form of CSV from the beginning of a list, with the separator if the list names it.
 pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Option<u8>) -> Dialect {
     let fit = |delimiter: u8, has_quotes: bool| {

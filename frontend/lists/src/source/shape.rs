@@ -36,6 +36,8 @@ pub struct Shape {
     pub format: Format,
     pub encoding: Encoding,
     pub(crate) dialect: Dialect,
+    /// The bytes that a value has only within quotes.
+    pub(super) quoted_bytes: [bool; 256],
     /// The line that names the separator, as the input has it; empty if there is none.
     pub(super) separator_line: Vec<u8>,
     pub(crate) columns: Columns,
@@ -176,9 +178,7 @@ impl Shape {
 
     /// Writes one value, with quotes if they are needed (RFC 4180 2).
     fn value(&self, field: &[u8], out: &mut Vec<u8>) {
-        let delimiter = self.dialect.delimiter;
-        let is_special = |&b: &u8| b == delimiter || matches!(b, b'"' | b'\r' | b'\n');
-        if self.dialect.has_quotes && field.iter().any(is_special) {
+        if field.iter().any(|&byte| self.quoted_bytes[usize::from(byte)]) {
             out.push(b'"');
             for &byte in field {
                 if byte == b'"' {
