@@ -7,7 +7,7 @@
 //! LINES (default 1,000,000) is the number of rows of a CSV, DUPLICATES (default 10) the percentage of rows with an
 //! earlier address. An address is answered as soon as 50,000 others were submitted after it. FLAGS: unordered, stuck
 //! (the first row is answered last, so that all others wait for it on the disk), gz (the list is compressed),
-//! parts=N (the list in N parts, one after another, and then their join).
+//! parts=N (the list in N parts, one after another, and then their join), input=FILE (this list, of LINES rows).
 
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -32,13 +32,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let flags: Vec<String> = args.collect();
     let has = |flag: &str| flags.iter().any(|given| given == flag);
     let (input, output) = (folder.join("clean_bench.csv"), folder.join("clean_bench.out.csv"));
+    let given = flags.iter().find_map(|flag| flag.strip_prefix("input="));
     write_list(&input, lines, duplicates, has("gz"))?;
 
     let list = CleanArgs {
-        input: input.clone(),
+        input: given.map_or_else(|| input.clone(), Into::into),
         output: Some(output.clone()),
         format: None,
-        column: None,
+        column: Vec::new(),
+        sheet: None,
         fast: false,
         max_wait: 0,
         max_outage: 0,

@@ -11,7 +11,7 @@ pub mod pages;
 pub mod upload;
 pub mod work;
 
-use lists::{Limits, ListError, Source};
+use lists::{Limits, ListError, ReadOptions, Source};
 use std::io::{self, Read};
 use std::sync::Arc;
 use store::{List, Store};
@@ -25,6 +25,10 @@ const UNPACKED_BYTES_MAX: u64 = 2 << 30;
 const HOLLOW_BYTES_MAX: u64 = 256 << 10;
 /// Largest window of Zstandard, as a power of two: 8 MiB, which its levels up to 19 use.
 const WINDOW_LOG_MAX: u32 = 23;
+/// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV: a few seconds of work.
+const WORKBOOK_BYTES_MAX: u64 = 256 << 20;
+/// Most bytes of the texts that cells of a spreadsheet share. They are in memory while the sheet becomes CSV.
+const WORKBOOK_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Most columns of a list.
 const COLUMNS_MAX: usize = 1_000;
 
@@ -70,15 +74,21 @@ impl Read for Parts {
 /// One line for the owner: the file cannot be read as a list.
 pub(crate) fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
     let parts = Box::new(Parts::new(store, list.clone()));
-    let column = Some(list.column.as_str()).filter(|column| !column.is_empty());
+    let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
     let limits = Limits {
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),
         packed_without_output: HOLLOW_BYTES_MAX,
         window_log: WINDOW_LOG_MAX,
+        workbook_bytes: WORKBOOK_BYTES_MAX,
+        workbook_text_bytes: WORKBOOK_TEXT_BYTES_MAX,
         columns: COLUMNS_MAX,
     };
-    Source::new(parts, "The list", None, None, column, Some(limits)).map_err(|error| match error {
+    let options = ReadOptions { columns: &columns, limits: Some(limits), ..ReadOptions::default() };
+    Source::new(parts, "The list", None, &options).map_err(|error| match error {
         ListError::Unreadable(message) => message,
+        ListError::NoAddress(message) => {
+            format!("{message}: name the column of the addresses, or its number, in the field for the column")
+        }
         ListError::Column(message) => {
             format!("{message}; name one of them, or its number, in the field for the column")
         }

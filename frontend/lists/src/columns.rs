@@ -1,121 +1,233 @@
-//! Finds the column of a CSV list that holds the addresses, and whether the first record is a header.
+//! Finds the columns of a CSV list that hold the addresses, its header, and the columns that an earlier run has added.
+//!
+//! - A header is found by a usual name of the column of addresses ([`names`]), or by its content: it has no address, and rows
+//!   after it have. Up to [`TITLES_MAX`] rows before it are titles, if they have hardly any values. Titles have no verdict.
+//! - A list has as many columns as the longest row of the sample.
+//! - Columns of an earlier run are replaced ([`earlier`]).
 
-use crate::ListError;
+mod earlier;
+mod header;
+mod names;
+
+use crate::address::in_cell;
+use crate::encoding::Encoding;
+use crate::{ListError, VerdictNames};
 use csv::ByteRecord;
-use engine_proto::address::Address;
+pub(crate) use earlier::has_foreign_name;
+use header::Header;
+pub(crate) use names::is_usual;
+use std::borrow::Cow;
+
+/// Maximum number of rows before a header. Spreadsheets often begin with a title, a date and a blank line.
+const TITLES_MAX: usize = 10;
 
 /// The findings from the first records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Columns {
-    /// Index of the column of addresses, from 0.
-    pub address: usize,
-    /// Whether the first record is a header.
-    pub header: bool,
-    /// Number of columns of the first record.
-    pub count: usize,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// Indexes of the columns of addresses, from 0: at least one.
+    pub addresses: Vec<usize>,
+    /// Number of titles before the header or the first row.
+    pub titles: usize,
+    /// Whether a header follows the titles.
+    pub has_header: bool,
+    /// Number of columns.
+    pub width: usize,
+    /// Indexes of the columns that an earlier run has added, in ascending order. The output does not have them.
+    pub earlier: Vec<usize>,
+    /// The names of the columns of verdicts, for each column of addresses.
+    pub verdicts: Vec<VerdictNames>,
 }
 
-/// Names of columns that hold addresses, in the form of [`normal`], the best first.
-const NAMES: &[&str] = &["email", "emailaddress", "mail", "mailaddress", "emails"];
-/// A name that is also used for streets: the content decides.
-const WEAK_NAME: &str = "address";
+impl Columns {
+    /// The columns of a list with one value per row and no header.
+    pub fn single() -> Columns {
+        Columns {
+            addresses: vec![0],
+            titles: 0,
+            has_header: false,
+            width: 1,
+            earlier: Vec::new(),
+            verdicts: vec![VerdictNames::default()],
+        }
+    }
 
-/// Finds the column `wanted`, by name or by number from 1. Without `wanted`, finds the column that looks like addresses.
+    /// Number of input columns that the output has.
+    pub fn kept(&self) -> usize {
+        self.width - self.earlier.len()
+    }
+}
+
+/// The first records of a list.
+#[derive(Debug)]
+pub(crate) struct Sample {
+    pub records: Vec<ByteRecord>,
+    pub encoding: Encoding,
+}
+
+impl Sample {
+    fn cell(&self, row: usize, column: usize) -> &[u8] {
+        self.records.get(row).and_then(|record| record.get(column)).unwrap_or_default()
+    }
+
+    /// The text of a cell without white space at its ends.
+    fn text(&self, row: usize, column: usize) -> Cow<'_, str> {
+        trimmed(self.encoding.text(self.cell(row, column)))
+    }
+
+    fn has_address(&self, row: usize, column: usize) -> bool {
+        has_address(self.cell(row, column), self.encoding)
+    }
+
+    fn is_blank(&self, row: usize, column: usize) -> bool {
+        self.text(row, column).is_empty()
+    }
+
+    /// Number of cells with a value.
+    fn filled(&self, row: usize) -> usize {
+        (0..self.records[row].len()).filter(|&column| !self.is_blank(row, column)).count()
+    }
+
+    fn width(&self) -> usize {
+        self.records.iter().map(ByteRecord::len).max().unwrap_or(1)
+    }
+
+    /// Number of rows from `from` on with an address in a column.
+    fn addresses(&self, from: usize, column: usize) -> usize {
+        (from..self.records.len()).filter(|&row| self.has_address(row, column)).count()
+    }
+
+    /// Whether at least half of the values in this column are addresses.
+    fn holds_addresses(&self, from: usize, column: usize) -> bool {
+        let filled = (from..self.records.len()).filter(|&row| !self.is_blank(row, column)).count();
+        let addresses = self.addresses(from, column);
+        addresses > 0 && addresses * 2 >= filled
+    }
+}
+
+/// Whether a cell has an address.
+pub(crate) fn has_address(cell: &[u8], encoding: Encoding) -> bool {
+    cell.contains(&b'@') && in_cell(&encoding.text(cell)).address.is_some()
+}
+
+fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
+    fn trim(text: &str) -> &str {
+        text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+    }
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(trim(text)),
+        Cow::Owned(text) => Cow::Owned(trim(&text).to_owned()),
+    }
+}
+
+/// Finds the columns `wanted`, by name or by number from 1. Without `wanted`, finds the column that looks like addresses.
 ///
 /// # Errors
-/// There is no such column. The error lists the existing columns.
-pub(super) fn find(sample: &[ByteRecord], wanted: Option<&str>) -> Result<Columns, ListError> {
-    let Some(first) = sample.first() else {
-        return Ok(Columns { address: 0, header: false, count: 1 });
+/// There is no such column, no address, or only one line of addresses. The error lists the names of the existing columns.
+pub(crate) fn find(sample: &Sample, wanted: &[String]) -> Result<Columns, ListError> {
+    if wanted.is_empty() && is_one_line(sample) {
+        return Err(ListError::unreadable("the list has several addresses in one line: write one per line"));
+    }
+    if sample.records.is_empty() {
+        return Ok(Columns {
+            verdicts: vec![VerdictNames::default(); wanted.len().max(1)],
+            ..Columns::single()
+        });
+    }
+    let (header, addresses) = match wanted {
+        [] => found(sample)?,
+        wanted => named(sample, wanted)?,
     };
-    let columns = |address, header| Ok(Columns { address, header, count: first.len() });
-    if let Some(wanted) = wanted {
-        let named = first.iter().position(|field| same_name(field, wanted));
-        if let Some(at) = named {
-            return columns(at, true);
+    let mut columns = Columns {
+        addresses,
+        titles: header.titles,
+        has_header: header.is_there,
+        width: sample.width(),
+        earlier: Vec::new(),
+        verdicts: Vec::new(),
+    };
+    columns.earlier = earlier::find(sample, &columns);
+    columns.verdicts = earlier::names(sample, &columns);
+    Ok(columns)
+}
+
+/// Whether the list is a line of addresses, as in the field for recipients of a message.
+fn is_one_line(sample: &Sample) -> bool {
+    let [record] = &*sample.records else { return false };
+    let filled = sample.filled(0);
+    filled > 1 && (0..record.len()).filter(|&column| sample.has_address(0, column)).count() == filled
+}
+
+/// The header, and the column of addresses by its name or content.
+fn found(sample: &Sample) -> Result<(Header, Vec<usize>), ListError> {
+    let by_content = |from: usize| (0..sample.width()).find(|&column| sample.holds_addresses(from, column));
+    if let Some((header, mut columns)) = header::by_names(sample) {
+        let from = header.rows();
+        columns.retain(|&column| column < sample.width());
+        let with_addresses = columns.iter().copied().find(|&column| sample.addresses(from, column) > 0);
+        if let Some(column) = with_addresses.or_else(|| by_content(from)) {
+            return Ok((header, vec![column]));
         }
-        return match wanted.trim().parse::<usize>() {
-            Ok(number) if (1..=first.len()).contains(&number) => {
-                columns(number - 1, is_header(sample, number - 1))
+        // Without values the name decides. The first rows of a sorted list often have none.
+        let is_blank = |column: usize| (from..sample.records.len()).all(|row| sample.is_blank(row, column));
+        if let Some(&column) = columns.iter().find(|&&column| is_blank(column)) {
+            return Ok((header, vec![column]));
+        }
+        return Err(no_address(sample));
+    }
+    let from = usize::from(sample.records.len() > 1);
+    match by_content(from) {
+        Some(column) => Ok((header::by_content(sample, column), vec![column])),
+        None => Err(no_address(sample)),
+    }
+}
+
+/// The header, and the columns that the user names.
+fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), ListError> {
+    let mut header = wanted.iter().find_map(|name| header::with_name(sample, name));
+    let mut addresses: Vec<usize> = Vec::new();
+    for name in wanted {
+        let by_name = header.and_then(|header| header::column(sample, header, name));
+        let column = match (by_name, name.trim().parse::<usize>()) {
+            (Some(column), _) => column,
+            (None, Ok(number)) if (1..=sample.width()).contains(&number) => number - 1,
+            (None, Ok(number)) => {
+                let (count, names) = (sample.width(), described(sample));
+                return Err(ListError::Column(format!(
+                    "there is no column {number}: the list has {count}{names}"
+                )));
             }
-            Ok(number) => Err(ListError::Column(format!(
-                "there is no column {number}: the list has {} ({})",
-                first.len(),
-                names(first)
-            ))),
-            Err(_) => Err(ListError::Column(format!(
-                "there is no column `{wanted}`: the list has {}",
-                names(first)
-            ))),
+            (None, Err(_)) => {
+                let names = header::listed(sample).unwrap_or_else(|| "columns without names".to_owned());
+                return Err(ListError::Column(format!("there is no column `{name}`: the list has {names}")));
+            }
         };
+        if addresses.contains(&column) {
+            return Err(ListError::Column(format!("the column `{name}` is given twice")));
+        }
+        addresses.push(column);
     }
-    let named = NAMES.iter().find_map(|name| first.iter().position(|field| normal(field) == *name));
-    if let Some(at) = named {
-        return columns(at, true);
-    }
-    if let Some(at) = (0..first.len()).find(|&at| holds_addresses(sample, at)) {
-        return columns(at, is_header(sample, at));
-    }
-    let weak = first.iter().position(|field| normal(field) == WEAK_NAME);
-    match weak {
-        Some(at) => columns(at, true),
-        // A single column is the column of addresses.
-        None if first.len() == 1 => columns(0, false),
-        None => Err(ListError::Column(format!("no column has addresses: the list has {}", names(first)))),
-    }
+    let header = *header.get_or_insert_with(|| match header::by_names(sample) {
+        Some((header, _)) => header,
+        None => header::by_content(sample, addresses[0]),
+    });
+    Ok((header, addresses))
 }
 
-/// Whether at least half of the filled values in this column are addresses. The first record may be a header.
-fn holds_addresses(sample: &[ByteRecord], at: usize) -> bool {
-    let rows = if sample.len() > 1 { &sample[1..] } else { sample };
-    let filled: Vec<&[u8]> =
-        rows.iter().filter_map(|r| r.get(at)).filter(|f| !f.trim_ascii().is_empty()).collect();
-    let addresses = filled.iter().filter(|field| is_address(field)).count();
-    addresses > 0 && addresses * 2 >= filled.len()
+/// The names of the columns in brackets, for a message; nothing if they have none.
+fn described(sample: &Sample) -> String {
+    header::listed(sample).map_or_else(String::new, |names| format!(" ({names})"))
 }
 
-/// Whether the first record is a header: it has no at sign in this column, but a later record has.
-fn is_header(sample: &[ByteRecord], at: usize) -> bool {
-    let has_at = |record: &ByteRecord| record.get(at).is_some_and(|field| field.contains(&b'@'));
-    !has_at(&sample[0]) && sample[1..].iter().any(has_at)
-}
-
-/// The text of a field without surrounding white space and byte order marks.
-pub(super) fn trimmed(field: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(field).ok()?;
-    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}'))
-}
-
-fn is_address(field: &[u8]) -> bool {
-    trimmed(field).is_some_and(|text| Address::parse(text).is_ok())
-}
-
-fn same_name(field: &[u8], wanted: &str) -> bool {
-    trimmed(field).is_some_and(|name| !name.is_empty() && name.to_lowercase() == wanted.trim().to_lowercase())
-}
-
-/// A column name in lower case and without separators: `E-Mail Address` is `emailaddress`.
-pub(super) fn normal(field: &[u8]) -> String {
-    let letters = field.iter().filter(|b| !matches!(b, b'-' | b'_' | b' ' | b'\t' | b'.'));
-    letters.map(|b| b.to_ascii_lowercase() as char).collect()
-}
-
-/// Whether this is a usual name for a column of addresses.
-pub(super) fn is_usual_name(field: &[u8]) -> bool {
-    let name = normal(field);
-    name == WEAK_NAME || NAMES.contains(&name.as_str())
-}
-
-/// The first columns, for a message. It omits values that look like addresses.
-fn names(first: &ByteRecord) -> String {
-    listed(first.iter().map(|field| {
-        let name = String::from_utf8_lossy(field);
-        if name.contains('@') { "(an address)".to_owned() } else { name.trim().to_owned() }
-    }))
+fn no_address(sample: &Sample) -> ListError {
+    let columns = match sample.width() {
+        1 => "1 column".to_owned(),
+        count => format!("{count} columns"),
+    };
+    ListError::NoAddress(format!("{columns}{}", described(sample)))
 }
 
 /// Joins names as `a, b, c`. Long names and long lists are cut.
-pub(super) fn listed(names: impl Iterator<Item = String>) -> String {
+pub(crate) fn listed(names: impl Iterator<Item = String>) -> String {
     const SHOWN: usize = 20;
     const LONGEST: usize = 40;
     let shown = |name: String| -> String {
@@ -128,66 +240,4 @@ pub(super) fn listed(names: impl Iterator<Item = String>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample(text: &str) -> Vec<ByteRecord> {
-        text.lines().map(|line| ByteRecord::from(line.split(',').collect::<Vec<_>>())).collect()
-    }
-
-    #[track_caller]
-    fn check(text: &str, wanted: Option<&str>, address: usize, header: bool) {
-        let sample = sample(text);
-        assert_eq!(find(&sample, wanted), Ok(Columns { address, header, count: sample[0].len() }));
-    }
-
-    #[test]
-    fn the_column_is_found_by_its_name() {
-        for name in ["email", "E-Mail", "e-mail address", "Email_Address", "MAIL", "mail", " Email "] {
-            check(&format!("id,{name},x\n1,a@b.co,2"), None, 1, true);
-        }
-        check("mail,email\nx,a@b.co", None, 1, true);
-        check("email", None, 0, true);
-        check("id,email\n1,nobody", None, 1, true);
-    }
-
-    #[test]
-    fn the_column_is_found_by_its_content() {
-        check("1,Joe,joe@x.com\n2,Ann,ann@x.com", None, 2, false);
-        check("id,name,contact\n1,Joe,joe@x.com\n2,Ann,ann@x.com", None, 2, true);
-        check("name,address,contact\nJoe,Main St 1,joe@x.com", None, 2, true);
-        check("name,address\nJoe,joe@x.com", None, 1, true);
-        check("name,address\nJoe,nobody", None, 1, true);
-        check("x@y.com", None, 0, false);
-        check("nonsense", None, 0, false);
-        check("nonsense\nmore", None, 0, false);
-        check("x,a@b.co\ny,\nz,c@d.co\n,broken", None, 1, false);
-    }
-
-    #[test]
-    fn the_column_can_be_named() {
-        check("id,Work Mail,email\n1,a@x.com,b@x.com", Some("work mail"), 1, true);
-        check("id,w,email\n1,a@x.com,b@x.com", Some("2"), 1, true);
-        check("1,a@x.com,b@x.com\n2,c@x.com,d@x.com", Some("3"), 2, false);
-        check("7,2,email\n1,a@x.com,b@x.com", Some("2"), 1, true);
-    }
-
-    #[test]
-    fn errors_name_the_columns() {
-        let said =
-            |text: &str, wanted: Option<&str>| find(&sample(text), wanted).expect_err("an error").to_string();
-        assert_eq!(
-            said("id,name\n1,Joe", Some("email")),
-            "there is no column `email`: the list has id, name"
-        );
-        assert_eq!(said("id,name\n1,Joe", Some("3")), "there is no column 3: the list has 2 (id, name)");
-        assert_eq!(said("id,name\n1,Joe", Some("0")), "there is no column 0: the list has 2 (id, name)");
-        assert!(said("id,name\n1,Joe", None).ends_with("the list has id, name"));
-        assert!(!said("a@b.co,x", Some("email")).contains('@'), "no address in an error");
-    }
-
-    #[test]
-    fn an_empty_list_is_one() {
-        assert_eq!(find(&[], None), Ok(Columns { address: 0, header: false, count: 1 }));
-    }
-}
+mod tests;

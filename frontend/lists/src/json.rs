@@ -1,5 +1,7 @@
 //! Rows of JSON lines: one object each. Its values stay as they were written.
 
+use crate::columns::has_foreign_name;
+use crate::{Verdict, VerdictNames};
 use serde::Deserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -52,10 +54,33 @@ impl<'de> Visitor<'de> for Entries {
     }
 }
 
-/// Writes an object up to the verdict, which becomes its last two entries. Existing entries with their names are omitted.
-pub(super) fn begin(object: &Object<'_>, out: &mut Vec<u8>) {
+/// The values of a verdict in an object, as they are written.
+pub(super) fn earlier<'a>(object: &Object<'a>, names: &VerdictNames) -> (Option<&'a str>, Option<&'a str>) {
+    let value = |name: &[u8]| {
+        object.0.iter().rev().find(|(key, _)| key.as_bytes() == name).map(|(_, value)| value.get())
+    };
+    (value(&names.deliverable), value(&names.reason))
+}
+
+/// The names of the keys of verdicts in a list that begins with these objects. `deliverable` and `reason` stay if they are not of
+/// an earlier run.
+pub(super) fn names<'a>(objects: impl Iterator<Item = Object<'a>>) -> VerdictNames {
+    let usual = VerdictNames::default();
+    let mut has_foreign = false;
+    for object in objects {
+        let (deliverable, reason) = earlier(&object, &usual);
+        has_foreign |= has_foreign_name(deliverable, reason);
+    }
+    if has_foreign { VerdictNames::new(b"mailprobe_") } else { usual }
+}
+
+/// Writes an object up to the verdict, which becomes its last two entries. The entries of an earlier run are omitted.
+pub(super) fn begin(object: &Object<'_>, names: &VerdictNames, out: &mut Vec<u8>) {
+    let (deliverable, reason) = earlier(object, names);
+    let is_earlier = !has_foreign_name(deliverable, reason);
+    let is_name = |key: &String| key.as_bytes() == names.deliverable || key.as_bytes() == names.reason;
     out.push(b'{');
-    for (key, value) in object.0.iter().filter(|(key, _)| key != "deliverable" && key != "reason") {
+    for (key, value) in object.0.iter().filter(|(key, _)| !is_earlier || !is_name(key)) {
         // A text can always be written as JSON.
         out.extend(serde_json::to_string(key).unwrap_or_default().bytes());
         out.push(b':');
@@ -64,9 +89,12 @@ pub(super) fn begin(object: &Object<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes the verdict and ends the object and the line.
-pub(super) fn verdict(deliverable: &str, reason: &str, out: &mut Vec<u8>) {
-    out.extend_from_slice(format!("\"deliverable\":{deliverable},\"reason\":\"{reason}\"}}\n").as_bytes());
+/// Writes the verdict and ends the object.
+pub(super) fn verdict(verdict: Verdict, names: &VerdictNames, out: &mut Vec<u8>) {
+    let name = |name: &[u8]| serde_json::to_string(&String::from_utf8_lossy(name)).unwrap_or_default();
+    let (deliverable, reason) = (name(&names.deliverable), name(&names.reason));
+    let (value, text) = (verdict.deliverable_json(), verdict.reason);
+    out.extend_from_slice(format!("{deliverable}:{value},{reason}:\"{text}\"}}").as_bytes());
 }
 
 #[cfg(test)]
@@ -77,22 +105,30 @@ mod tests {
     fn check(line: &str, expected: &str) {
         let object = Object::parse(line.as_bytes()).expect("an object");
         let mut out = Vec::new();
-        begin(&object, &mut out);
-        verdict("false", "catch_all", &mut out);
-        let verdict = "\"deliverable\":false,\"reason\":\"catch_all\"}\n";
-        assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{verdict}"));
+        let names = names(std::iter::once(Object::parse(line.as_bytes()).unwrap()));
+        begin(&object, &names, &mut out);
+        verdict(Verdict::INVALID_SYNTAX, &names, &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}}}"));
     }
 
     #[test]
     fn values_stay_as_they_were() {
-        check(r#"{"email":"a@b.co"}"#, r#"{"email":"a@b.co","#);
-        check("{}", "{");
+        let end = r#""deliverable":false,"reason":"invalid_syntax""#;
+        let own = r#""mailprobe_deliverable":false,"mailprobe_reason":"invalid_syntax""#;
+        check(r#"{"email":"a@b.co"}"#, &format!(r#"{{"email":"a@b.co",{end}"#));
+        check("{}", &format!("{{{end}"));
         check(
             r#" { "n" : 12345678901234567890.1e5 , "o":{"z":1, "a":[ ]},"s":"\u00e9\/" } "#,
-            r#"{"n":12345678901234567890.1e5,"o":{"z":1, "a":[ ]},"s":"\u00e9\/","#,
+            &format!(r#"{{"n":12345678901234567890.1e5,"o":{{"z":1, "a":[ ]}},"s":"\u00e9\/",{end}"#),
         );
-        check(r#"{"reason":"old","a":1,"deliverable":true}"#, r#"{"a":1,"#);
-        check("{\"k\\\"\\n\":1}", "{\"k\\\"\\n\":1,");
+        check("{\"k\\\"\\n\":1}", &format!("{{\"k\\\"\\n\":1,{end}"));
+        // A verdict of an earlier run is replaced, and values of the owner stay.
+        check(r#"{"reason":"no_mx","a":1,"deliverable":false}"#, &format!(r#"{{"a":1,{end}"#));
+        check(r#"{"reason":"old","a":1}"#, &format!(r#"{{"reason":"old","a":1,{own}"#));
+        check(
+            r#"{"deliverable":true,"reason":"no_mx"}"#,
+            &format!(r#"{{"deliverable":true,"reason":"no_mx",{own}"#),
+        );
     }
 
     #[test]

@@ -4,23 +4,38 @@
 //! row with its verdict at the end. `mailprobe clean` and the dashboard read and write all lists with these types.
 //!
 //! - Memory does not depend on the length of a list. A row is at most [`ROW_BYTES_MAX`] long.
-//! - The output row has the values of the input row, in the format of the list.
+//! - The output row has the values of the input row, in the format and the encoding of the list. Values of CSV and text are copied
+//!   as bytes; only the cell of the address is decoded (`encoding.rs`) and unwrapped (`address.rs`).
 //! - Callers that accept lists of strangers set [`Limits`]: a compressed list may be larger than any disk.
 
+mod address;
+mod bounded;
 mod columns;
+mod encoding;
 mod json;
 mod source;
 mod verdict;
+mod workbook;
 
-pub use source::{Limits, ROW_BYTES_MAX, Row, Shape, Source, Step, decompressed, is_stream};
+pub use encoding::Encoding;
+pub use source::{
+    Endings, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan, Shape, Source, Step,
+    VerdictNames, decompressed, is_stream,
+};
 pub use verdict::Verdict;
 
+use engine_proto::address::Address;
 use std::fmt;
+
+/// The address of a cell, without what spreadsheets, mail programs and people write around it. Of several addresses, the first one.
+pub fn address_in_cell(text: &str) -> Option<Address> {
+    address::in_cell(text).address
+}
 
 /// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Values separated by commas, semicolons or tabs (RFC 4180), with or without a header.
+    /// Values separated by commas, semicolons, tabs or pipes (RFC 4180), with or without a header.
     Csv,
     /// One JSON object per line.
     Jsonl,
@@ -33,6 +48,8 @@ pub enum Format {
 pub enum ListError {
     /// Reading failed, or the input is not a list.
     Unreadable(String),
+    /// The first rows have no address. The caller says how to name the column.
+    NoAddress(String),
     /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
     Column(String),
     /// The key of addresses does not exist in a list of JSON objects. The caller says where the user names one.
@@ -51,6 +68,7 @@ impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListError::Unreadable(message)
+            | ListError::NoAddress(message)
             | ListError::Column(message)
             | ListError::Key(message)
             | ListError::NoColumns(message) => f.write_str(message),

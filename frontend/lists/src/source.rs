@@ -1,32 +1,45 @@
 //! The input list: its format, and its rows one after another.
 
-mod bounded;
 mod detect;
+mod endings;
+mod open;
 mod shape;
 mod unpack;
 
-use crate::columns::{self, Columns};
+use crate::address::in_cell;
+pub use crate::bounded::ROW_BYTES_MAX;
+use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
 use crate::{Format, ListError};
-use bounded::Bounded;
-pub use bounded::ROW_BYTES_MAX;
 use csv::ByteRecord;
+pub(crate) use detect::Dialect;
+use detect::LineEnd;
+pub use endings::{Endings, RowParts, RowScan};
 use engine_proto::address::Address;
-pub use shape::Shape;
+pub use shape::{Shape, VerdictNames};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, Read};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 pub use unpack::decompressed;
 
-/// Size of the sample that determines the format, in bytes.
-const SAMPLE_BYTES: u64 = 64 * 1024;
-/// Maximum number of records in the sample.
-const SAMPLE_RECORDS: usize = 100;
 /// Size of the read buffer, in bytes.
 const BUFFER: usize = 64 * 1024;
 
 /// Maximum size of blank lines that one step reads, in bytes.
 const STEP_BYTES: u64 = 256 * 1024;
+
+/// How a list is read. The default detects everything, and has no limits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ReadOptions<'a> {
+    /// The format; `None`: by the name of the file, else by the content.
+    pub format: Option<Format>,
+    /// The columns or the JSON key of the addresses, by name or by number from 1; empty: found by name or content.
+    pub columns: &'a [String],
+    /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
+    pub sheet: Option<&'a str>,
+    /// Limits for lists from untrusted users.
+    pub limits: Option<Limits>,
+}
 
 /// Limits for lists from untrusted users.
 #[derive(Debug, Clone, Copy)]
@@ -37,7 +50,11 @@ pub struct Limits {
     pub packed_without_output: u64,
     /// Largest window of Zstandard, as a power of two. The window is in memory.
     pub window_log: u32,
-    /// Maximum number of columns. Shorter rows are filled up to the number of columns of the first row.
+    /// Maximum number of decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
+    pub workbook_bytes: u64,
+    /// Maximum number of bytes of the texts that cells of a spreadsheet share. They are in memory.
+    pub workbook_text_bytes: usize,
+    /// Maximum number of columns. Shorter rows are filled up to the number of columns of the list.
     pub columns: usize,
 }
 
@@ -52,15 +69,28 @@ pub enum Step {
     Later,
 }
 
-/// A row of the list.
+/// A row of the list, or another address of the same row.
 #[derive(Debug, Default)]
 pub struct Row {
-    /// The output row up to its verdict.
+    /// The output row up to its verdict, and what follows its verdict. [`Endings`] puts it together with the verdict.
     pub prefix: Vec<u8>,
     /// The address, if its column holds one.
     pub address: Option<Address>,
+    /// Whether this is another address of the last row, from another column.
+    pub is_continued: bool,
     /// Position of the next row in the input, in bytes.
     pub end: u64,
+}
+
+/// Particularities of the rows so far.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Notes {
+    /// Number of rows with bytes that are no characters in the encoding of the list. They stay as they are.
+    pub undecoded_rows: u64,
+    /// Number of cells with several addresses, of which the first one counts.
+    pub cells_with_more: u64,
+    /// Number of rows with more values than the list has columns. The further values follow the verdict.
+    pub long_rows: u64,
 }
 
 /// An open list, which is read row by row.
@@ -70,14 +100,19 @@ pub struct Source {
     reader: Reader,
     /// The name of the list in messages.
     name: String,
+    /// The format and the name of the sheet, if the list is a spreadsheet.
+    sheet: Option<String>,
     size: Option<u64>,
     /// Number of bytes before the reader's first byte.
     skipped: u64,
-    /// The number of compressed bytes read, if the input is compressed.
-    packed: Option<unpack::Count>,
+    /// The number of bytes read from the input, if the reader has other ones: the input is compressed or UTF-16.
+    consumed: Option<unpack::Count>,
     /// The values or the line of the last row. They are reused to save allocations.
     fields: ByteRecord,
     line: Vec<u8>,
+    /// How many addresses of the last row were returned, if it has more; else 0.
+    returned: usize,
+    notes: Notes,
 }
 
 type Input = Bounded<Box<dyn Read>>;
@@ -92,12 +127,12 @@ impl Source {
     ///
     /// # Errors
     /// It cannot be read, is not text, or has no column of addresses.
-    pub fn open(path: &Path, format: Option<Format>, column: Option<&str>) -> Result<Source, ListError> {
+    pub fn open(path: &Path, options: &ReadOptions<'_>) -> Result<Source, ListError> {
         let unreadable = |why: &dyn std::fmt::Display| {
             ListError::unreadable(format!("{} cannot be read: {why}", path.display()))
         };
         if is_stream(path) {
-            return Source::new(Box::new(std::io::stdin()), "standard input", None, format, column, None);
+            return Source::new(Box::new(std::io::stdin()), "standard input", None, options);
         }
         let file = File::open(path).map_err(|e| unreadable(&e))?;
         let metadata = file.metadata().map_err(|e| unreadable(&e))?;
@@ -105,8 +140,9 @@ impl Source {
             return Err(unreadable(&"it is a folder; name a file"));
         }
         let size = metadata.is_file().then_some(metadata.len());
-        let format = format.or_else(|| detect::by_name(path));
-        Source::new(Box::new(file), &path.display().to_string(), size, format, column, None)
+        let format = options.format.or_else(|| detect::by_name(path));
+        let options = ReadOptions { format, ..*options };
+        Source::new(Box::new(file), &path.display().to_string(), size, &options)
     }
 
     /// Opens a list from any reader; `name` is its name in messages.
@@ -117,61 +153,9 @@ impl Source {
         input: Box<dyn Read>,
         name: &str,
         size: Option<u64>,
-        format: Option<Format>,
-        column: Option<&str>,
-        limits: Option<Limits>,
+        options: &ReadOptions<'_>,
     ) -> Result<Source, ListError> {
-        let unreadable = |e| ListError::unreadable(format!("{name} cannot be read: {e}"));
-        let (mut input, packed) = unpack::open(input, limits).map_err(unreadable)?;
-        let mut head = Vec::new();
-        input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut head).map_err(unreadable)?;
-        let whole = (head.len() as u64) < SAMPLE_BYTES;
-        detect::refuse_what_is_no_text(name, &head)?;
-        let bom = head.starts_with(detect::BOM);
-        let skipped = if bom { detect::BOM.len() } else { 0 };
-        head.drain(..skipped);
-        let format = format.unwrap_or_else(|| detect::by_content(&head, column.is_some()));
-        let mut shape = Shape {
-            format,
-            delimiter: detect::delimiter(&head),
-            crlf: detect::is_crlf(&head),
-            bom,
-            columns: Columns { address: 0, header: false, count: 1 },
-            header: ByteRecord::new(),
-            key: String::new(),
-        };
-        match format {
-            Format::Csv => shape.columns = columns::find(&sample(&head, shape.delimiter, whole), column)?,
-            Format::Jsonl => shape.key = key(name, &head, whole, column)?,
-            Format::Text if column.is_some() => {
-                return Err(ListError::NoColumns("plain text has no columns".to_owned()));
-            }
-            Format::Text => {}
-        }
-        if let Some(limits) = limits.filter(|limits| shape.columns.count > limits.columns) {
-            return Err(ListError::unreadable(format!("{name} has more than {} columns", limits.columns)));
-        }
-        let input = Bounded::new(Box::new(Cursor::new(head).chain(input)) as Box<dyn Read>);
-        let reader = match format {
-            Format::Csv => Reader::Csv(Box::new(csv_reader(shape.delimiter, input))),
-            Format::Jsonl | Format::Text => {
-                Reader::Lines { input: BufReader::with_capacity(BUFFER, input), line: 0, read: 0 }
-            }
-        };
-        let mut source = Source {
-            shape,
-            reader,
-            name: name.to_owned(),
-            size,
-            skipped: skipped as u64,
-            packed,
-            fields: ByteRecord::new(),
-            line: Vec::new(),
-        };
-        if source.shape.columns.header && source.record()? == Step::Row {
-            source.shape.header = source.fields.clone();
-        }
-        Ok(source)
+        open::open(input, name, size, options)
     }
 
     /// The form of its rows.
@@ -182,6 +166,11 @@ impl Source {
     /// Its length in bytes, if known.
     pub fn size(&self) -> Option<u64> {
         self.size
+    }
+
+    /// Particularities of the rows so far.
+    pub fn notes(&self) -> Notes {
+        self.notes
     }
 
     /// Reads the next row into `row`; `false` at the end. Blank lines are skipped.
@@ -198,7 +187,7 @@ impl Source {
         }
     }
 
-    /// Number of decompressed bytes processed so far.
+    /// Number of decompressed and decoded bytes processed so far.
     pub fn passed(&self) -> u64 {
         match &self.reader {
             Reader::Csv(reader) => reader.position().byte(),
@@ -211,31 +200,76 @@ impl Source {
     /// # Errors
     /// As [`Source::next`].
     pub fn step(&mut self, row: &mut Row) -> Result<Step, ListError> {
+        row.prefix.clear();
+        row.is_continued = self.returned > 0;
+        if row.is_continued {
+            self.take_next_address(row);
+            return Ok(Step::Row);
+        }
         let step = self.record()?;
         if step != Step::Row {
             return Ok(step);
         }
-        row.prefix.clear();
-        row.address = match self.shape.format {
+        match self.shape.format {
             Format::Csv => {
-                self.shape.values(self.fields.iter(), &mut row.prefix);
-                self.fields.get(self.shape.columns.address).and_then(parse)
+                self.shape.row(&self.fields, &mut row.prefix);
+                row.address = self.address_in(self.shape.columns.addresses[0]);
             }
             Format::Jsonl => {
                 let object = Object::parse(&self.line).map_err(|why| self.broken(why))?;
-                json::begin(&object, &mut row.prefix);
-                object.text(&self.shape.key).and_then(|text| parse(text.as_bytes()))
+                json::begin(&object, &self.shape.columns.verdicts[0], &mut row.prefix);
+                let text = object.text(&self.shape.key);
+                row.address = text.and_then(|text| self.noted(in_cell(&text)));
             }
             Format::Text => {
-                self.shape.values(std::iter::once(self.line.as_slice()), &mut row.prefix);
-                parse(&self.line)
+                self.shape.values(std::iter::once(self.line.as_slice()), 1, &mut row.prefix);
+                row.address = self.noted(in_cell(&self.shape.encoding.text(&self.line)));
             }
-        };
-        row.end = match &self.packed {
+        }
+        self.notes.undecoded_rows += u64::from(!self.shape.encoding.is_valid(&row.prefix));
+        self.shape.encoding.encode(&mut row.prefix, 0);
+        self.end_of_row(row, 1);
+        row.end = match &self.consumed {
             Some(count) => count.get(),
             None => self.passed() + self.skipped,
         };
         Ok(Step::Row)
+    }
+
+    /// Takes the next address of the last row.
+    fn take_next_address(&mut self, row: &mut Row) {
+        let at = self.returned;
+        row.address = self.address_in(self.shape.columns.addresses[at]);
+        self.end_of_row(row, at + 1);
+    }
+
+    /// Marks what follows the verdict of a row, after this number of its addresses.
+    fn end_of_row(&mut self, row: &mut Row, returned: usize) {
+        if returned < self.shape.addresses() {
+            self.returned = returned;
+            endings::mark_open(&mut row.prefix);
+            return;
+        }
+        self.returned = 0;
+        if self.shape.format == Format::Csv && self.fields.len() > self.shape.columns.width {
+            self.notes.long_rows += 1;
+            let at = row.prefix.len();
+            self.shape.end_line(&self.fields, &mut row.prefix);
+            self.shape.encoding.encode(&mut row.prefix, at);
+            endings::mark_tail(&mut row.prefix, at);
+        }
+    }
+
+    /// The address in a column of the last record.
+    fn address_in(&mut self, column: usize) -> Option<Address> {
+        let cell = self.fields.get(column)?;
+        let found = in_cell(&self.shape.encoding.text(cell));
+        self.noted(found)
+    }
+
+    fn noted(&mut self, found: crate::address::CellAddress) -> Option<Address> {
+        self.notes.cells_with_more += u64::from(found.has_more);
+        found.address
     }
 
     /// Reads the values or the line of the next row.
@@ -243,10 +277,17 @@ impl Source {
         let result = match &mut self.reader {
             Reader::Csv(reader) => {
                 reader.get_mut().refill();
+                let line = reader.position().line();
                 let came = reader.read_byte_record(&mut self.fields).map_err(io_error);
+                if reader.position().line() > line + 1 && is_open(&self.fields, reader.get_ref()) {
+                    return Err(self.unclosed(line));
+                }
                 came.map(|came| if came { Step::Row } else { Step::End })
             }
-            Reader::Lines { input, line, read } => next_line(input, &mut self.line, line, read),
+            Reader::Lines { input, line, read } => {
+                let end = self.shape.dialect.line_end;
+                next_line(input, end, &mut self.line, line, read)
+            }
         };
         result.map_err(|error| self.unreadable(&error))
     }
@@ -262,6 +303,13 @@ impl Source {
         })
     }
 
+    fn unclosed(&self, line: u64) -> ListError {
+        ListError::unreadable(format!(
+            "{}: a quote in the row at line {line} is not closed: close it, or write two quotes for one",
+            self.name
+        ))
+    }
+
     fn broken(&self, why: &str) -> ListError {
         ListError::unreadable(format!("{}: line {} {why}: write one object per line", self.name, self.line()))
     }
@@ -275,18 +323,21 @@ impl Source {
     }
 }
 
+/// Whether the last value of the list has a quote that is not closed: it has line ends, and the list does not end with a quote.
+fn is_open(fields: &ByteRecord, input: &Input) -> bool {
+    let has_line_end = |value: &[u8]| value.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+    input.has_ended() && !input.ends_with_quote() && fields.iter().next_back().is_some_and(has_line_end)
+}
+
 /// Whether the name means standard input or output.
 pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-fn parse(field: &[u8]) -> Option<Address> {
-    Address::parse(columns::trimmed(field)?).ok()
-}
-
-fn csv_reader<R: Read>(delimiter: u8, input: R) -> csv::Reader<R> {
+fn csv_reader<R: Read>(dialect: &Dialect, input: R) -> csv::Reader<R> {
     csv::ReaderBuilder::new()
-        .delimiter(delimiter)
+        .delimiter(dialect.delimiter)
+        .quoting(dialect.has_quotes)
         .has_headers(false)
         .flexible(true)
         .buffer_capacity(BUFFER)
@@ -303,6 +354,7 @@ fn io_error(error: csv::Error) -> std::io::Error {
 /// Reads the next line that is not blank, without its line end.
 fn next_line(
     input: &mut BufReader<Input>,
+    end: LineEnd,
     bytes: &mut Vec<u8>,
     line: &mut u64,
     read: &mut u64,
@@ -312,7 +364,7 @@ fn next_line(
         input.get_mut().refill();
         bytes.clear();
         *line += 1;
-        let count = input.read_until(b'\n', bytes)?;
+        let count = input.read_until(end.last(), bytes)?;
         *read += count as u64;
         if bytes.len() > ROW_BYTES_MAX {
             return Err(bounded::too_long());
@@ -330,55 +382,17 @@ fn next_line(
     Ok(Step::Later)
 }
 
-/// The first records. The last one is omitted if the sample may have cut it.
-fn sample(head: &[u8], delimiter: u8, whole: bool) -> Vec<ByteRecord> {
-    let mut reader = csv_reader(delimiter, head);
-    let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(SAMPLE_RECORDS).collect();
-    if !whole && records.len() > 1 && records.len() < SAMPLE_RECORDS {
-        records.pop();
-    }
-    records
-}
-
-/// The key of the address in the first object.
-fn key(name: &str, head: &[u8], whole: bool, wanted: Option<&str>) -> Result<String, ListError> {
-    let mut lines = head.split(|&b| b == b'\n').enumerate().filter(|(_, line)| !line.trim_ascii().is_empty());
-    let Some((at, line)) = lines.next() else { return Ok(wanted.unwrap_or("email").to_owned()) };
-    if line.trim_ascii_start().first() == Some(&b'[') {
-        return Err(ListError::unreadable(format!(
-            "{name} is a JSON array: write one object per line, as `jq -c '.[]'` does"
-        )));
-    }
-    if !whole && line.len() == head.len() {
-        // The line is longer than the sample, so it is parsed later, when it is read.
-        return Ok(wanted.unwrap_or("email").to_owned());
-    }
-    let object = Object::parse(line).map_err(|why| {
-        ListError::unreadable(format!("{name}: line {} {why}: write one object per line", at + 1))
-    })?;
-    let found = match wanted {
-        Some(wanted) => object.keys().find(|key| *key == wanted),
-        None => object
-            .keys()
-            .find(|key| *key == "email")
-            .or_else(|| object.keys().find(|key| columns::is_usual_name(key.as_bytes()))),
-    };
-    found.map(str::to_owned).ok_or_else(|| {
-        let wanted = wanted.unwrap_or("email");
-        let keys = columns::listed(object.keys().map(str::to_owned));
-        ListError::Key(format!("there is no key `{wanted}`: the list has {keys}"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Cursor;
 
     #[test]
     fn blank_lines_end_a_step() {
         let list =
             [b"a@example.com".to_vec(), vec![b'\n'; 3 * BUFFER * 4], b"b@example.com".to_vec()].concat();
-        let mut source = Source::new(Box::new(Cursor::new(list)), "x", None, None, None, None).unwrap();
+        let mut source =
+            Source::new(Box::new(Cursor::new(list)), "x", None, &ReadOptions::default()).unwrap();
         let mut row = Row::default();
         let mut steps = Vec::new();
         while steps.last() != Some(&Step::End) {

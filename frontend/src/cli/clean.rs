@@ -44,7 +44,7 @@ pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
 use engine::config::{EngineConfig, Pace};
 pub use left::{Left, LeftByRule};
-use lists::{Format, ListError, Source, is_stream};
+use lists::{Format, ListError, ReadOptions, Source, is_stream};
 pub use part::ListPart;
 use part::PartRows;
 use sink::{Sink, SinkOptions};
@@ -54,7 +54,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use summary::{Extent, Summary};
+pub use summary::{Extent, Reading, Summary};
 
 /// Maximum number of addresses in progress.
 const UNDER_WAY_MAX: usize = 100_000;
@@ -145,7 +145,8 @@ fn named(resolvers: &[SocketAddr]) -> String {
 /// The arguments of `mailprobe clean`, without those of the engine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
-    /// List to check: CSV, JSON lines, or plain text with one address per line; - for standard input
+    /// List to check: CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line; - for standard
+    /// input. The encoding and the separator of the values are found by the content
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
     /// File for the list with its verdicts [default: standard output]
@@ -154,9 +155,13 @@ pub struct CleanArgs {
     /// Format of INPUT [default: by the name of INPUT, else by its content]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
-    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]
+    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]. Repeat it for a CSV
+    /// with several columns of addresses: the columns of the verdicts of the second one have its name
     #[arg(long, value_name = "NAME|N")]
-    pub column: Option<String>,
+    pub column: Vec<String>,
+    /// Sheet of a spreadsheet [default: the first visible one with addresses]
+    #[arg(long, value_name = "NAME")]
+    pub sheet: Option<String>,
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
     #[arg(long, conflicts_with = "max_wait")]
     pub fast: bool,
@@ -204,7 +209,7 @@ pub struct CleanArgs {
 /// The values of `--format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum FormatArg {
-    /// Values separated by commas, semicolons or tabs, with or without a header
+    /// Values separated by commas, semicolons, tabs or pipes, with or without a header
     Csv,
     /// One JSON object per line
     Jsonl,
@@ -291,6 +296,9 @@ impl From<ListError> for CleanError {
     fn from(error: ListError) -> CleanError {
         match error {
             ListError::Unreadable(message) => CleanError::failed(message),
+            ListError::NoAddress(message) => CleanError::failed(format!(
+                "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
+            )),
             ListError::Column(message) => {
                 CleanError::usage(format!("{message}; name one of them, or its number, with --column"))
             }
@@ -343,7 +351,18 @@ impl Job {
                 "{name} would overwrite the input: name another file with -o"
             )));
         }
-        let source = Source::open(&args.input, args.format.map(Format::from), args.column.as_deref())?;
+        let options = ReadOptions {
+            format: args.format.map(Format::from),
+            columns: &args.column,
+            sheet: args.sheet.as_deref(),
+            limits: None,
+        };
+        let source = Source::open(&args.input, &options)?;
+        if args.unordered && source.shape().addresses() > 1 {
+            return Err(CleanError::usage(
+                "--unordered works with one --column only: a row with several addresses has one line",
+            ));
+        }
         Ok(Job { args, source, output })
     }
 

@@ -173,9 +173,9 @@ fn what_cannot_be_checked_says_why() {
         let path = upload(&mut browser, "x.csv", content, column).path;
         wait(&mut browser, &path, "cannot be checked").says(why);
     };
-    unfit(b"id,name\n1,Joe\n", "", "no column has addresses: the list has id, name");
+    unfit(b"id,name\n1,Joe\n", "", "The list has no address in its first rows, read as CSV");
     unfit(b"id,email\n1,a@b.co\n", "mail", "there is no column `mail`: the list has id, email");
-    unfit(b"email\nnobody\n", "", "The list has no address.");
+    unfit(b"email\nnobody\n", "", "with 1 column (email): name the column of the addresses");
     unfit(b"", "", "The list has no address.");
     unfit(b"PK\x03\x04\0\0", "", "The list");
     let wide = format!("email{}\na@example.com\n", ",x".repeat(1_000));

@@ -2,7 +2,7 @@
 
 use super::BATCH_ADDRESSES;
 use api::Reason;
-use lists::{Format, Row, Source, Step, Verdict};
+use lists::{Encoding, Endings, Format, Row, Source, Step, Verdict};
 use std::sync::Arc;
 use store::{List, Store};
 
@@ -16,7 +16,7 @@ pub struct Cleaned {
     store: Arc<dyn Store>,
     list: List,
     source: Source,
-    suffixes: Vec<Vec<u8>>,
+    endings: Endings,
     row: Row,
     /// Addresses read so far.
     addresses: u64,
@@ -32,14 +32,19 @@ impl Cleaned {
     /// A line for the log: the list cannot be read.
     pub fn open(store: Arc<dyn Store>, list: List) -> Result<Cleaned, String> {
         let source = super::source(Arc::clone(&store), &list)?;
-        let (suffixes, head) = (source.shape().suffixes(), Some(source.shape().head()));
+        let (endings, head) = (source.shape().endings(), Some(source.shape().head()));
         let (row, answers) = (Row::default(), Vec::new());
-        Ok(Cleaned { store, list, source, suffixes, row, addresses: 0, answers, head, ended: false })
+        Ok(Cleaned { store, list, source, endings, row, addresses: 0, answers, head, ended: false })
     }
 
     /// The format of the list.
     pub fn format(&self) -> Format {
         self.source.shape().format
+    }
+
+    /// The encoding of the list.
+    pub fn encoding(&self) -> Encoding {
+        self.source.shape().encoding
     }
 
     fn piece(&mut self) -> Result<Vec<u8>, String> {
@@ -48,6 +53,10 @@ impl Cleaned {
         while piece.len() < PIECE_BYTES && self.source.passed() - began < PIECE_INPUT {
             match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
                 Step::Row => {}
+                // Another release may find an address in other cells. Then the answers would belong to other rows.
+                Step::End if self.addresses != self.list.addresses => {
+                    return Err("the list has another number of addresses than when it was checked".into());
+                }
                 Step::End => self.ended = true,
                 Step::Later => break,
             }
@@ -58,9 +67,9 @@ impl Cleaned {
                 None => Verdict::INVALID_SYNTAX,
                 Some(_) => self.verdict()?,
             };
-            let suffix = self.suffixes.get(usize::from(verdict.code())).ok_or("a verdict without a code")?;
-            piece.extend_from_slice(&self.row.prefix);
-            piece.extend_from_slice(suffix);
+            for bytes in self.endings.pieces(&self.row.prefix, verdict.code()) {
+                piece.extend_from_slice(bytes);
+            }
         }
         Ok(piece)
     }

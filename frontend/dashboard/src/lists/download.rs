@@ -23,10 +23,13 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     };
-    let Opened { format, pieces } = visit.dashboard.downloads.open(list).await.map_err(not_opened)?;
+    let Opened { format, encoding, pieces } =
+        visit.dashboard.downloads.open(list).await.map_err(not_opened)?;
     let (kind, file) = match format {
-        Format::Jsonl => ("application/x-ndjson", "mailprobe-list.jsonl"),
-        Format::Csv | Format::Text => ("text/csv; charset=utf-8", "mailprobe-list.csv"),
+        Format::Jsonl => ("application/x-ndjson".to_owned(), "mailprobe-list.jsonl"),
+        Format::Csv | Format::Text => {
+            (format!("text/csv; charset={}", encoding.name().to_ascii_lowercase()), "mailprobe-list.csv")
+        }
     };
     visit.pieces.set(Some(pieces));
     let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };

@@ -7,7 +7,7 @@
 
 use super::cleaned::Cleaned;
 use checks::panics;
-use lists::Format;
+use lists::{Encoding, Format};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +41,8 @@ pub struct Downloads(Sender<DownloadJob>);
 pub struct Opened {
     /// The format of the list.
     pub format: Format,
+    /// The encoding of the list, which the download keeps.
+    pub encoding: Encoding,
     /// The content of the download.
     pub pieces: Pieces,
 }
@@ -238,11 +240,11 @@ impl Maker {
         let account = list.account;
         let cleaned = guarded(|| Cleaned::open(Arc::clone(&self.store), list));
         reply.answer(cleaned.map(|cleaned| {
-            let (id, format) = (self.next_id, cleaned.format());
+            let (id, format, encoding) = (self.next_id, cleaned.format(), cleaned.encoding());
             self.next_id += 1;
             self.open.insert(id, Making { account, cleaned, opened: now, pieces: 0 });
             // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
-            Opened { format, pieces: Pieces { jobs, id, asked: None } }
+            Opened { format, encoding, pieces: Pieces { jobs, id, asked: None } }
         }));
     }
 }

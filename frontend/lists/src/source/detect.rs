@@ -1,11 +1,16 @@
 //! Detects the format of a list from its name or its beginning.
 
-use crate::columns;
-use crate::{Format, ListError};
+use crate::Format;
+use crate::columns::{self, has_address};
+use crate::encoding::Encoding;
+use csv::ByteRecord;
+use std::collections::HashMap;
 use std::path::Path;
 
-/// The byte order mark in UTF-8. Spreadsheets write it at the beginning of a CSV file.
-pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
+/// The separators of values, the usual ones first.
+const DELIMITERS: [u8; 4] = [b',', b';', b'\t', b'|'];
+/// Maximum number of records that determine the separator.
+const COMPARED_RECORDS: usize = 100;
 
 /// The format according to the extension of the file name, without `.gz` or `.zst`. `.txt` may be any format.
 pub(super) fn by_name(path: &Path) -> Option<Format> {
@@ -18,64 +23,211 @@ pub(super) fn by_name(path: &Path) -> Option<Format> {
     }
 }
 
-/// The format according to the first line that is not blank. A single column is CSV if its first line is a usual name for
-/// addresses, or if the user named a column. Otherwise it is text, and quotes are a part of the address.
-pub(super) fn by_content(head: &[u8], column_wanted: bool) -> Format {
+/// The format according to the content. A single column is CSV if its first line is a usual name for addresses, or if the user
+/// named a column. Otherwise it is text, and quotes are a part of the address.
+pub(super) fn by_content(head: &[u8], dialect: &Dialect, encoding: Encoding, column_wanted: bool) -> Format {
     let line = first_line(head);
     let name = line.strip_prefix(b"\"").and_then(|l| l.strip_suffix(b"\"")).unwrap_or(line);
     match line.first() {
         Some(b'{' | b'[') => Format::Jsonl,
-        _ if column_wanted || columns::is_usual_name(name) => Format::Csv,
-        _ if DELIMITERS.iter().any(|&d| count(line, d) > 0) => Format::Csv,
+        _ if column_wanted || columns::is_usual(&encoding.text(name)) => Format::Csv,
+        _ if dialect.columns > 1 || is_separated(line) => Format::Csv,
         _ => Format::Text,
     }
 }
 
-const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
-
-/// The delimiter of the values: the most frequent one in the first line.
-pub(super) fn delimiter(head: &[u8]) -> u8 {
-    let line = first_line(head);
-    DELIMITERS.into_iter().rev().max_by_key(|&d| count(line, d)).unwrap_or(b',')
+/// How lines end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineEnd {
+    Lf,
+    CrLf,
+    /// As old programs for Macintosh write.
+    Cr,
 }
 
-/// Whether lines end with CR LF.
-pub(super) fn is_crlf(head: &[u8]) -> bool {
-    head.iter().position(|&b| b == b'\n').is_some_and(|at| at > 0 && head[at - 1] == b'\r')
+impl LineEnd {
+    /// The bytes of the line end.
+    pub fn bytes(self) -> &'static [u8] {
+        match self {
+            LineEnd::Lf => b"\n",
+            LineEnd::CrLf => b"\r\n",
+            LineEnd::Cr => b"\r",
+        }
+    }
+
+    /// The last byte of the line end.
+    pub fn last(self) -> u8 {
+        if self == LineEnd::Cr { b'\r' } else { b'\n' }
+    }
 }
 
-/// Refuses UTF-16 and binary files, such as spreadsheets.
-pub(super) fn refuse_what_is_no_text(name: &str, head: &[u8]) -> Result<(), ListError> {
-    let what = if head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff") {
-        "is UTF-16"
-    } else if head.starts_with(b"PK\x03\x04") {
-        "is a spreadsheet or an archive"
-    } else if head.contains(&0) {
-        "is not text"
-    } else {
-        return Ok(());
+/// The form of CSV: how values and rows are separated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dialect {
+    pub delimiter: u8,
+    /// Whether quotes enclose values. Without, they are a part of the values.
+    pub has_quotes: bool,
+    pub line_end: LineEnd,
+    /// The usual number of columns.
+    pub columns: usize,
+}
+
+impl Dialect {
+    /// The bytes that a value has only within quotes.
+    pub fn quoted_bytes(&self) -> [bool; 256] {
+        let mut bytes = [false; 256];
+        for byte in [self.delimiter, b'"', b'\r', b'\n'] {
+            bytes[usize::from(byte)] = self.has_quotes;
+        }
+        bytes
+    }
+}
+
+/// Detects the form of CSV from the beginning of a list, with the separator if the list names it.
+pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Option<u8>) -> Dialect {
+    let fit = |delimiter: u8, has_quotes: bool| {
+        let form = Dialect { delimiter, has_quotes, line_end: LineEnd::Lf, columns: 1 };
+        Fit::of(&records(head, &form, is_whole, COMPARED_RECORDS), delimiter, encoding)
     };
-    Err(ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8")))
+    let delimiter = named.unwrap_or_else(|| {
+        // Of equal ones, the last one is the maximum.
+        let fits = DELIMITERS.into_iter().rev().map(|delimiter| (fit(delimiter, true), delimiter));
+        match fits.max_by_key(|(fit, _)| *fit) {
+            Some((best, delimiter)) if best.has_columns => delimiter,
+            // Rows with one value do not show the separator; the header may.
+            _ => most_frequent(first_line(head)).unwrap_or(DELIMITERS[0]),
+        }
+    });
+    let (quoted, plain) = (fit(delimiter, true), fit(delimiter, false));
+    // An open quote hides rows.
+    let has_quotes = plain.address_rows <= quoted.address_rows || plain.columns != quoted.columns;
+    let line_end = line_end(head, has_quotes);
+    Dialect { delimiter, has_quotes, line_end, columns: quoted.columns }
+}
+
+/// How well a separator fits; the greatest one is the best.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Fit {
+    /// Number of rows with a value that is an address.
+    address_rows: usize,
+    has_columns: bool,
+    /// Number of rows with the usual number of columns.
+    usual_rows: usize,
+    /// The usual number of columns, of rows with an address if there are any.
+    columns: usize,
+}
+
+impl Fit {
+    fn of(records: &[ByteRecord], delimiter: u8, encoding: Encoding) -> Fit {
+        let mut address_rows = 0;
+        // A pipe may also be a part of an address.
+        let separated = records.iter().filter(|record| record.len() > 1).count();
+        let is_rare = delimiter == b'|' && (records.len() == 1 || separated * 2 < records.len());
+        // The numbers of columns of all rows, and of those with an address: other rows may be titles or lines of dashes.
+        let mut counts: [HashMap<usize, usize>; 2] = Default::default();
+        for record in records {
+            let is_one = is_rare && record.len() > 1 && has_address(&joined(record), encoding);
+            let columns = if is_one { 1 } else { record.len() };
+            let is_address_row = is_one || record.iter().any(|cell| has_address(cell, encoding));
+            address_rows += usize::from(is_address_row);
+            *counts[0].entry(columns).or_default() += 1;
+            if is_address_row {
+                *counts[1].entry(columns).or_default() += 1;
+            }
+        }
+        let [all, with_address] = &counts;
+        let usual = if address_rows > 0 { with_address } else { all };
+        let columns =
+            usual.iter().max_by_key(|&(&columns, &rows)| (rows, columns)).map_or(1, |(&columns, _)| columns);
+        let usual_rows = all.get(&columns).copied().unwrap_or_default();
+        Fit { address_rows, has_columns: columns > 1, usual_rows, columns }
+    }
+}
+
+/// The record as it was before it was separated at pipes, if it is short.
+fn joined(record: &ByteRecord) -> Vec<u8> {
+    let cells: Vec<&[u8]> = record.iter().take(4).collect();
+    if record.len() > cells.len() { Vec::new() } else { cells.join(&b'|') }
+}
+
+/// The first records. The last one is omitted if the sample may have cut it.
+pub(super) fn records(head: &[u8], dialect: &Dialect, is_whole: bool, most: usize) -> Vec<ByteRecord> {
+    let mut reader = super::csv_reader(dialect, head);
+    let mut records: Vec<ByteRecord> = reader.byte_records().flatten().take(most).collect();
+    if !is_whole && records.len() > 1 && records.len() < most {
+        records.pop();
+    }
+    records
+}
+
+/// The line `sep=;`, by which spreadsheets name the separator: its length with its end, and the separator.
+pub(super) fn separator_line(head: &[u8]) -> Option<(usize, u8)> {
+    let length = head.iter().position(|byte| matches!(byte, b'\r' | b'\n'))?;
+    let line = &head[..length];
+    let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
+    let &[b's' | b'S', b'e' | b'E', b'p' | b'P', b'=', separator] = line else { return None };
+    let is_separator = separator.is_ascii_punctuation() || matches!(separator, b'\t' | b' ');
+    let end = if head[length..].starts_with(b"\r\n") { 2 } else { 1 };
+    (is_separator && separator != b'"').then_some((length + end, separator))
+}
+
+/// The end of the first row: a line end within quotes does not end it.
+fn line_end(head: &[u8], has_quotes: bool) -> LineEnd {
+    if !head.contains(&b'\n') && head.contains(&b'\r') {
+        return LineEnd::Cr;
+    }
+    let mut is_quoted = false;
+    for (at, &byte) in head.iter().enumerate() {
+        is_quoted ^= byte == b'"' && has_quotes;
+        if byte == b'\n' && !is_quoted {
+            return if at > 0 && head[at - 1] == b'\r' { LineEnd::CrLf } else { LineEnd::Lf };
+        }
+    }
+    LineEnd::Lf
 }
 
 fn first_line(head: &[u8]) -> &[u8] {
-    head.split(|&b| b == b'\n').map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).unwrap_or_default()
+    let mut lines = head.split(|byte| matches!(byte, b'\n' | b'\r')).map(<[u8]>::trim_ascii);
+    lines.find(|line| !line.is_empty()).unwrap_or_default()
 }
 
-/// Number of delimiters outside of quotes.
-fn count(line: &[u8], delimiter: u8) -> usize {
-    let mut quoted = false;
-    let mut count = 0;
-    for &byte in line {
-        quoted ^= byte == b'"';
-        count += usize::from(byte == delimiter && !quoted);
-    }
-    count
+/// Whether a line has a usual separator outside of quotes.
+fn is_separated(line: &[u8]) -> bool {
+    most_frequent(line).is_some()
+}
+
+/// The most frequent separator of a line outside of quotes. A pipe may be a part of an address.
+fn most_frequent(line: &[u8]) -> Option<u8> {
+    let count = |delimiter: u8| {
+        let mut is_quoted = false;
+        let is_counted = |&&byte: &&u8| {
+            is_quoted ^= byte == b'"';
+            byte == delimiter && !is_quoted
+        };
+        line.iter().filter(is_counted).count()
+    };
+    let counted = DELIMITERS.into_iter().rev().filter(|&it| it != b'|').map(|it| (count(it), it));
+    counted.max_by_key(|&(count, _)| count).filter(|&(count, _)| count > 0).map(|(_, delimiter)| delimiter)
+}
+
+/// Known files that are no text, by their first bytes, as the end of a sentence about the file.
+pub(super) fn known_binary(head: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 2] = [
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel file (.xls), or has a password"),
+        (b"%PDF-", "is a PDF file"),
+    ];
+    KNOWN.iter().find(|(start, _)| head.starts_with(start)).map(|(_, what)| *what)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UTF_8: Encoding = Encoding::utf_8(false);
+
+    fn dialect_of(head: &str) -> Dialect {
+        dialect(head.as_bytes(), true, UTF_8, None)
+    }
 
     #[test]
     fn formats() {
@@ -93,20 +245,27 @@ mod tests {
         ] {
             assert_eq!(by_name(Path::new(name)), expected, "{name}");
         }
+        let by_content = |head: &str, wanted| by_content(head.as_bytes(), &dialect_of(head), UTF_8, wanted);
         for (head, expected) in [
             ("", Format::Text),
             ("a@b.co\n", Format::Text),
             ("\"a,b\"@c.co\n", Format::Text),
+            ("a|b@c.co\n", Format::Text),
             ("\n\n {\"email\":\"x\"}\n", Format::Jsonl),
             ("[\n", Format::Jsonl),
             ("a@b.co,1\n", Format::Csv),
             ("a@b.co;1\n", Format::Csv),
+            ("a@b.co|1\n", Format::Csv),
+            ("1|a@b.co\n2|c@d.co\n", Format::Csv),
+            ("a@b.co\na|b@c.co\nd@e.co\n", Format::Text),
+            ("Title\na@b.co|1\nc@d.co|2\n", Format::Csv),
             ("email\na@b.co\n", Format::Csv),
             ("\"E-Mail\"\r\na@b.co\n", Format::Csv),
+            ("E-Mail\ra@b.co\r", Format::Csv),
         ] {
-            assert_eq!(by_content(head.as_bytes(), false), expected, "{head:?}");
+            assert_eq!(by_content(head, false), expected, "{head:?}");
         }
-        assert_eq!(by_content(b"contact\na@b.co", true), Format::Csv);
+        assert_eq!(by_content("contact\na@b.co", true), Format::Csv);
     }
 
     #[test]
@@ -115,20 +274,60 @@ mod tests {
             ("a,b", b','),
             ("a;b", b';'),
             ("a\tb", b'\t'),
+            ("a|b", b'|'),
             ("a", b','),
             ("a;b;c,d", b';'),
             ("\"a,b,c,d\";e", b';'),
             ("a,b;c", b','),
+            ("id;note;email\n1,5;x, y, z;a@b.co\n2,5;x, y, z;c@d.co\n", b';'),
+            ("id,emails\n1,a@b.co;c@d.co\n2,e@f.co;g@h.co\n", b','),
+            ("name|email\nMeier, Joe; Dr.|a@b.co\nKlein, Ann; Dr.|c@d.co\n", b'|'),
+            ("email,name,city\na@b.co\nc@d.co\n", b','),
+            ("email;name\na@b.co\n", b';'),
+            ("List, made; by\tJoe\n\nname\temail\nMeier, Joe\ta@b.co\n", b'\t'),
         ] {
-            assert_eq!(delimiter(head.as_bytes()), expected, "{head:?}");
+            assert_eq!(dialect_of(head).delimiter, expected, "{head:?}");
+        }
+        assert_eq!(dialect(b"a,b", true, UTF_8, Some(b';')).delimiter, b';');
+    }
+
+    #[test]
+    fn quotes_that_are_not_closed_are_a_part_of_values() {
+        for (head, expected) in [
+            ("n,email\n\"1\",a@b.co\n", true),
+            ("n,email\n\"1\n2\",a@b.co\n3,c@d.co\n", true),
+            ("n\temail\n\"1\ta@b.co\n2\tc@d.co\n3\te@f.co\n", false),
+            ("n\temail\n1\"\ta@b.co\n", true),
+        ] {
+            assert_eq!(dialect_of(head).has_quotes, expected, "{head:?}");
         }
     }
 
     #[test]
-    fn binary_files_are_refused() {
-        for head in [&b"\xff\xfea\0"[..], b"\xfe\xff\0a", b"PK\x03\x04", b"a\0b"] {
-            assert!(refuse_what_is_no_text("x", head).is_err());
+    fn line_ends() {
+        for (head, expected) in [
+            ("", LineEnd::Lf),
+            ("a\nb\r\n", LineEnd::Lf),
+            ("a\r\nb\n", LineEnd::CrLf),
+            ("a\rb\r", LineEnd::Cr),
+            ("\"a\nb\",c\r\n1,2\r\n", LineEnd::CrLf),
+        ] {
+            assert_eq!(dialect_of(head).line_end, expected, "{head:?}");
         }
-        assert_eq!(refuse_what_is_no_text("x", b"\xef\xbb\xbfa,\xfc"), Ok(()));
+    }
+
+    #[test]
+    fn separator_lines() {
+        for (head, expected) in [
+            ("sep=;\r\na;b", Some((7, b';'))),
+            ("SEP=\t\na", Some((6, b'\t'))),
+            ("\"sep=,\"\na", Some((8, b','))),
+            ("sep=;", None),
+            ("sep=x\n", None),
+            ("sep=;;\n", None),
+            ("separator\n", None),
+        ] {
+            assert_eq!(separator_line(head.as_bytes()), expected, "{head:?}");
+        }
     }
 }

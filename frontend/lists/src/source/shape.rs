@@ -1,22 +1,48 @@
 //! The form of the rows of a list, and how they are written with a verdict.
 
+use super::detect::Dialect;
+use super::endings::{Endings, Layout};
 use crate::columns::Columns;
+use crate::encoding::Encoding;
 use crate::json;
 use crate::{Format, Verdict};
 use csv::ByteRecord;
+
+/// The names of the columns or keys of a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerdictNames {
+    /// The name for `true` or `false`: `deliverable`, unless a column of the list has this name.
+    pub deliverable: Vec<u8>,
+    /// The name for the reason: `reason`, unless a column of the list has this name.
+    pub reason: Vec<u8>,
+}
+
+impl VerdictNames {
+    /// The names after this text.
+    pub(crate) fn new(stem: &[u8]) -> VerdictNames {
+        VerdictNames { deliverable: [stem, b"deliverable"].concat(), reason: [stem, b"reason"].concat() }
+    }
+}
+
+impl Default for VerdictNames {
+    fn default() -> VerdictNames {
+        VerdictNames::new(b"")
+    }
+}
 
 /// The form of a list. The output keeps it, except that plain text becomes CSV without a header: one line per input line.
 #[derive(Debug, Clone)]
 pub struct Shape {
     pub format: Format,
-    /// The delimiter of CSV values.
-    pub delimiter: u8,
-    /// Whether lines end with CR LF.
-    pub crlf: bool,
-    /// Whether the list begins with a byte order mark.
-    pub bom: bool,
-    /// The column of CSV that holds the address.
+    pub encoding: Encoding,
+    pub(crate) dialect: Dialect,
+    /// The bytes that a value has only within quotes.
+    pub(super) quoted_bytes: [bool; 256],
+    /// The line that names the separator, as the input has it; empty if there is none.
+    pub(super) separator_line: Vec<u8>,
     pub(crate) columns: Columns,
+    /// The titles before the header.
+    pub(super) titles: Vec<ByteRecord>,
     /// The names of the columns, if there is a header.
     pub header: ByteRecord,
     /// The key of a JSON object that holds the address.
@@ -24,60 +50,135 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The column of the output that has the address; `None` for JSON lines.
-    pub fn address_column(&self) -> Option<usize> {
-        (self.format != Format::Jsonl).then_some(self.columns.address)
+    /// The separator of CSV values.
+    pub fn delimiter(&self) -> u8 {
+        self.dialect.delimiter
     }
 
-    /// The output before the first row: the byte order mark, by which spreadsheets recognize UTF-8, and the header.
+    /// Whether quotes enclose CSV values. Without, they are a part of the values.
+    pub fn has_quotes(&self) -> bool {
+        self.dialect.has_quotes
+    }
+
+    /// Number of columns of addresses: each row has as many verdicts.
+    pub fn addresses(&self) -> usize {
+        self.columns.addresses.len()
+    }
+
+    /// The columns of the input that have the addresses, from 0; empty for JSON lines.
+    pub fn input_columns(&self) -> &[usize] {
+        if self.format == Format::Jsonl { &[] } else { &self.columns.addresses }
+    }
+
+    /// The column of the output that has the first address; `None` for JSON lines.
+    pub fn address_column(&self) -> Option<usize> {
+        let address = self.columns.addresses[0];
+        let removed = self.columns.earlier.iter().filter(|&&at| at < address).count();
+        (self.format != Format::Jsonl).then_some(address - removed)
+    }
+
+    /// The column of the output that has `deliverable` of the first address; `None` for JSON lines.
+    pub fn verdict_column(&self) -> Option<usize> {
+        (self.format != Format::Jsonl).then(|| self.columns.kept())
+    }
+
+    /// The text of a column's name, if there is a header.
+    pub fn column_name(&self, column: usize) -> Option<String> {
+        let name = self.header.get(column).filter(|_| self.columns.has_header)?;
+        Some(self.encoding.text(name).trim().to_owned())
+    }
+
+    /// The output before the first row: the byte order mark, by which spreadsheets recognize the encoding, the line that names the
+    /// separator, titles and header.
     pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        if self.bom && self.format == Format::Csv {
-            out.extend_from_slice("\u{feff}".as_bytes());
+        // JSON must not begin with a byte order mark (RFC 8259 8.1). UTF-16 is not recognized without.
+        if self.format != Format::Jsonl || self.encoding.byte_order().is_some() {
+            out.extend_from_slice(self.encoding.bom());
         }
-        if self.columns.header {
-            self.values(self.header.iter(), &mut out);
-            self.end("deliverable", "reason", &mut out);
+        let from = out.len();
+        out.extend_from_slice(&self.separator_line);
+        for title in &self.titles {
+            self.row(title, &mut out);
+            out.extend(std::iter::repeat_n(self.dialect.delimiter, 2 * self.addresses() - 1));
+            self.end_line(title, &mut out);
         }
+        if self.columns.has_header {
+            self.row(&self.header, &mut out);
+            for (n, names) in self.columns.verdicts.iter().enumerate() {
+                if n > 0 {
+                    out.push(self.dialect.delimiter);
+                }
+                self.value(&names.deliverable, &mut out);
+                out.push(self.dialect.delimiter);
+                self.value(&names.reason, &mut out);
+            }
+            self.end_line(&self.header, &mut out);
+        }
+        self.encoding.encode(&mut out, from);
         out
     }
 
-    /// The ends of rows, by the code of the verdict. Code 0 has an empty one. Every other ends the line.
-    pub fn suffixes(&self) -> Vec<Vec<u8>> {
-        let suffix = |verdict: Verdict| {
+    /// The ends of rows, by the code of the verdict.
+    pub fn endings(&self) -> Endings {
+        let text = |verdict: Verdict| {
             let mut out = Vec::new();
             match self.format {
-                Format::Jsonl => json::verdict(verdict.deliverable_json(), verdict.reason, &mut out),
-                Format::Csv | Format::Text => self.end(verdict.deliverable_csv(), verdict.reason, &mut out),
+                Format::Jsonl => json::verdict(verdict, &self.columns.verdicts[0], &mut out),
+                Format::Csv | Format::Text => {
+                    out.extend_from_slice(verdict.deliverable_csv().as_bytes());
+                    out.push(self.dialect.delimiter);
+                    out.extend_from_slice(verdict.reason.as_bytes());
+                }
             }
             out
         };
-        std::iter::once(Vec::new()).chain(Verdict::all().map(suffix)).collect()
+        Endings::new(&Layout {
+            verdicts: Verdict::all().map(text).collect(),
+            delimiter: self.dialect.delimiter,
+            line_end: self.dialect.line_end,
+            has_quotes: self.format != Format::Jsonl && self.dialect.has_quotes,
+            column: self.verdict_column(),
+            encoding: self.encoding,
+        })
     }
 
-    /// Writes a row of CSV up to its verdict. A row that is too short is filled up, so that the verdict is in its columns. In
-    /// a row that is too long, the verdict follows the last value.
-    pub fn values<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, out: &mut Vec<u8>) {
-        let mut count = 0;
+    /// Writes the values of a row up to its verdict. A row that is too short is filled up, so that the verdict is in its columns.
+    pub(super) fn row(&self, fields: &ByteRecord, out: &mut Vec<u8>) {
+        if self.columns.earlier.is_empty() {
+            self.values(fields.iter().take(self.columns.width), self.columns.width, out);
+        } else {
+            let is_kept = |at: &usize| !self.columns.earlier.contains(at);
+            let kept = (0..self.columns.width).filter(is_kept).map_while(|at| fields.get(at));
+            self.values(kept, self.columns.kept(), out);
+        }
+    }
+
+    /// Writes values, each with a delimiter behind it. Missing ones up to `count` are empty.
+    pub(super) fn values<'a>(&self, fields: impl Iterator<Item = &'a [u8]>, count: usize, out: &mut Vec<u8>) {
+        let mut written = 0;
         for field in fields {
             self.value(field, out);
-            count += 1;
+            out.push(self.dialect.delimiter);
+            written += 1;
         }
-        for _ in count..self.columns.count {
-            out.push(self.delimiter);
+        for _ in written..count {
+            out.push(self.dialect.delimiter);
         }
     }
 
-    fn end(&self, deliverable: &str, reason: &str, out: &mut Vec<u8>) {
-        out.extend_from_slice(deliverable.as_bytes());
-        out.push(self.delimiter);
-        out.extend_from_slice(reason.as_bytes());
-        out.extend_from_slice(if self.crlf { b"\r\n" } else { b"\n" });
+    /// Writes what follows the verdict of a row: the values for which the list has no column, and the line end.
+    pub(super) fn end_line(&self, fields: &ByteRecord, out: &mut Vec<u8>) {
+        for field in fields.iter().skip(self.columns.width) {
+            out.push(self.dialect.delimiter);
+            self.value(field, out);
+        }
+        out.extend_from_slice(self.dialect.line_end.bytes());
     }
 
-    /// Writes one value and the delimiter, with quotes if they are needed (RFC 4180 2).
+    /// Writes one value, with quotes if they are needed (RFC 4180 2).
     fn value(&self, field: &[u8], out: &mut Vec<u8>) {
-        if field.iter().any(|&b| b == self.delimiter || matches!(b, b'"' | b'\r' | b'\n')) {
+        if field.iter().any(|&byte| self.quoted_bytes[usize::from(byte)]) {
             out.push(b'"');
             for &byte in field {
                 if byte == b'"' {
@@ -89,6 +190,5 @@ impl Shape {
         } else {
             out.extend_from_slice(field);
         }
-        out.push(self.delimiter);
     }
 }

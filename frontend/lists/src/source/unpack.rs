@@ -72,6 +72,13 @@ pub fn decompressed(input: Box<dyn Read>) -> Result<Box<dyn Read>> {
     Ok(open(input, None)?.0)
 }
 
+/// An input whose bytes are counted.
+pub(super) fn counted(input: Box<dyn Read>) -> (Box<dyn Read>, Count) {
+    let count = Count::default();
+    let left = Rc::new(Cell::new(u64::MAX));
+    (Box::new(Counted { input, count: count.clone(), left }), count)
+}
+
 /// The decompressed input and, if it was compressed, the number of bytes read from it.
 pub(super) fn open(
     mut input: Box<dyn Read>,
@@ -151,7 +158,14 @@ mod tests {
         assert!(unpacked(broken).is_err());
     }
 
-    const LIMITS: Limits = Limits { bytes: 1 << 20, packed_without_output: 4096, window_log: 21, columns: 9 };
+    const LIMITS: Limits = Limits {
+        bytes: 1 << 20,
+        packed_without_output: 4096,
+        window_log: 21,
+        workbook_bytes: 0,
+        workbook_text_bytes: 0,
+        columns: 9,
+    };
 
     fn limited(bytes: Vec<u8>) -> std::result::Result<usize, String> {
         let said = |error: Error| error.to_string();

@@ -13,7 +13,7 @@ use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
-use super::summary::{Extent, Summary};
+use super::summary::{Extent, Reading, Summary};
 use super::{CleanError, UNDER_WAY_MAX};
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -83,6 +83,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     match result {
         Ok(()) => {
             run.summary.elapsed = started.elapsed();
+            run.summary.reading = Some(Reading::of(&run.parts.source));
             Ok(run.summary)
         }
         Err(error) => {
@@ -187,7 +188,7 @@ impl Run<'_> {
                 return self.parts.sink.end_of_list();
             }
             if let Some(part) = &mut self.parts.part
-                && !part.has_next(self.row.address.as_ref())
+                && !part.has_next(&self.row)
             {
                 continue;
             }

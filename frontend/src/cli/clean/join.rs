@@ -11,10 +11,10 @@ use super::part::Partition;
 use super::progress::{Progress, Standing};
 use super::sink::{Sink, SinkOptions};
 use super::state::State;
-use super::summary::{Extent, Summary};
+use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
 use files::PartFile;
-use lists::{ListError, Row, Source, Verdict};
+use lists::{Endings, ListError, Row, Source, Verdict};
 use std::time::{Duration, Instant};
 
 /// Joins the parts of an open list.
@@ -35,7 +35,8 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     };
     let mut join = Join {
         partition: Partition::new(parts.len() as u32),
-        suffixes: source.shape().suffixes(),
+        endings: source.shape().endings(),
+        part: 0,
         verdicts: Verdict::all().collect(),
         summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32)),
         progress: Progress::new(!args.no_progress, source.size()),
@@ -51,6 +52,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     match result {
         Ok(()) => {
             join.summary.elapsed = started.elapsed();
+            join.summary.reading = Some(Reading::of(&join.source));
             join.summary.write_if_wanted(args.summary.as_deref())?;
             Ok(join.summary)
         }
@@ -86,8 +88,10 @@ struct Join {
     source: Source,
     partition: Partition,
     parts: Vec<PartFile>,
-    /// The ends of rows, by the code of the verdict.
-    suffixes: Vec<Vec<u8>>,
+    /// The ends of rows.
+    endings: Endings,
+    /// The part of the last row.
+    part: usize,
     /// All verdicts; their codes start at 1.
     verdicts: Vec<Verdict>,
     sink: Sink,
@@ -118,8 +122,11 @@ impl Join {
 
     /// Finds the row of INPUT in its part, and writes it with the verdict from there.
     fn take(&mut self) -> Result<(), Stop> {
-        let part = self.partition.next(self.row.address.as_ref()) as usize;
-        let code = self.parts[part].next(&self.row.prefix, &self.suffixes, self.partition.rows())?;
+        if !self.row.is_continued {
+            self.part = self.partition.next(self.row.address.as_ref()) as usize;
+        }
+        let row = self.endings.parts(&self.row.prefix);
+        let code = self.parts[self.part].next(row, self.partition.rows())?;
         let known = match self.sink.is_replaying() {
             true => self.sink.known(&mut self.state, &self.row.prefix)?,
             false => None,

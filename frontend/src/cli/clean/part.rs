@@ -12,7 +12,8 @@
 //! example that it accepts every recipient.
 //!
 //! The rule never changes: parts of one list may come from different releases. Another rule needs another [`RULE`], and
-//! `--join` refuses parts of different rules.
+//! `--join` refuses parts of different rules. The rule includes the way in which a cell has an address (`lists`, `address.rs`). With
+//! several columns of addresses, the first one counts.
 //!
 //! # The file
 //! `OUT.part-I-of-N` has a first line that describes the part ([`PartTitle`]). After it the file is the output for a list of
@@ -22,7 +23,7 @@ mod spread;
 mod title;
 
 use engine::proto::address::Address;
-use lists::Source;
+use lists::{Row, Source};
 use siphasher::sip::SipHasher24;
 pub(super) use spread::SPREAD;
 use std::fmt;
@@ -30,8 +31,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 pub(super) use title::PartTitle;
 
-/// The number of the rule that distributes rows.
-pub(super) const RULE: u32 = 1;
+/// The number of the rule that distributes rows. Rule 1 had the same hash, but found addresses in fewer cells.
+pub(super) const RULE: u32 = 2;
 /// The end of a file name, before the index of the part.
 pub(super) const NAME_START: &str = ".part-";
 /// The text between the index and the number of parts in a file name.
@@ -146,6 +147,8 @@ impl Partition {
 pub(super) struct PartRows {
     part: ListPart,
     partition: Partition,
+    /// Whether the last row belongs to the part.
+    is_own: bool,
     /// The first line of the part's file.
     pub title: Vec<u8>,
 }
@@ -154,7 +157,7 @@ impl PartRows {
     /// The rows of this part of a list that is open and not read yet.
     pub fn new(part: ListPart, source: &Source, fast: bool) -> PartRows {
         let title = PartTitle::new(part, source, fast).line();
-        PartRows { part, partition: Partition::new(part.count), title }
+        PartRows { part, partition: Partition::new(part.count), is_own: false, title }
     }
 
     /// The part that the rows belong to.
@@ -162,9 +165,12 @@ impl PartRows {
         self.part
     }
 
-    /// Whether the next row of the list belongs to the part.
-    pub fn has_next(&mut self, address: Option<&Address>) -> bool {
-        self.partition.next(address) == self.part.index
+    /// Whether the next row of the list belongs to the part. A row with several addresses belongs to the part of its first one.
+    pub fn has_next(&mut self, row: &Row) -> bool {
+        if !row.is_continued {
+            self.is_own = self.partition.next(row.address.as_ref()) == self.part.index;
+        }
+        self.is_own
     }
 }
 

@@ -16,8 +16,7 @@ mod replay;
 
 use super::state::State;
 use super::{CleanError, Compression};
-use lists::Shape;
-use lists::{Format, decompressed, is_stream};
+use lists::{Endings, Shape, decompressed, is_stream};
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -42,8 +41,8 @@ pub(super) struct Sink {
     output: Output,
     target: Target,
     options: SinkOptions,
-    /// The ends of rows, by the code of the verdict.
-    suffixes: Vec<Vec<u8>>,
+    /// The ends of rows; `None` before the list begins.
+    endings: Option<Endings>,
     /// Rows of an interrupted run that are not found in the input yet.
     tally: Option<Tally>,
     /// Whether the file has contents, from this run or an earlier one.
@@ -108,14 +107,8 @@ impl Sink {
     /// The output cannot be written, or an interrupted run has left a file and `resume` is false.
     pub fn open(path: Option<&Path>, options: SinkOptions) -> Result<Sink, CleanError> {
         let SinkOptions { resume, compression, is_part, .. } = options;
-        let sink = |output, target| Sink {
-            output,
-            target,
-            options,
-            suffixes: Vec::new(),
-            tally: None,
-            filled: false,
-        };
+        let sink =
+            |output, target| Sink { output, target, options, endings: None, tally: None, filled: false };
         let streaming = |stream: std::io::Result<Box<dyn Stream>>, name: &str| match stream {
             Ok(stream) => Ok(sink(writing(stream), Target::Stream(name.to_owned()))),
             Err(error) => Err(unwritable(Path::new(name), &error)),
@@ -149,7 +142,7 @@ impl Sink {
     /// # Errors
     /// Writing fails, or the file has other contents.
     pub fn begin(&mut self, title: &[u8], shape: &Shape, state: &mut State) -> Result<(), CleanError> {
-        self.suffixes = shape.suffixes();
+        self.endings = Some(shape.endings());
         let head = [title, &shape.head()].concat();
         let found = match &mut self.output {
             Output::Writing(_) => return self.put(&head),
@@ -158,7 +151,7 @@ impl Sink {
         };
         self.filled = true;
         match found {
-            Ok(Found::Row(_)) if self.options.unordered => self.count(state, shape.format != Format::Jsonl),
+            Ok(Found::Row(_)) if self.options.unordered => self.count(state),
             Ok(Found::Row(_)) => Ok(()),
             Ok(Found::End) => {
                 self.end_replay()?;
@@ -178,18 +171,19 @@ impl Sink {
     ///
     /// # Errors
     /// Reading fails, or the file has other contents.
-    pub fn known(&mut self, state: &mut State, prefix: &[u8]) -> Result<Option<u8>, CleanError> {
+    pub fn known(&mut self, state: &mut State, row: &[u8]) -> Result<Option<u8>, CleanError> {
         if let Some(tally) = &mut self.tally {
-            let code = tally.take(state, prefix)?;
+            let code = tally.take(state, row)?;
             if tally.left() == 0 {
                 self.tally = None;
             }
             return Ok(code);
         }
+        let Some(endings) = &self.endings else { return Ok(None) };
         let found = match &mut self.output {
             Output::Writing(_) => return Ok(None),
-            Output::Replaying(replay) => replay.next(prefix, &self.suffixes),
-            Output::Complete(replay) => replay.next(prefix, &self.suffixes),
+            Output::Replaying(replay) => replay.next(endings.parts(row)),
+            Output::Complete(replay) => replay.next(endings.parts(row)),
         };
         match found {
             Ok(Found::Row(code)) => Ok(Some(code)),
@@ -221,10 +215,12 @@ impl Sink {
     }
 
     /// Counts the rows in the file, which have no order, and begins to write after them.
-    fn count(&mut self, state: &mut State, quotes: bool) -> Result<(), CleanError> {
-        let Output::Replaying(replay) = &mut self.output else { return Ok(()) };
+    fn count(&mut self, state: &mut State) -> Result<(), CleanError> {
+        let (Output::Replaying(replay), Some(endings)) = (&mut self.output, &self.endings) else {
+            return Ok(());
+        };
         let target = &self.target;
-        let tally = replay.tally(state, &self.suffixes, quotes, |error| failed(target, error))?;
+        let tally = replay.tally(state, endings, |error| failed(target, error))?;
         let Some(tally) = tally else { return Err(self.foreign()) };
         self.tally = (tally.left() > 0).then_some(tally);
         self.end_replay()
@@ -246,15 +242,20 @@ impl Sink {
         }
     }
 
-    /// Writes a row: `prefix` is the row up to its verdict, `code` the code of the verdict.
+    /// Writes a row as the list has it, with the verdict of this code.
     ///
     /// # Errors
     /// Writing fails.
-    pub fn write(&mut self, prefix: &[u8], code: u8) -> Result<(), CleanError> {
+    pub fn write(&mut self, row: &[u8], code: u8) -> Result<(), CleanError> {
         self.filled = true;
-        let Output::Writing(writer) = &mut self.output else { return Ok(()) };
-        let suffix = self.suffixes.get(usize::from(code)).map_or(&[][..], Vec::as_slice);
-        let written = writer.write_all(prefix).and_then(|()| writer.write_all(suffix));
+        let (Output::Writing(writer), Some(endings)) = (&mut self.output, &self.endings) else {
+            return Ok(());
+        };
+        let [prefix, verdict, tail] = endings.pieces(row, code);
+        let mut written = writer.write_all(prefix).and_then(|()| writer.write_all(verdict));
+        if !tail.is_empty() {
+            written = written.and_then(|()| writer.write_all(tail));
+        }
         written.map_err(|e| self.failed(&e))
     }
 

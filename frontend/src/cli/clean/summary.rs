@@ -1,10 +1,13 @@
 //! The summary of a run: text for people on standard error, JSON for scripts in a file.
 
+mod reading;
+
 use super::domains::Domains;
 use super::left::Left;
 use super::{CleanError, ListPart};
 use indicatif::HumanCount;
 use lists::Verdict;
+pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -31,6 +34,8 @@ pub struct Summary {
     pub elapsed: Duration,
     /// The rows that the counts include.
     pub extent: Extent,
+    /// How the list was read; `None` before its end.
+    pub reading: Option<Reading>,
     pub(super) domains: Domains,
 }
 
@@ -150,6 +155,7 @@ impl Summary {
         let others = self.domains.others();
         serde_json::json!({
             "version": 1,
+            "input": self.reading.as_ref().map(Reading::json),
             "rows": self.total(),
             "deliverable": self.deliverable,
             "reasons": reasons,
@@ -213,7 +219,8 @@ impl fmt::Display for Summary {
             writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", HumanCount(count).to_string(), share(count))?;
         }
         self.write_counts(f)?;
-        self.write_domains(f)
+        self.write_domains(f)?;
+        self.reading.as_ref().map_or(Ok(()), |reading| reading.fmt(f))
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tempfile::TempDir;
 
+mod forms;
 mod long_lists;
 mod parts;
 mod stalls;
@@ -143,7 +144,8 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         input,
         output,
         format: None,
-        column: None,
+        column: Vec::new(),
+        sheet: None,
         fast: false,
         max_wait: 3600,
         max_outage: 0,
@@ -162,7 +164,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
 
 impl Desk {
     fn column(mut self, column: &str) -> Desk {
-        self.args.column = Some(column.into());
+        self.args.column = vec![column.into()];
         self
     }
 
@@ -254,8 +256,8 @@ fn rows_of_another_length_are_kept() {
     check(
         "list.csv",
         "id,email,x\n1\n2,deliverable@x.com\n3,nobody@x.com,y,z\n,,\n",
-        "id,email,x,deliverable,reason\n1,,,false,invalid_syntax\n2,deliverable@x.com,,true,mailbox_exists\n\
-         3,nobody@x.com,y,z,false,mailbox_not_found\n,,,false,invalid_syntax\n",
+        "id,email,x,,deliverable,reason\n1,,,,false,invalid_syntax\n2,deliverable@x.com,,,true,mailbox_exists\n\
+         3,nobody@x.com,y,z,false,mailbox_not_found\n,,,,false,invalid_syntax\n",
     );
 }
 
@@ -266,7 +268,7 @@ fn bytes_that_are_no_utf_8_stay() {
     assert_eq!(
         std::fs::read(desk.path("out")).unwrap(),
         b"email,name,deliverable,reason\ndeliverable@x.com,M\xfcller,true,mailbox_exists\n\
-          m\xfcller@x.com,1,false,invalid_syntax\n"
+          m\xfcller@x.com,1,false,mailbox_not_found\n"
     );
 }
 
@@ -303,7 +305,7 @@ fn plain_text() {
     check(
         "list.txt",
         "\u{feff}deliverable@x.com\r\n\r\n  nobody@x.com\r\n\"a,b\"@x.com\r\nnonsense\r\n",
-        "deliverable@x.com,true,mailbox_exists\r\n  nobody@x.com,false,mailbox_not_found\r\n\
+        "\u{feff}deliverable@x.com,true,mailbox_exists\r\n  nobody@x.com,false,mailbox_not_found\r\n\
          \"\"\"a,b\"\"@x.com\",false,mailbox_not_found\r\nnonsense,false,invalid_syntax\r\n",
     );
 }
@@ -321,12 +323,31 @@ fn empty_lists() {
 fn lists_that_are_none() {
     let refused = |name: &str, list: &[u8], column: Option<&str>, expected: &str| {
         let mut desk = desk(name, list);
-        desk.args.column = column.map(Into::into);
+        desk.args.column = column.map(Into::into).into_iter().collect();
         let said = desk.error();
         assert!(said.starts_with(expected), "{said}");
         desk.nothing_written();
     };
-    refused("a.csv", b"id,name\n1,Joe\n", None, "no column has addresses: the list has id, name;");
+    refused(
+        "a.csv",
+        b"id,name\n1,Joe\n",
+        None,
+        "a.csv has no address in its first rows, read as CSV, separated by `,`, in UTF-8, with 2 columns (id, name): \
+         name the column of the addresses with --column, or save the list as CSV with a column of addresses",
+    );
+    refused("a.csv", b"email\nnobody\n", None, "a.csv has no address in its first rows, read as CSV, ");
+    refused(
+        "a.txt",
+        b"nobody\n",
+        None,
+        "a.txt has no address in its first rows, read as plain text, in UTF-8: ",
+    );
+    refused(
+        "a",
+        b"{\"email\":\"x\"}\n",
+        None,
+        "a has no address in its first rows, read as JSON lines, in UTF-8, ",
+    );
     refused(
         "a.csv",
         b"id,name\n1,Joe\n",
@@ -337,8 +358,22 @@ fn lists_that_are_none() {
     refused("a.jsonl", b"{\"id\":1}\n", Some("work"), "there is no key `work`: the list has id;");
     refused("a.jsonl", b"\nhello\n", None, "a.jsonl: line 2 is not a JSON object: write one object per line");
     refused("a.json", b"[{\"email\":\"a@b.co\"}]", None, "a.json is a JSON array: write one object per line");
-    refused("a.txt", b"\xff\xfea\0", None, "a.txt is UTF-16: save it as CSV in UTF-8");
-    refused("a.csv", b"PK\x03\x04...", None, "a.csv is a spreadsheet or an archive: ");
+    refused(
+        "a.txt",
+        b"\xff\xfea\0",
+        None,
+        "a.txt has no address in its first rows, read as plain text, in UTF-16LE: ",
+    );
+    refused("a.txt", b"\xff\xfea", None, "a.txt cannot be read: it ends within a character of UTF-16");
+    refused("a.txt", b"\xff\xfe\0\0a\0\0\0", None, "a.txt is UTF-32: save it as CSV in UTF-8");
+    refused("a.csv", b"a\0b", None, "a.csv is not text: save it as CSV in UTF-8");
+    refused(
+        "a.csv",
+        b"name|email\n\x83\x81|a@example.jp\n\x93\xfa\x96\x7b|b@example.jp\n",
+        None,
+        "a.csv is separated by `|` in Shift_JIS, where characters contain this byte: save it in UTF-8",
+    );
+    refused("a.csv", b"PK\x03\x04...", None, "a.csv cannot be read: its directory is missing");
     let mut long = b"email,x\na@b.co,\"".to_vec();
     long.resize(3 * 1024 * 1024, b'x');
     refused(

@@ -1,18 +1,17 @@
-//! Lists of addresses (CSV, JSON lines, text, compressed): each row is written once, with its address in its column,
-//! whatever the pieces of the list.
+//! Lists of addresses (CSV, JSON lines, text, compressed, in several encodings): each row is written once, with its address and its
+//! verdict in their columns, whatever the pieces of the list.
 //!
 //! An input is a byte for the requested column, and the list.
 
 use crate::input::{cut, one};
 use csv::ReaderBuilder;
-use engine_proto::address::Address;
 use fastrand::Rng;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use lists::{Limits, Row, Source};
+use lists::{Encoding, Limits, ReadOptions, Row, Source, Verdict, address_in_cell};
 use std::io::{Cursor, Read, Write};
 
-pub const WORDS: [&str; 14] = [
+pub const WORDS: [&str; 24] = [
     "email",
     "E-Mail",
     "a@b.example",
@@ -27,20 +26,42 @@ pub const WORDS: [&str; 14] = [
     "reason",
     "address",
     "\n\n",
+    "|",
+    "sep=;\r\n",
+    "\r",
+    "<a@b.example>",
+    "mailto:",
+    "a@b.example; c@d.example",
+    "deliverable,reason\n",
+    "true,mailbox_exists\n",
+    "\0",
+    "Adresse e-mail",
 ];
-const COLUMNS: [Option<&str>; 6] = [None, None, None, Some("email"), Some("2"), Some("x")];
+const COLUMNS: [&[&str]; 7] = [&[], &[], &[], &["email"], &["2"], &["x"], &["1", "2"]];
 
 pub fn grow(random: &mut Rng) -> Vec<u8> {
+    if random.u8(..4) == 0 {
+        return [&[random.u8(..)], &*spreadsheet(random)].concat();
+    }
     let mut text = String::new();
     if random.u8(..6) == 0 {
         text.push('\u{feff}');
     }
     let end = one(random, &["\n", "\r\n", "\n\n"]);
-    let parted = one(random, &[",", ";", "\t", ","]);
+    let parted = one(random, &[",", ";", "\t", ",", "|"]);
     let form = random.u8(..4);
     for row in 0..random.usize(..12) {
-        let address =
-            one(random, &["a@b.example", "\"a b\"@c.example", "ü@d.example", "nobody", " e@f.example "]);
+        let address = one(
+            random,
+            &[
+                "a@b.example",
+                "\"a b\"@c.example",
+                "ü@d.example",
+                "nobody",
+                " e@f.example ",
+                "N <a@b.example>",
+            ],
+        );
         match form {
             0 => text.push_str(address),
             1 => text.push_str(&format!("{{\"email\":{},\"n\":[1,{{}}]}}", serde_json::json!(address))),
@@ -52,13 +73,88 @@ pub fn grow(random: &mut Rng) -> Vec<u8> {
         }
         text.push_str(end);
     }
-    let mut bytes = text.into_bytes();
+    let mut bytes = match random.u8(..6) {
+        0 => text.encode_utf16().flat_map(u16::to_le_bytes).collect(),
+        1 => text.encode_utf16().flat_map(u16::to_be_bytes).collect(),
+        2 => text.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect(),
+        _ => text.into_bytes(),
+    };
     if random.u8(..8) == 0 {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         // Writing to memory cannot fail; otherwise an empty list is used.
         bytes = encoder.write_all(&bytes).and_then(|()| encoder.finish()).unwrap_or_default();
     }
     [&[random.u8(..)], &*bytes].concat()
+}
+
+/// A spreadsheet with random cells: xlsx or ods, in stored parts, so that changed bytes reach the parsers.
+fn spreadsheet(random: &mut Rng) -> Vec<u8> {
+    const SHEET: &str = "xl/worksheets/sheet1.xml";
+    let mut cells = String::new();
+    let is_ods = random.bool();
+    for _ in 0..random.usize(..8) {
+        let text = one(
+            random,
+            &["a@b.example", "email", "1", "&lt;x&gt;", "&#10;", "N &lt;a@b.example&gt;", "\"", ""],
+        );
+        let count = one(random, &["1", "2", "16384", "99999999999"]);
+        cells.push_str(&match (is_ods, random.u8(..6)) {
+            (true, 0) => "</table:table-row><table:table-row>".to_owned(),
+            (true, 1) => format!("</table:table-row><table:table-row table:number-rows-repeated=\"{count}\">"),
+            (true, 2) => format!(
+                "<table:table-cell table:number-columns-repeated=\"{count}\"><text:p>{text}</text:p></table:table-cell>"
+            ),
+            (true, _) => format!("<table:table-cell><text:p>{text}</text:p></table:table-cell>"),
+            (false, 0) => "</row><row>".to_owned(),
+            (false, 1) => format!("<c t=\"s\"><v>{count}</v></c>"),
+            (false, 2) => format!("<c r=\"{}7\" s=\"1\"><v>45292.5</v></c>", one(random, &["A", "C", "XFD", "ZZZZZ"])),
+            (false, _) => format!("<c t=\"inlineStr\"><is><t>{text}</t></is></c>"),
+        });
+    }
+    if is_ods {
+        let content = format!(
+            "<d><table:table table:name=\"a\"><table:table-row>{cells}</table:table-row></table:table></d>"
+        );
+        return archive(&[
+            ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+            ("content.xml", &content),
+        ]);
+    }
+    let sheet = format!("<worksheet><sheetData><row>{cells}</row></sheetData></worksheet>");
+    archive(&[
+        ("[Content_Types].xml", "<Types/>"),
+        ("xl/workbook.xml", "<workbook><sheets><sheet name=\"a\" r:id=\"r1\"/></sheets></workbook>"),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<r><Relationship Id=\"r1\" Type=\"x/worksheet\" Target=\"worksheets/sheet1.xml\"/></r>",
+        ),
+        ("xl/styles.xml", "<s><cellXfs><xf numFmtId=\"0\"/><xf numFmtId=\"14\"/></cellXfs></s>"),
+        (
+            "xl/sharedStrings.xml",
+            "<sst uniqueCount=\"99999999999\"><si><t>x</t></si><si><t>a@b.example</t></si></sst>",
+        ),
+        (SHEET, &sheet),
+    ])
+}
+
+/// A ZIP archive of stored parts (APPNOTE 4.3). Readers here do not compare checksums.
+fn archive(parts: &[(&str, &str)]) -> Vec<u8> {
+    let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+    for (name, content) in parts {
+        let start = bytes.len() as u32;
+        let length = (content.len() as u32).to_le_bytes();
+        let name_length = (name.len() as u16).to_le_bytes();
+        // Version, flags, method, time, date and checksum are zeros.
+        let common = [&[0; 14][..], &length, &length, &name_length, &[0; 2]].concat();
+        bytes.extend([b"PK\x03\x04", &*common, name.as_bytes(), content.as_bytes()].concat());
+        let rest = [&[0; 10][..], &start.to_le_bytes(), name.as_bytes()].concat();
+        directory.extend([b"PK\x01\x02\0\0", &*common, &*rest].concat());
+    }
+    let count = (parts.len() as u16).to_le_bytes();
+    let (length, start) = ((directory.len() as u32).to_le_bytes(), (bytes.len() as u32).to_le_bytes());
+    bytes.extend(directory);
+    bytes.extend([b"PK\x05\x06\0\0\0\0", &count[..], &count, &length, &start, &[0; 2]].concat());
+    bytes
 }
 
 pub fn feed(input: &[u8]) -> Result<(), String> {
@@ -80,32 +176,41 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     if !list.rows.is_sorted_by_key(|row| row.end) {
         return Err("a row that ends before the one before it".into());
     }
-    if list.rows.last().is_some_and(|row| row.end > bytes.len() as u64) {
+    // The positions in a spreadsheet are those in its sheet as CSV.
+    let is_spreadsheet = bytes.starts_with(b"PK\x03\x04");
+    if !is_spreadsheet && list.rows.last().is_some_and(|row| row.end > bytes.len() as u64) {
         return Err("a row behind the end".into());
     }
-    match list.column {
-        Some(column) => as_csv(&list, column),
+    match list.columns {
+        Some(columns) => as_csv(&list, columns),
         None => as_json(&list),
     }
 }
 
 /// The limits for lists here. The server has larger ones; smaller limits reach the same code sooner.
-const LIST_LIMITS: Limits =
-    Limits { bytes: 256 * 1024, packed_without_output: 4096, window_log: 20, columns: 64 };
+const LIST_LIMITS: Limits = Limits {
+    bytes: 256 * 1024,
+    packed_without_output: 4096,
+    window_log: 20,
+    workbook_bytes: 256 * 1024,
+    workbook_text_bytes: 64 * 1024,
+    columns: 64,
+};
 
 /// The result of reading a list.
 #[derive(Debug, PartialEq, Eq)]
 struct List {
     /// The rows in their order.
     rows: Vec<ListRow>,
-    /// The list in the output of `mailprobe clean` and the dashboard, each row with the same verdict.
+    /// The list in the output of `mailprobe clean` and the dashboard, each row with the same verdict, without its head.
     output: Vec<u8>,
-    /// The column of the output that has the address; `None` for JSON lines.
-    column: Option<usize>,
+    /// The columns of the output that have the address and the verdict; `None` for JSON lines.
+    columns: Option<(usize, usize)>,
     /// What separates the values of the output.
     delimiter: u8,
-    /// Whether the output begins with a header.
-    header: bool,
+    /// Whether quotes enclose values.
+    has_quotes: bool,
+    encoding: Encoding,
     /// The error that ended the reading early.
     broken: Option<String>,
 }
@@ -124,17 +229,20 @@ struct ListRow {
 /// # Errors
 ///
 /// One line: the input is no list.
-fn list(input: impl Read + 'static, column: Option<&str>) -> Result<List, String> {
-    let opened = Source::new(Box::new(input), "The list", None, None, column, Some(LIST_LIMITS));
+fn list(input: impl Read + 'static, columns: &[&str]) -> Result<List, String> {
+    let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+    let options = ReadOptions { columns: &columns, limits: Some(LIST_LIMITS), ..ReadOptions::default() };
+    let opened = Source::new(Box::new(input), "The list", None, &options);
     let mut source = opened.map_err(|error| error.to_string())?;
     let shape = source.shape();
-    let (suffixes, head) = (shape.suffixes(), shape.head());
+    let endings = shape.endings();
     let mut list = List {
         rows: Vec::new(),
-        output: head,
-        column: shape.address_column(),
-        delimiter: shape.delimiter,
-        header: !shape.header.is_empty(),
+        output: Vec::new(),
+        columns: shape.address_column().zip(shape.verdict_column()),
+        delimiter: shape.delimiter(),
+        has_quotes: shape.has_quotes(),
+        encoding: shape.encoding,
         broken: None,
     };
     let mut row = Row::default();
@@ -147,12 +255,18 @@ fn list(input: impl Read + 'static, column: Option<&str>) -> Result<List, String
                 return Ok(list);
             }
         }
-        list.output.extend_from_slice(&row.prefix);
-        list.output.extend_from_slice(suffixes.last().map_or(&[], Vec::as_slice));
-        let address = row.address.as_ref().map(|address| address.as_str().to_owned());
-        list.rows.push(ListRow { address, end: row.end });
+        for bytes in endings.pieces(&row.prefix, VERDICT.code()) {
+            list.output.extend_from_slice(bytes);
+        }
+        if !row.is_continued {
+            let address = row.address.as_ref().map(|address| address.as_str().to_owned());
+            list.rows.push(ListRow { address, end: row.end });
+        }
     }
 }
+
+/// The verdict of all rows.
+const VERDICT: Verdict = Verdict::UNVERIFIABLE;
 
 /// The part that does not depend on reading ahead: for a compressed list, without the positions before its end.
 fn said(list: &List) -> (Vec<&Option<String>>, &[u8], bool) {
@@ -164,22 +278,39 @@ fn one_line(why: &str) -> Result<(), String> {
     if printable { Ok(()) } else { Err(format!("the message is not one line that can be printed: {why:?}")) }
 }
 
-/// Checks that the output is CSV with a record for each row, and has the row's address in its column.
-fn as_csv(list: &List, column: usize) -> Result<(), String> {
+/// The output in UTF-8, if it is in UTF-16.
+fn readable(list: &List) -> Vec<u8> {
+    let unit: fn([u8; 2]) -> u16 = match list.encoding.name() {
+        "UTF-16LE" => u16::from_le_bytes,
+        "UTF-16BE" => u16::from_be_bytes,
+        _ => return list.output.clone(),
+    };
+    let units: Vec<u16> = list.output.chunks_exact(2).map(|bytes| unit([bytes[0], bytes[1]])).collect();
+    String::from_utf16_lossy(&units).into_bytes()
+}
+
+/// Checks that the output is CSV with a record for each row, and has the row's address and verdict in their columns.
+fn as_csv(list: &List, (address, verdict): (usize, usize)) -> Result<(), String> {
+    let output = readable(list);
+    let is_utf_16 = output.len() != list.output.len();
     let mut reader = ReaderBuilder::new();
-    reader.delimiter(list.delimiter).has_headers(list.header).flexible(true);
-    let mut reader = reader.from_reader(&*list.output);
+    reader.delimiter(list.delimiter).quoting(list.has_quotes).has_headers(false).flexible(true);
+    let mut reader = reader.from_reader(&*output);
     let records: Vec<_> =
         reader.byte_records().collect::<Result<_, _>>().map_err(|error| format!("no CSV: {error}"))?;
     if records.len() != list.rows.len() {
         return Err(format!("{} rows are written as {} records", list.rows.len(), records.len()));
     }
     for (record, row) in records.iter().zip(&list.rows) {
-        let text = std::str::from_utf8(record.get(column).unwrap_or_default()).unwrap_or_default();
-        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-        let address = Address::parse(text).ok().map(|address| address.as_str().to_owned());
-        if address != row.address {
-            return Err(format!("{:?} is written as {address:?}", row.address));
+        let cell = record.get(address).unwrap_or_default();
+        let text = if is_utf_16 { String::from_utf8_lossy(cell) } else { list.encoding.text(cell) };
+        let found = address_in_cell(&text).map(|address| address.as_str().to_owned());
+        if found != row.address {
+            return Err(format!("{:?} is written as {found:?}", row.address));
+        }
+        let written = (record.get(verdict), record.get(verdict + 1));
+        if written != (Some(VERDICT.deliverable_csv().as_bytes()), Some(VERDICT.reason.as_bytes())) {
+            return Err(format!("the verdict is not in its columns: {written:?}"));
         }
     }
     Ok(())
@@ -187,12 +318,13 @@ fn as_csv(list: &List, column: usize) -> Result<(), String> {
 
 /// Checks that the output has a JSON object per line.
 fn as_json(list: &List) -> Result<(), String> {
-    let lines = list.output.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    let output = readable(list);
+    let lines = output.split(|&byte| matches!(byte, b'\n' | b'\r')).filter(|line| !line.is_empty());
     let mut count = 0;
     for line in lines {
         count += 1;
         match serde_json::from_slice::<serde_json::Value>(line) {
-            Ok(value) if value.get("reason").is_some_and(serde_json::Value::is_string) => {}
+            Ok(value) if ["reason", "mailprobe_reason"].iter().any(|key| value[*key].is_string()) => {}
             // Values are copied unchanged, so those that are too deep or too large for the parser are allowed.
             Err(error) if error.to_string().contains("limit") || error.to_string().contains("range") => {}
             other => return Err(format!("a line that is no object with a reason: {other:?}")),
@@ -218,5 +350,19 @@ impl Read for Pieces {
             self.at = 0;
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreadsheets_are_read() {
+        let mut random = Rng::with_seed(1);
+        let all: Vec<_> = (0..200).map(|_| list(Cursor::new(spreadsheet(&mut random)), &[])).collect();
+        // Many others have no address, or more columns than the limits allow.
+        let read = all.iter().flatten().filter(|list| !list.rows.is_empty()).count();
+        assert!(read > 20, "{read}");
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::clean::CleanError;
 use crate::cli::clean::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
 use crate::cli::clean::sink::{Found, Replay, unreadable};
 use crate::cli::open_files;
-use lists::{ROW_BYTES_MAX, Source, decompressed};
+use lists::{ROW_BYTES_MAX, RowParts, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -74,11 +74,10 @@ impl PartFile {
         }
     }
 
-    /// The code of the verdict of the next row, which must be the row `number` of INPUT. `prefix` is the output row up to its
-    /// verdict.
-    pub fn next(&mut self, prefix: &[u8], suffixes: &[Vec<u8>], number: u64) -> Result<u8, Stop> {
+    /// The code of the verdict of the next row, which must be the row `number` of INPUT.
+    pub fn next(&mut self, row: RowParts<'_>, number: u64) -> Result<u8, Stop> {
         let name = self.path.display();
-        let why = match self.rows.next(prefix, suffixes) {
+        let why = match self.rows.next(row) {
             Ok(Found::Row(code)) => return Ok(code),
             Ok(Found::End) => format!("{name} ends before row {number} of INPUT: {CHANGED}"),
             Ok(Found::Other) => format!("row {number} of INPUT is not the next row of {name}: {CHANGED}"),

@@ -4,7 +4,7 @@ use crate::cli::clean::CleanError;
 use crate::cli::clean::seen::Keyed;
 use crate::cli::clean::state::State;
 use crate::cli::clean::state::table::Table;
-use lists::ROW_BYTES_MAX;
+use lists::{Endings, ROW_BYTES_MAX, RowParts, RowScan};
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
@@ -32,8 +32,8 @@ pub(in crate::cli::clean) enum Found {
 }
 
 const CHUNK: usize = 64 * 1024;
-/// Longest output row: each quote can take twice the space.
-const LEFT_BYTES_MAX: usize = 3 * ROW_BYTES_MAX;
+/// Longest output row: each quote can take twice the space, and each character of UTF-16 too.
+const LEFT_BYTES_MAX: usize = 6 * ROW_BYTES_MAX;
 
 impl<R: Read> Replay<R> {
     /// A comparison from the beginning of the file.
@@ -64,20 +64,24 @@ impl<R: Read> Replay<R> {
         }
     }
 
-    /// Compares the next row with `prefix` and each of the suffixes, and skips it if it matches.
-    pub fn next(&mut self, prefix: &[u8], suffixes: &[Vec<u8>]) -> Result<Found> {
-        let longest = suffixes.iter().map(Vec::len).max().unwrap_or_default();
-        self.fill(prefix.len() + longest)?;
+    /// Compares the next row with this row and each of its possible verdicts, and skips it if it matches.
+    pub fn next(&mut self, row: RowParts<'_>) -> Result<Found> {
+        let RowParts { prefix, verdicts, tail } = row;
+        let longest = verdicts.iter().map(Vec::len).max().unwrap_or_default();
+        self.fill(prefix.len() + longest + tail.len())?;
         let rest = &self.ahead[self.at..];
-        let Some(tail) = rest.strip_prefix(prefix) else {
+        let Some(rest) = rest.strip_prefix(prefix) else {
             return Ok(if prefix.starts_with(rest) { Found::End } else { Found::Other });
         };
-        if let Some(code) = code(suffixes, |suffix| tail.starts_with(suffix)) {
-            self.pass(prefix.len() + suffixes[usize::from(code)].len());
-            return Ok(Found::Row(code));
+        let is_match = |verdict: &Vec<u8>| {
+            rest.strip_prefix(verdict.as_slice()).is_some_and(|rest| rest.starts_with(tail))
+        };
+        if let Some(at) = verdicts.iter().skip(1).position(is_match) {
+            self.pass(prefix.len() + verdicts[at + 1].len() + tail.len());
+            return Ok(u8::try_from(at + 1).map_or(Found::Other, Found::Row));
         }
-        let cut = suffixes.iter().any(|suffix| suffix.starts_with(tail));
-        Ok(if cut { Found::End } else { Found::Other })
+        let is_cut = verdicts.iter().skip(1).any(|verdict| [verdict, tail].concat().starts_with(rest));
+        Ok(if is_cut { Found::End } else { Found::Other })
     }
 
     /// Compares the next bytes with `head`, and skips them if they match.
@@ -124,43 +128,36 @@ impl Replay<File> {
         Ok(file)
     }
 
-    /// Counts all complete rows. `quotes`: the end of a line within quotes does not end the row. `None` if the file contains
-    /// something that is not a row.
+    /// Counts all complete rows. `None` if the file contains something that is not a row.
     ///
     /// # Errors
     /// The state fails, or the file cannot be read; `failed` makes that error.
     pub(super) fn tally(
         &mut self,
         state: &mut State,
-        suffixes: &[Vec<u8>],
-        quotes: bool,
+        endings: &Endings,
         failed: impl Fn(&std::io::Error) -> CleanError,
     ) -> std::result::Result<Option<Tally>, CleanError> {
         let mut tally = Tally { keyed: Keyed::new()?, rows: Table::new(state.shares), left: 0 };
         loop {
-            let Some(length) = self.row_length(quotes).map_err(|e| failed(&e))? else {
+            let Some(length) = self.row_length(endings).map_err(|e| failed(&e))? else {
                 return Ok(Some(tally));
             };
-            let row = &self.ahead[self.at..self.at + length];
-            let found = code(suffixes, |suffix| row.ends_with(suffix));
-            let Some(code) = found.filter(|_| length <= LEFT_BYTES_MAX) else { return Ok(None) };
-            let prefix = &row[..length - suffixes[usize::from(code)].len()];
-            tally.add(state, prefix, code)?;
+            let found = endings.split(&self.ahead[self.at..self.at + length]);
+            let Some((code, row)) = found.filter(|_| length <= LEFT_BYTES_MAX) else { return Ok(None) };
+            tally.add(state, &row, code)?;
             self.pass(length);
         }
     }
 
     /// The length of the next row with its line end; `None` if there is no complete row.
-    fn row_length(&mut self, quotes: bool) -> Result<Option<usize>> {
-        let (mut looked, mut quoted) = (0, false);
+    fn row_length(&mut self, endings: &Endings) -> Result<Option<usize>> {
+        let mut scan = RowScan::default();
         loop {
-            for (at, &byte) in self.ahead[self.at + looked..].iter().enumerate() {
-                quoted ^= byte == b'"' && quotes;
-                if byte == b'\n' && !quoted {
-                    return Ok(Some(looked + at + 1));
-                }
+            if let Some(length) = endings.row_end(&self.ahead[self.at..], &mut scan) {
+                return Ok(Some(length));
             }
-            looked = self.ahead.len() - self.at;
+            let looked = self.ahead.len() - self.at;
             if looked > LEFT_BYTES_MAX {
                 return Ok(Some(looked));
             }
@@ -170,12 +167,6 @@ impl Replay<File> {
             }
         }
     }
-}
-
-/// The code of the verdict with a matching suffix.
-fn code(suffixes: &[Vec<u8>], fits: impl Fn(&[u8]) -> bool) -> Option<u8> {
-    let at = suffixes.iter().skip(1).position(|suffix| fits(suffix))?;
-    u8::try_from(at + 1).ok()
 }
 
 /// The unordered rows of an interrupted run: how often the file contains each, and with which verdict.
@@ -188,16 +179,16 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, state: &mut State, prefix: &[u8], code: u8) -> std::result::Result<(), CleanError> {
-        let key = self.keyed.hash(prefix);
+    fn add(&mut self, state: &mut State, row: &[u8], code: u8) -> std::result::Result<(), CleanError> {
+        let key = self.keyed.hash(row);
         let before = self.rows.get(state, key)?.unwrap_or(0) >> 8;
         self.left += 1;
         self.rows.put(state, key, ((before + 1) << 8) | u64::from(code))
     }
 
     /// The code of the verdict of this row, once for each time that the file contains it.
-    pub fn take(&mut self, state: &mut State, prefix: &[u8]) -> std::result::Result<Option<u8>, CleanError> {
-        let key = self.keyed.hash(prefix);
+    pub fn take(&mut self, state: &mut State, row: &[u8]) -> std::result::Result<Option<u8>, CleanError> {
+        let key = self.keyed.hash(row);
         let Some(found) = self.rows.get(state, key)?.filter(|found| found >> 8 > 0) else { return Ok(None) };
         self.rows.put(state, key, found - (1 << 8))?;
         self.left -= 1;

@@ -149,7 +149,7 @@ fn compare(seed: u64) {
     let mut random = Rng::with_seed(seed);
     let list = random_list(&mut random);
     let mut desk = desk(list.name, &list.bytes);
-    desk.args.column = list.column.map(Into::into);
+    desk.args.column = list.column.map(Into::into).into_iter().collect();
     desk.args.compress = [None, Some(Compression::Gzip), Some(Compression::Zstd)][random.usize(..3)];
     desk.checker.retry_after = Duration::from_millis(1);
     let whole = match desk.run() {
@@ -222,7 +222,7 @@ fn the_file_of_a_part_has_a_title_and_then_its_list() {
     desk.part(0, 1).unwrap();
     assert_eq!(
         String::from_utf8(desk.read("out.part-0-of-1")).unwrap(),
-        "{\"part_rule\":1,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"list_bytes\":46}\n\
+        "{\"part_rule\":2,\"part\":0,\"parts\":1,\"fast\":false,\"format\":\"csv\",\"column\":\"1\",\"list_bytes\":46}\n\
          \u{feff}email;n;deliverable;reason\r\na@x.com;1;false;mailbox_not_found\r\n\
          b@y.com;2;false;mailbox_not_found\r\nnonsense;3;false;invalid_syntax\r\n"
     );
@@ -293,7 +293,7 @@ fn parts_that_do_not_belong_together_are_refused() {
         "out.part-1-of-3 was made with --fast, other parts without --fast: make all parts with the same options",
     );
     refused(
-        &|desk| desk.args.column = Some("work".into()),
+        &|desk| desk.args.column = vec!["work".into()],
         "out.part-0-of-3 was made with other options (csv, column 2; now csv, column 3): give the same --format and \
          --column as for the parts",
     );
@@ -348,7 +348,7 @@ fn a_part_of_another_list_or_other_options_is_not_resumed() {
     };
     refused(&|desk| desk.write("list.csv", format!("{LIST}8,,\n")), "out.part-1-of-3");
     refused(&|desk| desk.args.fast = true, "out.part-1-of-3");
-    refused(&|desk| desk.args.column = Some("work".into()), "out.part-1-of-3");
+    refused(&|desk| desk.args.column = vec!["work".into()], "out.part-1-of-3");
     refused(&|desk| desk.write("list.csv", LIST.replace("1,non", "2,non")), "out.part-1-of-3");
     refused(
         &|desk| {

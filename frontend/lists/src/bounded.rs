@@ -6,20 +6,33 @@ use std::io::{Error, ErrorKind, Read, Result};
 pub const ROW_BYTES_MAX: usize = 1024 * 1024;
 
 /// A reader with a limit per row. Bytes read ahead count too, so the effective limit may be somewhat lower.
-pub(super) struct Bounded<R> {
+pub(crate) struct Bounded<R> {
     input: R,
     left: usize,
+    has_ended: bool,
+    /// The last byte that is not a line end.
+    last: u8,
 }
 
 impl<R: Read> Bounded<R> {
     /// A reader with the full limit for its first row.
     pub fn new(input: R) -> Bounded<R> {
-        Bounded { input, left: 0 }
+        Bounded { input, left: 0, has_ended: false, last: 0 }
     }
 
     /// Resets the limit at the beginning of a row.
     pub fn refill(&mut self) {
         self.left = ROW_BYTES_MAX;
+    }
+
+    /// Whether the end of the input was reached.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    /// Whether the last byte so far is a quote, without line ends.
+    pub fn ends_with_quote(&self) -> bool {
+        self.last == b'"'
     }
 }
 
@@ -31,16 +44,19 @@ impl<R: Read> Read for Bounded<R> {
         let room = buffer.len().min(self.left);
         let count = self.input.read(&mut buffer[..room])?;
         self.left -= count;
+        self.has_ended |= count == 0 && room > 0;
+        let last = buffer[..count].iter().rfind(|byte| !matches!(byte, b'\n' | b'\r'));
+        self.last = *last.unwrap_or(&self.last);
         Ok(count)
     }
 }
 
 /// The error for a row that is too long.
-pub(super) fn too_long() -> Error {
+pub(crate) fn too_long() -> Error {
     Error::from(ErrorKind::FileTooLarge)
 }
 
 /// Whether this is the error of [`too_long`].
-pub(super) fn is_too_long(error: &Error) -> bool {
+pub(crate) fn is_too_long(error: &Error) -> bool {
     error.kind() == ErrorKind::FileTooLarge
 }

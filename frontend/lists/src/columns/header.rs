@@ -1,0 +1,124 @@
+//! The header of a list, and the titles before it.
+
+use super::{Sample, TITLES_MAX, listed as joined, names};
+
+/// The place of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Header {
+    /// Number of titles before the header or the first row.
+    pub titles: usize,
+    /// Whether there is a header.
+    pub is_there: bool,
+}
+
+impl Header {
+    const NONE: Header = Header { titles: 0, is_there: false };
+
+    /// Number of records before the first row.
+    pub fn rows(self) -> usize {
+        self.titles + usize::from(self.is_there)
+    }
+}
+
+/// The header by a usual name of the column of addresses, and its columns with such names, the best first.
+pub(super) fn by_names(sample: &Sample) -> Option<(Header, Vec<usize>)> {
+    candidates(sample).find_map(|row| {
+        let cells = 0..sample.records[row].len();
+        let mut ranked: Vec<(usize, usize)> =
+            cells.filter_map(|column| Some((names::rank(&sample.text(row, column))?, column))).collect();
+        ranked.sort_unstable();
+        let columns: Vec<usize> = ranked.into_iter().map(|(_, column)| column).collect();
+        (!columns.is_empty()).then_some((Header { titles: row, is_there: true }, columns))
+    })
+}
+
+/// The header with this name.
+pub(super) fn with_name(sample: &Sample, wanted: &str) -> Option<Header> {
+    let has_name = |row: &usize| in_row(sample, *row, wanted).is_some();
+    candidates(sample).find(has_name).map(|titles| Header { titles, is_there: true })
+}
+
+/// The column of a header with this name.
+pub(super) fn column(sample: &Sample, header: Header, wanted: &str) -> Option<usize> {
+    header.is_there.then(|| in_row(sample, header.titles, wanted)).flatten()
+}
+
+fn in_row(sample: &Sample, row: usize, wanted: &str) -> Option<usize> {
+    let wanted = wanted.trim().to_lowercase();
+    let is_wanted = |column: &usize| {
+        let name = sample.text(row, *column);
+        !name.is_empty() && name.to_lowercase() == wanted
+    };
+    (0..sample.records[row].len()).find(is_wanted)
+}
+
+/// The rows that may be a header: each row before it is a title.
+fn candidates(sample: &Sample) -> impl Iterator<Item = usize> {
+    let mut only_titles = true;
+    (0..sample.records.len().min(TITLES_MAX + 1)).take_while(move |&row| {
+        let is_candidate = only_titles;
+        only_titles &= is_title(sample, row);
+        is_candidate
+    })
+}
+
+/// Whether a row has hardly any values in comparison with the list, and none that looks like data.
+fn is_title(sample: &Sample, row: usize) -> bool {
+    let (width, filled) = (sample.width(), sample.filled(row));
+    let has_at = sample.records[row].iter().any(|cell| cell.contains(&b'@'));
+    let is_number = |column: usize| {
+        let text = sample.text(row, column);
+        text.chars().any(char::is_numeric) && !text.chars().any(char::is_alphabetic)
+    };
+    width > 1 && !has_at && !is_number(0) && (filled <= 1 || filled * 3 <= width)
+}
+
+/// The header by content: it has no at sign in the column of addresses, and a later row has.
+pub(super) fn by_content(sample: &Sample, column: usize) -> Header {
+    let has_at = |row: usize| sample.cell(row, column).contains(&b'@');
+    let Some(first) = (0..sample.records.len()).find(|&row| has_at(row)) else {
+        return Header::NONE;
+    };
+    let titles = (0..first.min(TITLES_MAX)).take_while(|&row| is_title(sample, row)).count();
+    match titles {
+        _ if first == 0 => Header::NONE,
+        0 => Header { titles: 0, is_there: true },
+        _ if titles == first => Header { titles, is_there: false },
+        _ if looks_like_names(sample, titles) => Header { titles, is_there: true },
+        _ => Header { titles: 0, is_there: true },
+    }
+}
+
+/// Whether most columns have a text in this row that could be a name.
+fn looks_like_names(sample: &Sample, row: usize) -> bool {
+    let is_name = |column: usize| {
+        let text = sample.text(row, column);
+        text.chars().any(char::is_alphabetic) && !text.contains('@')
+    };
+    let named = (0..sample.records[row].len()).filter(|&column| is_name(column)).count();
+    named > 0 && named * 2 >= sample.filled(row) && sample.filled(row) * 2 >= sample.width()
+}
+
+/// The names of the columns for a message. Values of rows may be personal data, so this is `None` unless a row is surely a header.
+pub(super) fn listed(sample: &Sample) -> Option<String> {
+    let row = candidates(sample).find(|&row| is_surely_header(sample, row))?;
+    Some(joined((0..sample.records[row].len()).map(|column| sample.text(row, column).into_owned())))
+}
+
+/// Whether a row has a usual name of columns, or only texts above numbers.
+fn is_surely_header(sample: &Sample, row: usize) -> bool {
+    let columns = 0..sample.records[row].len();
+    let has_at = sample.records[row].iter().any(|cell| cell.contains(&b'@'));
+    let has_digit = |row: usize, column: usize| sample.cell(row, column).iter().any(u8::is_ascii_digit);
+    if has_at
+        || columns
+            .clone()
+            .any(|column| has_digit(row, column) && names::rank(&sample.text(row, column)).is_none())
+    {
+        return false;
+    }
+    let has_common_name = columns.clone().any(|column| names::is_common(&sample.text(row, column)));
+    let rows = row + 1..sample.records.len();
+    let is_above_numbers = |column: usize| !rows.is_empty() && rows.clone().all(|row| has_digit(row, column));
+    looks_like_names(sample, row) && (has_common_name || columns.clone().any(is_above_numbers))
+}

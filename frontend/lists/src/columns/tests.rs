@@ -1,0 +1,154 @@
+use super::*;
+
+fn sample(text: &str) -> Sample {
+    let records = text.lines().map(|line| ByteRecord::from(line.split(',').collect::<Vec<_>>())).collect();
+    Sample { records, encoding: Encoding::utf_8(false) }
+}
+
+fn wanted(name: Option<&str>) -> Vec<String> {
+    name.map(str::to_owned).into_iter().collect()
+}
+
+#[track_caller]
+fn check(text: &str, name: Option<&str>, address: usize, has_header: bool) {
+    let columns = find(&sample(text), &wanted(name)).unwrap();
+    assert_eq!(
+        (columns.addresses, columns.has_header, columns.titles),
+        (vec![address], has_header, 0),
+        "{text}"
+    );
+}
+
+#[test]
+fn the_column_is_found_by_its_name() {
+    for name in ["email", "E-Mail", "e-mail address", "Email_Address", "MAIL", "mail", " Email ", "Эл. почта"]
+    {
+        check(&format!("id,{name},x\n1,a@b.co,2"), None, 1, true);
+    }
+    check("mail,email\nx,a@b.co", None, 1, true);
+    check("email", None, 0, true);
+    check("id,email\n1,", None, 1, true);
+    check("email,contact\n,a@b.co", None, 1, true);
+    check("email 2,email\na@b.co,", None, 0, true);
+}
+
+#[test]
+fn the_column_is_found_by_its_content() {
+    check("1,Joe,joe@x.com\n2,Ann,ann@x.com", None, 2, false);
+    check("id,name,contact\n1,Joe,joe@x.com\n2,Ann,ann@x.com", None, 2, true);
+    check("name,address,contact\nJoe,Main St 1,joe@x.com", None, 2, true);
+    check("name,address\nJoe,joe@x.com", None, 1, true);
+    check("x@y.com", None, 0, false);
+    check("x,a@b.co\ny,\nz,c@d.co\n,broken", None, 1, false);
+    check("x,Joe <a@b.co>\ny,Ann <c@d.co>", None, 1, false);
+}
+
+#[test]
+fn the_column_can_be_named() {
+    check("id,Work Mail,email\n1,a@x.com,b@x.com", Some("work mail"), 1, true);
+    check("id,w,email\n1,a@x.com,b@x.com", Some("2"), 1, true);
+    check("1,a@x.com,b@x.com\n2,c@x.com,d@x.com", Some("3"), 2, false);
+    check("7,2,email\n1,a@x.com,b@x.com", Some("2"), 1, true);
+    check("id,name\n1,nobody", Some("name"), 1, true);
+    check("id,name,email\n1,x,", Some("2"), 1, true);
+}
+
+#[test]
+fn titles_stand_before_a_header() {
+    for (text, titles, has_header) in [
+        ("Report,,\n,,\nid,email,name\n1,a@b.co,x", 2, true),
+        ("Report\nid,email,name\n1,a@b.co,x", 1, true),
+        ("Report 2024\nMarketing\n\nName,Contact,Town\nx,a@b.co,y", 3, true),
+        ("Report,,\nx,a@b.co,y\nz,c@d.co,y", 1, false),
+        ("7,,\nx,a@b.co,y\nz,c@d.co,y", 0, true),
+        ("nobody\nemail\na@b.co", 0, true),
+    ] {
+        let columns = find(&sample(text), &[]).unwrap();
+        assert_eq!((columns.titles, columns.has_header), (titles, has_header), "{text}");
+    }
+}
+
+#[test]
+fn errors_name_the_columns() {
+    let said = |text: &str, name: Option<&str>| find(&sample(text), &wanted(name)).expect_err("an error");
+    assert_eq!(
+        said("id,name\n1,Joe", Some("email")),
+        ListError::Column("there is no column `email`: the list has id, name".to_owned())
+    );
+    for number in ["0", "3"] {
+        assert_eq!(
+            said("id,name\n1,Joe", Some(number)),
+            ListError::Column(format!("there is no column {number}: the list has 2 (id, name)"))
+        );
+    }
+    for (text, columns) in [
+        ("id,name\n1,Joe", "2 columns (id, name)"),
+        ("email\nnobody", "1 column (email)"),
+        ("kunde,firma,ort\nMeier,Meier AG,Ulm", "3 columns (kunde, firma, ort)"),
+        ("nonsense\nmore", "1 column"),
+        ("Meier,Ulm\nMüller,Köln", "2 columns"),
+        ("Meier,12\nMüller,15", "2 columns"),
+    ] {
+        assert_eq!(said(text, None), ListError::NoAddress(columns.to_owned()), "{text}");
+    }
+    for text in ["a@b.co,x", "Joe,Smith\nAnn,Miller"] {
+        let said = said(text, Some("email")).to_string();
+        assert_eq!(said, "there is no column `email`: the list has columns without names");
+    }
+}
+
+#[test]
+fn one_line_of_addresses_is_no_list() {
+    for text in ["a@b.co,c@d.co", "a@b.co,A <c@d.co>,"] {
+        let said = find(&sample(text), &[]).expect_err("an error").to_string();
+        assert_eq!(said, "the list has several addresses in one line: write one per line");
+    }
+    check("a@b.co,c@d.co", Some("2"), 1, false);
+    check("a@b.co,x", None, 0, false);
+}
+
+#[test]
+fn several_columns_can_be_named() {
+    let list = sample("id,work,home\n1,a@x.com,b@x.com");
+    let columns = find(&list, &["home".to_owned(), "2".to_owned()]).unwrap();
+    let names: Vec<_> = columns.verdicts.iter().map(|names| names.reason.clone()).collect();
+    assert_eq!((columns.addresses, names), (vec![2, 1], vec![b"reason".to_vec(), b"work_reason".to_vec()]));
+    let twice = find(&list, &["home".to_owned(), "3".to_owned()]).unwrap_err().to_string();
+    assert_eq!(twice, "the column `3` is given twice");
+}
+
+#[test]
+fn earlier_columns_are_recognized() {
+    for (text, earlier, name) in [
+        ("email,deliverable,reason\na@b.co,true,mailbox_exists", &[1, 2][..], "reason"),
+        ("email,deliverable,reason\na@b.co,TRUE,mailbox_exists\nc@d.co,,", &[1, 2], "reason"),
+        ("email,deliverable,reason\na@b.co,,fast_check_passed", &[1, 2], "reason"),
+        ("email,deliverable,reason", &[1, 2], "reason"),
+        ("email,deliverable,reason,x\na@b.co,false,no_mx,7", &[1, 2], "reason"),
+        (
+            "email,reason,mailprobe_deliverable,mailprobe_reason\na@b.co,x,true,role_account",
+            &[2, 3],
+            "mailprobe_reason",
+        ),
+        ("email,x,deliverable,reason,x_deliverable,x_reason\na@b.co,,false,no_mx,,", &[2, 3], "reason"),
+        ("a@b.co,true,mailbox_exists\nc@d.co,false,no_mx", &[1, 2], "reason"),
+        // These belong to the owner of the list.
+        ("email,deliverable,reason\na@b.co,true,he said so", &[], "mailprobe_reason"),
+        ("email,deliverable,reason\na@b.co,,", &[], "mailprobe_reason"),
+        ("email,deliverable,reason\na@b.co,false,mailbox_exists_not", &[], "mailprobe_reason"),
+        ("email,reason,deliverable\na@b.co,no_mx,false", &[], "mailprobe_reason"),
+        ("email,Reason\na@b.co,x", &[], "mailprobe_reason"),
+        ("email,reason,mailprobe_reason\na@b.co,x,y", &[], "mailprobe2_reason"),
+        ("a@b.co,true,mailbox_exists\nc@d.co,true,x", &[], "reason"),
+    ] {
+        let columns = find(&sample(text), &[]).unwrap();
+        let reason = String::from_utf8(columns.verdicts[0].reason.clone()).unwrap();
+        assert_eq!((&*columns.earlier, &*reason), (earlier, name), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_list_is_one() {
+    let empty = Sample { records: Vec::new(), encoding: Encoding::utf_8(false) };
+    assert_eq!(find(&empty, &[]), Ok(Columns::single()));
+}

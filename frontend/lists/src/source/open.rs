@@ -1,0 +1,319 @@
+//! Opens a list: samples its beginning, and detects its encoding, format and columns.
+
+use super::{
+    BUFFER, Bounded, Input, Notes, ReadOptions, Reader, Shape, Source, Step, csv_reader, detect, unpack,
+};
+use crate::address::in_cell;
+use crate::columns::{self, Columns, Sample};
+use crate::encoding::{self, Encoding, utf16};
+use crate::json::{self, Object};
+use crate::workbook::{self, WorkbookLimits};
+use crate::{Format, ListError};
+use csv::ByteRecord;
+use std::io::{BufReader, Cursor, Read};
+
+/// Size of the sample that determines the format, in bytes.
+const SAMPLE_BYTES: u64 = 64 * 1024;
+/// Maximum number of records in the sample.
+const SAMPLE_RECORDS: usize = 1000;
+
+/// The beginning of a list, and its rest.
+struct Beginning {
+    head: Vec<u8>,
+    /// Whether the beginning is the list.
+    is_whole: bool,
+    rest: Box<dyn Read>,
+    /// Number of bytes before the beginning.
+    skipped: usize,
+    consumed: Option<unpack::Count>,
+}
+
+impl Beginning {
+    fn read(mut input: Box<dyn Read>, consumed: Option<unpack::Count>) -> std::io::Result<Beginning> {
+        let mut head = Vec::new();
+        input.by_ref().take(SAMPLE_BYTES).read_to_end(&mut head)?;
+        let is_whole = (head.len() as u64) < SAMPLE_BYTES;
+        Ok(Beginning { head, is_whole, rest: input, skipped: 0, consumed })
+    }
+
+    fn skip(&mut self, count: usize) {
+        self.head.drain(..count);
+        self.skipped += count;
+    }
+
+    fn whole(self) -> Box<dyn Read> {
+        Box::new(Cursor::new(self.head).chain(self.rest))
+    }
+
+    /// The beginning in UTF-8, if the list is UTF-16.
+    fn decoded(self, encoding: Encoding) -> std::io::Result<Beginning> {
+        let Some(order) = encoding.byte_order() else { return Ok(self) };
+        let consumed = self.consumed.clone();
+        let (raw, count) = unpack::counted(self.whole());
+        Beginning::read(Box::new(utf16::Decoder::new(raw, order)), consumed.or(Some(count)))
+    }
+
+    /// The lines of the beginning that are complete and not blank, each with its number from 1.
+    fn lines(&self, end: u8) -> impl Iterator<Item = (usize, &[u8])> {
+        let complete = match self.is_whole {
+            true => self.head.len(),
+            false => self.head.iter().rposition(|&byte| byte == end).map_or(0, |at| at + 1),
+        };
+        let lines = self.head[..complete].split(move |&byte| byte == end).map(<[u8]>::trim_ascii);
+        (1..).zip(lines).filter(|(_, line)| !line.is_empty())
+    }
+}
+
+/// Opens a list from any reader; `name` is its name in messages.
+pub(super) fn open(
+    input: Box<dyn Read>,
+    name: &str,
+    size: Option<u64>,
+    options: &ReadOptions<'_>,
+) -> Result<Source, ListError> {
+    let unreadable = |e| ListError::unreadable(format!("{name} cannot be read: {e}"));
+    let (input, consumed) = unpack::open(input, options.limits).map_err(unreadable)?;
+    let mut beginning = Beginning::read(input, consumed).map_err(unreadable)?;
+    let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
+    let is_workbook = beginning.head.starts_with(b"PK\x03\x04");
+    let mut sheet = None;
+    let mut size = size;
+    if is_workbook {
+        let limits = options.limits.map_or(WorkbookLimits::OWN, |limits| WorkbookLimits {
+            part_bytes: limits.workbook_bytes,
+            string_bytes: limits.workbook_text_bytes,
+        });
+        let converted = workbook::convert(beginning.whole(), options.sheet, limits).map_err(unreadable)?;
+        (size, sheet) = (Some(converted.csv.length()), Some(converted.description));
+        beginning = Beginning::read(Box::new(converted.csv), None).map_err(unreadable)?;
+    } else if options.sheet.is_some() {
+        return Err(ListError::unreadable(format!("{name} is no spreadsheet: omit the name of the sheet")));
+    }
+    if let Some(what) = detect::known_binary(&beginning.head) {
+        return Err(not_text(what));
+    }
+    let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| not_text(why.0))?;
+    beginning.skip(encoding.bom().len());
+    let beginning = beginning.decoded(encoding).map_err(unreadable)?;
+    let options = &ReadOptions { format: options.format.filter(|_| !is_workbook), ..*options };
+    let (beginning, shape) = shape(beginning, encoding, name, options, sheet.as_deref())?;
+    if let Some(limits) = options.limits.filter(|limits| shape.columns.width > limits.columns) {
+        return Err(ListError::unreadable(format!("{name} has more than {} columns", limits.columns)));
+    }
+    let (skipped, consumed) = (beginning.skipped as u64, beginning.consumed.clone());
+    let input: Input = Bounded::new(beginning.whole());
+    let reader = match shape.format {
+        Format::Csv => Reader::Csv(Box::new(csv_reader(&shape.dialect, input))),
+        Format::Jsonl | Format::Text => {
+            Reader::Lines { input: BufReader::with_capacity(BUFFER, input), line: 0, read: 0 }
+        }
+    };
+    let mut source = Source {
+        shape,
+        reader,
+        name: name.to_owned(),
+        sheet,
+        size,
+        skipped,
+        consumed,
+        fields: ByteRecord::new(),
+        line: Vec::new(),
+        returned: 0,
+        notes: Notes::default(),
+    };
+    source.read_header()?;
+    Ok(source)
+}
+
+impl Source {
+    /// Reads the titles and the header.
+    fn read_header(&mut self) -> Result<(), ListError> {
+        for _ in 0..self.shape.columns.titles {
+            if self.record()? == Step::Row {
+                self.shape.titles.push(self.fields.clone());
+            }
+        }
+        if self.shape.columns.has_header && self.record()? == Step::Row {
+            self.shape.header = self.fields.clone();
+        }
+        Ok(())
+    }
+
+    /// How the list is read, for people: its format, separator, encoding and columns of addresses.
+    pub fn description(&self) -> String {
+        let Shape { format, encoding, columns, key, .. } = &self.shape;
+        let mut said = match &self.sheet {
+            Some(sheet) => sheet.clone(),
+            None => form(&self.shape),
+        };
+        match format {
+            Format::Csv => {
+                for &column in &columns.addresses {
+                    said += &format!(", addresses in column {}", column + 1);
+                    if let Some(name) = self.shape.column_name(column) {
+                        said += &format!(" ({})", columns::listed(std::iter::once(name)));
+                    }
+                }
+            }
+            Format::Jsonl => {
+                said += &format!(", addresses in {}", columns::listed(std::iter::once(key.clone())))
+            }
+            Format::Text => {}
+        }
+        if columns.titles > 0 {
+            let rows = if columns.titles == 1 { "title row" } else { "title rows" };
+            said += &format!(", after {} {rows}", columns.titles);
+        }
+        if *format == Format::Csv && !columns.has_header {
+            said += ", without a header";
+        }
+        if !columns.earlier.is_empty() {
+            said += ", cleaned before";
+        }
+        if encoding.has_bom() && self.sheet.is_none() {
+            said += ", with a byte order mark";
+        }
+        said
+    }
+}
+
+/// The format, separator and encoding of a list.
+fn form(shape: &Shape) -> String {
+    let format = match shape.format {
+        Format::Csv => format!("CSV, separated by {}", separator_name(shape.delimiter())),
+        Format::Jsonl => "JSON lines".to_owned(),
+        Format::Text => "plain text".to_owned(),
+    };
+    format!("{format}, in {}", shape.encoding.name())
+}
+
+fn separator_name(separator: u8) -> String {
+    match separator {
+        b'\t' => "tabs".to_owned(),
+        b' ' => "spaces".to_owned(),
+        other => format!("`{}`", char::from(other)),
+    }
+}
+
+/// Detects the form of a list. The rest of the beginning starts with the titles, the header or the first row.
+fn shape(
+    mut beginning: Beginning,
+    encoding: Encoding,
+    name: &str,
+    options: &ReadOptions<'_>,
+    sheet: Option<&str>,
+) -> Result<(Beginning, Shape), ListError> {
+    let is_workbook = sheet.is_some();
+    let may_be_csv = options.format.is_none_or(|format| format == Format::Csv);
+    let named = detect::separator_line(&beginning.head).filter(|_| may_be_csv && !is_workbook);
+    let separator_line = named.map_or(Vec::new(), |(length, _)| beginning.head[..length].to_vec());
+    beginning.skip(separator_line.len());
+    let separator = named.map(|(_, separator)| separator).or(is_workbook.then_some(b','));
+    let (head, is_whole) = (&beginning.head, beginning.is_whole);
+    let mut dialect = detect::dialect(head, is_whole, encoding, separator);
+    dialect.has_quotes |= is_workbook;
+    let by_content = || detect::by_content(head, &dialect, encoding, !options.columns.is_empty());
+    let format = match separator {
+        Some(_) => Format::Csv,
+        None => options.format.unwrap_or_else(by_content),
+    };
+    if format == Format::Csv && dialect.delimiter == b'|' && encoding.hides_pipes() {
+        let encoding = encoding.name();
+        return Err(ListError::unreadable(format!(
+            "{name} is separated by `|` in {encoding}, where characters contain this byte: save it in UTF-8"
+        )));
+    }
+    if format == Format::Text {
+        (dialect.delimiter, dialect.has_quotes) = (b',', true);
+    }
+    let mut shape = Shape {
+        format,
+        encoding,
+        dialect,
+        quoted_bytes: dialect.quoted_bytes(),
+        separator_line,
+        columns: Columns::single(),
+        titles: Vec::new(),
+        header: ByteRecord::new(),
+        key: String::new(),
+    };
+    let found = match format {
+        Format::Csv => {
+            let records = detect::records(head, &dialect, is_whole, SAMPLE_RECORDS);
+            columns::find(&Sample { records, encoding }, options.columns).map(|found| shape.columns = found)
+        }
+        Format::Jsonl => key(name, &beginning, &mut shape, options.columns),
+        Format::Text if !options.columns.is_empty() => {
+            Err(ListError::NoColumns("plain text has no columns".to_owned()))
+        }
+        Format::Text => any_address(&beginning, &shape),
+    };
+    found.map_err(|error| match error {
+        ListError::NoAddress(columns) => {
+            let columns = if columns.is_empty() { columns } else { format!(", with {columns}") };
+            let form = sheet.map_or_else(|| form(&shape), str::to_owned);
+            ListError::NoAddress(format!("{name} has no address in its first rows, read as {form}{columns}"))
+        }
+        error => error,
+    })?;
+    Ok((beginning, shape))
+}
+
+/// Plain text without an address is something else.
+fn any_address(beginning: &Beginning, shape: &Shape) -> Result<(), ListError> {
+    let mut lines = beginning.lines(shape.dialect.line_end.last()).map(|(_, line)| line).peekable();
+    let has_line = lines.peek().is_some();
+    if has_line && !lines.any(|line| columns::has_address(line, shape.encoding)) {
+        return Err(ListError::NoAddress(String::new()));
+    }
+    Ok(())
+}
+
+/// Finds the key of the addresses in the first object, and the names of the keys of verdicts.
+fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) -> Result<(), ListError> {
+    let wanted = match wanted {
+        [] => None,
+        [wanted] => Some(wanted.as_str()),
+        [_, another, ..] => {
+            return Err(ListError::Key(format!(
+                "a list of JSON objects has one key of addresses, not also `{another}`"
+            )));
+        }
+    };
+    shape.key = wanted.unwrap_or("email").to_owned();
+    let end = shape.dialect.line_end.last();
+    if beginning.head.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ListError::unreadable(format!(
+            "{name} is a JSON array: write one object per line, as `jq -c '.[]'` does"
+        )));
+    }
+    // A line that is longer than the sample is parsed later, when it is read.
+    let Some((line, first)) = beginning.lines(end).next() else { return Ok(()) };
+    let object = Object::parse(first).map_err(|why| {
+        ListError::unreadable(format!("{name}: line {line} {why}: write one object per line"))
+    })?;
+    let found = match wanted {
+        Some(wanted) => object.keys().find(|key| *key == wanted),
+        None => object
+            .keys()
+            .find(|key| *key == "email")
+            .or_else(|| object.keys().find(|key| columns::is_usual(key))),
+    };
+    let Some(found) = found else {
+        let keys = columns::listed(object.keys().map(str::to_owned));
+        return Err(ListError::Key(format!("there is no key `{}`: the list has {keys}", shape.key)));
+    };
+    shape.key = found.to_owned();
+    let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
+    shape.columns.verdicts = vec![json::names(objects())];
+    let mut values =
+        objects().filter_map(|object| object.text(found)).filter(|text| !text.trim().is_empty()).peekable();
+    let has_value = values.peek().is_some();
+    if wanted.is_none() && has_value && !values.any(|text| in_cell(&text).address.is_some()) {
+        return Err(ListError::NoAddress(format!(
+            "the key {}",
+            columns::listed(std::iter::once(found.to_owned()))
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Spreadsheets: xlsx (ECMA-376) and ods (OpenDocument 1.3). A sheet becomes CSV in an encrypted temporary file, which is read as
+//! every other list.
+//!
+//! The parts of a spreadsheet are read event by event. In memory are one row, and the shared strings of an xlsx file. The library
+//! `calamine` keeps whole ods files in memory, and reserves as much memory for shared strings as an xlsx file tells it to
+//! (`docs/decisions/0020-spreadsheets.md`). Spreadsheets of strangers need bounds.
+//!
+//! - The first visible sheet with an address in its first rows is read, or the one that the user names.
+//! - Blank rows are no rows. Cells are as people see them, except that numbers have all their digits, and dates are in ISO 8601.
+
+mod archive;
+mod numbers;
+mod ods;
+mod spool;
+mod xlsx;
+mod xml;
+
+use crate::Encoding;
+use crate::address::in_cell;
+use archive::{Archive, broken};
+pub(crate) use spool::Spool;
+use spool::SpoolWriter;
+use std::io::{Read, Result, Write};
+
+/// Number of rows in which a sheet must have an address.
+const SAMPLE_ROWS: u64 = 1000;
+/// Most columns of a sheet, in both formats.
+const SHEET_COLUMNS_MAX: usize = 16_384;
+/// Longest cell in bytes. Spreadsheets allow 32,767 characters.
+const CELL_BYTES_MAX: usize = 256 * 1024;
+
+/// Limits of a spreadsheet.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WorkbookLimits {
+    /// Maximum number of decompressed bytes of each part, and of the CSV.
+    pub part_bytes: u64,
+    /// Maximum number of bytes of shared strings.
+    pub string_bytes: usize,
+}
+
+impl WorkbookLimits {
+    /// Limits for one's own files: they protect the memory and the disk from damaged ones.
+    pub const OWN: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20 };
+}
+
+/// A sheet as CSV.
+pub(crate) struct ConvertedSheet {
+    /// UTF-8 with a byte order mark, separated by commas, with CR LF.
+    pub csv: Spool,
+    /// The format and the name of the sheet, for people.
+    pub description: String,
+}
+
+/// Reads a spreadsheet.
+///
+/// # Errors
+/// It is none, is damaged, exceeds the limits, or does not have the wanted sheet.
+pub(crate) fn convert(
+    mut input: impl Read,
+    wanted: Option<&str>,
+    limits: WorkbookLimits,
+) -> Result<ConvertedSheet> {
+    let mut writer = SpoolWriter::new()?;
+    std::io::copy(&mut input, &mut writer)?;
+    let archive = Archive::open(writer.finish()?)?;
+    let mut book: Box<dyn Workbook> = if archive.has("content.xml") {
+        Box::new(ods::Ods::open(archive, limits)?)
+    } else if archive.has("[Content_Types].xml") && archive.has("xl/workbook.xml") {
+        Box::new(xlsx::Xlsx::open(archive, limits)?)
+    } else {
+        return Err(broken("it is an archive without a spreadsheet of the formats xlsx and ods"));
+    };
+    let sheets = book.sheets().to_vec();
+    if let Some(wanted) = wanted {
+        let Some(at) = sheets.iter().position(|sheet| sheet.name == wanted) else {
+            let names = crate::columns::listed(sheets.into_iter().map(|sheet| sheet.name));
+            return Err(broken(&format!("there is no sheet `{wanted}`: it has {names}")));
+        };
+        return converted(&mut *book, at, &sheets[at], limits);
+    }
+    let mut first = None;
+    for (at, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden) {
+        let mut sample = Sampler::default();
+        let stopped = book.rows(at, &mut |row| Ok(sample.take(row)));
+        stopped?;
+        if sample.has_address {
+            return converted(&mut *book, at, sheet, limits);
+        }
+        if sample.rows > 0 && first.is_none() {
+            first = Some(at);
+        }
+    }
+    match first.or((!sheets.is_empty()).then_some(0)) {
+        Some(at) => converted(&mut *book, at, &sheets[at], limits),
+        None => Err(broken("it has no sheet")),
+    }
+}
+
+fn converted(
+    book: &mut dyn Workbook,
+    at: usize,
+    sheet: &Sheet,
+    limits: WorkbookLimits,
+) -> Result<ConvertedSheet> {
+    let mut writer = SpoolWriter::new()?;
+    writer.write_all(Encoding::utf_8(true).bom())?;
+    let mut line = Vec::new();
+    book.rows(at, &mut |row| {
+        line.clear();
+        write_row(row, &mut line);
+        writer.write_all(&line)?;
+        if writer.length() > limits.part_bytes {
+            return Err(broken("its sheet is too large: save it as CSV"));
+        }
+        Ok(true)
+    })?;
+    let name = crate::columns::listed(std::iter::once(sheet.name.clone()));
+    Ok(ConvertedSheet { csv: writer.finish()?, description: format!("{}, sheet {name}", book.format()) })
+}
+
+fn write_row(row: &[String], line: &mut Vec<u8>) {
+    for (at, cell) in row.iter().enumerate() {
+        if at > 0 {
+            line.push(b',');
+        }
+        // A row of one cell that is empty otherwise would be a blank line.
+        if cell.contains(['"', ',', '\r', '\n']) || row.len() == 1 {
+            line.push(b'"');
+            line.extend(cell.replace('"', "\"\"").bytes());
+            line.push(b'"');
+        } else {
+            line.extend_from_slice(cell.as_bytes());
+        }
+    }
+    line.extend_from_slice(b"\r\n");
+}
+
+/// A sheet of a spreadsheet.
+#[derive(Debug, Clone)]
+struct Sheet {
+    name: String,
+    is_hidden: bool,
+    /// The part with its cells.
+    part: String,
+}
+
+/// Takes a row without empty cells at its end; `false` ends the reading.
+type TakeRow<'a> = dyn FnMut(&[String]) -> Result<bool> + 'a;
+
+trait Workbook {
+    /// Its format, for people.
+    fn format(&self) -> &'static str;
+
+    /// Its sheets in their order.
+    fn sheets(&self) -> &[Sheet];
+
+    /// Reads the rows of a sheet that are not blank.
+    fn rows(&mut self, sheet: usize, take: &mut TakeRow<'_>) -> Result<()>;
+}
+
+/// Looks for an address in the first rows of a sheet.
+#[derive(Default)]
+struct Sampler {
+    rows: u64,
+    has_address: bool,
+}
+
+impl Sampler {
+    fn take(&mut self, row: &[String]) -> bool {
+        self.rows += 1;
+        self.has_address = row.iter().any(|cell| cell.contains('@') && in_cell(cell).address.is_some());
+        !self.has_address && self.rows < SAMPLE_ROWS
+    }
+}
+
+/// The cells of a row.
+#[derive(Default)]
+struct Cells(Vec<String>);
+
+impl Cells {
+    /// Sets a cell. Empty ones take no space at the end of the row.
+    fn set(&mut self, column: usize, text: String) -> Result<()> {
+        if column >= SHEET_COLUMNS_MAX || text.len() > CELL_BYTES_MAX {
+            return Err(broken("it has too many columns or a cell that is too long"));
+        }
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.0.len() <= column {
+            self.0.resize(column + 1, String::new());
+        }
+        self.0[column] = text;
+        Ok(())
+    }
+
+    /// Hands the row over, unless it is blank.
+    fn end(&mut self, take: &mut TakeRow<'_>) -> Result<bool> {
+        let goes_on = self.0.is_empty() || take(&self.0)?;
+        self.0.clear();
+        Ok(goes_on)
+    }
+}

@@ -1,0 +1,76 @@
+//! XML of spreadsheets, event by event. An event takes a bounded amount of memory.
+
+use super::archive::broken;
+use crate::bounded::Bounded;
+use quick_xml::XmlVersion;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::reader::Reader;
+use std::io::{BufReader, Read, Result};
+
+/// A reader of events. Empty elements have a start and an end.
+pub(super) struct Xml {
+    reader: Reader<BufReader<Bounded<Box<dyn Read>>>>,
+    buffer: Vec<u8>,
+}
+
+/// An event that spreadsheets use.
+#[derive(Debug)]
+pub(super) enum XmlEvent<'a> {
+    Start(BytesStart<'a>),
+    /// The end of an element, with its local name.
+    End(String),
+    Text(String),
+    /// The end of the document.
+    Done,
+    /// Anything else.
+    Other,
+}
+
+impl Xml {
+    /// A reader of a part of a spreadsheet.
+    pub fn new(input: Box<dyn Read>) -> Xml {
+        let mut reader = Reader::from_reader(BufReader::new(Bounded::new(input)));
+        let config = reader.config_mut();
+        config.expand_empty_elements = true;
+        config.check_end_names = false;
+        Xml { reader, buffer: Vec::new() }
+    }
+
+    /// The next event.
+    ///
+    /// # Errors
+    /// It is not XML, or an event is too long.
+    pub fn next(&mut self) -> Result<XmlEvent<'_>> {
+        self.buffer.clear();
+        self.reader.get_mut().get_mut().refill();
+        let event = self.reader.read_event_into(&mut self.buffer);
+        Ok(match event.map_err(|_| broken("a part of it is damaged or too long"))? {
+            Event::Start(start) => XmlEvent::Start(start),
+            Event::End(end) => XmlEvent::End(end.local_name().as_ref().to_owned()),
+            Event::Text(text) => XmlEvent::Text(text.xml10_content().into_owned()),
+            Event::CData(text) => XmlEvent::Text(text.xml10_content().into_owned()),
+            Event::GeneralRef(reference) => {
+                let character = match reference.as_ref() {
+                    "amp" => Some('&'),
+                    "lt" => Some('<'),
+                    "gt" => Some('>'),
+                    "quot" => Some('"'),
+                    "apos" => Some('\''),
+                    _ => reference.resolve_char_ref().ok().flatten(),
+                };
+                XmlEvent::Text(character.ok_or_else(|| broken("it has an unknown entity"))?.to_string())
+            }
+            Event::Eof => XmlEvent::Done,
+            _ => XmlEvent::Other,
+        })
+    }
+}
+
+/// The value of an attribute by its local name.
+pub(super) fn attribute(start: &BytesStart<'_>, name: &str) -> Option<String> {
+    let mut attributes = start.attributes();
+    // The check for duplicates compares each attribute with each other one.
+    let mut attributes = attributes.with_checks(false).flatten();
+    let found = attributes.find(|attribute| attribute.key.local_name().as_ref() == name)?;
+    found.normalized_value(XmlVersion::Implicit1_0).ok().map(|value| value.into_owned())
+}

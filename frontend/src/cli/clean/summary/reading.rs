@@ -1,0 +1,85 @@
+//! How the list was read: a wrong separator or encoding shows here.
+
+use indicatif::HumanCount;
+use lists::{Format, Notes, Source};
+use std::fmt;
+
+/// How the list was read.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// The format, the separator, the encoding and the columns of addresses, for people.
+    description: String,
+    format: &'static str,
+    encoding: &'static str,
+    separator: Option<char>,
+    /// The columns of addresses, from 1.
+    columns: Vec<usize>,
+    notes: Notes,
+}
+
+impl Reading {
+    /// How a list was read that has been read to its end.
+    pub(in crate::cli::clean) fn of(source: &Source) -> Reading {
+        let shape = source.shape();
+        let (format, separator) = match shape.format {
+            Format::Csv => ("csv", Some(char::from(shape.delimiter()))),
+            Format::Jsonl => ("jsonl", None),
+            Format::Text => ("text", None),
+        };
+        Reading {
+            description: source.description(),
+            format,
+            encoding: shape.encoding.name(),
+            separator,
+            columns: shape.input_columns().iter().map(|column| column + 1).collect(),
+            notes: source.notes(),
+        }
+    }
+
+    /// The same for scripts.
+    pub(super) fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "format": self.format,
+            "encoding": self.encoding,
+            "separator": self.separator,
+            "columns": self.columns,
+            "undecoded_rows": self.notes.undecoded_rows,
+            "cells_with_more": self.notes.cells_with_more,
+            "long_rows": self.notes.long_rows,
+        })
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "read as {}", self.description)?;
+        let Notes { undecoded_rows, cells_with_more, long_rows } = self.notes;
+        if undecoded_rows > 0 {
+            let encoding = self.encoding;
+            writeln!(
+                f,
+                "  {} not valid in {encoding}; their bytes stay as they are",
+                counted(undecoded_rows, "row is", "rows are")
+            )?;
+        }
+        if cells_with_more > 0 {
+            writeln!(
+                f,
+                "  {} several addresses; only the first one was checked",
+                counted(cells_with_more, "cell has", "cells have")
+            )?;
+        }
+        if long_rows > 0 {
+            writeln!(
+                f,
+                "  {} more values than columns; these follow the verdict",
+                counted(long_rows, "row has", "rows have")
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
+}
