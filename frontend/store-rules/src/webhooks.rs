@@ -488,7 +488,9 @@ impl Txn<'_> {
         let QueueRow(queue) =
             OUTBOX.get(self.rows(), &outbox_key(id, object.to_bytes()))?.unwrap_or_default();
         let is_first = queue.first() == Some(report.message);
-        if let Some(attempt) = report.attempt.filter(|_| is_first) {
+        if let Some(attempt) = report.attempt.filter(|_| is_first)
+            && !self.is_noted(id, report.message, attempt)?
+        {
             self.apply_attempt((id, &mut row), queue, attempt, report, now)?;
         }
         let mut next = None;
@@ -504,6 +506,12 @@ impl Txn<'_> {
         }
         WEBHOOKS.put(self.rows, &key, &row)?;
         Ok(next)
+    }
+
+    /// Whether an attempt is noted already: its first report got no answer, and is repeated.
+    fn is_noted(&self, id: WebhookId, message: MessageId, attempt: Attempt) -> Result<bool, StoreError> {
+        let delivery = DELIVERIES.get(self.rows(), &delivery_key(id, message))?;
+        Ok(delivery.is_some_and(|delivery| delivery.attempts.last() == Some(&attempt)))
     }
 
     fn apply_attempt(

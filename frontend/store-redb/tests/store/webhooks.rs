@@ -346,6 +346,25 @@ fn a_success_ends_a_series_of_failures() {
 }
 
 #[test]
+fn a_report_that_is_repeated_counts_once() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    let failed = report(&world, &claimed, AttemptResult::Status(500));
+    // The claim goes on, as if the first answer was lost.
+    let failed = AttemptReport { wants_next: true, ..failed };
+    complete(&mut world, a);
+    let next = world.store().note_attempt(failed.clone(), world.now).wait().unwrap();
+    assert_eq!(world.store().note_attempt(failed, world.now).wait(), Ok(next.clone()));
+    let delivered =
+        AttemptReport { wants_next: false, ..report(&world, &next.unwrap(), AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(delivered.clone(), world.now).wait(), Ok(None));
+    assert_eq!(world.store().note_attempt(delivered, world.now).wait(), Ok(None));
+    let counts: Vec<_> = log(&world, a, id).iter().map(|found| found.attempts.len()).collect();
+    assert_eq!((counts, see(&world, a, id).waiting), (vec![1, 1], 1));
+}
+
+#[test]
 fn two_secrets_sign_for_a_day_after_a_rotation() {
     let (mut world, a, id) = world();
     let next = WebhookSecret([9; 24]);
