@@ -8,6 +8,7 @@
 //! | `toml` | the program of the page reads it |
 //! | `rust` | a crate compiles the page as a part of its documentation |
 //! | `mermaid` | skipped |
+//! | `python`, `js` | `tools/browser/webhooks.mjs` runs the blocks of docs/webhooks.md |
 //!
 //! Any other block is a fault, and so is an indented block, because it has no language.
 
@@ -69,7 +70,7 @@ pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
             ("", _) => return Err(format!("line {line}: the block has no language")),
             ("json" | "text", Some(Commands { output, .. })) => *output = Some(block.text),
             ("json", None) => return Err(format!("line {line}: `json` without commands before it")),
-            ("text" | "mermaid", _) => {}
+            ("text" | "mermaid" | "python" | "js", _) => {}
             ("rust", _) => found.has_rust = true,
             ("toml", _) => found.toml.push(block),
             ("sh", _) => {
