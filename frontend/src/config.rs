@@ -18,7 +18,7 @@ use self::store::StoreSettings;
 use ::store::{Plan, PlanTable};
 use checks::batch::Limits;
 use checks::gateway::Gateway;
-use engine::config::{EngineConfig, SharedLists};
+use engine::config::{EngineConfig, Network, SharedLists};
 use engine::proto::address::Address;
 use engine::proto::lists::{ListKind, Lists};
 use settings::SETTINGS;
@@ -63,6 +63,8 @@ pub struct Config {
     pub self_checks: bool,
     /// Whether a verdict of one account may answer other accounts.
     pub reuse_verdicts: bool,
+    /// Networks that webhooks may contact although they are not public.
+    pub webhook_allow_net: Vec<Network>,
     /// Limits of the batches in the engine.
     pub batch: Limits,
     /// The files of the operator's lists, by their kinds.
@@ -156,6 +158,7 @@ impl Default for Config {
             log_level: Level::INFO,
             self_checks: true,
             reuse_verdicts: true,
+            webhook_allow_net: Vec::new(),
             batch: Limits::default(),
             lists: Vec::new(),
             state: None,

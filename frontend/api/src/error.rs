@@ -28,7 +28,9 @@ pub enum ErrorCode {
     PlanNotAllowed,
     /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
     NotAvailableOn(&'static str),
-    /// There is no such path, or no such batch of the account.
+    /// The route needs a live key.
+    LiveKeyRequired,
+    /// There is no such path, or no such object of the account.
     NotFound,
     /// The path does not have this method.
     MethodNotAllowed,
@@ -36,6 +38,8 @@ pub enum ErrorCode {
     RequestTimeout,
     /// An earlier request with the same `Idempotency-Key` is still running.
     IdempotencyInProgress,
+    /// The state of the object, or the number of objects, does not allow the request.
+    Conflict,
     /// The body is too large.
     RequestTooLarge,
     /// The body has another type than JSON.
@@ -54,7 +58,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes in the order of their status, except the one with a gateway's name.
-    pub const ALL: [ErrorCode; 19] = [
+    pub const ALL: [ErrorCode; 21] = [
         ErrorCode::InvalidRequest,
         ErrorCode::InvalidEmails,
         ErrorCode::MissingApiKey,
@@ -63,10 +67,12 @@ impl ErrorCode {
         ErrorCode::InsufficientCredits,
         ErrorCode::SubscriptionInactive,
         ErrorCode::PlanNotAllowed,
+        ErrorCode::LiveKeyRequired,
         ErrorCode::NotFound,
         ErrorCode::MethodNotAllowed,
         ErrorCode::RequestTimeout,
         ErrorCode::IdempotencyInProgress,
+        ErrorCode::Conflict,
         ErrorCode::RequestTooLarge,
         ErrorCode::UnsupportedMediaType,
         ErrorCode::IdempotencyKeyReused,
@@ -82,11 +88,11 @@ impl ErrorCode {
             ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
             ErrorCode::MissingApiKey | ErrorCode::InvalidApiKey | ErrorCode::ApiKeyRevoked => 401,
             ErrorCode::InsufficientCredits | ErrorCode::SubscriptionInactive => 402,
-            ErrorCode::PlanNotAllowed | ErrorCode::NotAvailableOn(_) => 403,
+            ErrorCode::PlanNotAllowed | ErrorCode::LiveKeyRequired | ErrorCode::NotAvailableOn(_) => 403,
             ErrorCode::NotFound => 404,
             ErrorCode::MethodNotAllowed => 405,
             ErrorCode::RequestTimeout => 408,
-            ErrorCode::IdempotencyInProgress => 409,
+            ErrorCode::IdempotencyInProgress | ErrorCode::Conflict => 409,
             ErrorCode::RequestTooLarge => 413,
             ErrorCode::UnsupportedMediaType => 415,
             ErrorCode::IdempotencyKeyReused => 422,
@@ -107,11 +113,13 @@ impl ErrorCode {
             ErrorCode::InsufficientCredits => "insufficient_credits",
             ErrorCode::SubscriptionInactive => "subscription_inactive",
             ErrorCode::PlanNotAllowed => "plan_not_allowed",
+            ErrorCode::LiveKeyRequired => "live_key_required",
             ErrorCode::NotAvailableOn(code) => code,
             ErrorCode::NotFound => "not_found",
             ErrorCode::MethodNotAllowed => "method_not_allowed",
             ErrorCode::RequestTimeout => "request_timeout",
             ErrorCode::IdempotencyInProgress => "idempotency_in_progress",
+            ErrorCode::Conflict => "conflict",
             ErrorCode::RequestTooLarge => "request_too_large",
             ErrorCode::UnsupportedMediaType => "unsupported_media_type",
             ErrorCode::IdempotencyKeyReused => "idempotency_key_reused",
@@ -256,6 +264,8 @@ pub enum IssueType {
     ObjectType,
     /// A string was expected.
     StringType,
+    /// True or false was expected.
+    BoolType,
     /// The string is too long.
     StringTooLong,
     /// The string has a character that is not allowed, or is empty.

@@ -18,6 +18,7 @@ pub mod openapi;
 pub mod reason;
 pub mod request;
 pub mod verification;
+pub mod webhook;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
@@ -26,3 +27,8 @@ pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, O
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};
 pub use verification::{Checked, Checks, FastFindings, Findings, Verification};
+pub use webhook::{
+    Delivery, DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, ReasonCounts, Webhook,
+    WebhookBody, WebhookChangeBody, WebhookData, WebhookDisabledReason, WebhookEvent, WebhookList,
+    WebhookPayload, WebhookTested,
+};

@@ -210,11 +210,11 @@ fn emails(found: Option<Value>, issues: &mut Vec<Issue>) -> Vec<String> {
     emails
 }
 
-fn keep<T>(read: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
+pub(crate) fn keep<T>(read: Result<T, Issue>, issues: &mut Vec<Issue>) -> Option<T> {
     read.map_err(|issue| issues.push(issue)).ok()
 }
 
-fn object(body: &[u8]) -> Result<Map<String, Value>, Issue> {
+pub(crate) fn object(body: &[u8]) -> Result<Map<String, Value>, Issue> {
     match json::parse(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(Issue::new(&["body"], IssueType::ObjectType, "the body must be a JSON object")),
@@ -222,7 +222,7 @@ fn object(body: &[u8]) -> Result<Map<String, Value>, Issue> {
     }
 }
 
-fn required_string(
+pub(crate) fn required_string(
     fields: &Map<String, Value>,
     name: &'static str,
     chars_max: usize,
@@ -234,7 +234,19 @@ fn required_string(
 }
 
 /// Null is the same as absent.
-fn optional_string(
+pub(crate) fn optional_bool(fields: &Map<String, Value>, name: &'static str) -> Result<Option<bool>, Issue> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Bool(value)) => Ok(Some(*value)),
+        Some(other) => {
+            let issue = Issue::new(&["body", name], IssueType::BoolType, "must be true or false");
+            Err(with_scalar_input(issue, other))
+        }
+    }
+}
+
+/// Null is the same as absent.
+pub(crate) fn optional_string(
     fields: &Map<String, Value>,
     name: &'static str,
     chars_max: usize,

@@ -1,6 +1,10 @@
 //! Conversions from the types of the engine and the store to those of the API. The matches are exhaustive, so that a
 //! new reason or status does not compile before its form in the API is decided.
 
+mod webhooks;
+
+pub use webhooks::{delivery, webhook};
+
 use engine::Finding;
 use engine::proto::verdict::Reason as Found;
 use store;

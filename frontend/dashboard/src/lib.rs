@@ -35,6 +35,7 @@ pub mod signin;
 pub mod signup;
 pub mod usage;
 mod visit;
+pub mod webhooks;
 
 pub use access::{Access, Body};
 pub use head::Head;

@@ -15,6 +15,7 @@ const PLACES: &[(&str, &str)] = &[
     ("/lists", "Lists"),
     ("/usage", "Usage"),
     ("/batches", "Batches"),
+    ("/webhooks", "Webhooks"),
     ("/plan", "Plan"),
     ("/connections", "Connections"),
     ("/sessions", "Sessions"),

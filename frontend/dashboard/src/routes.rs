@@ -3,7 +3,7 @@
 
 use super::{
     assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, sessions, signin,
-    signup, usage,
+    signup, usage, webhooks,
 };
 use crate::access::{Access, Body};
 use crate::problem::Problem;
@@ -75,6 +75,15 @@ const ROUTES: &[Route] = &[
     send("/lists/{id}/start", Access::SignedIn, |visit| Box::pin(lists::pages::start(visit))),
     send("/lists/{id}/delete", Access::SignedIn, |visit| Box::pin(lists::pages::delete(visit))),
     show("/lists/{id}/download", Access::SignedIn, |visit| Box::pin(lists::download::show(visit))),
+    show("/webhooks", Access::SignedIn, |visit| Box::pin(webhooks::index(visit))),
+    send("/webhooks", Access::SignedIn, |visit| Box::pin(webhooks::create(visit))),
+    show("/webhooks/{id}", Access::SignedIn, |visit| Box::pin(webhooks::show(visit))),
+    send("/webhooks/{id}", Access::SignedIn, |visit| Box::pin(webhooks::change(visit))),
+    send("/webhooks/{id}/enable", Access::SignedIn, |visit| Box::pin(webhooks::enable(visit))),
+    send("/webhooks/{id}/disable", Access::SignedIn, |visit| Box::pin(webhooks::disable(visit))),
+    send("/webhooks/{id}/rotate", Access::SignedIn, |visit| Box::pin(webhooks::rotate(visit))),
+    send("/webhooks/{id}/test", Access::SignedIn, |visit| Box::pin(webhooks::test(visit))),
+    send("/webhooks/{id}/delete", Access::SignedIn, |visit| Box::pin(webhooks::delete(visit))),
     show("/plan", Access::SignedIn, |visit| Box::pin(plan::show(visit))),
     show("/sessions", Access::SignedIn, |visit| Box::pin(sessions::show(visit))),
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),

@@ -14,6 +14,7 @@ use checks::Checks;
 use checks::batch::NewBatches;
 use checks::faults::Faults;
 use checks::throttle::Throttle;
+use outbound::Destinations;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
@@ -42,6 +43,8 @@ pub struct Dashboard {
     pub assistants: Option<Arc<Assistants>>,
     /// The faults of this machine.
     pub faults: Arc<Faults>,
+    /// The addresses that webhooks may contact.
+    pub webhook_destinations: Destinations,
 }
 
 /// The settings of the operator, and the parts of other crates that the pages show.
@@ -61,6 +64,8 @@ pub struct Settings {
     pub assistants: Option<Arc<Assistants>>,
     /// The faults of this machine.
     pub faults: Arc<Faults>,
+    /// The addresses that webhooks may contact.
+    pub webhook_destinations: Destinations,
 }
 
 impl Dashboard {
@@ -84,6 +89,7 @@ impl Dashboard {
             reference: settings.reference,
             assistants: settings.assistants,
             faults: settings.faults,
+            webhook_destinations: settings.webhook_destinations,
         }))
     }
 }

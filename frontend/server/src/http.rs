@@ -269,8 +269,8 @@ async fn answer(
         return Err(body.discard(refusal).await);
     }
     let body = match route.method {
-        Method::Get => Ok(Bytes::new()),
-        Method::Post => body.read_as(ContentType::Json, &head.headers, BODY).await,
+        Method::Get | Method::Delete => Ok(Bytes::new()),
+        Method::Post | Method::Patch => body.read_as(ContentType::Json, &head.headers, BODY).await,
     };
     if counter == Counter::InBody {
         // The rate is judged before the body: over the limit, an error in the body does not matter.

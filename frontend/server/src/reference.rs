@@ -346,7 +346,7 @@ mod tests {
         let (document, page) =
             (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
         let whole = Whole { document: &document, base: "/" };
-        assert!(whole.operations().len() == 6);
+        assert!(whole.operations().len() == 14);
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
                 assert!(page.contains(part), "{part}");

@@ -1,6 +1,6 @@
 //! The table of all routes of the API: method, path, access, limit and handler.
 
-use crate::routes::{account, batch, docs, health, openapi, verify};
+use crate::routes::{account, batch, docs, health, openapi, verify, webhooks};
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::auth::Caller;
@@ -123,6 +123,78 @@ const ROUTES: &[Route] = &[
         limit: Limit::Row(Row::Poll),
         feature: None,
         handler: |call| Box::pin(batch::show(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/webhooks",
+        access: Access::Key,
+        safe: false,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::create(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/webhooks",
+        access: Access::Key,
+        safe: true,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::list(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/webhooks/{webhook_id}",
+        access: Access::Key,
+        safe: true,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::show(call)),
+    },
+    Route {
+        method: Method::Patch,
+        path: "/v1/webhooks/{webhook_id}",
+        access: Access::Key,
+        safe: false,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::change(call)),
+    },
+    Route {
+        method: Method::Delete,
+        path: "/v1/webhooks/{webhook_id}",
+        access: Access::Key,
+        safe: false,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::delete(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/webhooks/{webhook_id}/rotate",
+        access: Access::Key,
+        safe: false,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::rotate(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/webhooks/{webhook_id}/test",
+        access: Access::Key,
+        safe: false,
+        limit: Limit::Row(Row::Batch),
+        feature: None,
+        handler: |call| Box::pin(webhooks::test(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/webhooks/{webhook_id}/deliveries",
+        access: Access::Key,
+        safe: true,
+        limit: Limit::Row(Row::Account),
+        feature: None,
+        handler: |call| Box::pin(webhooks::deliveries(call)),
     },
     Route {
         method: Method::Get,
@@ -254,6 +326,11 @@ mod tests {
         check("POST", "/v1/verify/batch", Ok("/v1/verify/batch"));
         check("GET", "/v1/verify/batch/bat_1", Ok("/v1/verify/batch/{batch_id}"));
         check("HEAD", "/v1/verify/batch/%2F", Ok("/v1/verify/batch/{batch_id}"));
+        check("POST", "/v1/webhooks", Ok("/v1/webhooks"));
+        check("PATCH", "/v1/webhooks/whk_1", Ok("/v1/webhooks/{webhook_id}"));
+        check("HEAD", "/v1/webhooks/whk_1", Ok("/v1/webhooks/{webhook_id}"));
+        check("POST", "/v1/webhooks/whk_1/test", Ok("/v1/webhooks/{webhook_id}/test"));
+        check("PUT", "/v1/webhooks/whk_1", Err((405, "GET, HEAD, PATCH, DELETE")));
         check("GET", "/v1/verify/batch", Err((405, "POST")));
         check("DELETE", "/v1/verify/batch/bat_1", Err((405, "GET, HEAD")));
         check("HEAD", "/v1/verify", Err((405, "GET, POST")));

@@ -7,3 +7,4 @@ pub mod docs;
 pub mod health;
 pub mod openapi;
 pub mod verify;
+pub mod webhooks;

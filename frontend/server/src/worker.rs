@@ -8,6 +8,7 @@ use checks::faults::Faults;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
+use outbound::Destinations;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -31,6 +32,8 @@ pub struct SharedState {
     pub new_batches: Arc<NewBatches>,
     /// The API gateways with known secrets. The operator can replace them while the server runs.
     pub gateways: RwLock<Arc<Gateways>>,
+    /// The addresses that webhooks may contact.
+    pub webhook_destinations: Destinations,
     /// The faults of this machine.
     pub faults: Arc<Faults>,
     /// The OpenAPI description of the API.

@@ -23,6 +23,7 @@ use checks::peers::Peers;
 use checks::runtime::{self, Choice};
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
+use outbound::Destinations;
 use server::admin::first_run::first_run;
 use server::admin::server::AdminServer;
 use server::listen::Listeners;
@@ -149,6 +150,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         faults: &faults,
     };
     crew.start_feeder(&new_batches)?;
+    let webhooks = crew.start_webhooks()?;
     let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
     let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
     status.enter(Phase::Ready);
@@ -175,12 +177,14 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         tell(ServiceState::Ready);
     };
     let is_alive = || feed_watchdog(&gauge());
-    let End::Drained(outcome) = until_the_end(threads, &status, &new_batches, &inbox, on_reload, is_alive)
-    else {
+    let open = Open { threads, status: &status, new_batches: &new_batches, webhooks: &webhooks };
+    let End::Drained(outcome) = until_the_end(open, &inbox, on_reload, is_alive) else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.
-        std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory, webhooks));
         return Err(Failure::failed("ended by a second signal; unfinished work was abandoned"));
     };
+    // Messages that are not sent by now wait for the next start.
+    drop(webhooks);
     drop((admin, endpoint, housekeeping));
     engine.stop();
     // After the engine, so that its latest findings are stored too.
@@ -270,6 +274,13 @@ impl Crew<'_> {
         self.start("batches".into(), || feeder.run())
     }
 
+    fn start_webhooks(&self) -> Result<webhooks::Sender, Failure> {
+        let settings =
+            webhooks::Settings { destinations: webhook_destinations(self.config), clock: clock::now };
+        webhooks::Sender::start(Arc::clone(self.store), settings)
+            .map_err(|error| Failure::failed(format!("cannot start the thread of webhooks: {error}")))
+    }
+
     /// The dashboard and the assistants. Users consent in the dashboard, so assistants need it to connect.
     fn start_dashboard(
         &self,
@@ -298,6 +309,7 @@ impl Crew<'_> {
             reference: Arc::clone(reference),
             assistants,
             faults: Arc::clone(self.faults),
+            webhook_destinations: webhook_destinations(config),
         };
         Dashboard::start(settings, self.store, new_batches).map(Some)
     }
@@ -324,6 +336,7 @@ impl Crew<'_> {
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),
             gateways: RwLock::new(Arc::new(self.config.gateways()?)),
+            webhook_destinations: webhook_destinations(self.config),
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference,
             dashboard,
@@ -370,6 +383,11 @@ impl Crew<'_> {
         let started = thread::Builder::new().name(name).spawn(main);
         started.map(drop).map_err(|error| Failure::failed(format!("cannot start a thread: {error}")))
     }
+}
+
+/// The addresses that webhooks may contact.
+fn webhook_destinations(config: &Config) -> Destinations {
+    Destinations::new(config.webhook_allow_net.clone())
 }
 
 /// Prints the first keys on a terminal only, so that no journal contains them.
@@ -431,14 +449,16 @@ fn warn_of_sign_up(config: &Config, address: SocketAddr) {
     }
 }
 
-fn until_the_end(
+/// What takes new work until the drain.
+struct Open<'s> {
     threads: Vec<Thread>,
-    status: &Status,
-    new_batches: &NewBatches,
-    inbox: &Receiver<Event>,
-    on_reload: impl Fn(),
-    is_alive: impl Fn(),
-) -> End {
+    status: &'s Status,
+    new_batches: &'s NewBatches,
+    webhooks: &'s webhooks::Sender,
+}
+
+fn until_the_end(open: Open<'_>, inbox: &Receiver<Event>, on_reload: impl Fn(), is_alive: impl Fn()) -> End {
+    let Open { threads, status, new_batches, webhooks } = open;
     let interval = watchdog_interval();
     // The frontend threads and the batch feeder.
     let mut running = threads.len() + 1;
@@ -473,6 +493,7 @@ fn until_the_end(
         if let Some(threads) = threads.take() {
             drain(&threads, status);
             new_batches.close();
+            webhooks.close();
         }
     }
     End::Drained(outcome)

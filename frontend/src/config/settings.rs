@@ -281,6 +281,17 @@ pub const SETTINGS: &[Setting] = &[
         show: |config| config.tls_key.as_ref().and_then(|path| text(path.display())),
     },
     Setting {
+        key: "webhook_allow_net",
+        value_name: "CIDR",
+        help: "Non-public network that webhooks may contact (repeatable)",
+        details: "For tests and receivers in your own network. With it webhooks may also use plain http, to these networks only.",
+        group: Group::Api,
+        scope: Scope::Server,
+        many: true,
+        set: |config, given| put(&mut config.webhook_allow_net, each(given, Network::parse)),
+        show: |config| list(&config.webhook_allow_net),
+    },
+    Setting {
         key: "metrics",
         value_name: "ADDR",
         help: "Address of the metrics for Prometheus, at /metrics: IP:PORT",

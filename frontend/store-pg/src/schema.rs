@@ -17,6 +17,20 @@ pub const SCHEMA: &str = "mailprobe";
 /// The longest name of a schema: the name of a connection has it, with two numbers, and may have 63 bytes.
 const NAME_BYTES_MAX: usize = 24;
 
+/// The format of the version before. A database with it is used as it is, with the tables that it lacks, until `mailprobe
+/// cluster upgrade` raises it.
+pub const FORMAT_BEFORE: u32 = FORMAT - 1;
+
+/// The tables that [`FORMAT_BEFORE`] lacks.
+const NEW_TABLES: [Table; 6] = [
+    Table::Webhooks,
+    Table::Outbox,
+    Table::OutboxDue,
+    Table::WebhookTurns,
+    Table::Deliveries,
+    Table::ListBatches,
+];
+
 /// What the schema has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
@@ -99,6 +113,10 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
         let row = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&META_FORMAT.as_bytes()]).await?;
         let bytes: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
         let format = bytes.and_then(|bytes| Fixed::decode(&bytes).ok());
+        if format.is_some_and(|format| format.0 == u64::from(FORMAT_BEFORE)) {
+            // Nodes of the version before use the same schema, and ignore these tables.
+            create_new_tables(client).await?;
+        }
         return Ok(format.map(|format| Found::Format(format.0)));
     }
     client.batch_execute(&definition()).await?;
@@ -108,6 +126,19 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
         note_keys(client, fingerprint).await?;
     }
     Ok(Some(Found::New))
+}
+
+/// Creates the tables that the format before lacks.
+async fn create_new_tables(client: &Client) -> Result<(), Error> {
+    let mut text = String::new();
+    for table in NEW_TABLES {
+        let name = table.name();
+        let is_there = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&name]).await?;
+        if !is_there.try_get::<_, bool>(0)? {
+            text.push_str(&table_definition(table));
+        }
+    }
+    client.batch_execute(&text).await
 }
 
 /// The statements that create all tables.
@@ -121,17 +152,24 @@ fn definition() -> String {
          CREATE TABLE changes (seq bigint PRIMARY KEY, v bytea NOT NULL);",
     );
     for table in Table::ALL {
-        let (name, more) = (table.name(), columns(table));
-        let _ = write!(text, "CREATE TABLE {name} (k bytea PRIMARY KEY, v bytea NOT NULL{more})");
-        text.push_str(match table {
-            // Their rows are updated in place, so that a page keeps room for the next version.
-            Table::Accounts | Table::Batches | Table::Keys | Table::Days => " WITH (fillfactor = 40);",
-            _ => ";",
-        });
-        if matches!(table, Table::BatchRows | Table::ListParts | Table::ListCodes) {
-            // Sealed bytes cannot be compressed.
-            let _ = write!(text, "ALTER TABLE {name} ALTER COLUMN v SET STORAGE EXTERNAL;");
+        text.push_str(&table_definition(table));
+    }
+    text
+}
+
+fn table_definition(table: Table) -> String {
+    let (name, more) = (table.name(), columns(table));
+    let mut text = format!("CREATE TABLE {name} (k bytea PRIMARY KEY, v bytea NOT NULL{more})");
+    text.push_str(match table {
+        // Their rows are updated in place, so that a page keeps room for the next version.
+        Table::Accounts | Table::Batches | Table::Keys | Table::Days | Table::Webhooks => {
+            " WITH (fillfactor = 40);"
         }
+        _ => ";",
+    });
+    if matches!(table, Table::BatchRows | Table::ListParts | Table::ListCodes) {
+        // Sealed bytes cannot be compressed.
+        let _ = write!(text, "ALTER TABLE {name} ALTER COLUMN v SET STORAGE EXTERNAL;");
     }
     text
 }

@@ -12,7 +12,7 @@ use store_rules::tables::{FORMAT, META, META_FORMAT};
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` changes format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7];
 
 /// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -63,7 +63,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_3(transaction)?;
         to_4(transaction)?;
         to_5(transaction)?;
-        to_6(transaction)
+        to_6(transaction)?;
+        to_7(transaction)
     };
     apply(database, make, format)
 }
@@ -97,6 +98,12 @@ fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
     create_tables(transaction, &[Table::Refusals, Table::Withdrawn])
 }
 
+/// From format 6 to 7: the tables of webhooks. Batches of lists that were created before end like other batches.
+fn to_7(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    use Table::{Deliveries, ListBatches, Outbox, OutboxDue, WebhookTurns, Webhooks};
+    create_tables(transaction, &[Webhooks, Outbox, OutboxDue, WebhookTurns, Deliveries, ListBatches])
+}
+
 /// Runs a step and writes its format in one transaction.
 fn apply(
     database: &Database,
@@ -116,7 +123,7 @@ mod tests {
     use super::*;
     use ::redb::{ReadableTable, TableDefinition, TableHandle, backends::InMemoryBackend};
     use store::AccountId;
-    use store_rules::tables::{CLIENTS, CONNECTIONS, NAMES, TOKENS, USERS};
+    use store_rules::tables::{CLIENTS, CONNECTIONS, NAMES, TOKENS, USERS, WEBHOOKS};
 
     const JOE: AccountId = AccountId::from_bytes([7; 16]);
     const NOTES: TableDefinition<&str, u64> = TableDefinition::new("notes");
@@ -248,6 +255,12 @@ mod tests {
         assert_eq!(CLIENTS.is_empty(&read), Ok(true));
         assert_eq!(CONNECTIONS.is_empty(&read), Ok(true));
         assert_eq!(TOKENS.is_empty(&read), Ok(true));
+    }
+
+    #[test]
+    fn a_file_of_format_6_keeps_what_it_has_and_gets_webhooks() {
+        let database = older(6, |_| {});
+        assert_eq!(WEBHOOKS.is_empty(&migrated(&database)), Ok(true));
     }
 
     #[test]

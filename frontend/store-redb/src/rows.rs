@@ -35,6 +35,9 @@ pub(crate) fn with_types<W: WithTypes>(table: Table, operation: W) -> W::Output 
             with!(&[u8; 16], &[u8])
         }
         Table::OpenBatches | Table::Emails => with!(&[u8; 16], &[u8; 16]),
+        Table::ListBatches => with!(&[u8; 16], ()),
+        Table::WebhookTurns => with!(&[u8; 24], &[u8; 16]),
+        Table::OutboxDue => with!(&[u8; 40], ()),
         Table::Windows => with!(&[u8; 17], &[u8]),
         Table::Days | Table::ListParts | Table::ListCodes => with!(&[u8; 20], &[u8]),
         Table::Holds
@@ -48,6 +51,9 @@ pub(crate) fn with_types<W: WithTypes>(table: Table, operation: W) -> W::Output 
         | Table::Lists
         | Table::Connections
         | Table::Tokens
+        | Table::Webhooks
+        | Table::Outbox
+        | Table::Deliveries
         // Only several nodes need it; no file has it.
         | Table::UnderWay => with!(&[u8; 32], &[u8]),
         Table::Expiries => with!(&[u8; 41], ()),

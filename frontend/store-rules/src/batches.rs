@@ -11,13 +11,15 @@ use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
 use crate::rows::{Rows, Table, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText, batch_key,
-    day_key, idempotency_key, split, split_rows,
+    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, LIST_BATCHES, OPEN_BATCHES,
+    RowsText, batch_key, day_key, idempotency_key, list_batch_key, split, split_rows,
 };
 use crate::txn::Txn;
 use crate::vault::{KeyClass, Place, Vault, VaultKey};
+use crate::webhooks::batch_event;
 use crate::write_error::{WriteError, refuse};
 use store::credits::{Balance, Portions};
+use store::webhooks::EventKind;
 use store::*;
 use store::{AccountId, BatchError, BatchId, EntryId, HoldError, StoreError};
 
@@ -283,10 +285,29 @@ pub(crate) fn view(
     Ok(Some(BatchView { completed: true, name, results: Some(results), ..view }))
 }
 
+/// What a batch belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BatchOwner {
+    /// A caller, who hears of its end.
+    Caller,
+    /// A list. Only the end of the list is an event.
+    List,
+}
+
 impl Txn<'_> {
     /// Writes a prepared batch with its charge, or returns the answer of its idempotency key.
     pub(crate) fn create_batch(
         &mut self,
+        new: &PreparedBatch,
+        now: UnixMs,
+    ) -> Result<BatchCreated, WriteError<BatchError>> {
+        self.create_batch_of(BatchOwner::Caller, new, now)
+    }
+
+    /// [`Txn::create_batch`] for a caller or a list.
+    pub(crate) fn create_batch_of(
+        &mut self,
+        owner: BatchOwner,
         new: &PreparedBatch,
         now: UnixMs,
     ) -> Result<BatchCreated, WriteError<BatchError>> {
@@ -306,9 +327,16 @@ impl Txn<'_> {
         if row.is_open() {
             OPEN_BATCHES.put(self.rows, &id.to_bytes(), &account)?;
             self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
+            if owner == BatchOwner::List {
+                LIST_BATCHES.put(self.rows, &list_batch_key(id), &())?;
+            }
         } else {
             self.settle_batch(account, id, &row, known, now)?;
             self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
+            if owner == BatchOwner::Caller {
+                let event = batch_event(EventKind::BatchCompleted, id, row.total, known);
+                self.note_event(account, &event, now)?;
+            }
         }
         let created = BatchCreated {
             batch: id,
@@ -462,7 +490,11 @@ impl Txn<'_> {
         let Some(text) = text.transpose()?.ok_or_else(damaged)? else {
             return self.close_unreadable(key, &row, now);
         };
-        let (account, id) = self.no_longer_open(key, &row)?;
+        let (account, id, owner) = self.no_longer_open(key, &row)?;
+        if owner == BatchOwner::Caller {
+            let event = batch_event(EventKind::BatchCompleted, id, row.total, &answers);
+            self.note_event(account, &event, now)?;
+        }
         row.completed_at = now.max(1);
         row.answers = Vec::new();
         self.settle_batch(account, id, &row, &answers, now)?;
@@ -473,17 +505,29 @@ impl Txn<'_> {
     }
 
     fn close_unreadable(&mut self, key: &[u8; 32], row: &BatchRow, now: UnixMs) -> Result<(), StoreError> {
-        let (account, id) = self.no_longer_open(key, row)?;
+        let (account, id, _) = self.no_longer_open(key, row)?;
         self.settle_batch(account, id, row, &[], now)?;
         BATCH_ROWS.remove(self.rows, key)?;
         BATCHES.remove(self.rows, key)
     }
 
-    fn no_longer_open(&mut self, key: &[u8; 32], row: &BatchRow) -> Result<(AccountId, BatchId), StoreError> {
+    fn no_longer_open(
+        &mut self,
+        key: &[u8; 32],
+        row: &BatchRow,
+    ) -> Result<(AccountId, BatchId, BatchOwner), StoreError> {
         let (account, id) = split(key);
         OPEN_BATCHES.remove(self.rows, &id)?;
         self.unexpire(Expiring::OpenBatch, row.given_up_at(), key)?;
-        Ok((AccountId::from_bytes(account), BatchId::from_bytes(id)))
+        let (account, id) = (AccountId::from_bytes(account), BatchId::from_bytes(id));
+        let of_list = list_batch_key(id);
+        let owner = if LIST_BATCHES.has(self.rows(), &of_list)? {
+            LIST_BATCHES.remove(self.rows, &of_list)?;
+            BatchOwner::List
+        } else {
+            BatchOwner::Caller
+        };
+        Ok((account, id, owner))
     }
 
     fn settle_batch(

@@ -4,8 +4,9 @@ use crate::lists::Texts;
 use crate::results::{plain, read_plain};
 use crate::row::Row;
 use crate::tables::{
-    AccountRow, BatchRow, ClientRow, ConnectionRow, EntryRow, HoldRow, IdempotencyRow, KeyRow, LinkRow,
-    ListRow, RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, split_rows,
+    AccountRow, BatchRow, ClientRow, ConnectionRow, DeliveryRow, EntryRow, HoldRow, IdempotencyRow, KeyRow,
+    LinkRow, ListRow, QueueRow, RefusalsRow, ResultRow, RowsText, SecretRow, SessionRow, UserRow, WebhookRow,
+    WebhookTexts, split_rows,
 };
 use store::DayCounts;
 use store::rate_limit::{Bucket, Overrides, Window};
@@ -16,7 +17,7 @@ type Read = fn(&[u8]) -> Result<bool, String>;
 /// The number of kinds of rows; [`row`] takes smaller indices.
 pub const ROWS: usize = READERS.len();
 
-const READERS: [Read; 22] = [
+const READERS: [Read; 26] = [
     |bytes| read(bytes, |_: &AccountRow| {}),
     |bytes| read(bytes, |_: &KeyRow| {}),
     |bytes| read(bytes, |_: &HoldRow| {}),
@@ -77,6 +78,10 @@ const READERS: [Read; 22] = [
     |bytes| read(bytes, |_: &LinkRow| {}),
     |bytes| read(bytes, |_: &DayCounts| {}),
     verdict,
+    |bytes| read(bytes, |_: &WebhookRow| {}),
+    |bytes| read(bytes, |_: &WebhookTexts| {}),
+    |bytes| read(bytes, |_: &QueueRow| {}),
+    |bytes| read(bytes, |_: &DeliveryRow| {}),
 ];
 
 /// Reads a row of this kind; returns whether the bytes are a row.

@@ -1,5 +1,5 @@
-//! The rules of the store over tables of bytes: accounts, the ledger of credits, results, batches, lists, users and
-//! assistants. Every database has the same rules.
+//! The rules of the store over tables of bytes: accounts, the ledger of credits, results, batches, lists, users,
+//! assistants and webhooks. Every database has the same rules.
 //!
 //! - [`rows`] is what the rules need of a database; [`tables`] has every table and row.
 //! - [`txn::Txn`] is a transaction of writes; the modules beside it add the writes of their subject.
@@ -44,5 +44,6 @@ pub mod tables;
 pub mod txn;
 mod users;
 pub mod vault;
+mod webhooks;
 pub mod withdrawn;
 pub mod write_error;

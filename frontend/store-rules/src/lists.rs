@@ -3,11 +3,14 @@
 //! The ids of a list's batches are derived from the list's own id. So a batch whose creation was interrupted is found
 //! again, and none is created twice.
 
-use crate::batches::PreparedBatch;
+use crate::batches::{BatchOwner, PreparedBatch};
 use crate::row::{In, Out, Row};
-use crate::tables::{Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key};
+use crate::tables::{
+    Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key, split,
+};
 use crate::txn::Txn;
 use crate::vault::{KeyClass, Place, Vault};
+use crate::webhooks::list_event;
 use crate::write_error::WriteError;
 use store::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
@@ -168,6 +171,7 @@ impl Txn<'_> {
         row: &ListRow,
         expected: ListState,
         codes: Option<&([u8; 20], Vec<u8>)>,
+        now: UnixMs,
     ) -> Result<bool, StoreError> {
         let before = LISTS.get(self.rows(), &key)?;
         if before.is_none_or(|before| before.state != expected) {
@@ -176,6 +180,11 @@ impl Txn<'_> {
         LISTS.put(self.rows, &key, row)?;
         if let Some((key, codes)) = codes {
             LIST_CODES.write(self.rows, key, codes)?;
+        }
+        let (account, id) = split(&key);
+        let event = list_event(ListId::from_bytes(id), row).filter(|_| row.state != expected);
+        if let Some(event) = event {
+            self.note_event(AccountId::from_bytes(account), &event, now)?;
         }
         Ok(true)
     }
@@ -191,7 +200,7 @@ impl Txn<'_> {
         if LISTS.get(self.rows(), &key)?.is_none_or(|before| before.state != ListState::Running) {
             return Ok(BatchOfList::Gone);
         }
-        let made = match self.create_batch(batch, now) {
+        let made = match self.create_batch_of(BatchOwner::List, batch, now) {
             Ok(created) => BatchOfList::Made(created),
             Err(WriteError::Refused(BatchError::Hold(HoldError::Exists))) => BatchOfList::MadeBefore,
             Err(error) => return Err(error),

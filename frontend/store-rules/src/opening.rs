@@ -3,7 +3,7 @@
 use crate::index::KeyChange;
 use crate::limits::read_terms;
 use crate::rows::Rows;
-use crate::tables::{ACCOUNTS, KEYS, META, META_KEYS, USERS};
+use crate::tables::{ACCOUNTS, KEYS, META, META_KEYS, USERS, WEBHOOKS};
 use crate::vault::Vault;
 use std::collections::BTreeMap;
 use store::{KeyId, OpenError, PlanTable, StoreError};
@@ -45,7 +45,7 @@ pub struct KeyTraces {
     pub fingerprint: Option<u64>,
     /// Whether there are accounts.
     pub has_accounts: bool,
-    /// Whether there are users, whose email addresses are sealed.
+    /// Whether there are users or endpoints of webhooks, which have texts under the key of users.
     pub has_users: bool,
 }
 
@@ -59,7 +59,7 @@ impl KeyTraces {
         Ok(KeyTraces {
             fingerprint: META.get(rows, META_KEYS)?.map(|fingerprint| fingerprint.0),
             has_accounts: !ACCOUNTS.is_empty(rows)?,
-            has_users: !USERS.is_empty(rows)?,
+            has_users: !USERS.is_empty(rows)? || !WEBHOOKS.is_empty(rows)?,
         })
     }
 
@@ -79,7 +79,8 @@ impl KeyTraces {
             None if vault.is_new() && self.has_accounts => return Some(NO_KEYS),
             None => {}
         }
-        (self.has_users && !vault.has_users_key()).then_some("has no key `users`, and the database has users")
+        (self.has_users && !vault.has_users_key())
+            .then_some("has no key `users`, and the database has users or endpoints of webhooks")
     }
 }
 

@@ -26,7 +26,7 @@ const ENDED_MAX: usize = 100;
 type KeyOfRow = fn(&[u8; 32]) -> Vec<u8>;
 
 /// The kinds whose rows are removed without further steps.
-const REMOVABLE: [Expiring; 8] = [
+const REMOVABLE: [Expiring; 9] = [
     Expiring::Result,
     Expiring::Batch,
     Expiring::Idempotency,
@@ -35,6 +35,7 @@ const REMOVABLE: [Expiring; 8] = [
     Expiring::Connection,
     Expiring::Client,
     Expiring::Withdrawn,
+    Expiring::Delivery,
 ];
 
 impl Txn<'_> {
@@ -120,6 +121,7 @@ impl Txn<'_> {
         let table = match what {
             Expiring::Session => Table::Sessions,
             Expiring::Connection => Table::Connections,
+            Expiring::Delivery => Table::Deliveries,
             Expiring::OpenBatch => {
                 return rows.expect(&mut keys.flat_map(|key| {
                     let (account, _) = split(&key);
@@ -170,6 +172,7 @@ impl Txn<'_> {
             Expiring::Connection => drop(self.remove_connection(key)?),
             Expiring::Client => self.forget_client(key)?,
             Expiring::Withdrawn => self.forget_withdrawal(key)?,
+            Expiring::Delivery => self.forget_delivery(key)?,
             // See `remove_lists`.
             Expiring::List => {}
             Expiring::Batch | Expiring::OpenBatch => {
@@ -217,5 +220,6 @@ fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
         Expiring::Connection => &mut purged.connections,
         Expiring::Client => &mut purged.clients,
         Expiring::Withdrawn => &mut purged.withdrawn,
+        Expiring::Delivery => &mut purged.deliveries,
     }
 }

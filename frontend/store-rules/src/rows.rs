@@ -181,6 +181,12 @@ tables! {
     Tokens "tokens",
     Refusals "refusals",
     Withdrawn "withdrawn",
+    Webhooks "webhooks",
+    Outbox "outbox",
+    OutboxDue "outbox_due",
+    WebhookTurns "webhook_turns",
+    Deliveries "deliveries",
+    ListBatches "list_batches",
     ;
     UnderWay "under_way",
 }

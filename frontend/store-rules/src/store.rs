@@ -2,6 +2,7 @@
 
 mod lists;
 mod web;
+mod webhooks;
 
 use crate::accounts::view_account;
 use crate::backend::{Backend, Class, Job, Lock, Prepared, Want};

@@ -5,11 +5,13 @@ mod connections;
 mod engine;
 mod lists;
 mod web;
+mod webhooks;
 
 pub use connections::*;
 pub use engine::*;
 pub use lists::*;
 pub use web::*;
+pub use webhooks::*;
 
 use crate::row::{Fixed, In, Out, Row};
 use crate::rows::{Blob, Table, TypedTable};
@@ -68,7 +70,7 @@ pub const META_KEYS: &str = "keys";
 pub const META_SEEN: &str = "seen";
 
 /// The format that this version writes.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
@@ -129,6 +131,8 @@ pub enum Expiring {
     Client = 7,
     /// A row of [`WITHDRAWN`]; see [`withdrawn_row`].
     Withdrawn = 9,
+    /// A row of [`DELIVERIES`].
+    Delivery = 10,
 }
 
 /// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.

@@ -128,6 +128,8 @@ id!(BatchId, "bat_", "Names a batch.");
 id!(ListId, "lst_", "Names a list of the dashboard.");
 id!(ClientId, "cli_", "Names a client of assistants that registered itself; it is no secret.");
 id!(ConnectionId, "con_", "Names what a user has consented to; it is no secret.");
+id!(WebhookId, "whk_", "Names an endpoint of webhooks.");
+id!(MessageId, "msg_", "Names a message to an endpoint; it is the same in each attempt.");
 id!(KeyId, "key_", "Names an API key; it is no secret.");
 id!(
     EntryId,

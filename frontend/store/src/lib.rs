@@ -1,6 +1,7 @@
 //! The interface of the store: accounts, API keys and the ledger of credits, durable and shared by all threads.
 //!
-//! The trait [`Store`] has all operations, with its parts [`Connections`], [`WebStore`] and [`ListStore`]. The crate
+//! The trait [`Store`] has all operations, with its parts [`Connections`], [`WebStore`], [`ListStore`] and
+//! [`WebhookStore`]. The crate
 //! `store-redb` implements it in one file of redb. Every implementation has these invariants, which one test suite
 //! checks:
 //!
@@ -12,7 +13,8 @@
 //!   period.
 //! - At every commit and for every account: available + held + spent + expired = granted.
 //!
-//! The crate also has the pure rules that implementations share: [`credits`], [`rate_limit`], and the [`clock`].
+//! The crate also has the pure rules that implementations share: [`credits`], [`rate_limit`], [`webhooks`], and
+//! the [`clock`].
 
 pub mod backup;
 pub mod clock;
@@ -25,14 +27,16 @@ mod pending;
 pub mod rate_limit;
 mod types;
 mod web;
+pub mod webhooks;
 
 pub use backup::Sizes;
 pub use connections::Connections;
 pub use error::{BatchError, ChangeError, HoldError, MAY_BE_DONE, OpenError, SettleError, StoreError};
-pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId};
+pub use id::{AccountId, BatchId, ClientId, ConnectionId, EntryId, KeyId, ListId, MessageId, WebhookId};
 pub use pending::{Pending, Reply, pending};
 pub use types::*;
 pub use web::{ListStore, WebStore};
+pub use webhooks::WebhookStore;
 
 use backup::{BackupError, BackupSummary};
 use credits::Balance;
@@ -42,7 +46,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 /// The store of all persistent data. It is shared as `Arc<dyn Store>`.
-pub trait Store: Connections + ListStore + WebStore + Send + Sync {
+pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync {
     /// The plans of the moment: those with which the store was opened, or their replacement.
     fn plans(&self) -> Arc<PlanTable>;
 

@@ -108,7 +108,7 @@ pub trait ListStore {
     fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError>;
 
     /// Replaces a list if it has the expected state; returns whether it had. The answers of the batch with the number
-    /// `done - 1` are stored with it.
+    /// `done - 1` are stored with it. A new state that ends or pauses the list is an event for webhooks.
     fn put_list(
         &self,
         list: &List,

@@ -28,3 +28,4 @@ mod scripted;
 mod server;
 mod test_mode;
 mod tls;
+mod webhooks;

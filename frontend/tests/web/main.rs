@@ -20,3 +20,4 @@ mod server;
 mod sessions;
 mod sign_in;
 mod sign_up;
+mod webhooks;

@@ -45,8 +45,10 @@ const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
 const CREDITS: u64 = 1_000_000_000;
 /// How many batches exist from the start, for examples that poll.
 const BATCHES: usize = 20;
+/// How many webhooks exist from the start: more examples create some.
+const WEBHOOKS: usize = 6;
 /// The number of operations in the description.
-const OPERATIONS: usize = 6;
+const OPERATIONS: usize = 14;
 /// This operation has neither an input nor a key to vary.
 const ALWAYS_THE_SAME: &str = "GET /v1/openapi.json";
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
@@ -69,6 +71,7 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     let counts = world.path("counts.json");
     let mut command = Command::new(program);
     command.current_dir(world.path("")).env("MAILPROBE_KEY", &key).env("MAILPROBE_COUNTS", &counts);
+    command.env("MAILPROBE_URL", format!("http://{}", serve.address));
     command.args(["--config-file", "schemathesis.toml", "run"]);
     command.args(["openapi.json", "--url", &format!("http://{}", serve.address)]);
     command.args(["--max-examples", &options.examples.to_string(), "--seed", &options.seed.to_string()]);
@@ -129,7 +132,17 @@ fn prepare(world: &CampaignFolder, serve: &Serve, key: &str) -> Result<(), Failu
         }
         ids.push_str(&format!("\"{}\"\n", answer.text("batch_id")));
     }
-    write("batches.dict", &ids)
+    write("batches.dict", &ids)?;
+    let mut ids = String::new();
+    for number in 0..WEBHOOKS {
+        let body = format!("{{\"url\":\"https://{number}.hooks.example/\"}}");
+        let answer = http::call(serve.address, key, ("POST", "/v1/webhooks"), &body).map_err(Failure)?;
+        if answer.status != 201 {
+            return Err(Failure(format!("a webhook was answered {}", answer.status)));
+        }
+        ids.push_str(&format!("\"{}\"\n", answer.text("webhook_id")));
+    }
+    write("webhooks.dict", &ids)
 }
 
 /// Checks that every operation was called often enough, and enough calls were answered 2xx.

@@ -4,7 +4,8 @@ pub(crate) mod generator;
 
 use super::{HERE, description, pretty};
 use crate::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX};
-use crate::{BatchBody, ErrorCode, Reason, VerifyBody, error::OFFENDERS_MAX};
+use crate::webhook::{EVENTS_MAX, LABEL_CHARS_MAX, URL_CHARS_MAX};
+use crate::{BatchBody, ErrorCode, Reason, VerifyBody, WebhookBody, WebhookChangeBody, error::OFFENDERS_MAX};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -136,6 +137,13 @@ fn every_operation_declares_what_the_contract_says() {
             ("post", "/v1/verify") => &["200", "413", "415"][..],
             ("post", "/v1/verify/batch") => &["202", "403", "409", "413", "415", "422"],
             ("get", "/v1/verify/batch/{batch_id}") => &["200", "404"],
+            ("post", "/v1/webhooks") => &["201", "403", "409", "413", "415"],
+            ("get", "/v1/webhooks") => &["200", "403"],
+            ("patch", _) => &["200", "403", "404", "413", "415"],
+            ("delete", _) => &["204", "403", "404"],
+            ("post", "/v1/webhooks/{webhook_id}/rotate") => &["200", "403", "404"],
+            ("post", "/v1/webhooks/{webhook_id}/test") => &["202", "403", "404", "409"],
+            ("get", path) if path.starts_with("/v1/webhooks/") => &["200", "403", "404"],
             _ => &["200"],
         });
         assert_eq!(statuses, expected, "{method} {path}");
@@ -168,6 +176,9 @@ fn every_error_code_stands_with_its_status() {
     for (_, path, operation) in operations(&whole) {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let response = resolve(&whole, response);
+            if status == "204" {
+                continue;
+            }
             for (name, example) in response["content"]["application/json"]["examples"].as_object().unwrap() {
                 let code = ErrorCode::ALL.into_iter().find(|code| code.as_str() == name);
                 let expected = code.map(|code| code.status().to_string());
@@ -193,7 +204,11 @@ fn every_response_says_what_it_carries() {
             let has = |name: &str| headers.iter().any(|header| *header == name);
             assert!(has("X-Request-Id"), "{path} {status}");
             assert_eq!(has("WWW-Authenticate"), status == "401", "{path} {status}");
-            assert_eq!(has("Idempotent-Replayed"), status == "202", "{path} {status}");
+            assert_eq!(
+                has("Idempotent-Replayed"),
+                status == "202" && path == "/v1/verify/batch",
+                "{path} {status}"
+            );
             assert!(has("Retry-After") || !["429", "503"].contains(&status.as_str()), "{path} {status}");
             let limited = !["401", "403"].contains(&status.as_str()) && path != "/v1/openapi.json";
             assert!(has("RateLimit") || !limited, "{path} {status}");
@@ -295,6 +310,10 @@ fn every_example_is_what_its_schema_says() {
             check(&format!("{place}, {}", parameter["name"]), &parameter);
         }
         for (status, response) in operation["responses"].as_object().unwrap() {
+            if status == "204" {
+                assert!(response.get("content").is_none(), "{place}");
+                continue;
+            }
             check(&format!("{place}, {status}"), &resolve(&whole, response)["content"]["application/json"]);
         }
     }
@@ -355,6 +374,14 @@ fn requests_of_the_examples_are_read() {
     for body in examples("/v1/verify") {
         assert!(VerifyBody::parse(body.as_bytes()).is_ok(), "{body}");
     }
+    for body in examples("/v1/webhooks") {
+        assert!(WebhookBody::parse(body.as_bytes()).is_ok(), "{body}");
+    }
+    let changes =
+        &whole["paths"]["/v1/webhooks/{webhook_id}"]["patch"]["requestBody"]["content"]["application/json"];
+    for change in changes["examples"].as_object().unwrap().values() {
+        assert!(WebhookChangeBody::parse(change["value"].to_string().as_bytes()).is_ok(), "{change}");
+    }
     for body in examples("/v1/verify/batch") {
         assert!(BatchBody::parse(body.as_bytes()).is_ok(), "{body}");
     }
@@ -369,5 +396,11 @@ fn bounds_are_those_of_the_parsers() {
     assert_eq!(bound("BatchRequest", "emails", "maxItems"), BATCH_EMAILS_MAX);
     assert_eq!(bound("BatchRequest", "emails", "minItems"), 1);
     assert_eq!(bound("BatchRequest", "name", "maxLength"), BATCH_NAME_CHARS_MAX);
+    for schema in ["WebhookRequest", "WebhookChangeRequest"] {
+        assert_eq!(bound(schema, "url", "maxLength"), URL_CHARS_MAX);
+        assert_eq!(bound(schema, "label", "maxLength"), LABEL_CHARS_MAX);
+        assert_eq!(bound(schema, "events", "maxItems"), EVENTS_MAX);
+        assert_eq!(bound(schema, "events", "minItems"), 1);
+    }
     assert_eq!(bound("Error", "invalid", "maxItems"), OFFENDERS_MAX);
 }

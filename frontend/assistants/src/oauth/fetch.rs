@@ -1,22 +1,16 @@
 //! Fetches the metadata of clients. The URLs come from strangers, so every part of a fetch is bounded.
 //!
 //! One thread makes one fetch after another, from a short queue. It uses only `https`, follows no redirects, and limits time
-//! and bytes. The addresses of the host pass the same filter as those of mail servers. The connection goes to the address
-//! that was checked, so a name that resolves to another address later gives no access to internal hosts.
-//!
-//! Certificates are verified with the system's list of authorities (`SSL_CERT_FILE` names another list).
-//!
-//! No HTTP client is used: it would have to connect to exactly the address that was checked, and ureq offers its hook for that
-//! (`ureq::unversioned`) without a promise that it stays.
+//! and bytes. The crate `outbound` checks the addresses of the host, and connects to a checked address only.
 
 use super::uri::Uri;
 use engine::config::Network;
-use engine::proto::dns::public::is_public;
+use outbound::{Bounded, Destinations, Trust, connect};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -129,18 +123,10 @@ impl Fetcher {
     /// # Errors
     /// The thread could not be started, or TLS is not available.
     pub fn start(allowed: Vec<Network>) -> io::Result<Fetcher> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        let usable = !roots.is_empty();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(io::Error::other)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let config = Arc::new(config);
+        let Trust { config, usable } = Trust::of_system()?;
+        let destinations = Destinations::new(allowed);
         let (jobs, queue) = sync_channel(WAITING_MAX);
-        let work = move || work(&queue, &config, &allowed);
+        let work = move || work(&queue, &config, &destinations);
         thread::Builder::new().name("client-metadata".into()).spawn(work)?;
         Ok(Fetcher { jobs, usable })
     }
@@ -160,7 +146,7 @@ impl Fetcher {
     }
 }
 
-fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, allowed: &[Network]) {
+fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, destinations: &Destinations) {
     while let Ok(Job { uri, asked, began, reply }) = queue.recv() {
         if asked.elapsed() >= WAIT_MAX {
             // The requester no longer waits for this fetch.
@@ -168,71 +154,24 @@ fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, allowed: &[Network]) 
             continue;
         }
         began.store(true, Ordering::Relaxed);
-        reply.answer(fetch(&uri, config, allowed));
+        reply.answer(fetch(&uri, config, destinations));
     }
 }
 
-fn fetch(uri: &Uri, config: &Arc<ClientConfig>, allowed: &[Network]) -> Result<Fetched, FetchError> {
+fn fetch(uri: &Uri, config: &Arc<ClientConfig>, destinations: &Destinations) -> Result<Fetched, FetchError> {
     let addresses = (uri.host(), uri.port()).to_socket_addrs()?;
-    let may_be = |address: &SocketAddr| {
-        is_public(address.ip()) || allowed.iter().any(|network| network.contains(address.ip()))
-    };
-    let addresses: Vec<SocketAddr> = addresses.filter(may_be).take(ADDRESSES_MAX).collect();
+    let permitted = addresses.filter(|address| destinations.permits(address.ip()));
+    let addresses: Vec<SocketAddr> = permitted.take(ADDRESSES_MAX).collect();
+    if addresses.is_empty() {
+        return Err(FetchError::Address);
+    }
     let deadline = Instant::now() + TIME_MAX;
-    let stream = connect(&addresses, deadline)?;
+    let stream = connect(&addresses, deadline, CONNECT_TIME_MAX)?;
     let name = ServerName::try_from(uri.host().to_owned()).map_err(|_| FetchError::Address)?;
     let connection = ClientConnection::new(Arc::clone(config), name)
         .map_err(|error| FetchError::Connection(error.to_string()))?;
-    let stream = Bounded { stream, deadline, bytes_left: RAW_BYTES_MAX };
+    let stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
     read(&converse(uri, StreamOwned::new(connection, stream))?)
-}
-
-fn connect(addresses: &[SocketAddr], deadline: Instant) -> Result<TcpStream, FetchError> {
-    let mut last = FetchError::Address;
-    for address in addresses {
-        match TcpStream::connect_timeout(address, left(deadline)?.min(CONNECT_TIME_MAX)) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error.into(),
-        }
-    }
-    Err(last)
-}
-
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
-    left.ok_or_else(|| io::ErrorKind::TimedOut.into())
-}
-
-/// A connection with a deadline for all reads and writes, and a limit of bytes. TLS repeats reads until a record is
-/// complete, so the deadline must apply below TLS.
-struct Bounded {
-    stream: TcpStream,
-    deadline: Instant,
-    bytes_left: usize,
-}
-
-impl Read for Bounded {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes_left == 0 {
-            return Err(io::Error::other("its host sends too much"));
-        }
-        self.stream.set_read_timeout(Some(left(self.deadline)?))?;
-        let most = buffer.len().min(self.bytes_left);
-        let length = self.stream.read(&mut buffer[..most])?;
-        self.bytes_left -= length;
-        Ok(length)
-    }
-}
-
-impl Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(left(self.deadline)?))?;
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
-    }
 }
 
 /// Sends the request and reads the whole answer.
@@ -324,7 +263,8 @@ fn max_age(control: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpListener;
+    use rustls::RootCertStore;
+    use std::net::{TcpListener, TcpStream};
 
     fn check(answer: &str, expected: Result<(&str, Option<u64>), FetchError>) {
         let expected = expected.map(|(body, max_age_s)| Fetched { body: body.into(), max_age_s });
@@ -398,25 +338,12 @@ mod tests {
             }
         });
         let deadline = Instant::now() + Duration::from_millis(500);
-        let stream =
-            Bounded { stream: TcpStream::connect(address).unwrap(), deadline, bytes_left: RAW_BYTES_MAX };
+        let stream = Bounded::new(TcpStream::connect(address).unwrap(), deadline, RAW_BYTES_MAX);
         let connection = ClientConnection::new(tls(), ServerName::try_from("localhost").unwrap()).unwrap();
         let uri = Uri::parse("https://localhost/client.json").unwrap();
         assert_eq!(converse(&uri, StreamOwned::new(connection, stream)), Err(FetchError::Slow));
         assert!(Instant::now() < deadline + Duration::from_secs(5), "it held the thread");
         host.join().unwrap();
-    }
-
-    #[test]
-    fn no_more_than_so_much_is_read() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut host = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, _) = listener.accept().unwrap();
-        host.write_all(b"abcdef").unwrap();
-        let mut bounded = Bounded { stream, deadline: Instant::now() + TIME_MAX, bytes_left: 4 };
-        let mut piece = [0; 3];
-        assert_eq!((bounded.read(&mut piece).unwrap(), bounded.read(&mut piece).unwrap()), (3, 1));
-        assert!(bounded.read(&mut piece).is_err());
     }
 
     #[test]
@@ -431,7 +358,7 @@ mod tests {
         fetcher.jobs.send(Job { uri, asked, began: Arc::clone(&began), reply }).unwrap();
         assert!(!first.began());
         drop(fetcher);
-        work(&queue, &tls(), &[]);
+        work(&queue, &tls(), &Destinations::default());
         assert!(first.began());
         assert_eq!(first.answer.wait(), Err(FetchError::Address));
         assert!(!began.load(Ordering::Relaxed), "no requester waits for it");

@@ -5,6 +5,7 @@
 //! waits for its answer (RFC 8252 7.3). User information and fragments are refused. All characters must be printable ASCII,
 //! and hosts must be lower-case.
 
+use outbound::host::{is_name, split_port};
 use store::URI_BYTES_MAX;
 
 /// A URI of a client.
@@ -121,38 +122,6 @@ fn push_encoded(text: &mut String, value: &str) {
             text.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
-}
-
-fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
-    // The colons of an IPv6 address are in brackets.
-    let after = authority.rfind(']').map_or(0, |at| at + 1);
-    match authority[after..].find(':') {
-        None => Some((authority, None)),
-        Some(at) => {
-            let (host, port) = authority.split_at(after + at);
-            let digits = &port[1..];
-            let plain = !digits.starts_with('0') && digits.bytes().all(|byte| byte.is_ascii_digit());
-            Some((host, Some(digits.parse().ok().filter(|_| plain)?)))
-        }
-    }
-}
-
-/// Whether a host is a DNS name, in lower case and A-labels. Addresses are refused, because authorities issue no certificates
-/// for them. System resolvers read a name as an IPv4 address if its last label is a number, also a hexadecimal one
-/// (`0x7f000001`, `127.0x1`).
-fn is_name(host: &str) -> bool {
-    let label = |label: &str| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    let last = host.rsplit('.').next().unwrap_or_default();
-    let numeric = match last.strip_prefix("0x") {
-        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        None => last.bytes().all(|byte| byte.is_ascii_digit()),
-    };
-    host.len() <= 253 && !numeric && host.split('.').all(label)
 }
 
 fn is_loopback(host: &str) -> bool {

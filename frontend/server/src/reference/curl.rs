@@ -75,8 +75,11 @@ fn command(
     body: Option<&Value>,
     parameters: Parameters<'_>,
 ) -> String {
-    let url = quoted(&format!("{}{}", whole.base, operation.path));
-    let mut command = format!("curl {url}");
+    let url = quoted(&format!("{}{}", whole.base, with_ids(operation)));
+    let implied = if body.is_some() { "POST" } else { "GET" };
+    let method =
+        if operation.method == implied { String::new() } else { format!("--request {} ", operation.method) };
+    let mut command = format!("curl {method}{url}");
     if operation.value.get("security").is_none() {
         let _ = write!(command, " \\\n  --header \"{AUTHORIZATION}\"");
     }
@@ -101,6 +104,16 @@ fn command(
         let _ = write!(command, " \\\n  --data {}", quoted(&body.to_string()));
     }
     command
+}
+
+/// The path with the examples of its parameters.
+fn with_ids(operation: &Operation<'_>) -> String {
+    let mut path = operation.path.to_owned();
+    for parameter in list(operation.value, "/parameters").filter(|it| text(it, "/in") == "path") {
+        let example = entries(parameter, "/examples").next().and_then(|(_, example)| example.get("value"));
+        path = path.replace(&format!("{{{}}}", text(parameter, "/name")), &plain(example));
+    }
+    path
 }
 
 /// The operation whose answer contains a path parameter of this operation, and the name of the parameter.
@@ -168,6 +181,18 @@ mod tests {
         )));
         let batch = of("createBatch");
         assert_eq!(batch.iter().filter(|text| text.contains("Idempotency-Key: ")).count(), 1);
+        let id = "whk_01kdvds2j0emq8k9w39qsaekf4";
+        assert_eq!(
+            of("rotateWebhookSecret"),
+            [format!("curl --request POST 'https://api.example.com/v1/webhooks/{id}/rotate' {key}")]
+        );
+        assert_eq!(
+            of("deleteWebhook"),
+            [format!("curl --request DELETE 'https://api.example.com/v1/webhooks/{id}' {key}")]
+        );
+        let change = of("changeWebhook");
+        assert!(change[0].starts_with("curl --request PATCH 'https://"), "{change:?}");
+        assert!(change[0].ends_with("--data '{\"enabled\":false}'"), "{change:?}");
         let poll = of("pollBatch");
         assert!(poll[0].starts_with("batch_id=$(curl 'https://api.example.com/v1/verify/batch'"), "{poll:?}");
         assert!(poll[0].contains("curl \"https://api.example.com/v1/verify/batch/$batch_id\" "), "{poll:?}");

@@ -16,4 +16,5 @@ mod previous;
 mod results;
 mod rules;
 mod web;
+mod webhooks;
 mod world;

@@ -10,6 +10,7 @@ mod index;
 mod limits;
 mod money;
 mod races;
+mod webhooks;
 mod zombies;
 
 use crate::link::Link;

@@ -244,6 +244,7 @@ impl World {
             sum.connections += purged.connections;
             sum.clients += purged.clients;
             sum.withdrawn += purged.withdrawn;
+            sum.deliveries += purged.deliveries;
             sum.vault_keys += purged.vault_keys;
             if !purged.more {
                 return sum;

@@ -30,6 +30,8 @@ impl<B: Backend> ListStore for RowStore<B> {
         answers: Option<&[Reason]>,
     ) -> Pending<bool, StoreError> {
         let (vault, key) = (&self.shared().vault, list_key(list.account, list.id));
+        // For the events of webhooks.
+        let now = clock::now();
         let seal = || {
             let codes = match answers {
                 Some(answers) => {
@@ -45,7 +47,7 @@ impl<B: Backend> ListStore for RowStore<B> {
         };
         match seal() {
             Ok((row, codes)) => self.write(Job::of(list.account, Class::New), move |txn| {
-                Ok(txn.put_list(key, &row, expected, codes.as_ref())?)
+                Ok(txn.put_list(key, &row, expected, codes.as_ref(), now)?)
             }),
             Err(error) => Pending::ready(Err(error)),
         }

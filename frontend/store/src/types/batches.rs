@@ -179,6 +179,8 @@ pub struct Purged {
     pub clients: u64,
     /// Records of withdrawn evidence.
     pub withdrawn: u64,
+    /// Deliveries of webhooks.
+    pub deliveries: u64,
     /// Keys of the vault.
     pub vault_keys: u64,
     /// Whether there is more to remove, so that it must be called again.

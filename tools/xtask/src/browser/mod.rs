@@ -94,6 +94,7 @@ pub fn give(command: &mut Command, setup: &BrowserSetup, world: &CampaignFolder)
     command.env("BROWSER_DATA", world.path("data"));
     command.env("BROWSER_MAILPROBE", world.binary("mailprobe"));
     command.env("BROWSER_SHOTS", setup.path("screenshots"));
+    command.env("BROWSER_DOCS", concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs"));
     command.env("BROWSER_CHROMIUM", setup.chromium());
     command.env("BROWSER_PYTHON", setup.python());
     // Chromium's profiles are removed with the folder of the run.

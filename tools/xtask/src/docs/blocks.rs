@@ -9,6 +9,7 @@
 //! | `rust` | a crate compiles the page as a part of its documentation |
 //! | `python`, `ts` | `tools/clients/check` runs the block |
 //! | `mermaid` | skipped |
+//! | `python`, `js` | `tools/browser/webhooks.mjs` runs the blocks of docs/webhooks.md |
 //!
 //! Any other block is a fault, and so is an indented block, because it has no language.
 
@@ -72,7 +73,7 @@ pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
             ("", _) => return Err(format!("line {line}: the block has no language")),
             ("json" | "text", Some(Commands { output, .. })) => *output = Some(block.text),
             ("json", None) => return Err(format!("line {line}: `json` without commands before it")),
-            ("text" | "mermaid", _) => {}
+            ("text" | "mermaid" | "python" | "js", _) => {}
             ("rust", _) => found.has_rust = true,
             ("python" | "ts", _) => found.has_client_code = true,
             ("toml", _) => found.toml.push(block),

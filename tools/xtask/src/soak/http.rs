@@ -61,6 +61,16 @@ pub fn get(server: SocketAddr, key: &str, path: &str) -> Result<ApiAnswer, Strin
     send(server, &format!("{head}Connection: close\r\n\r\n"))
 }
 
+/// Sends a request with any method, path and JSON body.
+pub fn call(
+    server: SocketAddr,
+    key: &str,
+    (method, path): (&str, &str),
+    body: &str,
+) -> Result<ApiAnswer, String> {
+    send(server, &with_body(server, key, (method, path), "", body))
+}
+
 /// Sends `POST /v1/verify` with any body.
 pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<ApiAnswer, String> {
     post(server, key, "/v1/verify", "", body)
@@ -72,12 +82,21 @@ pub fn open(server: SocketAddr, path: &str) -> Result<ApiAnswer, String> {
 }
 
 fn post(server: SocketAddr, key: &str, path: &str, fields: &str, body: &str) -> Result<ApiAnswer, String> {
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
+    send(server, &with_body(server, key, ("POST", path), fields, body))
+}
+
+fn with_body(
+    server: SocketAddr,
+    key: &str,
+    (method, path): (&str, &str),
+    fields: &str,
+    body: &str,
+) -> String {
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
          Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
-    );
-    send(server, &request)
+    )
 }
 
 fn send(server: SocketAddr, request: &str) -> Result<ApiAnswer, String> {
@@ -120,12 +139,20 @@ fn parse(bytes: &[u8]) -> Option<ApiAnswer> {
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let fields: Vec<_> = lines.filter_map(|line| line.split_once(':')).collect();
     let field = |wanted: &str| fields.iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let retry_after = field("retry-after").is_some();
+    if status == 204 {
+        return body.is_empty().then_some(ApiAnswer {
+            status,
+            replayed: false,
+            retry_after,
+            body: Value::Null,
+        });
+    }
     let length: usize = field("content-length")?.1.trim().parse().ok()?;
     let replayed = field("idempotent-replayed").is_some_and(|(_, value)| value.trim() == "true");
     if body.len() != length {
         return None;
     }
-    let retry_after = field("retry-after").is_some();
     Some(ApiAnswer { status, replayed, retry_after, body: serde_json::from_slice(body).ok()? })
 }
 

@@ -63,6 +63,7 @@ fn tags() -> Value {
     json!([
         { "name": "Verify", "description": "Check one address and wait for the answer." },
         { "name": "Batch", "description": "Check up to 200 addresses and poll for the results." },
+        { "name": "Webhooks", "description": "Hear of the end of batches and lists without polling." },
         { "name": "Account", "description": "Plan and credits." },
         { "name": "Description", "description": "This document." },
     ])

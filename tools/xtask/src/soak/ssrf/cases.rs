@@ -5,7 +5,7 @@ use super::vectors::{self, Vector};
 use std::net::IpAddr;
 
 /// Each place has its own names, so that it does not use cached answers of another.
-const PLACES: [&str; 4] = ["api", "check", "oauth", "open"];
+const PLACES: [&str; 5] = ["api", "check", "hook", "oauth", "open"];
 
 /// A host with its DNS records.
 pub struct HostCase {

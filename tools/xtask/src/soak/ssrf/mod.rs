@@ -1,7 +1,7 @@
 //! `soak ssrf`: no packet is sent to an address that is not public, whatever the source of the name.
 //!
-//! Two features take host names from strangers: the domain of an address, whose mail hosts are asked (over the API and
-//! by `mailprobe check`), and the URL of a client's metadata. Each feature is tested with every address of [`vectors`].
+//! Three features take host names from strangers: the domain of an address, whose mail hosts are asked (over the API and
+//! by `mailprobe check`), the URL of a client's metadata, and the URL of a webhook (`hooks.rs`). Each feature is tested with every address of [`vectors`].
 //! The server runs in new namespaces with a default route to a device without a peer. A sniffer records all packets on
 //! it and on the loopback device.
 //!
@@ -13,6 +13,7 @@
 
 mod cases;
 mod dns;
+mod hooks;
 mod sniffer;
 mod vectors;
 
@@ -54,6 +55,7 @@ const ENGINE: &[&str] = &[
     "postmaster@probe.example",
 ];
 const FILTER_OFF: &[&str] = &["--allow-net", "0.0.0.0/0", "--allow-net", "::/0"];
+const HOOK_FILTER_OFF: &[&str] = &["--webhook-allow-net", "0.0.0.0/0", "--webhook-allow-net", "::/0"];
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 const CHECK_LIMIT: Duration = Duration::from_secs(60);
 /// How soon each permitted host must be contacted.
@@ -193,10 +195,13 @@ impl SsrfCampaign {
         tally.check("mail hosts by `mailprobe check`", self.refuses_by_check());
         tally.check("hosts of clients", self.refuses_clients(&visitor));
         tally.check("addresses for hosts", self.refuses_literals(&serve, &key, &visitor));
+        tally.check("hosts of webhooks", self.refuses_hooks(&serve, &key));
+        tally.check("URLs of webhooks", self.refuses_hook_urls(&serve, &key));
         tally.check("no packet", self.nothing_sent());
         tally.check("public addresses besides, by `mailprobe check`", self.asks_by_check());
         tally.check("public addresses besides, over the API", self.asks_mail(&serve, &key));
         tally.check("public addresses besides, of clients", self.asks_clients(&visitor));
+        tally.check("public addresses besides, of webhooks", self.asks_hooks(&serve, &key));
         if !self.small {
             sleep(KEPT)?;
             tally.check("rebound, once the answers are old", self.asks_again(&serve, &key));
@@ -213,12 +218,14 @@ impl SsrfCampaign {
         tally.check("without the filter, by `mailprobe check`", self.open_check());
         // This server uses another folder: otherwise it would continue the batches of the first.
         self.world.use_data("open");
-        let serve = self.serve(&plans, FILTER_OFF)?;
+        let serve = self.serve(&plans, &[FILTER_OFF, HOOK_FILTER_OFF].concat())?;
         let key = self.world.unlimited("ssrf", 100_000)?;
         let visitor = Visitor::sign_up(&serve.address.into(), EMAIL)?;
         self.sniffer.forget()?;
         tally.check("without the filter, over the API", self.open_mail(&serve, &key));
         tally.check("without the filter, hosts of clients", self.open_clients(&visitor));
+        self.sniffer.forget()?;
+        tally.check("without the filter, hosts of webhooks", self.open_hooks(&serve, &key));
         serve.kill();
         Ok(())
     }

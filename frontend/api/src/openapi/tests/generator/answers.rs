@@ -33,6 +33,8 @@ pub const UNPAID: Refused =
     refused("PaymentRequired", &[ErrorCode::InsufficientCredits, ErrorCode::SubscriptionInactive], &[]);
 /// The response 403 to a request that the plan does not include.
 pub const NOT_ALLOWED: Refused = refused("Forbidden", &[ErrorCode::PlanNotAllowed], &[]);
+/// The response 403 to a test key.
+pub const LIVE_ONLY: Refused = refused("LiveKeyRequired", &[ErrorCode::LiveKeyRequired], &[]);
 /// The response 404 to an unknown path or batch.
 pub const NOT_FOUND: Refused = refused("NotFound", &[ErrorCode::NotFound], &[]);
 /// The response 405, which every path has.
@@ -42,6 +44,8 @@ pub const TOO_SLOW: Refused = refused("RequestTimeout", &[ErrorCode::RequestTime
 /// The response 409 to a request whose idempotency key is in use.
 pub const IN_PROGRESS: Refused =
     refused("IdempotencyInProgress", &[ErrorCode::IdempotencyInProgress], &["Retry-After"]);
+/// The response 409 to a request that the state of an object does not allow.
+pub const CONFLICT: Refused = refused("Conflict", &[ErrorCode::Conflict], &[]);
 /// The response 413 to a body that is too large.
 pub const TOO_LARGE: Refused = refused("RequestTooLarge", &[ErrorCode::RequestTooLarge], &[]);
 /// The response 415 to a body that is not JSON.
@@ -66,16 +70,18 @@ pub fn of_any_request() -> Value {
 }
 
 /// All error responses. Those of every path and body are not named by an operation.
-const ALL: [&Refused; 15] = [
+const ALL: [&Refused; 17] = [
     &INVALID,
     &INVALID_BATCH,
     &UNAUTHORIZED,
     &UNPAID,
     &NOT_ALLOWED,
+    &LIVE_ONLY,
     &NOT_FOUND,
     &NO_METHOD,
     &TOO_SLOW,
     &IN_PROGRESS,
+    &CONFLICT,
     &TOO_LARGE,
     &NO_JSON,
     &KEY_REUSED,

@@ -59,12 +59,14 @@ pub fn of_error(code: ErrorCode) -> &'static str {
         ErrorCode::SubscriptionInactive => "The subscription is paused or canceled.",
         ErrorCode::PlanNotAllowed => "The plan does not include batches.",
         ErrorCode::NotAvailableOn(_) => "This API gateway offers no more than single checks.",
-        ErrorCode::NotFound => "The account has no such batch, or the path does not exist.",
+        ErrorCode::LiveKeyRequired => "Only live keys may use this path.",
+        ErrorCode::NotFound => "The account has no such batch or endpoint, or the path does not exist.",
         ErrorCode::MethodNotAllowed => "The path does not have this method; `Allow` lists its methods.",
         ErrorCode::RequestTimeout => "The request took too long to arrive.",
         ErrorCode::IdempotencyInProgress => {
             "A request with this `Idempotency-Key` is in progress; retry after `Retry-After`."
         }
+        ErrorCode::Conflict => "The endpoint is disabled or full, or the account has too many endpoints.",
         ErrorCode::RequestTooLarge => "The body has more than 256 KiB.",
         ErrorCode::UnsupportedMediaType => "The `Content-Type` of the body is not JSON.",
         ErrorCode::IdempotencyKeyReused => "This `Idempotency-Key` was used with another body.",

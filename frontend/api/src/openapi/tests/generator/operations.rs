@@ -3,6 +3,8 @@
 //! The contract requires that every operation declares 400, 401, 402, 429 and 503, even if it never answers with some
 //! of them.
 
+mod webhooks;
+
 use super::answers::{self, Refused, answer, with_limits};
 use super::{examples, schemas, wire};
 use crate::request::Choice;
@@ -15,6 +17,13 @@ pub fn paths() -> Value {
         "/v1/verify": { "get": verify_by_query(), "post": verify() },
         "/v1/verify/batch": { "post": create_batch() },
         "/v1/verify/batch/{batch_id}": { "get": poll_batch() },
+        "/v1/webhooks": { "post": webhooks::create(), "get": webhooks::list() },
+        "/v1/webhooks/{webhook_id}": {
+            "get": webhooks::show(), "patch": webhooks::change(), "delete": webhooks::delete()
+        },
+        "/v1/webhooks/{webhook_id}/rotate": { "post": webhooks::rotate() },
+        "/v1/webhooks/{webhook_id}/test": { "post": webhooks::test() },
+        "/v1/webhooks/{webhook_id}/deliveries": { "get": webhooks::deliveries() },
         "/v1/account": { "get": account() },
         "/v1/openapi.json": { "get": description() },
     })

@@ -1,7 +1,10 @@
 //! The schemas of the description: collected from the types, and converted to keywords of OpenAPI 3.0.
 
 use super::{meaning, wire};
-use crate::{Account, BatchBody, BatchCreated, ErrorBody, ErrorCode, NOT_AVAILABLE_ON, Reason, VerifyBody};
+use crate::{
+    Account, BatchBody, BatchCreated, DeliveryList, ErrorBody, ErrorCode, NOT_AVAILABLE_ON, Reason,
+    VerifyBody, Webhook, WebhookBody, WebhookChangeBody, WebhookList, WebhookTested,
+};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use utoipa::openapi::RefOr;
@@ -16,6 +19,12 @@ pub fn all() -> Value {
     add::<BatchBody>(&mut schemas);
     add::<BatchCreated>(&mut schemas);
     add::<wire::BatchStatusSchema>(&mut schemas);
+    add::<WebhookBody>(&mut schemas);
+    add::<WebhookChangeBody>(&mut schemas);
+    add::<Webhook>(&mut schemas);
+    add::<WebhookList>(&mut schemas);
+    add::<WebhookTested>(&mut schemas);
+    add::<DeliveryList>(&mut schemas);
     add::<Account>(&mut schemas);
     add::<ErrorBody>(&mut schemas);
     add::<ErrorCode>(&mut schemas);

@@ -1,0 +1,464 @@
+//! Webhooks: a message is written with the end of its object, claimed by one sender, repeated, and sent in order.
+
+use crate::world::{DAY, START, World};
+use api::Reason::{self, CatchAll, MailboxExists};
+use store::RowOutcome::{Unanswered, Verified};
+use store::webhooks::schedule::WAITS_MS;
+use store::webhooks::*;
+use store::*;
+
+const ME: Claimant = [1; 16];
+const OTHER: Claimant = [2; 16];
+const URL: &str = "https://hooks.example/in?token=needle";
+
+fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
+    let id = WebhookId::new(world.now, world.random());
+    NewWebhook { id, account, url: URL.into(), label: "mine".into(), events, secret: WebhookSecret([7; 24]) }
+}
+
+fn webhook(world: &mut World, account: AccountId, events: EventSet) -> WebhookId {
+    let new = new(world, account, events);
+    world.store().create_webhook(new, world.now).wait().unwrap().id
+}
+
+fn world() -> (World, AccountId, WebhookId) {
+    let (mut world, account) = World::with_account("free");
+    let id = webhook(&mut world, account, EventSet::ALL);
+    (world, account, id)
+}
+
+fn claim(world: &World, claimant: Claimant) -> Vec<ClaimedMessage> {
+    world.store().claim_webhooks(claimant, 10, world.now).wait().unwrap()
+}
+
+fn claim_one(world: &World, claimant: Claimant) -> ClaimedMessage {
+    let mut claimed = claim(world, claimant);
+    assert_eq!(claimed.len(), 1);
+    claimed.remove(0)
+}
+
+fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> AttemptReport {
+    AttemptReport {
+        claimant: ME,
+        account: claimed.account,
+        webhook: claimed.webhook,
+        message: claimed.message,
+        object: claimed.event.object,
+        attempt: Some(Attempt { at: world.now, took_ms: 3, result }),
+        jitter: 0,
+        wants_next: false,
+    }
+}
+
+fn note(world: &World, claimed: &ClaimedMessage, status: u16) {
+    let report = report(world, claimed, AttemptResult::Status(status));
+    assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+}
+
+fn see(world: &World, account: AccountId, id: WebhookId) -> Webhook {
+    world.store().webhook(account, id).wait().unwrap().unwrap()
+}
+
+fn log(world: &World, account: AccountId, id: WebhookId) -> Vec<Delivery> {
+    world.store().deliveries(account, id, None, 1000).wait().unwrap()
+}
+
+/// A batch of one row that is complete.
+fn complete(world: &mut World, account: AccountId) -> BatchId {
+    let id = world.batch(account, &["one@example.com"]);
+    world.answer(id, &[(0, Verified(MailboxExists.into()))]);
+    id
+}
+
+fn list(world: &mut World, account: AccountId) -> List {
+    let id = ListId::new(world.now, world.random());
+    let list = List::new(id, account, world.now, "my list.csv".into());
+    let list = List { addresses: 2, ..list };
+    world.store().create_list(&list, ListRoom::MOST, world.now).wait().unwrap();
+    list
+}
+
+/// Moves a list from one state to the next.
+fn step(world: &World, list: &mut List, to: ListState) {
+    let before = std::mem::replace(&mut list.state, to);
+    assert_eq!(world.store().put_list(list, before, None).wait(), Ok(true));
+}
+
+#[test]
+fn endpoints_are_created_changed_and_deleted() {
+    let (mut world, a, id) = world();
+    let b = world.account("b", "free");
+    let found = see(&world, a, id);
+    assert_eq!((found.url.as_str(), found.label.as_str(), found.events), (URL, "mine", EventSet::ALL));
+    assert_eq!((found.created_at, found.health, found.waiting), (START, EndpointHealth::NEW, 0));
+    assert_eq!(world.store().webhook(b, id).wait(), Ok(None), "another account's");
+    let change = WebhookChange {
+        url: Some("https://other.example/".into()),
+        label: Some(String::new()),
+        events: Some(EventSet::of([EventKind::ListPaused])),
+        enabled: Some(false),
+        secret: None,
+    };
+    assert_eq!(world.store().change_webhook(b, id, change.clone(), START).wait(), Err(WebhookError::Unknown));
+    let changed = world.store().change_webhook(a, id, change, START).wait().unwrap();
+    world.reopen();
+    assert_eq!(see(&world, a, id), changed);
+    assert_eq!((changed.url.as_str(), changed.label.as_str()), ("https://other.example/", ""));
+    assert_eq!(changed.health.state, EndpointState::Disabled(DisableReason::Owner));
+    assert_eq!(changed.old_secret_until, None);
+    for bad in ["", "https://a.example/\n", "https://ä.example/", &"x".repeat(WEBHOOK_URL_BYTES_MAX + 1)] {
+        let change = WebhookChange { url: Some(bad.into()), ..WebhookChange::default() };
+        assert_eq!(world.store().change_webhook(a, id, change, START).wait(), Err(WebhookError::Bad));
+    }
+    assert_eq!(world.store().delete_webhook(b, id).wait(), Ok(false));
+    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(true));
+    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(false));
+    assert_eq!(world.store().webhooks(a).wait(), Ok(vec![]));
+}
+
+#[test]
+fn an_account_has_few_endpoints() {
+    let (mut world, a) = World::with_account("free");
+    let made: Vec<_> = (0..WEBHOOKS_MAX).map(|_| webhook(&mut world, a, EventSet::ALL)).collect();
+    let more = new(&mut world, a, EventSet::ALL);
+    assert_eq!(world.store().create_webhook(more, START).wait(), Err(WebhookError::TooMany));
+    let found = world.store().webhooks(a).wait().unwrap();
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), made);
+    let nobody = AccountId::new(START, world.random());
+    let lost = new(&mut world, nobody, EventSet::ALL);
+    assert_eq!(world.store().create_webhook(lost, START).wait(), Err(WebhookError::Unknown));
+    complete(&mut world, a);
+    assert_eq!(claim(&world, ME).len(), WEBHOOKS_MAX);
+}
+
+#[test]
+fn the_end_of_a_batch_is_a_message_with_its_counts() {
+    let (mut world, a, id) = world();
+    let batch = world.batch(a, &["one@example.com", "two@example.com", "three@example.com"]);
+    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Verified(MailboxExists.into()))]);
+    assert_eq!(world.store().has_due_webhook(world.now).wait(), Ok(false));
+    assert_eq!(world.answer(batch, &[(2, Unanswered)]), [batch]);
+    assert_eq!(world.store().has_due_webhook(world.now).wait(), Ok(true));
+    let claimed = claim_one(&world, ME);
+    let counts = vec![(MailboxExists, 2), (Reason::Unverifiable, 1)];
+    let object = EventObject::Batch(batch);
+    let event = Event { kind: EventKind::BatchCompleted, object, total: 3, checked: 3, counts };
+    assert_eq!((claimed.event.clone(), claimed.created_at), (event.clone(), world.now));
+    assert_eq!((claimed.account, claimed.webhook, claimed.url.as_str()), (a, id, URL));
+    assert_eq!(claimed.secrets, [WebhookSecret([7; 24])]);
+    note(&world, &claimed, 204);
+    let [delivery] = log(&world, a, id).try_into().unwrap();
+    assert_eq!((delivery.event, delivery.state), (event, DeliveryState::Delivered));
+    assert_eq!((delivery.attempts.len(), delivery.next_at), (1, None));
+    assert_eq!(see(&world, a, id).waiting, 0);
+    assert!(claim(&world, ME).is_empty());
+}
+
+#[test]
+fn a_batch_that_is_complete_at_once_is_a_message_too() {
+    let (mut world, a, _) = world();
+    let mut test = world.new_batch(a, &["one@example.com"]);
+    test.mode = BatchMode::Test(vec![CatchAll]);
+    assert!(world.create(test).unwrap().completed);
+    assert_eq!(claim_one(&world, ME).event.counts, [(CatchAll, 1)]);
+    // The end after the longest time is an end as well.
+    let late = world.batch(a, &["late@example.com"]);
+    world.now += BATCH_OPEN_MS;
+    world.purge();
+    let claimed = claim(&world, ME);
+    assert!(claimed.iter().all(|found| found.event.object != EventObject::Batch(late)), "it waits behind");
+    let events = log(&world, a, claimed[0].webhook);
+    assert_eq!(events[0].event.object, EventObject::Batch(late));
+}
+
+#[test]
+fn an_endpoint_gets_only_what_it_wants() {
+    let (mut world, a) = World::with_account("free");
+    let b = world.account("b", "free");
+    let batches = webhook(&mut world, a, EventSet::of([EventKind::BatchCompleted]));
+    webhook(&mut world, a, EventSet::of([EventKind::ListPaused]));
+    webhook(&mut world, b, EventSet::ALL);
+    let disabled = webhook(&mut world, a, EventSet::ALL);
+    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
+    world.store().change_webhook(a, disabled, change, START).wait().unwrap();
+    complete(&mut world, a);
+    assert_eq!(claim_one(&world, ME).webhook, batches);
+}
+
+#[test]
+fn the_batches_of_a_list_are_no_events_and_its_end_is() {
+    let (mut world, a, id) = world();
+    let mut list = list(&mut world, a);
+    step(&world, &mut list, ListState::Running);
+    let mut batch = world.new_batch(a, &["one@example.com"]);
+    batch.id = world.store().batch_of_list(&list, 0);
+    list.submitted = 1;
+    let made = world.store().submit_batch_of_list(&list, batch.clone(), world.now).wait().unwrap();
+    assert!(matches!(made, BatchOfList::Made(_)));
+    world.answer(batch.id, &[(0, Verified(MailboxExists.into()))]);
+    assert!(claim(&world, ME).is_empty());
+    list.counts = vec![(MailboxExists, 1)];
+    assert_eq!(world.store().put_list(&list, ListState::Running, None).wait(), Ok(true));
+    assert!(claim(&world, ME).is_empty(), "the state is the same");
+    step(&world, &mut list, ListState::Paused);
+    step(&world, &mut list, ListState::Running);
+    step(&world, &mut list, ListState::Completed);
+    // They wait for each other.
+    let paused = claim_one(&world, ME);
+    let expected = (EventKind::ListPaused, EventObject::List(list.id), 2, 1, &[(MailboxExists, 1)][..]);
+    let Event { kind, object, total, checked, counts } = &paused.event;
+    assert_eq!((*kind, *object, *total, *checked, counts.as_slice()), expected);
+    note(&world, &paused, 500);
+    assert!(claim(&world, ME).is_empty());
+    let [second, first] = log(&world, a, id).try_into().unwrap();
+    assert_eq!((first.next_at, second.next_at), (Some(world.now + WAITS_MS[0]), None));
+    world.now += WAITS_MS[0];
+    let again = claim_one(&world, ME);
+    assert_eq!(again, paused, "with the same id");
+    let mut report = report(&world, &again, AttemptResult::Status(200));
+    report.wants_next = true;
+    let next = world.store().note_attempt(report, world.now).wait().unwrap().unwrap();
+    assert_eq!(next.event.kind, EventKind::ListCompleted);
+    assert_ne!(next.message, paused.message);
+    note(&world, &next, 200);
+    assert_eq!(see(&world, a, id).waiting, 0);
+}
+
+#[test]
+fn an_object_does_not_wait_for_another() {
+    let (mut world, a, _) = world();
+    let first = complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    let second = complete(&mut world, a);
+    note(&world, &claimed, 500);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.event.object, EventObject::Batch(second));
+    note(&world, &claimed, 200);
+    world.now += WAITS_MS[0];
+    assert_eq!(claim_one(&world, ME).event.object, EventObject::Batch(first));
+}
+
+#[test]
+fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, OTHER);
+    complete(&mut world, a);
+    assert!(claim(&world, ME).is_empty());
+    world.now += CLAIM_MS - 1;
+    assert!(claim(&world, ME).is_empty());
+    world.now += 1;
+    let mine = claim_one(&world, ME);
+    assert_eq!(mine.message, claimed.message);
+    // The report of the sender that lost its claim changes nothing.
+    let late = AttemptReport { claimant: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(late, world.now).wait(), Ok(None));
+    assert_eq!(see(&world, a, id).waiting, 2);
+    note(&world, &mine, 200);
+    assert_eq!(see(&world, a, id).waiting, 1);
+    // A claim without an attempt is due again after a second.
+    let mine = claim_one(&world, ME);
+    let back = AttemptReport { attempt: None, ..report(&world, &mine, AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(back, world.now).wait(), Ok(None));
+    assert!(claim(&world, ME).is_empty());
+    world.now += 1000;
+    assert_eq!(claim_one(&world, ME).message, mine.message);
+}
+
+#[test]
+fn messages_survive_a_stop_and_claims_of_the_last_process_do_not() {
+    let (mut world, a, _) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, OTHER);
+    world.reopen();
+    assert!(claim(&world, ME).is_empty());
+    world.store().release_webhooks(world.now).wait().unwrap();
+    if world.store().has_nodes() {
+        assert!(claim(&world, ME).is_empty(), "it may be the claim of another node");
+        world.now += CLAIM_MS;
+    }
+    assert_eq!(claim_one(&world, ME), claimed);
+}
+
+#[test]
+fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let mut attempts = 0;
+    let first = claim_one(&world, ME);
+    let mut claimed = first.clone();
+    loop {
+        attempts += 1;
+        let failed = AttemptResult::Failed(AttemptFault::ALL[attempts % AttemptFault::ALL.len()]);
+        let report = report(&world, &claimed, failed);
+        assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+        let [delivery] = log(&world, a, id).try_into().unwrap();
+        assert_eq!(delivery.attempts.len(), attempts);
+        let Some(next) = delivery.next_at else {
+            assert_eq!(delivery.state, DeliveryState::Failed);
+            break;
+        };
+        world.now = next - 1;
+        assert!(claim(&world, ME).is_empty());
+        world.now = next;
+        claimed = claim_one(&world, ME);
+        assert_eq!(claimed, first);
+    }
+    assert_eq!(attempts, 10);
+    assert!((3 * DAY..4 * DAY).contains(&(world.now - START)));
+    let found = see(&world, a, id);
+    assert_eq!(found.health.state, EndpointState::Disabled(DisableReason::Failures));
+    assert_eq!((found.health.failing_since, found.waiting), (Some(START), 0));
+    complete(&mut world, a);
+    assert!(claim(&world, ME).is_empty());
+    let change = WebhookChange { enabled: Some(true), ..WebhookChange::default() };
+    let found = world.store().change_webhook(a, id, change, world.now).wait().unwrap();
+    assert_eq!(found.health, EndpointHealth::NEW);
+    complete(&mut world, a);
+    claim_one(&world, ME);
+}
+
+#[test]
+fn a_410_ends_an_endpoint_at_once() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    complete(&mut world, a);
+    note(&world, &claimed, 410);
+    assert_eq!(see(&world, a, id).health.state, EndpointState::Disabled(DisableReason::Gone));
+    // What waits there is discarded when it is due.
+    assert!(claim(&world, ME).is_empty());
+    let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
+    assert_eq!(states, [DeliveryState::Discarded, DeliveryState::Failed]);
+    assert_eq!(see(&world, a, id).waiting, 0);
+    assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
+}
+
+#[test]
+fn a_success_ends_a_series_of_failures() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    note(&world, &claim_one(&world, ME), 302);
+    assert_eq!(see(&world, a, id).health.failing_since, Some(START));
+    world.now += WAITS_MS[0];
+    note(&world, &claim_one(&world, ME), 200);
+    assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
+}
+
+#[test]
+fn a_report_that_is_repeated_counts_once() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    let failed = report(&world, &claimed, AttemptResult::Status(500));
+    // The claim goes on, as if the first answer was lost.
+    let failed = AttemptReport { wants_next: true, ..failed };
+    complete(&mut world, a);
+    let next = world.store().note_attempt(failed.clone(), world.now).wait().unwrap();
+    assert_eq!(world.store().note_attempt(failed, world.now).wait(), Ok(next.clone()));
+    let delivered =
+        AttemptReport { wants_next: false, ..report(&world, &next.unwrap(), AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(delivered.clone(), world.now).wait(), Ok(None));
+    assert_eq!(world.store().note_attempt(delivered, world.now).wait(), Ok(None));
+    let counts: Vec<_> = log(&world, a, id).iter().map(|found| found.attempts.len()).collect();
+    assert_eq!((counts, see(&world, a, id).waiting), (vec![1, 1], 1));
+}
+
+#[test]
+fn two_secrets_sign_for_a_day_after_a_rotation() {
+    let (mut world, a, id) = world();
+    let next = WebhookSecret([9; 24]);
+    let change = WebhookChange { secret: Some(next), ..WebhookChange::default() };
+    let found = world.store().change_webhook(a, id, change, world.now).wait().unwrap();
+    assert_eq!(found.old_secret_until, Some(START + OLD_SECRET_MS));
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.secrets, [next, WebhookSecret([7; 24])]);
+    note(&world, &claimed, 200);
+    world.now += OLD_SECRET_MS;
+    complete(&mut world, a);
+    assert_eq!(claim_one(&world, ME).secrets, [next]);
+}
+
+#[test]
+fn a_test_is_a_message_for_one_endpoint() {
+    let (mut world, a, id) = world();
+    webhook(&mut world, a, EventSet::ALL);
+    let message = world.store().test_webhook(a, id, world.now).wait().unwrap();
+    let claimed = claim_one(&world, ME);
+    assert_eq!((claimed.message, claimed.event.kind), (message, EventKind::Test));
+    assert_eq!(claimed.event.object, EventObject::Webhook(id));
+    let unknown = WebhookId::new(START, world.random());
+    assert_eq!(world.store().test_webhook(a, unknown, START).wait(), Err(WebhookError::Unknown));
+}
+
+#[test]
+fn a_deleted_endpoint_leaves_nothing_to_send() {
+    let (mut world, a, id) = world();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    complete(&mut world, a);
+    assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(true));
+    note(&world, &claimed, 200);
+    world.now += CLAIM_MS;
+    assert!(claim(&world, ME).is_empty());
+    assert_eq!(world.store().deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, 2);
+}
+
+#[test]
+fn only_so_many_messages_wait_and_the_rest_is_counted() {
+    let (mut world, a, id) = world();
+    for _ in 0..WAITING_MAX {
+        world.store().test_webhook(a, id, world.now).wait().unwrap();
+    }
+    assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Full));
+    complete(&mut world, a);
+    complete(&mut world, a);
+    let found = see(&world, a, id);
+    assert_eq!((found.waiting, found.missed), (WAITING_MAX, 2));
+    // The order is that of their events.
+    let mut claimed = Some(claim_one(&world, ME));
+    let mut sent = Vec::new();
+    while let Some(message) = claimed {
+        sent.push(message.message);
+        let report =
+            AttemptReport { wants_next: true, ..report(&world, &message, AttemptResult::Status(200)) };
+        claimed = world.store().note_attempt(report, world.now).wait().unwrap();
+    }
+    assert_eq!(sent.len(), WAITING_MAX as usize);
+    assert_eq!(see(&world, a, id).waiting, 0);
+}
+
+#[test]
+fn the_log_is_read_in_pages_and_has_bounds() {
+    let (mut world, a, id) = world();
+    let mut expected = Vec::new();
+    for _ in 0..DELIVERIES_MAX + 5 {
+        world.now += 1;
+        expected.push(world.store().test_webhook(a, id, world.now).wait().unwrap());
+        note(&world, &claim_one(&world, ME), 200);
+    }
+    expected.reverse();
+    expected.truncate(DELIVERIES_MAX as usize);
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = world.store().deliveries(a, id, before, 300).wait().unwrap();
+        let Some(last) = page.last() else { break };
+        before = Some(last.message);
+        found.extend(page.iter().map(|delivery| delivery.message));
+    }
+    assert_eq!(found, expected);
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, u64::from(DELIVERIES_MAX));
+    assert_eq!(log(&world, a, id), []);
+    // A message that expired before it was sent is not sent.
+    world.store().test_webhook(a, id, world.now).wait().unwrap();
+    world.now += DELIVERY_KEEP_MS;
+    world.purge();
+    assert_eq!(see(&world, a, id).waiting, 0);
+    assert!(claim(&world, ME).is_empty());
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+}

@@ -1,0 +1,360 @@
+//! The tables and rows of webhooks: endpoints, the messages that wait at them, and the log of deliveries.
+
+use super::{AccountId, join};
+use crate::reason;
+use crate::row::{In, Out, Row};
+use crate::rows::{Table, TypedTable};
+use store::webhooks::{
+    Attempt, AttemptFault, AttemptResult, Claimant, DeliveryState, DisableReason, EndpointHealth,
+    EndpointState, Event, EventKind, EventObject, EventSet, ObjectQueue, WebhookSecret,
+};
+use store::{BatchId, MessageId, UnixMs, WebhookId};
+
+/// The endpoints of webhooks, by account and endpoint.
+pub const WEBHOOKS: TypedTable<[u8; 32], WebhookRow> = TypedTable::new(Table::Webhooks);
+/// The messages that wait, by endpoint and object.
+pub const OUTBOX: TypedTable<[u8; 32], QueueRow> = TypedTable::new(Table::Outbox);
+/// The objects of an endpoint whose messages wait, by endpoint, time of the next attempt, and object.
+pub const OUTBOX_DUE: TypedTable<[u8; 40], ()> = TypedTable::new(Table::OutboxDue);
+/// The account of every endpoint with waiting messages, by the time when it can be claimed, and endpoint.
+pub const WEBHOOK_TURNS: TypedTable<[u8; 24], AccountId> = TypedTable::new(Table::WebhookTurns);
+/// The log of deliveries, by endpoint and message.
+pub const DELIVERIES: TypedTable<[u8; 32], DeliveryRow> = TypedTable::new(Table::Deliveries);
+/// The open batches that belong to a list: their end is no event.
+pub const LIST_BATCHES: TypedTable<[u8; 16], ()> = TypedTable::new(Table::ListBatches);
+
+/// The key of [`WEBHOOKS`].
+pub fn webhook_key(account: AccountId, id: WebhookId) -> [u8; 32] {
+    join(account.to_bytes(), id.to_bytes())
+}
+
+/// The key of [`OUTBOX`].
+pub fn outbox_key(webhook: WebhookId, object: [u8; 16]) -> [u8; 32] {
+    join(webhook.to_bytes(), object)
+}
+
+/// The key of [`DELIVERIES`].
+pub fn delivery_key(webhook: WebhookId, message: MessageId) -> [u8; 32] {
+    join(webhook.to_bytes(), message.to_bytes())
+}
+
+/// The key of [`OUTBOX_DUE`].
+pub fn due_key(webhook: WebhookId, at: UnixMs, object: [u8; 16]) -> [u8; 40] {
+    let mut key = [0; 40];
+    key[..16].copy_from_slice(&webhook.to_bytes());
+    key[16..24].copy_from_slice(&at.to_be_bytes());
+    key[24..].copy_from_slice(&object);
+    key
+}
+
+/// The time and the object in a key of [`OUTBOX_DUE`].
+pub fn split_due_key(key: &[u8; 40]) -> (UnixMs, [u8; 16]) {
+    let (mut at, mut object) = ([0; 8], [0; 16]);
+    at.copy_from_slice(&key[16..24]);
+    object.copy_from_slice(&key[24..]);
+    (UnixMs::from_be_bytes(at), object)
+}
+
+/// The key of [`WEBHOOK_TURNS`].
+pub fn turn_key(at: UnixMs, webhook: WebhookId) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&at.to_be_bytes());
+    key[8..].copy_from_slice(&webhook.to_bytes());
+    key
+}
+
+/// The time and the endpoint in a key of [`WEBHOOK_TURNS`].
+pub fn split_turn_key(key: &[u8; 24]) -> (UnixMs, WebhookId) {
+    let (mut at, mut webhook) = ([0; 8], [0; 16]);
+    at.copy_from_slice(&key[..8]);
+    webhook.copy_from_slice(&key[8..]);
+    (UnixMs::from_be_bytes(at), WebhookId::from_bytes(webhook))
+}
+
+/// The key of [`LIST_BATCHES`].
+pub fn list_batch_key(batch: BatchId) -> [u8; 16] {
+    batch.to_bytes()
+}
+
+/// A row of [`WEBHOOKS`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookRow {
+    pub created_at: UnixMs,
+    pub events: EventSet,
+    pub health: EndpointHealth,
+    /// The sealed [`WebhookTexts`].
+    pub texts: Vec<u8>,
+    /// How many messages it ever had, for their ids.
+    pub serial: u64,
+    pub waiting: u32,
+    /// How many rows it has in [`DELIVERIES`].
+    pub logged: u32,
+    pub missed: u64,
+    /// The time in its key of [`WEBHOOK_TURNS`]; `None` if it has no row there.
+    pub turn_at: Option<UnixMs>,
+    /// The sender that has claimed it.
+    pub claimant: Option<Claimant>,
+}
+
+impl Row for WebhookRow {
+    const TABLE: &'static str = "webhooks";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.created_at);
+        out.byte(self.events.bits());
+        out.byte(match self.health.state {
+            EndpointState::Enabled => 0,
+            EndpointState::Disabled(DisableReason::Owner) => 1,
+            EndpointState::Disabled(DisableReason::Gone) => 2,
+            EndpointState::Disabled(DisableReason::Failures) => 3,
+        });
+        write_time(self.health.failing_since, out);
+        out.blob(&self.texts);
+        out.number(self.serial);
+        out.number(u64::from(self.waiting));
+        out.number(u64::from(self.logged));
+        out.number(self.missed);
+        write_time(self.turn_at, out);
+        out.byte(u8::from(self.claimant.is_some()));
+        if let Some(claimant) = &self.claimant {
+            out.bytes(claimant);
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<WebhookRow> {
+        Some(WebhookRow {
+            created_at: input.number()?,
+            events: EventSet::from_bits(input.byte()?)?,
+            health: EndpointHealth {
+                state: match input.byte()? {
+                    0 => EndpointState::Enabled,
+                    1 => EndpointState::Disabled(DisableReason::Owner),
+                    2 => EndpointState::Disabled(DisableReason::Gone),
+                    3 => EndpointState::Disabled(DisableReason::Failures),
+                    _ => return None,
+                },
+                failing_since: read_time(input)?,
+            },
+            texts: input.blob()?,
+            serial: input.number()?,
+            waiting: input.small()?,
+            logged: input.small()?,
+            missed: input.number()?,
+            turn_at: read_time(input)?,
+            claimant: if input.flag()? { Some(input.array()?) } else { None },
+        })
+    }
+}
+
+fn write_time(time: Option<UnixMs>, out: &mut Out) {
+    out.byte(u8::from(time.is_some()));
+    if let Some(time) = time {
+        out.number(time);
+    }
+}
+
+fn read_time(input: &mut In<'_>) -> Option<Option<UnixMs>> {
+    Some(if input.flag()? { Some(input.number()?) } else { None })
+}
+
+/// The sealed content of a row of [`WEBHOOKS`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct WebhookTexts {
+    pub url: String,
+    pub label: String,
+    pub secret: WebhookSecret,
+    /// The secret before the last rotation, and the time until which it signs.
+    pub old_secret: Option<(WebhookSecret, UnixMs)>,
+}
+
+impl Row for WebhookTexts {
+    const TABLE: &'static str = "webhooks";
+
+    fn write(&self, out: &mut Out) {
+        out.text(&self.url);
+        out.text(&self.label);
+        out.bytes(&self.secret.0);
+        out.byte(u8::from(self.old_secret.is_some()));
+        if let Some((WebhookSecret(old), until)) = &self.old_secret {
+            out.bytes(old);
+            out.number(*until);
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<WebhookTexts> {
+        Some(WebhookTexts {
+            url: input.text()?,
+            label: input.text()?,
+            secret: WebhookSecret(input.array()?),
+            old_secret: if input.flag()? {
+                Some((WebhookSecret(input.array()?), input.number()?))
+            } else {
+                None
+            },
+        })
+    }
+}
+
+/// A row of [`OUTBOX`].
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct QueueRow(pub ObjectQueue);
+
+impl Row for QueueRow {
+    const TABLE: &'static str = "outbox";
+
+    fn write(&self, out: &mut Out) {
+        let ObjectQueue { messages, failed, due_at } = &self.0;
+        out.number(*due_at);
+        out.number(u64::from(*failed));
+        out.number(messages.len() as u64);
+        messages.iter().for_each(|message| out.bytes(&message.to_bytes()));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<QueueRow> {
+        let (due_at, failed) = (input.number()?, input.small()?);
+        let count = input.number()?;
+        let messages = (0..count).map(|_| Some(MessageId::from_bytes(input.array()?)));
+        Some(QueueRow(ObjectQueue { messages: messages.collect::<Option<_>>()?, failed, due_at }))
+    }
+}
+
+/// A row of [`DELIVERIES`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryRow {
+    pub account: AccountId,
+    pub created_at: UnixMs,
+    pub event: Event,
+    pub state: DeliveryState,
+    pub attempts: Vec<Attempt>,
+    pub next_at: Option<UnixMs>,
+}
+
+/// The lowest code of an answer's status; those below are the numbers of faults.
+const STATUS_MIN: u64 = 100;
+
+impl Row for DeliveryRow {
+    const TABLE: &'static str = "deliveries";
+
+    fn write(&self, out: &mut Out) {
+        out.bytes(&self.account.to_bytes());
+        out.number(self.created_at);
+        out.byte(self.event.kind as u8);
+        out.bytes(&self.event.object.to_bytes());
+        out.number(self.event.total);
+        out.number(self.event.checked);
+        out.number(self.event.counts.len() as u64);
+        for (reason, count) in &self.event.counts {
+            out.byte(reason::code(*reason));
+            out.number(*count);
+        }
+        out.byte(self.state as u8);
+        out.number(self.attempts.len() as u64);
+        for Attempt { at, took_ms, result } in &self.attempts {
+            out.number(*at);
+            out.number(u64::from(*took_ms));
+            out.number(match result {
+                AttemptResult::Status(status) => u64::from(*status),
+                AttemptResult::Failed(fault) => *fault as u64,
+            });
+        }
+        write_time(self.next_at, out);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<DeliveryRow> {
+        let account = AccountId::from_bytes(input.array()?);
+        let created_at = input.number()?;
+        let kind = *EventKind::ALL.get(usize::from(input.byte()?))?;
+        let object = EventObject::of(kind, input.array()?);
+        let (total, checked, count) = (input.number()?, input.number()?, input.number()?);
+        let counts = (0..count).map(|_| Some((reason::of_code(input.byte()?)?, input.number()?)));
+        let event = Event { kind, object, total, checked, counts: counts.collect::<Option<_>>()? };
+        let state = *DeliveryState::ALL.get(usize::from(input.byte()?))?;
+        let count = input.number()?;
+        let attempts = (0..count).map(|_| read_attempt(input)).collect::<Option<_>>()?;
+        Some(DeliveryRow { account, created_at, event, state, attempts, next_at: read_time(input)? })
+    }
+}
+
+fn read_attempt(input: &mut In<'_>) -> Option<Attempt> {
+    let (at, took_ms, code) = (input.number()?, input.small()?, input.number()?);
+    let result = if code < STATUS_MIN {
+        AttemptResult::Failed(*AttemptFault::ALL.get(usize::try_from(code).ok()?)?)
+    } else {
+        AttemptResult::Status(u16::try_from(code).ok()?)
+    };
+    Some(Attempt { at, took_ms, result })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Reason;
+
+    fn comes_back<R: Row + PartialEq>(row: &R) {
+        assert!(R::decode(&row.encode()).is_ok_and(|again| again == *row), "{}", R::TABLE);
+    }
+
+    #[test]
+    fn rows_come_back() {
+        for state in [
+            EndpointState::Enabled,
+            EndpointState::Disabled(DisableReason::Owner),
+            EndpointState::Disabled(DisableReason::Gone),
+            EndpointState::Disabled(DisableReason::Failures),
+        ] {
+            for some in [None, Some(7)] {
+                comes_back(&WebhookRow {
+                    created_at: 1,
+                    events: EventSet::ALL,
+                    health: EndpointHealth { state, failing_since: some },
+                    texts: vec![1, 2],
+                    serial: 300,
+                    waiting: 2,
+                    logged: 3,
+                    missed: 4,
+                    turn_at: some,
+                    claimant: some.map(|_| [9; 16]),
+                });
+            }
+        }
+        let (secret, old) = (WebhookSecret([1; 24]), WebhookSecret([2; 24]));
+        for old_secret in [None, Some((old, 9))] {
+            comes_back(&WebhookTexts {
+                url: "https://a.example/".into(),
+                label: String::new(),
+                secret,
+                old_secret,
+            });
+        }
+        let messages = vec![MessageId::from_bytes([1; 16]), MessageId::from_bytes([2; 16])];
+        comes_back(&QueueRow(ObjectQueue { messages, failed: 3, due_at: 4 }));
+        for kind in EventKind::ALL {
+            let results = [AttemptResult::Status(204), AttemptResult::Status(999)];
+            let faults = AttemptFault::ALL.map(AttemptResult::Failed);
+            let attempt = |result| Attempt { at: 5, took_ms: 6, result };
+            comes_back(&DeliveryRow {
+                account: AccountId::from_bytes([3; 16]),
+                created_at: 4,
+                event: Event {
+                    kind,
+                    object: EventObject::of(kind, [5; 16]),
+                    total: 6,
+                    checked: 7,
+                    counts: vec![(Reason::MailboxExists, 8)],
+                },
+                state: DeliveryState::Failed,
+                attempts: results.into_iter().chain(faults).map(attempt).collect(),
+                next_at: Some(9),
+            });
+        }
+    }
+
+    #[test]
+    fn keys_are_in_the_order_of_time() {
+        let webhook = WebhookId::from_bytes([1; 16]);
+        assert_eq!(split_due_key(&due_key(webhook, 256, [2; 16])), (256, [2; 16]));
+        assert!(due_key(webhook, 255, [9; 16]) < due_key(webhook, 256, [2; 16]));
+        assert_eq!(split_turn_key(&turn_key(256, webhook)), (256, webhook));
+        assert!(turn_key(255, WebhookId::from_bytes([9; 16])) < turn_key(256, webhook));
+    }
+}

@@ -1,0 +1,480 @@
+//! Endpoints, events, messages and deliveries.
+
+use super::{EndpointHealth, WEBHOOKS_MAX};
+use crate::error::from_store_error;
+use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
+use crate::{StoreError, UnixMs};
+use api::Reason;
+use std::fmt;
+
+/// The bytes of a secret.
+pub const WEBHOOK_SECRET_BYTES: usize = 24;
+
+/// The secret that signs the messages of an endpoint. `Debug` does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct WebhookSecret(pub [u8; WEBHOOK_SECRET_BYTES]);
+
+impl fmt::Debug for WebhookSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookSecret")
+    }
+}
+
+/// A kind of event. The numbers are those in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum EventKind {
+    /// Every row of a batch has its answer.
+    BatchCompleted = 0,
+    /// A batch was cancelled.
+    BatchCancelled = 1,
+    /// Every address of a list has its answer.
+    ListCompleted = 2,
+    /// A list was cancelled.
+    ListCancelled = 3,
+    /// A list waits for credits.
+    ListPaused = 4,
+    /// A list cannot be checked.
+    ListUnfit = 5,
+    /// The owner of an endpoint tests it.
+    Test = 6,
+}
+
+impl EventKind {
+    /// All kinds, in the order of their numbers.
+    pub const ALL: [EventKind; 7] = [
+        EventKind::BatchCompleted,
+        EventKind::BatchCancelled,
+        EventKind::ListCompleted,
+        EventKind::ListCancelled,
+        EventKind::ListPaused,
+        EventKind::ListUnfit,
+        EventKind::Test,
+    ];
+
+    /// The name in messages and in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventKind::BatchCompleted => "batch.completed",
+            EventKind::BatchCancelled => "batch.cancelled",
+            EventKind::ListCompleted => "list.completed",
+            EventKind::ListCancelled => "list.cancelled",
+            EventKind::ListPaused => "list.paused",
+            EventKind::ListUnfit => "list.unfit",
+            EventKind::Test => "webhook.test",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn parse(name: &str) -> Option<EventKind> {
+        EventKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// A set of kinds of events, one bit for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventSet(u8);
+
+impl EventSet {
+    /// Every kind that an endpoint can choose: a test is sent to any endpoint.
+    pub const ALL: EventSet = EventSet((1 << EventKind::Test as u8) - 1);
+
+    /// The set of these kinds. A test is never part of a set.
+    pub fn of(kinds: impl IntoIterator<Item = EventKind>) -> EventSet {
+        EventSet(kinds.into_iter().fold(0, |bits, kind| bits | 1 << kind as u8) & EventSet::ALL.0)
+    }
+
+    /// The set with these bits; `None` if a bit has no kind.
+    pub fn from_bits(bits: u8) -> Option<EventSet> {
+        (bits & !EventSet::ALL.0 == 0).then_some(EventSet(bits))
+    }
+
+    /// The bits of the set.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether the set has this kind.
+    pub fn contains(self, kind: EventKind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+
+    /// The kinds of the set, in the order of their numbers.
+    pub fn kinds(self) -> impl Iterator<Item = EventKind> {
+        EventKind::ALL.into_iter().filter(move |kind| self.contains(*kind))
+    }
+}
+
+/// What an event is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventObject {
+    /// A batch.
+    Batch(BatchId),
+    /// A list.
+    List(ListId),
+    /// The endpoint itself, for a test.
+    Webhook(WebhookId),
+}
+
+impl EventObject {
+    /// The bytes of the object's id.
+    pub fn to_bytes(self) -> [u8; 16] {
+        match self {
+            EventObject::Batch(id) => id.to_bytes(),
+            EventObject::List(id) => id.to_bytes(),
+            EventObject::Webhook(id) => id.to_bytes(),
+        }
+    }
+
+    /// The object of an event of this kind.
+    pub fn of(kind: EventKind, id: [u8; 16]) -> EventObject {
+        match kind {
+            EventKind::BatchCompleted | EventKind::BatchCancelled => {
+                EventObject::Batch(BatchId::from_bytes(id))
+            }
+            EventKind::ListCompleted
+            | EventKind::ListCancelled
+            | EventKind::ListPaused
+            | EventKind::ListUnfit => EventObject::List(ListId::from_bytes(id)),
+            EventKind::Test => EventObject::Webhook(WebhookId::from_bytes(id)),
+        }
+    }
+}
+
+/// The end of a batch or list. It has no address and no name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The kind.
+    pub kind: EventKind,
+    /// What ended.
+    pub object: EventObject,
+    /// The number of rows of a batch, or of addresses of a list.
+    pub total: u64,
+    /// How many of them have an answer.
+    pub checked: u64,
+    /// How often each reason occurs.
+    pub counts: Vec<(Reason, u64)>,
+}
+
+/// A new endpoint.
+#[derive(Clone)]
+pub struct NewWebhook {
+    /// The id, which the caller creates.
+    pub id: WebhookId,
+    /// The account.
+    pub account: AccountId,
+    /// The URL, which the caller has checked.
+    pub url: String,
+    /// A label of the owner, which may be empty.
+    pub label: String,
+    /// The events that it gets.
+    pub events: EventSet,
+    /// The secret.
+    pub secret: WebhookSecret,
+}
+
+/// An endpoint as its owner sees it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Webhook {
+    /// The id.
+    pub id: WebhookId,
+    /// The time of creation.
+    pub created_at: UnixMs,
+    /// The URL.
+    pub url: String,
+    /// The label, which may be empty.
+    pub label: String,
+    /// The events that it gets.
+    pub events: EventSet,
+    /// The state, and since when attempts fail.
+    pub health: EndpointHealth,
+    /// How many messages wait.
+    pub waiting: u32,
+    /// How many events were missed because [`WAITING_MAX`](super::WAITING_MAX) messages waited.
+    pub missed: u64,
+    /// The time until which the secret before the last rotation signs as well.
+    pub old_secret_until: Option<UnixMs>,
+}
+
+/// A change of an endpoint. `None` leaves a value as it is.
+#[derive(Clone, Default)]
+pub struct WebhookChange {
+    /// The new URL, which the caller has checked.
+    pub url: Option<String>,
+    /// The new label.
+    pub label: Option<String>,
+    /// The events that it gets from now on.
+    pub events: Option<EventSet>,
+    /// Whether it gets messages.
+    pub enabled: Option<bool>,
+    /// The new secret. The one before signs as well for [`OLD_SECRET_MS`](super::OLD_SECRET_MS).
+    pub secret: Option<WebhookSecret>,
+}
+
+/// The random number of a sender, which distinguishes its claims from those of others and of earlier processes. It is not 0.
+pub type Claimant = [u8; 16];
+
+/// A message that a sender has claimed. `Debug` shows neither the URL nor a secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ClaimedMessage {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint.
+    pub webhook: WebhookId,
+    /// The id of the message, which is the same in each attempt.
+    pub message: MessageId,
+    /// The event.
+    pub event: Event,
+    /// The time of the event.
+    pub created_at: UnixMs,
+    /// The URL.
+    pub url: String,
+    /// The secrets that sign: the present one, and the one before for some time after a rotation.
+    pub secrets: Vec<WebhookSecret>,
+}
+
+/// The result of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// The endpoint answered with this status.
+    Status(u16),
+    /// There was no answer.
+    Failed(AttemptFault),
+}
+
+impl AttemptResult {
+    /// Whether the message is delivered.
+    pub fn is_success(self) -> bool {
+        matches!(self, AttemptResult::Status(200..=299))
+    }
+
+    /// Whether the endpoint says that it wants no messages.
+    pub fn is_gone(self) -> bool {
+        self == AttemptResult::Status(410)
+    }
+}
+
+/// The reason why an attempt got no answer. The numbers are those in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttemptFault {
+    /// The name of the host has no address.
+    NoAddress = 0,
+    /// The host has only addresses that are not public.
+    AddressNotAllowed = 1,
+    /// The connection failed or broke.
+    Connection = 2,
+    /// The handshake of TLS failed, or the certificate is not valid.
+    Tls = 3,
+    /// There was no answer in time.
+    Timeout = 4,
+    /// The answer is not HTTP.
+    InvalidAnswer = 5,
+    /// The URL is no longer allowed.
+    UrlNotAllowed = 6,
+}
+
+impl AttemptFault {
+    /// All faults, in the order of their numbers.
+    pub const ALL: [AttemptFault; 7] = [
+        AttemptFault::NoAddress,
+        AttemptFault::AddressNotAllowed,
+        AttemptFault::Connection,
+        AttemptFault::Tls,
+        AttemptFault::Timeout,
+        AttemptFault::InvalidAnswer,
+        AttemptFault::UrlNotAllowed,
+    ];
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AttemptFault::NoAddress => "no_address",
+            AttemptFault::AddressNotAllowed => "address_not_allowed",
+            AttemptFault::Connection => "connection_failed",
+            AttemptFault::Tls => "tls_failed",
+            AttemptFault::Timeout => "timeout",
+            AttemptFault::InvalidAnswer => "invalid_answer",
+            AttemptFault::UrlNotAllowed => "url_not_allowed",
+        }
+    }
+}
+
+/// An attempt to deliver a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attempt {
+    /// The time of its end.
+    pub at: UnixMs,
+    /// Its duration in milliseconds.
+    pub took_ms: u32,
+    /// Its result.
+    pub result: AttemptResult,
+}
+
+/// The report of a sender about a claimed message.
+#[derive(Debug, Clone)]
+pub struct AttemptReport {
+    /// The sender.
+    pub claimant: Claimant,
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint.
+    pub webhook: WebhookId,
+    /// The message.
+    pub message: MessageId,
+    /// What the message is about.
+    pub object: EventObject,
+    /// The attempt; `None` if there was none, and the message is to be tried again in a second.
+    pub attempt: Option<Attempt>,
+    /// A random number for the time of the next attempt.
+    pub jitter: u16,
+    /// Whether the next message of the endpoint is wanted.
+    pub wants_next: bool,
+}
+
+/// The state of a delivery. The numbers are those in the tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeliveryState {
+    /// It waits for its first or next attempt.
+    Waiting = 0,
+    /// The endpoint has answered with success.
+    Delivered = 1,
+    /// All attempts have failed, or the endpoint has answered 410.
+    Failed = 2,
+    /// Its endpoint was disabled when it was due.
+    Discarded = 3,
+}
+
+impl DeliveryState {
+    /// All states, in the order of their numbers.
+    pub const ALL: [DeliveryState; 4] =
+        [DeliveryState::Waiting, DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Discarded];
+
+    /// The name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeliveryState::Waiting => "waiting",
+            DeliveryState::Delivered => "delivered",
+            DeliveryState::Failed => "failed",
+            DeliveryState::Discarded => "discarded",
+        }
+    }
+}
+
+/// A message in the log of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The id of the message.
+    pub message: MessageId,
+    /// The event.
+    pub event: Event,
+    /// The time of the event.
+    pub created_at: UnixMs,
+    /// The state.
+    pub state: DeliveryState,
+    /// The attempts so far, oldest first.
+    pub attempts: Vec<Attempt>,
+    /// The time of the next attempt, unless the message has ended or waits for an earlier one of its object.
+    pub next_at: Option<UnixMs>,
+}
+
+/// The reason why an endpoint was not created, changed or tested.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WebhookError {
+    /// The account has no such endpoint, or there is no such account.
+    Unknown,
+    /// The account has [`WEBHOOKS_MAX`] endpoints.
+    TooMany,
+    /// The endpoint is disabled.
+    Disabled,
+    /// Too many messages wait at the endpoint.
+    Full,
+    /// A value is out of its range, or the id is in use.
+    Bad,
+    /// The store itself failed.
+    Store(StoreError),
+}
+
+from_store_error!(WebhookError);
+
+impl fmt::Display for WebhookError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WebhookError::Unknown => f.write_str("no such endpoint"),
+            WebhookError::TooMany => write!(f, "the account has {WEBHOOKS_MAX} endpoints"),
+            WebhookError::Disabled => f.write_str("the endpoint is disabled"),
+            WebhookError::Full => f.write_str("too many messages wait at the endpoint"),
+            WebhookError::Bad => f.write_str("a bound is not kept, or the id is in use"),
+            WebhookError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+/// URLs may have secrets, and `Debug` output may be logged.
+impl fmt::Debug for NewWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NewWebhook({})", self.id)
+    }
+}
+
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Webhook({}, {:?}, {} waiting)", self.id, self.health, self.waiting)
+    }
+}
+
+impl fmt::Debug for WebhookChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookChange")
+    }
+}
+
+impl fmt::Debug for ClaimedMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ClaimedMessage({}, {}, {:?})", self.webhook, self.message, self.event.kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_come_back() {
+        for (number, kind) in (0..).zip(EventKind::ALL) {
+            assert_eq!((kind as u8, EventKind::parse(kind.as_str())), (number, Some(kind)));
+            assert_eq!(EventSet::ALL.contains(kind), kind != EventKind::Test);
+        }
+        assert!((0..).zip(AttemptFault::ALL).all(|(number, fault)| fault as u8 == number));
+        assert!((0..).zip(DeliveryState::ALL).all(|(number, state)| state as u8 == number));
+        assert_eq!(EventKind::parse("batch"), None);
+    }
+
+    #[test]
+    fn a_set_has_the_kinds_it_was_made_of() {
+        let set = EventSet::of([EventKind::ListPaused, EventKind::BatchCompleted, EventKind::Test]);
+        assert_eq!(set.kinds().collect::<Vec<_>>(), [EventKind::BatchCompleted, EventKind::ListPaused]);
+        assert_eq!(EventSet::from_bits(set.bits()), Some(set));
+        assert_eq!(EventSet::from_bits(1 << EventKind::Test as u8), None);
+        assert_eq!(EventSet::ALL.kinds().count(), 6);
+    }
+
+    #[test]
+    fn only_2yz_is_a_success() {
+        for (status, success, gone) in [
+            (199, false, false),
+            (200, true, false),
+            (299, true, false),
+            (302, false, false),
+            (410, false, true),
+        ] {
+            let result = AttemptResult::Status(status);
+            assert_eq!((result.is_success(), result.is_gone()), (success, gone), "{status}");
+        }
+        assert!(!AttemptResult::Failed(AttemptFault::Timeout).is_success());
+    }
+
+    #[test]
+    fn debug_shows_no_secret() {
+        let secret = WebhookSecret([7; 24]);
+        assert_eq!(format!("{secret:?}"), "WebhookSecret");
+    }
+}

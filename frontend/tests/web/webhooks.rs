@@ -1,0 +1,99 @@
+//! Webhooks on their pages: created, shown, changed, tested and deleted.
+
+use crate::browser::{Browser, Page, attribute, signed_up};
+
+const URL: &str = "https://hooks.example.com/in?token=x";
+
+/// The secret on a page.
+fn secret(page: &Page) -> Option<String> {
+    let text = page.text();
+    let tag = text.split("id=\"new-secret\"").nth(1)?.split('>').next()?.to_owned();
+    attribute(&tag, "value")
+}
+
+fn submit(browser: &mut Browser, fields: &[(&str, &str)]) -> Page {
+    let page = browser.get("/webhooks");
+    browser.submit(&page, fields)
+}
+
+/// The path of the endpoint of the account, from the list.
+fn path(browser: &mut Browser) -> String {
+    let page = browser.get("/webhooks").text();
+    let id = page.split("/webhooks/whk_").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    format!("/webhooks/whk_{id}")
+}
+
+#[test]
+fn a_webhook_is_created_with_a_secret_that_is_shown_once() {
+    let (server, mut browser) = signed_up();
+    browser.get("/webhooks").says("There are no webhooks");
+    let page = submit(&mut browser, &[("url", URL), ("label", "mine"), ("batch.completed", "1")]);
+    assert_eq!(page.status, 200, "{}", page.plain());
+    let first = secret(&page).unwrap();
+    assert!(first.starts_with("whsec_"));
+    let path = path(&mut browser);
+    let page = browser.get(&path);
+    page.says("mine").says("batch.completed").says("There are no deliveries");
+    assert_eq!(secret(&page), None);
+    assert!(!page.text().contains("whsec_"));
+
+    let page = browser.press(&page, &format!("{path}/rotate"));
+    assert_ne!(secret(&page).unwrap(), first);
+    page.says("The old secret signs as well until");
+    let page = browser.get(&path);
+    let page = browser.press(&page, &format!("{path}/test"));
+    page.says("webhook.test");
+    let page = browser.press(&page, &format!("{path}/disable"));
+    page.says("You have disabled this webhook.");
+    let page = browser.press(&page, &format!("{path}/enable"));
+    page.says("Send a test");
+    let page = browser.press(&page, &format!("{path}/delete"));
+    page.says("There are no webhooks");
+    assert_eq!(browser.get_once(&path).status, 404);
+    assert!(!server.log().contains("token=x") && !server.log().contains(&first));
+}
+
+#[test]
+fn wrong_forms_are_refused() {
+    let (_server, mut browser) = signed_up();
+    for (url, says) in [
+        ("http://a.example/", "must begin with https://"),
+        ("https://127.0.0.1/", "must have a public DNS name"),
+        ("https://user@a.example/", "must not have a user name"),
+        ("", "must have 1 to 2048 bytes"),
+    ] {
+        let page = submit(&mut browser, &[("url", url), ("batch.completed", "1")]);
+        assert_eq!(page.status, 400, "{url}");
+        page.says(says);
+    }
+    let page = submit(&mut browser, &[("url", URL)]);
+    assert_eq!(page.status, 400);
+    page.says("Choose at least one event");
+    let page = submit(&mut browser, &[("url", URL), ("label", &"x".repeat(101)), ("list.unfit", "1")]);
+    assert_eq!(page.status, 400);
+    for _ in 0..10 {
+        assert_eq!(submit(&mut browser, &[("url", URL), ("list.unfit", "1")]).status, 200);
+    }
+    let page = submit(&mut browser, &[("url", URL), ("list.unfit", "1")]);
+    assert_eq!(page.status, 409);
+    page.says("The account has 10 webhooks");
+}
+
+#[test]
+fn a_webhook_is_text_and_belongs_to_its_account() {
+    let (server, mut browser) = signed_up();
+    submit(&mut browser, &[("url", URL), ("label", "<script>alert(1)</script>"), ("list.paused", "1")]);
+    let path = path(&mut browser);
+    for page in ["/webhooks", &path] {
+        let text = browser.get(page).text();
+        assert!(!text.contains("<script>alert") && text.contains("&lt;script&gt;"), "{page}");
+    }
+    let mut stranger = Browser::signed_up(&server, "jane@example.com");
+    assert_eq!(stranger.get_once(&path).status, 404);
+    let token = stranger.get("/webhooks").token();
+    for action in ["", "/test", "/rotate", "/disable", "/delete"] {
+        let answer = stranger.post(&format!("{path}{action}"), &format!("csrf={token}"));
+        assert_eq!(answer.status, 404, "{action}");
+    }
+    assert_eq!(Browser::new(&server).get_once("/webhooks").status, 303);
+}

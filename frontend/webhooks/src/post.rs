@@ -1,0 +1,222 @@
+//! One attempt: a POST request to an endpoint, within limits of time, bytes and destinations.
+//!
+//! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
+
+use crate::url::WebhookUrl;
+use outbound::{Bounded, Destinations, Trust, connect, look_up};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use store::webhooks::{AttemptFault, AttemptResult};
+
+/// The longest time of an attempt, from the look-up of the name to the status.
+pub const TIME_MAX: Duration = Duration::from_secs(15);
+/// The longest time to connect to one address.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+/// The most addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 3;
+/// The longest head of an answer, with those of interim answers, in bytes.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The most bytes of a body that are read, so that a short answer ends in order. Its content is thrown away.
+const BODY_BYTES_MAX: usize = 4 * 1024;
+/// The longest time for these bytes.
+const BODY_TIME_MAX: Duration = Duration::from_millis(500);
+/// The most bytes that are read from a connection: the answer and the overhead of TLS, which is mostly certificates.
+const RAW_BYTES_MAX: usize = 128 * 1024;
+const HEADERS_MAX: usize = 100;
+
+/// Finds the addresses of a host, within a time limit.
+pub type LookUp = dyn Fn(&str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
+/// What attempts need besides their message.
+pub struct Poster {
+    trust: Trust,
+    destinations: Destinations,
+    look_up: Box<LookUp>,
+    time_max: Duration,
+}
+
+/// A message that is ready to be sent.
+pub struct Outgoing<'m> {
+    /// The header `webhook-id`.
+    pub id: String,
+    /// The header `webhook-timestamp`, in seconds since 1970.
+    pub timestamp: u64,
+    /// The header `webhook-signature`.
+    pub signature: String,
+    /// The body, which is JSON.
+    pub body: &'m [u8],
+}
+
+impl Poster {
+    /// Reads the system's list of certificate authorities.
+    ///
+    /// # Errors
+    ///
+    /// TLS is not available.
+    pub fn new(destinations: Destinations) -> io::Result<Poster> {
+        let trust = Trust::of_system()?;
+        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX })
+    }
+
+    /// The addresses that may be contacted.
+    pub fn destinations(&self) -> &Destinations {
+        &self.destinations
+    }
+
+    /// Whether the system knows a certificate authority. Without one, no certificate is valid.
+    pub fn has_authorities(&self) -> bool {
+        self.trust.usable
+    }
+
+    /// Sends a message once.
+    pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> AttemptResult {
+        match self.attempt(url, outgoing) {
+            Ok(status) => AttemptResult::Status(status),
+            Err(fault) => AttemptResult::Failed(fault),
+        }
+    }
+
+    fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, AttemptFault> {
+        let deadline = Instant::now() + self.time_max;
+        let addresses = self.addresses(url, deadline)?;
+        let stream = connect(&addresses, deadline, CONNECT_TIME_MAX).map_err(|error| fault(&error))?;
+        let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
+        let request = request(url, outgoing);
+        if !url.is_https() {
+            return converse(&mut stream, &request);
+        }
+        let name = ServerName::try_from(url.host().to_owned()).map_err(|_| AttemptFault::Tls)?;
+        let config = self.trust.config.clone();
+        let mut connection = ClientConnection::new(config, name).map_err(|_| AttemptFault::Tls)?;
+        while connection.is_handshaking() {
+            // It fails with the reason, and returns early only at the end of the handshake.
+            connection.complete_io(&mut stream).map_err(|error| handshake_fault(&error))?;
+        }
+        converse(&mut StreamOwned::new(connection, stream), &request)
+    }
+
+    /// The addresses that the connection may go to. There is no look-up after this one.
+    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, AttemptFault> {
+        let found = (self.look_up)(url.host(), url.port(), deadline).map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => AttemptFault::Timeout,
+            _ => AttemptFault::NoAddress,
+        })?;
+        if found.is_empty() {
+            return Err(AttemptFault::NoAddress);
+        }
+        let permits = |address: &SocketAddr| match url.is_https() {
+            true => self.destinations.permits(address.ip()),
+            // Plain HTTP is for networks of the operator.
+            false => self.destinations.is_allowed(address.ip()),
+        };
+        let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).take(ADDRESSES_MAX).collect();
+        if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed) } else { Ok(permitted) }
+    }
+}
+
+fn fault(error: &io::Error) -> AttemptFault {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => AttemptFault::Timeout,
+        _ if is_of_tls(error) => AttemptFault::Tls,
+        _ => AttemptFault::Connection,
+    }
+}
+
+fn handshake_fault(error: &io::Error) -> AttemptFault {
+    match fault(error) {
+        AttemptFault::Connection if error.kind() == io::ErrorKind::UnexpectedEof => AttemptFault::Tls,
+        fault => fault,
+    }
+}
+
+fn is_of_tls(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// The whole request.
+fn request(url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Vec<u8> {
+    let Outgoing { id, timestamp, signature, body } = outgoing;
+    let mut request = format!(
+        "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: mailprobe\r\naccept: */*\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\nwebhook-id: {id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n\
+         connection: close\r\n\r\n",
+        url.target(),
+        url.authority(),
+        body.len()
+    )
+    .into_bytes();
+    request.extend_from_slice(body);
+    request
+}
+
+/// Sends the request, and returns the status of the answer.
+fn converse(stream: &mut (impl Read + Write), request: &[u8]) -> Result<u16, AttemptFault> {
+    // A server may answer before it has read everything.
+    let sent = stream.write_all(request).and_then(|()| stream.flush());
+    let (status, mut body_bytes) = match read_status(stream) {
+        Ok(found) => found,
+        Err(error) => return Err(sent.err().map_or(error, |error| fault(&error))),
+    };
+    let until = Instant::now() + BODY_TIME_MAX;
+    let mut piece = [0; 1024];
+    while body_bytes < BODY_BYTES_MAX && Instant::now() < until {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => body_bytes += length,
+        }
+    }
+    Ok(status)
+}
+
+/// Reads the head of the answer, after any interim ones (RFC 9110 15.2). Returns the status, and the bytes of the body that
+/// came with it.
+fn read_status(stream: &mut impl Read) -> Result<(u16, usize), AttemptFault> {
+    let mut answer = Vec::new();
+    let mut read = 0;
+    let mut piece = [0; 2048];
+    loop {
+        while let Some((status, length)) = head(&answer)? {
+            answer.drain(..length);
+            if status >= 200 {
+                return Ok((status, answer.len()));
+            }
+            if status == 101 {
+                // Nothing asked for another protocol.
+                return Err(AttemptFault::InvalidAnswer);
+            }
+        }
+        if read > HEAD_BYTES_MAX {
+            return Err(AttemptFault::InvalidAnswer);
+        }
+        match stream.read(&mut piece) {
+            Ok(0) if read == 0 => return Err(AttemptFault::Connection),
+            Ok(0) => return Err(AttemptFault::InvalidAnswer),
+            Ok(length) => {
+                read += length;
+                answer.extend_from_slice(&piece[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(fault(&error)),
+        }
+    }
+}
+
+/// The status and the length of a head; `None` if it is not complete.
+fn head(bytes: &[u8]) -> Result<Option<(u16, usize)>, AttemptFault> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut head = httparse::Response::new(&mut headers);
+    match head.parse(bytes) {
+        Ok(httparse::Status::Complete(length)) => match head.code {
+            Some(code @ 100..=999) => Ok(Some((code, length))),
+            _ => Err(AttemptFault::InvalidAnswer),
+        },
+        Ok(httparse::Status::Partial) => Ok(None),
+        Err(_) => Err(AttemptFault::InvalidAnswer),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! The sender with a store of redb and receivers on loopback.
+
+use super::*;
+use engine::config::Network;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use store::webhooks::{DeliveryState, EventSet, NewWebhook, WebhookSecret};
+use store::{AccountId, NewAccount, PlanTable, WebhookId};
+use store_redb::StoreOptions;
+use tempfile::TempDir;
+
+/// A time that only tests move.
+static NOW: AtomicU64 = AtomicU64::new(1_801_386_000_000);
+
+fn now() -> UnixMs {
+    NOW.load(Ordering::Acquire)
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+struct World {
+    store: Arc<dyn Store>,
+    account: AccountId,
+    _folder: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), now());
+        let store: Arc<dyn Store> = Arc::new(opened.expect("a new store").0);
+        let id = AccountId::new(now(), 1);
+        let new = NewAccount { id, name: "a".into(), plan: "free".into() };
+        store.create_account(new, now()).wait().expect("an account");
+        World { store, account: id, _folder: folder }
+    }
+
+    fn webhook(&self, url: String) -> WebhookId {
+        let id = WebhookId::new(now(), random_bits().expect("random bits"));
+        let (account, label, events) = (self.account, String::new(), EventSet::ALL);
+        let secret = WebhookSecret([7; 24]);
+        let new = NewWebhook { id, account, url, label, events, secret };
+        self.store.create_webhook(new, now()).wait().expect("an endpoint").id
+    }
+
+    fn test(&self, webhook: WebhookId) {
+        self.store.test_webhook(self.account, webhook, now()).wait().expect("a message");
+    }
+
+    fn sender(&self) -> Sender {
+        let network = Network::parse("127.0.0.0/8").expect("a network");
+        let destinations = Destinations::new(vec![network]);
+        Sender::start(Arc::clone(&self.store), Settings { destinations, clock: now }).expect("a thread")
+    }
+
+    fn states(&self, webhook: WebhookId) -> Vec<DeliveryState> {
+        let log = self.store.deliveries(self.account, webhook, None, 1000).wait().expect("a log");
+        log.iter().map(|delivery| delivery.state).collect()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, webhook: WebhookId, states: &[DeliveryState]) {
+        let began = Instant::now();
+        while self.states(webhook) != states {
+            assert!(began.elapsed() < PATIENCE, "{:?}", self.states(webhook));
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A receiver that answers each request with this status after this time, and counts the connections at once.
+struct Hook {
+    address: SocketAddr,
+    ids: Arc<Mutex<Vec<String>>>,
+    most: Arc<AtomicU64>,
+}
+
+impl Hook {
+    fn start(status: u16, after: Duration) -> Hook {
+        Hook::start_at("127.0.0.1:0", status, after)
+    }
+
+    fn start_at(address: &str, status: u16, after: Duration) -> Hook {
+        let listener = TcpListener::bind(address).expect("a port");
+        let address = listener.local_addr().expect("it is bound");
+        let (ids, most) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<AtomicU64>::default());
+        let (to, peak, count) = (Arc::clone(&ids), Arc::clone(&most), Arc::<AtomicU64>::default());
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let (to, peak, count) = (Arc::clone(&to), Arc::clone(&peak), Arc::clone(&count));
+                thread::spawn(move || {
+                    peak.fetch_max(count.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+                    let id = read_id(&stream);
+                    thread::sleep(after);
+                    count.fetch_sub(1, Ordering::AcqRel);
+                    to.lock().expect("no panic").push(id);
+                    let _ = (&stream).write_all(format!("HTTP/1.1 {status} X\r\n\r\n").as_bytes());
+                });
+            }
+        });
+        Hook { address, ids, most }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        self.ids.lock().expect("no panic").clone()
+    }
+}
+
+/// Reads a request, and returns its `webhook-id`.
+fn read_id(mut stream: &TcpStream) -> String {
+    let (mut text, mut piece) = (String::new(), [0; 4096]);
+    while !text.contains("}}") {
+        match stream.read(&mut piece) {
+            Ok(length) if length > 0 => text += &String::from_utf8_lossy(&piece[..length]),
+            _ => break,
+        }
+    }
+    let line = text.lines().find_map(|line| line.strip_prefix("webhook-id: "));
+    line.unwrap_or_default().to_owned()
+}
+
+#[test]
+fn messages_are_delivered_in_order() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    (0..CHAIN_MAX + 5).for_each(|_| world.test(webhook));
+    let log = world.store.deliveries(world.account, webhook, None, 1000).wait().expect("a log");
+    assert_eq!(log.len(), CHAIN_MAX + 5);
+    let sender = world.sender();
+    world.wait_for(webhook, &[DeliveryState::Delivered; CHAIN_MAX + 5]);
+    drop(sender);
+    assert_eq!(hook.ids().len(), CHAIN_MAX + 5);
+    assert_eq!(hook.most.load(Ordering::Acquire), 1, "one at a time");
+}
+
+#[test]
+fn a_host_has_few_connections_and_others_go_on() {
+    let world = World::new();
+    let slow = Hook::start(200, Duration::from_secs(2));
+    let quick = Hook::start_at("127.0.0.2:0", 204, Duration::ZERO);
+    let of_slow: Vec<_> = (0..HOST_PLACES + 3).map(|_| world.webhook(slow.url())).collect();
+    let of_quick = world.webhook(quick.url());
+    of_slow.iter().for_each(|webhook| world.test(*webhook));
+    world.test(of_quick);
+    let began = Instant::now();
+    let _sender = world.sender();
+    world.wait_for(of_quick, &[DeliveryState::Delivered]);
+    assert!(began.elapsed() < Duration::from_secs(2), "it waited for the slow host");
+    assert!(slow.most.load(Ordering::Acquire) <= HOST_PLACES as u64);
+}
+
+#[test]
+fn a_drain_waits_for_attempts_and_begins_no_others() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::from_secs(1));
+    let webhook = world.webhook(hook.url());
+    world.test(webhook);
+    world.test(webhook);
+    let sender = world.sender();
+    let began = Instant::now();
+    while hook.most.load(Ordering::Acquire) == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(sender);
+    let states = world.states(webhook);
+    assert_eq!(states.iter().filter(|state| **state == DeliveryState::Delivered).count(), 1, "{states:?}");
+    assert_eq!(states.iter().filter(|state| **state == DeliveryState::Waiting).count(), 1, "{states:?}");
+    let _next = world.sender();
+    world.wait_for(webhook, &[DeliveryState::Delivered; 2]);
+}
+
+#[test]
+fn a_failed_attempt_waits_for_its_time() {
+    let world = World::new();
+    let hook = Hook::start(500, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    world.test(webhook);
+    let _sender = world.sender();
+    let attempts = || {
+        let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
+        log[0].attempts.clone()
+    };
+    let began = Instant::now();
+    while attempts().is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(3 * LOOK);
+    let found = attempts();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].result, AttemptResult::Status(500));
+    assert_eq!(world.states(webhook), [DeliveryState::Waiting]);
+}
+
+#[test]
+fn a_url_that_is_no_longer_allowed_gets_nothing() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    world.test(webhook);
+    let strict = Settings { destinations: Destinations::default(), clock: now };
+    let _sender = Sender::start(Arc::clone(&world.store), strict).expect("a thread");
+    let began = Instant::now();
+    loop {
+        let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
+        if let Some(attempt) = log[0].attempts.first() {
+            break assert_eq!(attempt.result, AttemptResult::Failed(AttemptFault::UrlNotAllowed));
+        }
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    assert!(hook.ids().is_empty());
+}

@@ -1,0 +1,206 @@
+//! URLs of webhooks. An account has ten endpoints, so ten hosts are tested at once: each gets a test message.
+
+use super::cases::{HostCase, HostRoute, host};
+use super::{CONTACT_LIMIT, HTTPS, SMTP, SPELLINGS, SsrfCampaign, counted, seen_all};
+use crate::interop::process::wait_until;
+use crate::soak::http;
+use crate::soak::world::Serve;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The endpoints of an account.
+const AT_ONCE: usize = 10;
+/// Longer than an attempt, and the wait before the next one.
+const ATTEMPT_LIMIT: Duration = Duration::from_secs(60);
+
+/// More URLs that must not be accepted; [`SPELLINGS`] are hosts of others.
+const URLS: &[&str] = &[
+    "http://hooks.example/",
+    "http://169.254.169.254/latest/meta-data/",
+    "https://169.254.169.254/latest/meta-data/",
+    "https://[fd00:ec2::254]/latest/meta-data/",
+    "https://metadata.google.internal:80/",
+    "https://user@hooks.example/",
+    "https://hooks.example@127.0.0.1/",
+    "https://127.0.0.1#@hooks.example/",
+    "https://hooks.example\\@127.0.0.1/",
+    "https://hooks.example:22/",
+    "https://hooks.example:25/",
+    "https://hooks.example:6379/\r\nSET x y",
+    "https://hooks.example./",
+    "https://localhost./",
+    "https://a.localhost/",
+    "https://printer.local/",
+    "https://intranet/",
+    "https://0.0.0.0/",
+    "https://0/",
+    "https://[::]/",
+    "https://[::1]/",
+    "https://[::ffff:127.0.0.1]/",
+    "https://[64:ff9b::7f00:1]/",
+    "https://[2002:7f00:1::]/",
+    "https://224.0.0.1/",
+    "https://255.255.255.255/",
+    "https://b\u{fc}cher.example/",
+    "https://127\u{3002}0\u{3002}0\u{3002}1/",
+    "https://%31%32%37.0.0.1/",
+    "ftp://hooks.example/",
+    "file:///etc/passwd",
+    "gopher://127.0.0.1:6379/_SET",
+    "//127.0.0.1/",
+];
+
+/// An endpoint with a test message.
+struct Hook<'c> {
+    id: String,
+    case: &'c HostCase,
+    host: String,
+}
+
+impl SsrfCampaign {
+    /// Hosts with only forbidden addresses: the attempt fails because of the address, after a look-up.
+    pub(super) fn refuses_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let mut said = Vec::new();
+        let all: Vec<usize> = (0..self.refused.len()).collect();
+        for some in all.chunks(AT_ONCE) {
+            let hooks = self.create(serve, key, some, &self.refused, ("hook", 'r'))?;
+            for hook in &hooks {
+                let attempts = attempts(serve, key, &hook.id, 1)?;
+                if attempts[0]["error"] != "address_not_allowed" {
+                    said.push(format!("{}: {attempts:?}", hook.case.name));
+                } else if self.resolver.asked(&hook.host) == 0 {
+                    said.push(format!("{}: another resolver was asked", hook.case.name));
+                }
+            }
+            delete(serve, key, &hooks)?;
+        }
+        counted(self.refused.len(), &said)
+    }
+
+    /// URLs that are refused when an endpoint is created or changed.
+    pub(super) fn refuses_hook_urls(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let literals = self.refused.iter().filter(|case| case.way == HostRoute::Mx);
+        let literals = literals.flat_map(|case| case.first.clone()).map(|address| match address {
+            IpAddr::V4(v4) => v4.to_string(),
+            IpAddr::V6(v6) => format!("[{v6}]"),
+        });
+        let hosts = literals.chain(SPELLINGS.iter().map(|it| (*it).to_owned()));
+        let urls = hosts.flat_map(|host| {
+            [format!("https://{host}/"), format!("https://{host}:8443/"), format!("http://{host}/")]
+        });
+        let urls: Vec<String> = urls.chain(URLS.iter().map(|url| (*url).to_owned())).collect();
+        let made = create(serve, key, "https://hooks.example/")?;
+        let mut said = Vec::new();
+        for url in &urls {
+            let body = json!({ "url": url }).to_string();
+            for (method, path) in [("POST", "/v1/webhooks"), ("PATCH", &format!("/v1/webhooks/{made}"))] {
+                let answer = http::call(serve.address, key, (method, path), &body)?;
+                if answer.status != 400 {
+                    said.push(format!("{method} {url}: {} {}", answer.status, answer.body));
+                }
+            }
+        }
+        http::call(serve.address, key, ("DELETE", &format!("/v1/webhooks/{made}")), "")?;
+        counted(urls.len() * 2, &said)
+    }
+
+    /// Hosts with a public address are contacted there, and after the change of their records no longer.
+    pub(super) fn asks_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        self.sniffer.forget().map_err(|failure| failure.0)?;
+        let asked: Vec<usize> =
+            (0..self.mixed.len()).filter(|index| self.mixed[*index].way != HostRoute::Implicit).collect();
+        let mut rebound = 0;
+        for some in asked.chunks(AT_ONCE) {
+            let hooks = self.create(serve, key, some, &self.mixed, ("hook", 'm'))?;
+            for hook in &hooks {
+                let attempts = attempts(serve, key, &hook.id, 1 + usize::from(hook.case.is_rebound()))?;
+                if !hook.case.is_rebound() {
+                    continue;
+                }
+                rebound += 1;
+                if attempts[1]["error"] != "address_not_allowed" || self.resolver.asked(&hook.host) < 2 {
+                    return Err(format!("{}, again: {attempts:?}", hook.case.name));
+                }
+            }
+            delete(serve, key, &hooks)?;
+        }
+        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        // Sessions of the checks before may still begin.
+        let seen = seen.into_iter().filter(|packet| packet.port != SMTP).collect();
+        let asked: Vec<&HostCase> = asked.iter().map(|index| &self.mixed[*index]).collect();
+        Ok(format!("{}, {rebound} of them rebound", seen_all(&asked, Some(HTTPS), &seen)?))
+    }
+
+    /// Without the filter, the same hosts are contacted.
+    pub(super) fn open_hooks(&self, serve: &Serve, key: &str) -> Result<String, String> {
+        let cases = self.open_cases();
+        let cases: Vec<_> =
+            cases.into_iter().filter(|(_, case)| case.is_sample && case.way == HostRoute::Mx).collect();
+        let step = if self.small { cases.len().div_ceil(AT_ONCE) } else { 1 };
+        let cases: Vec<_> = cases.into_iter().step_by(step.max(1)).collect();
+        let indices: Vec<usize> = cases.iter().map(|(index, _)| *index).collect();
+        for some in indices.chunks(AT_ONCE) {
+            let hooks = self.create(serve, key, some, &self.refused, ("open", 'r'))?;
+            for hook in &hooks {
+                attempts(serve, key, &hook.id, 1)?;
+            }
+            delete(serve, key, &hooks)?;
+        }
+        let cases: Vec<&HostCase> = cases.iter().map(|(_, case)| case).collect();
+        let seen = self.sniffer.seen().map_err(|failure| failure.0)?;
+        let seen = seen.into_iter().filter(|packet| packet.port == HTTPS).collect();
+        seen_all(&cases, Some(HTTPS), &seen)
+    }
+
+    /// Creates an endpoint for each of these hosts, and sends a test to it.
+    fn create<'c>(
+        &self,
+        serve: &Serve,
+        key: &str,
+        indices: &[usize],
+        cases: &'c [HostCase],
+        (place, kind): (&str, char),
+    ) -> Result<Vec<Hook<'c>>, String> {
+        let make = |index: &usize| {
+            let host = host(place, kind, *index);
+            let id = create(serve, key, &format!("https://{host}/hook"))?;
+            let path = format!("/v1/webhooks/{id}/test");
+            let tested = http::call(serve.address, key, ("POST", &path), "")?;
+            if tested.status != 202 {
+                return Err(format!("{host}: {} {}", tested.status, tested.body));
+            }
+            Ok(Hook { id, case: &cases[*index], host })
+        };
+        indices.iter().map(make).collect()
+    }
+}
+
+fn create(serve: &Serve, key: &str, url: &str) -> Result<String, String> {
+    let body = json!({ "url": url }).to_string();
+    let made = http::call(serve.address, key, ("POST", "/v1/webhooks"), &body)?;
+    if made.status == 201 {
+        Ok(made.text("webhook_id").to_owned())
+    } else {
+        Err(format!("{url}: {} {}", made.status, made.body))
+    }
+}
+
+fn delete(serve: &Serve, key: &str, hooks: &[Hook<'_>]) -> Result<(), String> {
+    hooks.iter().try_for_each(|hook| {
+        let path = format!("/v1/webhooks/{}", hook.id);
+        http::call(serve.address, key, ("DELETE", &path), "").map(drop)
+    })
+}
+
+/// Waits for so many attempts of the first message of an endpoint.
+fn attempts(serve: &Serve, key: &str, id: &str, count: usize) -> Result<Vec<Value>, String> {
+    let path = format!("/v1/webhooks/{id}/deliveries");
+    let mut found = Vec::new();
+    let waited = wait_until("attempts", ATTEMPT_LIMIT.max(CONTACT_LIMIT), || {
+        let log = http::get(serve.address, key, &path).map_err(crate::soak::Failure)?;
+        found = log.body["deliveries"][0]["attempts"].as_array().cloned().unwrap_or_default();
+        Ok(found.len() >= count)
+    });
+    waited.map(|()| found.clone()).map_err(|failure| format!("{}: {found:?}", failure.0))
+}
