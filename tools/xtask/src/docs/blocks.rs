@@ -7,7 +7,7 @@
 //! | `text` elsewhere | nothing runs: a diagram, a formula, an example of a program's output |
 //! | `toml` | the program of the page reads it |
 //! | `rust` | a crate compiles the page as a part of its documentation |
-//! | `python`, `ts` | `tools/clients/check` runs the block |
+//! | `python`, `ts` | `tools/clients/check` runs the blocks of docs/clients.md |
 //! | `mermaid` | skipped |
 //! | `python`, `js` | `tools/browser/webhooks.mjs` runs the blocks of docs/webhooks.md |
 //!
@@ -73,9 +73,9 @@ pub fn examples(page: &str, may_open: bool) -> Result<Examples<'_>, String> {
             ("", _) => return Err(format!("line {line}: the block has no language")),
             ("json" | "text", Some(Commands { output, .. })) => *output = Some(block.text),
             ("json", None) => return Err(format!("line {line}: `json` without commands before it")),
-            ("text" | "mermaid" | "python" | "js", _) => {}
+            ("text" | "mermaid", _) => {}
             ("rust", _) => found.has_rust = true,
-            ("python" | "ts", _) => found.has_client_code = true,
+            ("python" | "js" | "ts", _) => found.has_client_code = true,
             ("toml", _) => found.toml.push(block),
             ("sh", _) => {
                 last_section = block.section;

@@ -37,8 +37,8 @@ const FRONT_PAGE: &str = "README.md";
 const SCENARIO_PAGE: &str = "docs/mailnet.md";
 /// Pages with Rust, and the file of the crate that compiles them as documentation.
 const COMPILED_PAGES: [(&str, &str); 1] = [("docs/mailnet.md", "tools/mailnet/src/lib.rs")];
-/// The page whose Python and TypeScript `tools/clients/check` runs.
-const CLIENTS_PAGE: &str = "docs/clients.md";
+/// The pages with code of callers: `tools/clients/check` runs that of the first one, `tools/browser/webhooks.mjs` that of the second.
+const CLIENT_PAGES: [&str; 2] = ["docs/clients.md", "docs/webhooks.md"];
 /// A domain for keys that a page shows alone.
 const DOMAIN: &str = "[[domain]]\nname = \"fragment.example\"\nmailboxes.ok = [\"alice\"]\n";
 
@@ -128,8 +128,8 @@ fn test_page(page: &Page, programs: &Programs, binaries: &Path, folder: &Path) -
 
 fn examples(page: &Page) -> Result<Examples<'_>, String> {
     let examples = blocks::examples(&page.text, page.path == FRONT_PAGE)?;
-    if examples.has_client_code && page.path != CLIENTS_PAGE {
-        return Err(format!("`tools/clients/check` runs only the code of {CLIENTS_PAGE}"));
+    if examples.has_client_code && !CLIENT_PAGES.contains(&page.path.as_str()) {
+        return Err(format!("Python, JavaScript and TypeScript run only on {}", CLIENT_PAGES.join(" and ")));
     }
     let is_compiled = COMPILED_PAGES.iter().any(|(path, _)| *path == page.path);
     if examples.has_rust && !is_compiled { Err("no crate compiles its Rust".into()) } else { Ok(examples) }
