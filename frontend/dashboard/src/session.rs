@@ -93,7 +93,7 @@ impl Beginning {
 /// Redirects to the sign-in page. After sign-in, the visitor returns to the page of this request.
 pub fn sign_in_first(head: &Head, method: Method) -> Reply {
     let back = match (method, head.query.as_str()) {
-        (Method::Post, _) => "/".to_owned(),
+        (Method::Post | Method::Patch | Method::Delete, _) => "/".to_owned(),
         (Method::Get, "") => head.path.clone(),
         (Method::Get, query) => format!("{}?{query}", head.path),
     };

@@ -24,6 +24,10 @@ pub enum Method {
     Get,
     /// Sends a body.
     Post,
+    /// Sends a further part of something.
+    Patch,
+    /// Deletes something.
+    Delete,
 }
 
 impl Method {
@@ -32,6 +36,8 @@ impl Method {
         match self {
             Method::Get => "GET",
             Method::Post => "POST",
+            Method::Patch => "PATCH",
+            Method::Delete => "DELETE",
         }
     }
 }

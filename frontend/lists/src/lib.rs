@@ -1,19 +1,23 @@
 //! Lists of addresses: CSV, JSON lines and plain text, compressed or not, from a file or a stream.
 //!
 //! [`Source`] detects the format of a list from its beginning, and reads its rows one after another. [`Shape`] writes each
-//! row with its verdict at the end. `mailprobe clean` and the dashboard read and write all lists with these types.
+//! row with its verdict at the end. `mailprobe clean`, the API and the dashboard read and write all lists with these types. [`RowWriter`] also writes rows in another format.
 //!
 //! - Memory does not depend on the length of a list. A row is at most [`ROW_BYTES_MAX`] long.
 //! - The output row has the values of the input row, in the format of the list.
 //! - Callers that accept lists of strangers set [`Limits`]: a compressed list may be larger than any disk.
 
+mod class;
 mod columns;
 mod json;
 mod source;
 mod verdict;
+mod writer;
 
+pub use class::Class;
 pub use source::{Limits, ROW_BYTES_MAX, Row, Shape, Source, Step, decompressed, is_stream};
 pub use verdict::Verdict;
+pub use writer::RowWriter;
 
 use std::fmt;
 

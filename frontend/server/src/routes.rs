@@ -5,5 +5,7 @@ pub mod account;
 pub mod batch;
 pub mod docs;
 pub mod health;
+pub mod lists;
 pub mod openapi;
+mod page;
 pub mod verify;

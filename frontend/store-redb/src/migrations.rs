@@ -12,7 +12,7 @@ use store_rules::tables::{FORMAT, META, META_FORMAT};
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` changes format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7];
 
 /// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -63,7 +63,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_3(transaction)?;
         to_4(transaction)?;
         to_5(transaction)?;
-        to_6(transaction)
+        to_6(transaction)?;
+        to_7(transaction)
     };
     apply(database, make, format)
 }
@@ -95,6 +96,11 @@ fn to_5(transaction: &WriteTransaction) -> Result<(), StoreError> {
 /// From format 5 to 6: the tables of the engine's knowledge. A result of format 5 has no evidence.
 fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
     create_tables(transaction, &[Table::Refusals, Table::Withdrawn])
+}
+
+/// From format 6 to 7: rows of lists, of their batches and of limits can be longer. Rows of format 6 are read as they are.
+fn to_7(_: &WriteTransaction) -> Result<(), StoreError> {
+    Ok(())
 }
 
 /// Runs a step and writes its format in one transaction.

@@ -29,6 +29,11 @@ impl Shape {
         (self.format != Format::Jsonl).then_some(self.columns.address)
     }
 
+    /// The number of columns of the first row.
+    pub(crate) fn column_count(&self) -> usize {
+        self.columns.count
+    }
+
     /// The output before the first row: the byte order mark, by which spreadsheets recognize UTF-8, and the header.
     pub fn head(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -35,7 +35,7 @@ pub fn by_head(route: &Route, query: &str) -> Counter {
         Limit::OfMode => match (mode_in(query), route.method) {
             (Some(mode), _) => Counter::Row(row_of(mode)),
             (None, Method::Get) => Counter::Row(Row::Verify),
-            (None, Method::Post) => Counter::InBody,
+            (None, _) => Counter::InBody,
         },
     }
 }

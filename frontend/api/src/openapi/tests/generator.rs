@@ -63,6 +63,8 @@ fn tags() -> Value {
     json!([
         { "name": "Verify", "description": "Check one address and wait for the answer." },
         { "name": "Batch", "description": "Check up to 200 addresses and poll for the results." },
+        { "name": "Lists", "description": "Upload a file of addresses, see the price, start the check, and download \
+            the rows with their verdicts. A list is deleted 7 days after its creation." },
         { "name": "Account", "description": "Plan and credits." },
         { "name": "Description", "description": "This document." },
     ])

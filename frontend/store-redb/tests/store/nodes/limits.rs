@@ -17,7 +17,7 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
             .map(|at: usize| {
                 let id = ListId::new(START, (100 * round + at) as u128);
                 let list = List::new(id, accounts[at % 2], START, "my list.csv".into());
-                world.nodes()[at % 2].create_list(&List { bytes: 10, ..list }, room, START)
+                world.nodes()[at % 2].create_list(&List { bytes: 10, ..list }, room, None, START)
             })
             .collect();
         let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
@@ -25,7 +25,7 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
         assert_eq!(made.iter().filter(|made| **made == ListMade::StoreFull).count(), 15);
         for account in accounts {
             for list in world.store().lists(account, START).wait().unwrap() {
-                assert!(world.nodes()[1].delete_list(account, list.id).wait().unwrap());
+                assert!(world.nodes()[1].delete_list(account, list.id, START).wait().unwrap().is_some());
             }
         }
     }
@@ -37,7 +37,7 @@ fn an_account_has_no_more_lists_than_allowed_over_both_nodes() {
     let pending: Vec<_> = (0..LISTS_MAX + 10)
         .map(|at| {
             let list = List::new(ListId::new(START, at as u128), a, START, "my list.csv".into());
-            world.nodes()[at % 2].create_list(&list, ListRoom::MOST, START)
+            world.nodes()[at % 2].create_list(&list, ListRoom::MOST, None, START)
         })
         .collect();
     let made = pending.into_iter().map(|pending| pending.wait().unwrap());
@@ -55,7 +55,7 @@ fn a_list_belongs_to_the_node_that_received_it() {
     let Some((world, a)) = two_nodes("free") else { return };
     let [one, other] = [&world.nodes()[0], &world.nodes()[1]];
     let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
-    assert_eq!(one.create_list(&list, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
+    assert_eq!(one.create_list(&list, ListRoom::MOST, None, START).wait(), Ok(ListMade::Made));
     // It is not new: this process itself has received it. So its upload is not taken for an interrupted one.
     assert_eq!(claimed(&**one), (vec![list.id], vec![]));
     let (own, new) = claimed(&**other);
@@ -72,7 +72,7 @@ fn the_list_of_a_dead_node_is_claimed_once_and_its_upload_ends() {
     let Some(mut nodes) = Mortals::new(3) else { return };
     let a = nodes.account(0, "a");
     let list = List::new(ListId::new(now(), 1), a, now(), "my list.csv".into());
-    assert_eq!(nodes.node(0).create_list(&list, ListRoom::MOST, now()).wait(), Ok(ListMade::Made));
+    assert_eq!(nodes.node(0).create_list(&list, ListRoom::MOST, None, now()).wait(), Ok(ListMade::Made));
     nodes.kill(0);
     nodes.declare_dead(0);
     let mut new = Vec::new();

@@ -1,7 +1,10 @@
 //! The schemas of the description: collected from the types, and converted to keywords of OpenAPI 3.0.
 
 use super::{meaning, wire};
-use crate::{Account, BatchBody, BatchCreated, ErrorBody, ErrorCode, NOT_AVAILABLE_ON, Reason, VerifyBody};
+use crate::{
+    Account, BatchBody, BatchCreated, BatchPage, ErrorBody, ErrorCode, List, ListBody, ListPage,
+    NOT_AVAILABLE_ON, Reason, VerifyBody,
+};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use utoipa::openapi::RefOr;
@@ -16,6 +19,10 @@ pub fn all() -> Value {
     add::<BatchBody>(&mut schemas);
     add::<BatchCreated>(&mut schemas);
     add::<wire::BatchStatusSchema>(&mut schemas);
+    add::<BatchPage>(&mut schemas);
+    add::<ListBody>(&mut schemas);
+    add::<List>(&mut schemas);
+    add::<ListPage>(&mut schemas);
     add::<Account>(&mut schemas);
     add::<ErrorBody>(&mut schemas);
     add::<ErrorCode>(&mut schemas);
