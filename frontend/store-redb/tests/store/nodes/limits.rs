@@ -4,6 +4,7 @@ use super::{Mortals, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
 use crate::world::{START, plans};
 use api::Reason::CatchAll;
+use store::rate_limit::Overrides;
 use store::*;
 
 #[test]
@@ -84,6 +85,32 @@ fn the_list_of_a_dead_node_is_claimed_once_and_its_upload_ends() {
     let own: Vec<_> = [1, 2].into_iter().filter(|&node| claimed(nodes.node(node)).0 == [list.id]).collect();
     assert_eq!(own.len(), 1, "one node has it, and it is new only once");
     assert_eq!(nodes.node(own[0]).delete_unfinished_lists(Some(new)).wait(), Ok(1));
+}
+
+#[test]
+fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
+    let Some(url) = postgres::url() else { return };
+    let schema = InSchema::new(url);
+    let store = store_pg::open(schema.options(1, true), plans(), START).unwrap().0;
+    let a = AccountId::new(START, 1);
+    let new = NewAccount { id: a, name: "a".into(), plan: "free".into() };
+    store.create_account(new, START).wait().unwrap();
+    let set_format = |format: u8| {
+        schema.execute(&format!(
+            "UPDATE meta SET v = '\\x{format:02x}00000000000000' WHERE k = 'format'::bytea"
+        ));
+    };
+    set_format(6);
+    let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
+    let create = || store.create_list(&list, ListRoom::MOST, None, START).wait();
+    let old = StoreError::OldFormat { found: 6, needed: 7 };
+    assert_eq!(create(), Err(old.clone()));
+    let own = |list| Overrides { list, batch: Some(3), ..Overrides::default() };
+    assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Err(ChangeError::Store(old)));
+    assert_eq!(store.set_overrides(a, false, own(None)).wait(), Ok(own(None)));
+    set_format(7);
+    assert_eq!(create(), Ok(ListMade::Made));
+    assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Ok(own(Some(4))));
 }
 
 #[test]
