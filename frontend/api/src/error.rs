@@ -24,7 +24,7 @@ pub enum ErrorCode {
     InsufficientCredits,
     /// The subscription is paused or canceled.
     SubscriptionInactive,
-    /// The plan does not include batches.
+    /// The plan does not include batches and lists.
     PlanNotAllowed,
     /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
     NotAvailableOn(&'static str),
@@ -38,8 +38,10 @@ pub enum ErrorCode {
     RequestTimeout,
     /// An earlier request with the same `Idempotency-Key` is still running.
     IdempotencyInProgress,
-    /// The state of the object, or the number of objects, does not allow the request.
-    Conflict,
+    /// The upload continues at another offset than the list has.
+    OffsetMismatch,
+    /// The state of the object does not allow the request, or a limit of the account is reached.
+    InvalidState,
     /// The body is too large.
     RequestTooLarge,
     /// The body has another type than JSON.
@@ -58,7 +60,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes in the order of their status, except the one with a gateway's name.
-    pub const ALL: [ErrorCode; 21] = [
+    pub const ALL: [ErrorCode; 22] = [
         ErrorCode::InvalidRequest,
         ErrorCode::InvalidEmails,
         ErrorCode::MissingApiKey,
@@ -72,7 +74,8 @@ impl ErrorCode {
         ErrorCode::MethodNotAllowed,
         ErrorCode::RequestTimeout,
         ErrorCode::IdempotencyInProgress,
-        ErrorCode::Conflict,
+        ErrorCode::OffsetMismatch,
+        ErrorCode::InvalidState,
         ErrorCode::RequestTooLarge,
         ErrorCode::UnsupportedMediaType,
         ErrorCode::IdempotencyKeyReused,
@@ -92,7 +95,7 @@ impl ErrorCode {
             ErrorCode::NotFound => 404,
             ErrorCode::MethodNotAllowed => 405,
             ErrorCode::RequestTimeout => 408,
-            ErrorCode::IdempotencyInProgress | ErrorCode::Conflict => 409,
+            ErrorCode::IdempotencyInProgress | ErrorCode::OffsetMismatch | ErrorCode::InvalidState => 409,
             ErrorCode::RequestTooLarge => 413,
             ErrorCode::UnsupportedMediaType => 415,
             ErrorCode::IdempotencyKeyReused => 422,
@@ -119,7 +122,8 @@ impl ErrorCode {
             ErrorCode::MethodNotAllowed => "method_not_allowed",
             ErrorCode::RequestTimeout => "request_timeout",
             ErrorCode::IdempotencyInProgress => "idempotency_in_progress",
-            ErrorCode::Conflict => "conflict",
+            ErrorCode::OffsetMismatch => "offset_mismatch",
+            ErrorCode::InvalidState => "invalid_state",
             ErrorCode::RequestTooLarge => "request_too_large",
             ErrorCode::UnsupportedMediaType => "unsupported_media_type",
             ErrorCode::IdempotencyKeyReused => "idempotency_key_reused",
@@ -158,7 +162,7 @@ pub struct ErrorBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(nullable = false))]
     pub credits_remaining: Option<u64>,
-    /// 402 of a batch: the price of the batch.
+    /// 402 of a batch or list: its price; for a list, the estimated price of the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(nullable = false))]
     pub credits_required: Option<u64>,
@@ -170,6 +174,10 @@ pub struct ErrorBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schema(nullable = false))]
     pub invalid_count: Option<usize>,
+    /// 409 `offset_mismatch`: the offset of the list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(nullable = false))]
+    pub offset: Option<u64>,
 }
 
 /// The largest number of invalid addresses that are listed.
@@ -196,6 +204,7 @@ impl ErrorBody {
             credits_required: None,
             invalid: Vec::new(),
             invalid_count: None,
+            offset: None,
         }
     }
 }
@@ -270,6 +279,10 @@ pub enum IssueType {
     StringTooLong,
     /// The string has a character that is not allowed, or is empty.
     StringPatternMismatch,
+    /// An integer was expected.
+    IntType,
+    /// The number is smaller or larger than allowed.
+    OutOfRange,
     /// An array was expected.
     ListType,
     /// The array has too few items.

@@ -1,7 +1,7 @@
 //! The public JSON contract: the requests of callers, and the answers to them.
 //!
-//! [`VerifyBody`] and [`BatchBody`] are the bodies of requests, which are read strictly ([`request`]).
-//! [`Verification`], [`BatchStatus`] and [`Account`] are answers, [`ErrorBody`] is the body of errors, and
+//! [`VerifyBody`], [`BatchBody`] and [`ListBody`] are the bodies of requests, which are read strictly ([`request`]).
+//! [`Verification`], [`BatchStatus`], [`List`] and [`Account`] are answers, [`ErrorBody`] is the body of errors, and
 //! [`openapi::description`] describes all of them.
 //!
 //! Invariants: closed sets are enums, so a value outside of the contract cannot be rendered. Types with an address have
@@ -14,6 +14,7 @@ pub mod batch;
 pub mod detail;
 pub mod error;
 pub mod json;
+pub mod list;
 pub mod openapi;
 pub mod reason;
 pub mod request;
@@ -24,8 +25,9 @@ pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
 pub use detail::{Detail, Dns, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
+pub use list::{BatchPage, BatchSummary, Counts, List, ListPage, ListStatus};
 pub use reason::Reason;
-pub use request::{BatchBody, DetailLevel, Mode, VerifyBody};
+pub use request::{BatchBody, DetailLevel, ListBody, Mode, VerifyBody};
 pub use verification::{Checked, Checks, FastFindings, Findings, Verification};
 pub use webhook::{
     Delivery, DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, ReasonCounts, Webhook,

@@ -16,6 +16,10 @@ pub const EMAIL_CHARS_MAX: usize = 320;
 pub const BATCH_EMAILS_MAX: usize = 200;
 /// The most characters of a batch's name.
 pub const BATCH_NAME_CHARS_MAX: usize = 200;
+/// The most characters of a list's name.
+pub const LIST_NAME_CHARS_MAX: usize = 100;
+/// The most characters of the name of a list's column.
+pub const LIST_COLUMN_CHARS_MAX: usize = 200;
 /// The longest value that an issue repeats.
 const INPUT_CHARS_MAX: usize = 64;
 
@@ -175,6 +179,53 @@ impl BatchBody {
     }
 }
 
+/// A list that is uploaded in parts.
+#[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(test, derive(ToSchema))]
+#[cfg_attr(test, schema(as = ListRequest))]
+pub struct ListBody {
+    /// The size of the whole content in bytes.
+    #[cfg_attr(test, schema(minimum = 1))]
+    pub bytes: u64,
+    /// A name that you choose.
+    #[cfg_attr(test, schema(max_length = 100))]
+    pub name: Option<String>,
+    /// The column with the addresses, by its name or number, starting at 1. Without it, the column is found by its name or content.
+    #[cfg_attr(test, schema(max_length = 200))]
+    pub column: Option<String>,
+}
+
+impl ListBody {
+    /// Reads a body.
+    ///
+    /// # Errors
+    ///
+    /// All errors in the body.
+    pub fn parse(body: &[u8]) -> Result<ListBody, Vec<Issue>> {
+        let fields = object(body).map_err(|issue| vec![issue])?;
+        let mut issues = Vec::new();
+        let bytes = keep(bytes(&fields), &mut issues);
+        let name = keep(optional_string(&fields, "name", LIST_NAME_CHARS_MAX), &mut issues).flatten();
+        let column = keep(optional_string(&fields, "column", LIST_COLUMN_CHARS_MAX), &mut issues).flatten();
+        match bytes {
+            Some(bytes) if issues.is_empty() => Ok(ListBody { bytes, name, column }),
+            _ => Err(issues),
+        }
+    }
+}
+
+fn bytes(fields: &Map<String, Value>) -> Result<u64, Issue> {
+    let issue = |kind, msg: &'static str| Issue::new(&["body", "bytes"], kind, msg);
+    match fields.get("bytes") {
+        None => Err(issue(IssueType::Missing, "this field is required")),
+        Some(value) => match value.as_u64() {
+            Some(0) => Err(issue(IssueType::OutOfRange, "at least 1").ctx("minimum", 1)),
+            Some(bytes) => Ok(bytes),
+            None => Err(with_scalar_input(issue(IssueType::IntType, "must be an integer"), value)),
+        },
+    }
+}
+
 /// Items are checked only if there are not too many of them, so that there are never more issues than addresses.
 fn emails(found: Option<Value>, issues: &mut Vec<Issue>) -> Vec<String> {
     let issue = |kind, msg: String| Issue::new(&["body", "emails"], kind, msg);
@@ -315,6 +366,25 @@ mod tests {
             issues.iter().map(|issue| (serde_json::to_string(&issue.loc).unwrap(), issue.kind)).collect();
         let got: Vec<_> = got.iter().map(|(place, kind)| (place.as_str(), *kind)).collect();
         assert_eq!(got, expected, "{body}");
+    }
+
+    #[test]
+    fn a_list_announces_its_bytes() {
+        let parse = |body: &str| ListBody::parse(body.as_bytes());
+        let read = parse(r#"{"bytes":10,"name":"x","column":null}"#).ok().unwrap();
+        assert_eq!((read.bytes, read.name.as_deref(), read.column), (10, Some("x"), None));
+        for (body, place, kind) in [
+            ("{}", r#"["body","bytes"]"#, IssueType::Missing),
+            (r#"{"bytes":0}"#, r#"["body","bytes"]"#, IssueType::OutOfRange),
+            (r#"{"bytes":1.5}"#, r#"["body","bytes"]"#, IssueType::IntType),
+            (r#"{"bytes":"1"}"#, r#"["body","bytes"]"#, IssueType::IntType),
+            (r#"{"bytes":-1}"#, r#"["body","bytes"]"#, IssueType::IntType),
+            (r#"{"bytes":1,"name":1}"#, r#"["body","name"]"#, IssueType::StringType),
+            ("[]", r#"["body"]"#, IssueType::ObjectType),
+        ] {
+            let issues = parse(body).err().unwrap();
+            check_issues(body, &issues, &[(place, kind)]);
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use store::{BatchId, BatchSummary, BatchView};
 /// `GET /batches`: the recent batches of the account.
 pub async fn list(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
-    let recent = visit.checks.store.recent_batches(signed_in.account, 100, clock::now()).await?;
+    let recent = visit.checks.store.batches(signed_in.account, None, 100, clock::now()).await?.batches;
     let body = html! {
         h1 { "Batches" }
         (table(&recent))

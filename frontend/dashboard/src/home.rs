@@ -38,7 +38,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
     let (store, now) = (&visit.checks.store, clock::now());
     let account = store.account(signed_in.account, now).await?.ok_or_else(Problem::not_found)?;
     let (days, keys) = (store.days(signed_in.account, now).await?, store.keys(signed_in.account).await?);
-    let recent = store.recent_batches(signed_in.account, 5, now).await?;
+    let recent = store.batches(signed_in.account, None, 5, now).await?.batches;
     let plans = store.plans();
     let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;

@@ -48,6 +48,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
                     tr { td { "Full checks per minute, for each key" } td.number { (terms.limits.verify) } }
                     tr { td { "Fast checks per minute, for each key" } td.number { (terms.limits.fast) } }
                     tr { td { "Batches per minute, for each key" } td.number { (terms.limits.batch) } }
+                    tr { td { "Changes and downloads of lists per minute, for each key" } td.number { (terms.limits.list) } }
                     tr { td { "Full checks per second, sustained, for the account" } td.number { (terms.limits.fair_use_per_second) } }
                 }
             } }

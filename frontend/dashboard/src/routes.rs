@@ -73,6 +73,7 @@ const ROUTES: &[Route] = &[
     },
     show("/lists/{id}", Access::SignedIn, |visit| Box::pin(lists::pages::show(visit))),
     send("/lists/{id}/start", Access::SignedIn, |visit| Box::pin(lists::pages::start(visit))),
+    send("/lists/{id}/cancel", Access::SignedIn, |visit| Box::pin(lists::pages::cancel(visit))),
     send("/lists/{id}/delete", Access::SignedIn, |visit| Box::pin(lists::pages::delete(visit))),
     show("/lists/{id}/download", Access::SignedIn, |visit| Box::pin(lists::download::show(visit))),
     show("/webhooks", Access::SignedIn, |visit| Box::pin(webhooks::index(visit))),

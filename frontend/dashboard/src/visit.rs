@@ -3,23 +3,21 @@
 use crate::form::Form;
 use crate::guard;
 use crate::head::Head;
-use crate::incoming::Incoming;
-use crate::lists::downloads::{Downloads, Pieces};
-use crate::lists::work::Lists;
 use crate::password::Passwords;
 use crate::problem::Problem;
 use crate::session::SignedIn;
 use assistants::Assistants;
 use checks::Checks;
-use checks::batch::NewBatches;
 use checks::faults::Faults;
 use checks::throttle::Throttle;
+use list_work::ListWork;
+use list_work::downloads::Pieces;
+use list_work::upload::Incoming;
 use outbound::Destinations;
 use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::Store;
 
 /// The dashboard state that all threads share.
 pub struct Dashboard {
@@ -31,12 +29,8 @@ pub struct Dashboard {
     pub passwords: Passwords,
     /// Limits on the attempts to sign in and to sign up.
     pub throttle: Throttle,
-    /// Largest list that can be uploaded, in bytes.
-    pub upload_bytes_max: u64,
-    /// Handle of the thread that reads lists and submits their batches.
-    pub lists: Lists,
-    /// Handle of the thread that makes downloads.
-    pub downloads: Downloads,
+    /// The work on lists.
+    pub lists: Arc<ListWork>,
     /// The API reference, as the content of a page.
     pub reference: Arc<str>,
     /// The state of assistants; `None` if assistants cannot connect.
@@ -56,8 +50,8 @@ pub struct Settings {
     /// Whether each peer connects from its own address. Behind a proxy, all peers have the same address, so networks
     /// cannot be distinguished.
     pub networks_are_told: bool,
-    /// Largest list that can be uploaded, in bytes.
-    pub upload_bytes_max: u64,
+    /// The work on lists.
+    pub lists: Arc<ListWork>,
     /// The API reference, as the content of a page.
     pub reference: Arc<str>,
     /// The state of assistants; `None` if assistants cannot connect.
@@ -73,19 +67,13 @@ impl Dashboard {
     ///
     /// # Errors
     /// A thread could not be started, or the system gives no random bits.
-    pub fn start(
-        settings: Settings,
-        store: &Arc<dyn Store>,
-        new_batches: &Arc<NewBatches>,
-    ) -> io::Result<Arc<Dashboard>> {
+    pub fn start(settings: Settings) -> io::Result<Arc<Dashboard>> {
         Ok(Arc::new(Dashboard {
             sign_up: settings.sign_up,
             origin: settings.public_url.as_deref().map(guard::origin_of),
             passwords: Passwords::start()?,
             throttle: Throttle::new(settings.networks_are_told),
-            upload_bytes_max: settings.upload_bytes_max,
-            lists: Lists::start(Arc::clone(store), Arc::clone(new_batches))?,
-            downloads: Downloads::start(Arc::clone(store))?,
+            lists: settings.lists,
             reference: settings.reference,
             assistants: settings.assistants,
             faults: settings.faults,

@@ -98,6 +98,11 @@ impl Unread {
         }
     }
 
+    /// Whether the headers state that the body is JSON. No type at all is not enough.
+    pub fn is_stated_json(headers: &HeaderMap) -> bool {
+        headers.contains_key(header::CONTENT_TYPE) && ContentType::Json.check(headers).is_ok()
+    }
+
     /// The body itself, for a caller that reads it in pieces, and whether its sender waits for `100 Continue`.
     pub fn into_parts(self) -> (Incoming, bool) {
         (self.body, self.awaits_consent)

@@ -42,6 +42,11 @@ impl Query {
             None => Ok(first),
         }
     }
+
+    /// The values of a parameter that may be repeated.
+    pub fn all(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(move |(found, _)| found == name).map(|(_, value)| value.as_str())
+    }
 }
 
 fn decode(text: &str) -> Option<String> {

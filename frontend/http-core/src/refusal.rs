@@ -71,9 +71,9 @@ impl Refusal {
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
     }
 
-    /// 403: the plan does not include batches.
+    /// 403: the plan does not include batches and lists.
     pub fn no_batches() -> Refusal {
-        let message = "Batches are not included in this account's plan. Check addresses one by one, or change the plan.";
+        let message = "Batches and lists are not included in this account's plan. Check addresses one by one, or change the plan.";
         Refusal::new(ErrorCode::PlanNotAllowed, message)
     }
 
@@ -252,9 +252,10 @@ impl From<StoreError> for Refusal {
             StoreError::Busy => Refusal::full().inside("the store's queue is full"),
             StoreError::Away(_) => Refusal::away().inside(error),
             StoreError::Unknown(_) => Refusal::unknown().inside(error),
-            StoreError::Closed | StoreError::NotDone(_) | StoreError::Failed(_) => {
-                Refusal::unready().inside(error)
-            }
+            StoreError::Closed
+            | StoreError::NotDone(_)
+            | StoreError::Failed(_)
+            | StoreError::OldFormat { .. } => Refusal::unready().inside(error),
         }
     }
 }

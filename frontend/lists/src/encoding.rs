@@ -39,6 +39,9 @@ pub(crate) enum ByteOrder {
 }
 
 impl Encoding {
+    /// UTF-8 without a byte order mark.
+    pub const UTF_8: Encoding = Encoding::utf_8(false);
+
     /// UTF-8, with or without a byte order mark.
     pub(crate) const fn utf_8(has_bom: bool) -> Encoding {
         Encoding { charset: Charset::Bytes(UTF_8), has_bom }

@@ -1,7 +1,7 @@
 //! Lists of addresses: CSV, JSON lines and plain text, compressed or not, from a file or a stream.
 //!
 //! [`Source`] detects the format of a list from its beginning, and reads its rows one after another. [`Shape`] writes each
-//! row with its verdict at the end. `mailprobe clean` and the dashboard read and write all lists with these types.
+//! row with its verdict at the end. `mailprobe clean`, the API and the dashboard read and write all lists with these types. [`RowWriter`] also writes rows in another format.
 //!
 //! - Memory does not depend on the length of a list. A row is at most [`ROW_BYTES_MAX`] long.
 //! - The output row has the values of the input row, in the format and the encoding of the list. Values of CSV and text are copied
@@ -10,19 +10,23 @@
 
 mod address;
 mod bounded;
+mod class;
 mod columns;
 mod encoding;
 mod json;
 mod source;
 mod verdict;
 mod workbook;
+mod writer;
 
+pub use class::Class;
 pub use encoding::Encoding;
 pub use source::{
     Endings, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan, Shape, Source, Step,
     VerdictNames, decompressed, is_stream,
 };
 pub use verdict::Verdict;
+pub use writer::RowWriter;
 
 use engine_proto::address::Address;
 use std::fmt;

@@ -163,6 +163,16 @@ impl Source {
         &self.shape
     }
 
+    /// The values of the last row of CSV.
+    pub(crate) fn fields(&self) -> &ByteRecord {
+        &self.fields
+    }
+
+    /// The last line of plain text or JSON lines.
+    pub(crate) fn line_bytes(&self) -> &[u8] {
+        &self.line
+    }
+
     /// Its length in bytes, if known.
     pub fn size(&self) -> Option<u64> {
         self.size

@@ -15,10 +15,11 @@ mod outgoing;
 mod public;
 mod trace_context;
 mod unclear;
+pub mod upload;
 mod visit;
 
 use crate::connection_limit::{CloseReason, ConnectionPermit};
-use crate::router::{self, Access, Call, Route};
+use crate::router::{self, Access, Body, Call, Limit, Route, UploadHead};
 use crate::tls::{self, Tls};
 use crate::worker::Worker;
 use activity::{AnswerBody, ConnectionActivity, Patience, SlowPeerTimer, Watched};
@@ -28,16 +29,16 @@ use checks::auth::{self, AuthError, Caller};
 use checks::counters::{Answered, count};
 use checks::full::PROBE_TIME_MAX;
 use checks::panics::catch_panic;
-use dashboard::lists::downloads::Pieces;
 use http_body_util::Full;
 use http_core::body::{Bounds, ContentType, Unread, within};
 use http_core::refusal::LimitNumbers;
-use http_core::{Method, Refusal, Reply};
+use http_core::{Refusal, Reply};
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
+use list_work::downloads::Pieces;
 use meter::Counter;
 use monoio::io::IntoPollIo;
 use monoio::io::poll_io::{AsyncRead, AsyncWrite};
@@ -56,9 +57,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::id::random_bits;
-use store::rate_limit::Standing;
+use store::rate_limit::{Row, Standing};
 use store::{KeyId, StoreError, clock};
 use trace_context::TraceContext;
+use upload::Upload;
 
 /// The largest request body in bytes: 200 addresses of 320 escaped characters fit.
 pub const BODY_BYTES_MAX: usize = 256 * 1024;
@@ -82,6 +84,8 @@ const HEADERS: usize = 12;
 
 const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const UPLOAD_OFFSET: HeaderName = HeaderName::from_static("upload-offset");
+const UPLOAD_COMPLETE: HeaderName = HeaderName::from_static("upload-complete");
 const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -268,9 +272,15 @@ async fn answer(
     if let Err(refusal) = meter::count(&worker, route, caller, counter, &mut note.standing).await {
         return Err(body.discard(refusal).await);
     }
-    let body = match route.method {
-        Method::Get | Method::Delete => Ok(Bytes::new()),
-        Method::Post | Method::Patch => body.read_as(ContentType::Json, &head.headers, BODY).await,
+    let is_content = match route.body {
+        Body::Content => true,
+        Body::JsonOrContent => !Unread::is_stated_json(&head.headers),
+        Body::None | Body::Json => false,
+    };
+    let (body, content) = match route.body {
+        Body::None => (Ok(Bytes::new()), None),
+        _ if is_content => (Ok(Bytes::new()), Some(Box::new(Upload::new(body)))),
+        _ => (body.read_as(ContentType::Json, &head.headers, BODY).await, None),
     };
     if counter == Counter::InBody {
         // The rate is judged before the body: over the limit, an error in the body does not matter.
@@ -279,10 +289,33 @@ async fn answer(
     }
     let body = body?;
     let parameter = parameter.to_owned();
-    let idempotency_key =
-        head.headers.get_all(IDEMPOTENCY_KEY).iter().map(|value| value.as_bytes().to_vec()).collect();
-    let mut reply = (route.handler)(Call { worker, caller, query, parameter, idempotency_key, body });
-    let outcome = within(HANDLER_TIME_MAX, reply.as_mut()).await;
+    let values = |name: &HeaderName| -> Vec<Vec<u8>> {
+        head.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
+    };
+    let upload_head = match is_content {
+        true => UploadHead { offset: values(&UPLOAD_OFFSET), complete: values(&UPLOAD_COMPLETE) },
+        false => UploadHead::default(),
+    };
+    let idempotency_key = values(&IDEMPOTENCY_KEY);
+    // Only routes of lists can have an answer that is made while it is sent.
+    let pieces: Option<Rc<Cell<Option<Pieces>>>> = (route.limit == Limit::Row(Row::List)).then(Rc::default);
+    let mut reply = (route.handler)(Call {
+        worker,
+        caller,
+        query,
+        parameter,
+        idempotency_key,
+        upload_head,
+        body,
+        content,
+        pieces: pieces.clone(),
+    });
+    let outcome = match is_content {
+        // The content has its own limits of time.
+        true => Some(reply.await),
+        false => within(HANDLER_TIME_MAX, reply.as_mut()).await,
+    };
+    note.pieces = pieces.and_then(|pieces| pieces.take());
     outcome.unwrap_or_else(|| Err(Refusal::unknown().inside("the handler took too long")))
 }
 
@@ -342,8 +375,11 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Outgoing> {
 
 /// Adds the fields of every answer. By default an answer must not be cached, since nearly all have private data.
 fn finish(mut response: Response<Outgoing>, note: &Note) -> Response<Outgoing> {
+    let is_empty = response.status() == StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
-    headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    if !is_empty {
+        headers.entry(header::CONTENT_TYPE).or_insert(HeaderValue::from_static("application/json"));
+    }
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     // A refusal with its own field names the right limit.

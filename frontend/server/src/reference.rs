@@ -17,6 +17,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// The tags of fields that a request must have, and of fields that an answer always has.
 const REQUIRED: &str = "required";
 const ALWAYS: &str = "always present";
+/// The media type of most bodies.
+const JSON: &str = "application/json";
 
 /// One operation of the description.
 struct Operation<'d> {
@@ -191,13 +193,16 @@ impl<'d> Whole<'d> {
     }
 
     fn body(&self, operation: &Operation<'d>) -> Markup {
-        let Some(schema) = operation.value.pointer("/requestBody/content/application~1json/schema") else {
-            return html! {};
-        };
         html! {
-            h4 { "Body" }
-            p { "JSON: " (kind(schema)) }
-            (fields(&format!("Fields of the body of {}", operation.id()), self.resolve(schema), REQUIRED))
+            @for (media, content) in entries(operation.value, "/requestBody/content") {
+                h4 { "Body" }
+                @if let Some(schema) = content.get("schema").filter(|_| media == JSON) {
+                    p { "JSON: " (kind(schema)) }
+                    (fields(&format!("Fields of the body of {}", operation.id()), self.resolve(schema), REQUIRED))
+                } @else {
+                    p { "Content of any type, such as " code { (media) } }
+                }
+            }
         }
     }
 
@@ -209,13 +214,21 @@ impl<'d> Whole<'d> {
                 summary {
                     span.tag.good[good].warn[!good] { (status) } " " (inline(text(response, "/description")))
                 }
-                @if let Some(schema) = response.pointer("/content/application~1json/schema") {
-                    p { "JSON: " (kind(schema)) }
-                }
-                @for (number, (name, example)) in entries(response, "/content/application~1json/examples").enumerate() {
-                    details open[number == 0] {
-                        summary { (inline(text(example, "/summary"))) }
-                        (json(&format!("{status} {name}, {}", operation.id()), example.get("value")))
+                @for (media, content) in entries(response, "/content") {
+                    @if let Some(schema) = content.get("schema").filter(|_| media == JSON) {
+                        p { "JSON: " (kind(schema)) }
+                    } @else {
+                        p { code { (media) } }
+                    }
+                    @for (number, (name, example)) in entries(content, "/examples").enumerate() {
+                        details open[number == 0] {
+                            summary { (inline(text(example, "/summary"))) }
+                            @let label = format!("{status} {name}, {} {media}", operation.id());
+                            @match example.get("value").and_then(Value::as_str) {
+                                Some(value) => (text_example(&label, value)),
+                                None => (json(&label, example.get("value"))),
+                            }
+                        }
                     }
                 }
                 @let headers: Vec<&String> = entries(response, "/headers").map(|(name, _)| name).collect();
@@ -322,6 +335,10 @@ fn table(label: &str, rows: Markup) -> Markup {
 
 fn json(label: &str, value: Option<&Value>) -> Markup {
     let text = value.and_then(|value| serde_json::to_string_pretty(value).ok()).unwrap_or_default();
+    text_example(label, &text)
+}
+
+fn text_example(label: &str, text: &str) -> Markup {
     html! { pre role="region" tabindex="0" aria-label={ "Example: " (label) } { code { (text) } } }
 }
 
@@ -346,7 +363,7 @@ mod tests {
         let (document, page) =
             (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
         let whole = Whole { document: &document, base: "/" };
-        assert!(whole.operations().len() == 14);
+        assert_eq!(whole.operations().len(), 24);
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
                 assert!(page.contains(part), "{part}");

@@ -1,10 +1,13 @@
 //! The table of all routes of the API: method, path, access, limit and handler.
 
-use crate::routes::{account, batch, docs, health, openapi, verify, webhooks};
+use crate::http::upload::Upload;
+use crate::routes::{account, batch, docs, health, lists, openapi, verify, webhooks};
 use crate::worker::Worker;
 use bytes::Bytes;
 use checks::auth::Caller;
 use http_core::{Method, Refusal, Reply, route};
+use list_work::downloads::Pieces;
+use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -33,8 +36,21 @@ pub enum Limit {
 /// A feature that a plan may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
-    /// Submitting batches. Existing batches can be polled on any plan.
+    /// Submitting batches, and uploading and starting lists. Existing ones can be read on any plan.
     Batches,
+}
+
+/// The body that a route reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// None: a body is ignored.
+    None,
+    /// JSON, which is read completely.
+    Json,
+    /// Content of any type, which the handler reads piece by piece.
+    Content,
+    /// JSON if the request states it, otherwise content.
+    JsonOrContent,
 }
 
 /// One row of the table of routes.
@@ -47,6 +63,8 @@ pub struct Route {
     pub access: Access,
     /// Whether HEAD is answered as well; not if a GET can cost a credit.
     pub safe: bool,
+    /// The body that it reads.
+    pub body: Body,
     /// The limit that it counts against.
     pub limit: Limit,
     /// The feature that the caller's plan must have. It also applies to test keys, which are for trying what live keys
@@ -71,8 +89,24 @@ pub struct Call {
     pub parameter: String,
     /// The raw values of the header `Idempotency-Key`.
     pub idempotency_key: Vec<Vec<u8>>,
-    /// The body; empty for GET.
+    /// The raw values of the headers of an upload.
+    pub upload_head: UploadHead,
+    /// The body; empty if the route has none, or if it is content.
     pub body: Bytes,
+    /// The content, while it arrives.
+    pub content: Option<Box<Upload>>,
+    /// The place for the body of an answer that is made while it is sent, if the route can have one. It replaces the body of the
+    /// reply.
+    pub pieces: Option<Rc<Cell<Option<Pieces>>>>,
+}
+
+/// The raw values of the headers of an upload in parts.
+#[derive(Default)]
+pub struct UploadHead {
+    /// `Upload-Offset`.
+    pub offset: Vec<Vec<u8>>,
+    /// `Upload-Complete`.
+    pub complete: Vec<Vec<u8>>,
 }
 
 impl Call {
@@ -93,6 +127,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        body: Body::None,
         limit: Limit::OfMode,
         feature: None,
         handler: |call| Box::pin(verify::get(call)),
@@ -102,6 +137,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify",
         access: Access::Key,
         safe: false,
+        body: Body::Json,
         limit: Limit::OfMode,
         feature: None,
         handler: |call| Box::pin(verify::post(call)),
@@ -111,15 +147,27 @@ const ROUTES: &[Route] = &[
         path: "/v1/verify/batch",
         access: Access::Key,
         safe: false,
+        body: Body::Json,
         limit: Limit::Row(Row::Batch),
         feature: Some(Feature::Batches),
         handler: |call| Box::pin(batch::create(call)),
     },
     Route {
         method: Method::Get,
+        path: "/v1/verify/batch",
+        access: Access::Key,
+        safe: true,
+        body: Body::None,
+        limit: Limit::Row(Row::Poll),
+        feature: None,
+        handler: |call| Box::pin(batch::index(call)),
+    },
+    Route {
+        method: Method::Get,
         path: "/v1/verify/batch/{batch_id}",
         access: Access::Key,
         safe: true,
+        body: Body::None,
         limit: Limit::Row(Row::Poll),
         feature: None,
         handler: |call| Box::pin(batch::show(call)),
@@ -129,6 +177,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks",
         access: Access::Key,
         safe: false,
+        body: Body::Json,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::create(call)),
@@ -138,6 +187,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks",
         access: Access::Key,
         safe: true,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::list(call)),
@@ -147,6 +197,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}",
         access: Access::Key,
         safe: true,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::show(call)),
@@ -156,6 +207,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}",
         access: Access::Key,
         safe: false,
+        body: Body::Json,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::change(call)),
@@ -165,6 +217,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}",
         access: Access::Key,
         safe: false,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::delete(call)),
@@ -174,6 +227,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}/rotate",
         access: Access::Key,
         safe: false,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::rotate(call)),
@@ -183,6 +237,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}/test",
         access: Access::Key,
         safe: false,
+        body: Body::None,
         limit: Limit::Row(Row::Batch),
         feature: None,
         handler: |call| Box::pin(webhooks::test(call)),
@@ -192,15 +247,107 @@ const ROUTES: &[Route] = &[
         path: "/v1/webhooks/{webhook_id}/deliveries",
         access: Access::Key,
         safe: true,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(webhooks::deliveries(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/verify/batch/{batch_id}/cancel",
+        access: Access::Key,
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::Poll),
+        feature: None,
+        handler: |call| Box::pin(batch::cancel(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/lists",
+        access: Access::Key,
+        safe: false,
+        body: Body::JsonOrContent,
+        limit: Limit::Row(Row::List),
+        feature: Some(Feature::Batches),
+        handler: |call| Box::pin(lists::create(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/lists",
+        access: Access::Key,
+        safe: true,
+        body: Body::None,
+        limit: Limit::Row(Row::Poll),
+        feature: None,
+        handler: |call| Box::pin(lists::index(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/lists/{list_id}",
+        access: Access::Key,
+        safe: true,
+        body: Body::None,
+        limit: Limit::Row(Row::Poll),
+        feature: None,
+        handler: |call| Box::pin(lists::show(call)),
+    },
+    Route {
+        method: Method::Patch,
+        path: "/v1/lists/{list_id}",
+        access: Access::Key,
+        safe: false,
+        body: Body::Content,
+        limit: Limit::Row(Row::List),
+        feature: Some(Feature::Batches),
+        handler: |call| Box::pin(lists::append(call)),
+    },
+    Route {
+        method: Method::Delete,
+        path: "/v1/lists/{list_id}",
+        access: Access::Key,
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: None,
+        handler: |call| Box::pin(lists::delete(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/lists/{list_id}/start",
+        access: Access::Key,
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: Some(Feature::Batches),
+        handler: |call| Box::pin(lists::start(call)),
+    },
+    Route {
+        method: Method::Post,
+        path: "/v1/lists/{list_id}/cancel",
+        access: Access::Key,
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: None,
+        handler: |call| Box::pin(lists::cancel(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/lists/{list_id}/results",
+        access: Access::Key,
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: None,
+        handler: |call| Box::pin(lists::results(call)),
     },
     Route {
         method: Method::Get,
         path: "/v1/account",
         access: Access::Key,
         safe: true,
+        body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(account::show(call)),
@@ -210,6 +357,7 @@ const ROUTES: &[Route] = &[
         path: "/v1/openapi.json",
         access: Access::Open,
         safe: true,
+        body: Body::None,
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(openapi::show(call)),
@@ -220,6 +368,7 @@ const ROUTES: &[Route] = &[
         path: "/docs",
         access: Access::Open,
         safe: true,
+        body: Body::None,
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(docs::show(call)),
@@ -229,6 +378,7 @@ const ROUTES: &[Route] = &[
         path: "/assets/{name}",
         access: Access::Open,
         safe: true,
+        body: Body::None,
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(docs::asset(call)),
@@ -238,6 +388,7 @@ const ROUTES: &[Route] = &[
         path: "/livez",
         access: Access::Open,
         safe: true,
+        body: Body::None,
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(health::live(call)),
@@ -247,6 +398,7 @@ const ROUTES: &[Route] = &[
         path: "/readyz",
         access: Access::Open,
         safe: true,
+        body: Body::None,
         limit: Limit::Unlimited,
         feature: None,
         handler: |call| Box::pin(health::ready(call)),
@@ -331,7 +483,11 @@ mod tests {
         check("HEAD", "/v1/webhooks/whk_1", Ok("/v1/webhooks/{webhook_id}"));
         check("POST", "/v1/webhooks/whk_1/test", Ok("/v1/webhooks/{webhook_id}/test"));
         check("PUT", "/v1/webhooks/whk_1", Err((405, "GET, HEAD, PATCH, DELETE")));
-        check("GET", "/v1/verify/batch", Err((405, "POST")));
+        check("GET", "/v1/verify/batch", Ok("/v1/verify/batch"));
+        check("PUT", "/v1/verify/batch", Err((405, "POST, GET, HEAD")));
+        check("PATCH", "/v1/lists/lst_1", Ok("/v1/lists/{list_id}"));
+        check("POST", "/v1/lists/lst_1/start", Ok("/v1/lists/{list_id}/start"));
+        check("HEAD", "/v1/lists/lst_1/results", Err((405, "GET")));
         check("DELETE", "/v1/verify/batch/bat_1", Err((405, "GET, HEAD")));
         check("HEAD", "/v1/verify", Err((405, "GET, POST")));
         check("PUT", "/v1/account", Err((405, "GET, HEAD")));

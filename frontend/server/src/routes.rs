@@ -5,6 +5,8 @@ pub mod account;
 pub mod batch;
 pub mod docs;
 pub mod health;
+pub mod lists;
 pub mod openapi;
+mod page;
 pub mod verify;
 pub mod webhooks;

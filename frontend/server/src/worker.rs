@@ -8,6 +8,7 @@ use checks::faults::Faults;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
+use list_work::ListWork;
 use outbound::Destinations;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -40,6 +41,8 @@ pub struct SharedState {
     pub description: Vec<u8>,
     /// The reference of the API as the content of a page.
     pub reference: Arc<str>,
+    /// The work on lists.
+    pub lists: Arc<ListWork>,
     /// The dashboard with the endpoints of assistants, if it is served.
     pub dashboard: Option<Arc<Dashboard>>,
 }

@@ -100,6 +100,7 @@ enum OneAccount {
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = true, args = [
     "reset", "fast", "verify", "batch", "poll", "account", "fair_use_per_second", "fair_use_burst",
+    "list",
 ])]
 struct LimitFlags {
     /// Fast checks per key in 60 seconds.
@@ -111,7 +112,7 @@ struct LimitFlags {
     /// Batches per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     batch: Option<u32>,
-    /// Polls of batches per key in 60 seconds.
+    /// Polls of batches and lists per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
     /// Requests to /v1/account per key in 60 seconds.
@@ -123,6 +124,9 @@ struct LimitFlags {
     /// Charged full checks that the account can start at the same time after a pause.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_burst: Option<u32>,
+    /// Changes and downloads of lists per key in 60 seconds.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    list: Option<u32>,
 }
 
 fn limit() -> clap::builder::RangedI64ValueParser<u32> {
@@ -131,8 +135,9 @@ fn limit() -> clap::builder::RangedI64ValueParser<u32> {
 
 impl From<LimitFlags> for Overrides {
     fn from(set: LimitFlags) -> Overrides {
-        let LimitFlags { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst } = set;
-        Overrides { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst }
+        let LimitFlags { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list } =
+            set;
+        Overrides { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list }
     }
 }
 

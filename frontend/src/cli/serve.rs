@@ -23,6 +23,7 @@ use checks::peers::Peers;
 use checks::runtime::{self, Choice};
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
+use list_work::ListWork;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
 use server::admin::server::AdminServer;
@@ -286,7 +287,7 @@ impl Crew<'_> {
         &self,
         listen: SocketAddr,
         reference: &Arc<str>,
-        new_batches: &Arc<NewBatches>,
+        lists: &Arc<ListWork>,
     ) -> io::Result<Option<Arc<Dashboard>>> {
         let config = self.config;
         if !config.dashboard.enabled {
@@ -305,13 +306,13 @@ impl Crew<'_> {
             sign_up: config.dashboard.sign_up,
             public_url: config.public_url.clone(),
             networks_are_told,
-            upload_bytes_max: config.dashboard.upload_mib << 20,
+            lists: Arc::clone(lists),
             reference: Arc::clone(reference),
             assistants,
             faults: Arc::clone(self.faults),
             webhook_destinations: webhook_destinations(config),
         };
-        Dashboard::start(settings, self.store, new_batches).map(Some)
+        Dashboard::start(settings).map(Some)
     }
 
     fn start_frontends(
@@ -330,7 +331,9 @@ impl Crew<'_> {
             reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
                 .into_string()
                 .into();
-        let dashboard = self.start_dashboard(listeners.address, &reference, new_batches).map_err(cannot)?;
+        let bytes_max = self.config.dashboard.upload_mib << 20;
+        let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max).map_err(cannot)?;
+        let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
         let shared = Arc::new(SharedState {
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
@@ -339,6 +342,7 @@ impl Crew<'_> {
             webhook_destinations: webhook_destinations(self.config),
             description: serde_json::to_vec(&description).map_err(unfit)?,
             reference,
+            lists,
             dashboard,
         });
         let common = Common {

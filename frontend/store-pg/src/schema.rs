@@ -22,14 +22,8 @@ const NAME_BYTES_MAX: usize = 24;
 pub const FORMAT_BEFORE: u32 = FORMAT - 1;
 
 /// The tables that [`FORMAT_BEFORE`] lacks.
-const NEW_TABLES: [Table; 6] = [
-    Table::Webhooks,
-    Table::Outbox,
-    Table::OutboxDue,
-    Table::WebhookTurns,
-    Table::Deliveries,
-    Table::ListBatches,
-];
+const NEW_TABLES: [Table; 5] =
+    [Table::Webhooks, Table::Outbox, Table::OutboxDue, Table::WebhookTurns, Table::Deliveries];
 
 /// What the schema has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

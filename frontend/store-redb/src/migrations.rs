@@ -98,10 +98,11 @@ fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
     create_tables(transaction, &[Table::Refusals, Table::Withdrawn])
 }
 
-/// From format 6 to 7: the tables of webhooks. Batches of lists that were created before end like other batches.
+/// From format 6 to 7: the tables of webhooks. Batches of lists that were created before end like other batches. Rows of lists, of
+/// their batches and of limits can be longer; rows of format 6 are read as they are.
 fn to_7(transaction: &WriteTransaction) -> Result<(), StoreError> {
-    use Table::{Deliveries, ListBatches, Outbox, OutboxDue, WebhookTurns, Webhooks};
-    create_tables(transaction, &[Webhooks, Outbox, OutboxDue, WebhookTurns, Deliveries, ListBatches])
+    use Table::{Deliveries, Outbox, OutboxDue, WebhookTurns, Webhooks};
+    create_tables(transaction, &[Webhooks, Outbox, OutboxDue, WebhookTurns, Deliveries])
 }
 
 /// Runs a step and writes its format in one transaction.

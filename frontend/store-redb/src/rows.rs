@@ -35,7 +35,6 @@ pub(crate) fn with_types<W: WithTypes>(table: Table, operation: W) -> W::Output 
             with!(&[u8; 16], &[u8])
         }
         Table::OpenBatches | Table::Emails => with!(&[u8; 16], &[u8; 16]),
-        Table::ListBatches => with!(&[u8; 16], ()),
         Table::WebhookTurns => with!(&[u8; 24], &[u8; 16]),
         Table::OutboxDue => with!(&[u8; 40], ()),
         Table::Windows => with!(&[u8; 17], &[u8]),

@@ -9,15 +9,16 @@ use crate::days::{self, Charged};
 use crate::reason::{self, GIVEN_UP, UNANSWERED};
 use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
-use crate::rows::{Rows, Table, Want};
+use crate::rows::{Rows, Table, Walk, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, LIST_BATCHES, OPEN_BATCHES,
-    RowsText, batch_key, day_key, idempotency_key, list_batch_key, split, split_rows,
+    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText,
+    account_range, batch_key, day_key, idempotency_key, split, split_rows,
 };
 use crate::txn::Txn;
 use crate::vault::{KeyClass, Place, Vault, VaultKey};
 use crate::webhooks::batch_event;
 use crate::write_error::{WriteError, refuse};
+use std::ops::Bound;
 use store::credits::{Balance, Portions};
 use store::webhooks::EventKind;
 use store::*;
@@ -36,7 +37,8 @@ fn rows_place(key: &[u8; 32]) -> Place<'_> {
 pub(crate) struct PreparedBatch {
     id: BatchId,
     account: AccountId,
-    charged: bool,
+    /// The credits that it costs; 0 for a test batch, and for a batch of a list with known addresses only.
+    price: u64,
     row: BatchRow,
     rows: Vec<u8>,
     /// The answers of a batch that is complete at once.
@@ -45,16 +47,25 @@ pub(crate) struct PreparedBatch {
 }
 
 /// The keyed hashes of an idempotency key and its request.
-struct PreparedKey {
-    key: [u8; 32],
-    body: [u8; 16],
+pub(crate) struct PreparedKey {
+    pub key: [u8; 32],
+    pub body: [u8; 16],
 }
 
-/// Prepares a batch on the caller's thread.
+/// A batch that was ended before all its rows had answers.
+pub(crate) struct EndedBatch {
+    /// One byte per row; none if the key of the batch is gone.
+    pub codes: Vec<u8>,
+    /// The credits that it cost.
+    pub charged: u64,
+}
+
+/// Prepares a batch on the caller's thread. In a batch of a list, rows with the account's own result cost nothing.
 pub(crate) fn prepare(
     results: Results<'_>,
     vault: &Vault,
     new: &NewBatch,
+    of_list: bool,
     now: UnixMs,
 ) -> Result<PreparedBatch, BatchError> {
     let &NewBatch { id, account, ref name, ref rows, ref idempotency, ref mode } = new;
@@ -65,14 +76,18 @@ pub(crate) fn prepare(
     if rows.is_empty() || rows.len() > BATCH_ROWS_MAX || !fits {
         return Err(HoldError::BadAmount.into());
     }
-    let idempotency = idempotency.as_ref().map(|given| prepare_key(given, vault, account, mode));
-    let charged = *mode == BatchMode::Live;
+    let idempotency = idempotency.as_ref().map(|given| prepare_key(given, vault, account, key_mode(mode)));
     let mut answers = match mode {
         BatchMode::Test(reasons) => reasons.iter().copied().map(reason::code).collect(),
         BatchMode::Live => own_answers(results, vault, account, rows, now)?,
     };
     let answered = answers.iter().filter(|&&answer| answer != UNANSWERED).count();
     let completed = answered == rows.len();
+    let price = match mode {
+        BatchMode::Test(_) => 0,
+        BatchMode::Live if of_list => (rows.len() - answered) as u64,
+        BatchMode::Live => rows.len() as u64,
+    };
     let mut row = BatchRow {
         created_at: now,
         completed_at: if completed { now.max(1) } else { 0 },
@@ -81,6 +96,7 @@ pub(crate) fn prepare(
         refunded: 0,
         held: Portions::NONE,
         answers: Vec::new(),
+        of_list,
     };
     let key = batch_key(account, id);
     let (class, until) = row.sealed_under();
@@ -95,7 +111,7 @@ pub(crate) fn prepare(
     let emails = rows.iter().map(|row| row.email.clone()).collect();
     let text = RowsText { name: name.clone(), emails, answers };
     stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
-    Ok(PreparedBatch { id, account, charged, row, rows: stored, known, idempotency })
+    Ok(PreparedBatch { id, account, price, row, rows: stored, known, idempotency })
 }
 
 fn own_answers(
@@ -114,11 +130,24 @@ fn own_answers(
         .collect()
 }
 
-fn prepare_key(given: &Idempotency, vault: &Vault, account: AccountId, mode: &BatchMode) -> PreparedKey {
+fn key_mode(mode: &BatchMode) -> KeyMode {
+    match mode {
+        BatchMode::Live => KeyMode::Live,
+        BatchMode::Test(_) => KeyMode::Test,
+    }
+}
+
+/// Hashes an idempotency key of this account and mode, and its request.
+pub(crate) fn prepare_key(
+    given: &Idempotency,
+    vault: &Vault,
+    account: AccountId,
+    mode: KeyMode,
+) -> PreparedKey {
     let account_bytes = account.to_bytes();
     let scope: &[u8] = match mode {
-        BatchMode::Live => b"live",
-        BatchMode::Test(_) => b"test",
+        KeyMode::Live => b"live",
+        KeyMode::Test => b"test",
     };
     let hash = vault.hash("idempotency key", &[&account_bytes, scope, given.key.as_bytes()]);
     // The keyed hash prevents guessing: a plain hash of a request with few addresses could be guessed.
@@ -220,6 +249,19 @@ impl Batches<'_> {
         Ok(found)
     }
 
+    /// Those of these batches that are open.
+    pub(crate) fn still_open(&self, batches: &[BatchId]) -> Result<Vec<BatchId>, StoreError> {
+        let want = |id: &BatchId| Want::Peek(Table::OpenBatches, id.to_bytes().to_vec());
+        self.0.expect(&mut batches.iter().map(want));
+        let mut open = Vec::with_capacity(batches.len());
+        for id in batches {
+            if OPEN_BATCHES.peek(self.0, &id.to_bytes())?.is_some() {
+                open.push(*id);
+            }
+        }
+        Ok(open)
+    }
+
     /// The unanswered rows of an open batch. If its key is gone there are none, and the batch waits for its end.
     pub(crate) fn unanswered(&self, vault: &Vault, id: BatchId) -> Result<Vec<OpenRow>, StoreError> {
         let Some((_, key, row)) = self.find(id)? else { return Ok(Vec::new()) };
@@ -268,8 +310,8 @@ pub(crate) fn view(
 ) -> Result<Option<BatchView>, StoreError> {
     let key = batch_key(account, id);
     let Some(row) = BATCHES.peek(tables, &key)? else { return Ok(None) };
-    let view =
-        BatchView { completed: false, total: row.total, checked: row.answered, name: None, results: None };
+    let BatchRow { total, answered: checked, .. } = row;
+    let view = BatchView { completed: false, total, checked, charged: 0, name: None, results: None };
     if row.is_open() {
         return Ok(Some(view));
     }
@@ -282,16 +324,41 @@ pub(crate) fn view(
     let reasons: Option<Vec<_>> = answers.into_iter().map(reason::of_answer).collect();
     let reasons = reasons.filter(|reasons| reasons.len() == emails.len()).ok_or_else(damaged)?;
     let results = emails.into_iter().zip(reasons).collect();
-    Ok(Some(BatchView { completed: true, name, results: Some(results), ..view }))
+    Ok(Some(BatchView { completed: true, charged: row.charged(), name, results: Some(results), ..view }))
 }
 
-/// What a batch belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BatchOwner {
-    /// A caller, who hears of its end.
-    Caller,
-    /// A list. Only the end of the list is an event.
-    List,
+/// The most rows that are examined for a page, since those of lists' batches are left out.
+const PAGE_ROWS_MAX: usize = 2_000;
+
+/// The account's readable batches before `after`, newest first, without those of lists.
+pub(crate) fn page(
+    rows: &dyn Rows,
+    account: AccountId,
+    after: Option<BatchId>,
+    limit: usize,
+    now: UnixMs,
+) -> Result<BatchPage, StoreError> {
+    let (first, last) = account_range(account).into_inner();
+    let end = after.map_or(Bound::Included(last), |after| Bound::Excluded(batch_key(account, after)));
+    let (mut page, mut examined, mut passed) = (BatchPage::default(), 0, None);
+    BATCHES.walk_back(rows, (Bound::Included(first), end), PAGE_ROWS_MAX, |key, row| {
+        if page.batches.len() == limit {
+            page.next = passed;
+            return Walk::Stop;
+        }
+        let batch = BatchId::from_bytes(split(&key).1);
+        (examined, passed) = (examined + 1, Some(batch));
+        if !row.of_list && (row.is_open() || now < row.expires_at()) {
+            let completed = !row.is_open();
+            let BatchRow { created_at, total, answered, .. } = row;
+            page.batches.push(BatchSummary { batch, created_at, completed, total, checked: answered });
+        }
+        Walk::On
+    })?;
+    if examined == PAGE_ROWS_MAX {
+        page.next = passed;
+    }
+    Ok(page)
 }
 
 impl Txn<'_> {
@@ -301,25 +368,15 @@ impl Txn<'_> {
         new: &PreparedBatch,
         now: UnixMs,
     ) -> Result<BatchCreated, WriteError<BatchError>> {
-        self.create_batch_of(BatchOwner::Caller, new, now)
-    }
-
-    /// [`Txn::create_batch`] for a caller or a list.
-    pub(crate) fn create_batch_of(
-        &mut self,
-        owner: BatchOwner,
-        new: &PreparedBatch,
-        now: UnixMs,
-    ) -> Result<BatchCreated, WriteError<BatchError>> {
         if let Some(given) = &new.idempotency
             && let Some(first) = self.remembered(&given.key)?.filter(|first| now < first.expires_at())
         {
             return if first.body == given.body { Ok(first.replay()) } else { refuse(BatchError::KeyReused) };
         }
-        let PreparedBatch { id, account, charged, ref rows, ref known, ref idempotency, .. } = *new;
+        let PreparedBatch { id, account, price, ref rows, ref known, ref idempotency, .. } = *new;
         let mut row = new.row.clone();
         let balance = self
-            .charge_new(account, id, charged.then_some(&mut row), now)
+            .charge_new(account, id, price, &mut row, now)
             .map_err(|error| error.map(BatchError::from))?;
         let key = batch_key(account, id);
         BATCH_ROWS.write(self.rows, &key, rows)?;
@@ -327,16 +384,10 @@ impl Txn<'_> {
         if row.is_open() {
             OPEN_BATCHES.put(self.rows, &id.to_bytes(), &account)?;
             self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
-            if owner == BatchOwner::List {
-                LIST_BATCHES.put(self.rows, &list_batch_key(id), &())?;
-            }
         } else {
             self.settle_batch(account, id, &row, known, now)?;
             self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
-            if owner == BatchOwner::Caller {
-                let event = batch_event(EventKind::BatchCompleted, id, row.total, known);
-                self.note_event(account, &event, now)?;
-            }
+            self.note_batch_event(EventKind::BatchCompleted, (account, id), &row, known, now)?;
         }
         let created = BatchCreated {
             batch: id,
@@ -351,33 +402,36 @@ impl Txn<'_> {
         Ok(created)
     }
 
-    /// Holds a new batch's credits; for an uncharged one, checks that it can be created.
+    /// Holds a new batch's credits; for one without a price, checks that it can be created.
     fn charge_new(
         &mut self,
         account: AccountId,
         id: BatchId,
-        charged: Option<&mut BatchRow>,
+        price: u64,
+        row: &mut BatchRow,
         now: UnixMs,
     ) -> Result<Option<Balance>, WriteError<HoldError>> {
         let hold = HoldRef { account, id: EntryId::of_batch(id) };
         if BATCHES.has(self.rows(), &batch_key(account, id))? {
             return refuse(HoldError::Exists);
         }
-        let Some(row) = charged else {
+        if price == 0 {
             let known = self.has_account(account)?;
             return if known { Ok(None) } else { refuse(HoldError::UnknownAccount) };
-        };
-        let (account, portions) = self.set_aside(hold, u64::from(row.total), now)?;
+        }
+        let (account, portions) = self.set_aside(hold, price, now)?;
         row.held = portions;
         self.save(&account)?;
         Ok(Some(account.row.subscription.balance))
     }
 
-    fn remembered(&self, key: &[u8; 32]) -> Result<Option<IdempotencyRow>, StoreError> {
+    /// The row of an idempotency key, also after its end.
+    pub(crate) fn remembered(&self, key: &[u8; 32]) -> Result<Option<IdempotencyRow>, StoreError> {
         IDEMPOTENCY.get(self.rows(), key)
     }
 
-    fn remember(
+    /// Stores an idempotency key with its answer.
+    pub(crate) fn remember(
         &mut self,
         given: &PreparedKey,
         created: &BatchCreated,
@@ -435,12 +489,15 @@ impl Txn<'_> {
                 if let Some(slot) = answers.get_mut(index).filter(|slot| **slot == UNANSWERED) {
                     *slot = code;
                     row.answered += 1;
-                    row.refunded += u32::from(code == GIVEN_UP);
+                    // In a list, the account's own result is free. Only such an answer has neither a result nor an end.
+                    let is_own = row.of_list && result.is_none();
+                    row.refunded += u32::from(code == GIVEN_UP || is_own);
                     result.as_ref().map_or(Ok(()), |result| self.put_result(result))?;
                 }
             }
             if row.answered == row.total {
-                self.finish(&batch.key, row, answers, &prepared.finishing_key, now)?;
+                let end = (EventKind::BatchCompleted, answers);
+                self.finish(&batch.key, row, end, &prepared.finishing_key, now)?;
                 completed.push(batch.id);
             } else {
                 row.answers = key.seal(answers_place(&batch.key), &answers)?;
@@ -450,25 +507,66 @@ impl Txn<'_> {
         Ok(completed)
     }
 
-    /// Ends an open batch after its longest time: unanswered rows are refunded. A batch that can no longer be read,
-    /// because its key is gone, is removed and its charge settled.
+    /// Ends an open batch, after its longest time or because its owner cancels it: unanswered rows are refunded. A batch that can
+    /// no longer be read, because its key is gone, is removed and its charge settled. `None` if it is not open.
     pub(crate) fn give_up(
         &mut self,
         key: &[u8; 32],
+        event: EventKind,
         finishing_key: &VaultKey,
         now: UnixMs,
-    ) -> Result<(), StoreError> {
-        let Some(mut row) = self.open_batch(key)? else { return Ok(()) };
+    ) -> Result<Option<EndedBatch>, StoreError> {
+        let Some(mut row) = self.open_batch(key)? else { return Ok(None) };
         let answers = open_answers(&self.shared.vault, key, &row);
         row.refunded += row.total - row.answered;
         row.answered = row.total;
-        match answers {
+        let charged = row.charged();
+        let codes = match answers {
             Some(mut answers) => {
                 answers.iter_mut().filter(|slot| **slot == UNANSWERED).for_each(|slot| *slot = GIVEN_UP);
-                self.finish(key, row, answers, finishing_key, now)
+                self.finish(key, row, (event, answers.clone()), finishing_key, now)?;
+                answers
             }
-            None => self.close_unreadable(key, &row, now),
+            None => {
+                self.close_unreadable(key, &row, now)?;
+                Vec::new()
+            }
+        };
+        Ok(Some(EndedBatch { codes, charged }))
+    }
+
+    /// Ends a batch for its owner, and returns its state; `None` for a batch of a list, and if there is no such batch.
+    pub(crate) fn cancel_batch(
+        &mut self,
+        account: AccountId,
+        id: BatchId,
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<Option<BatchView>, StoreError> {
+        let key = batch_key(account, id);
+        match BATCHES.get(self.rows(), &key)? {
+            Some(row) if !row.of_list => {
+                self.give_up(&key, EventKind::BatchCancelled, finishing_key, now)?;
+                view(self.rows(), &self.shared.vault, account, id, now)
+            }
+            _ => Ok(None),
         }
+    }
+
+    /// The answers of a complete batch; `None` if it has expired or is open.
+    pub(crate) fn answers_of(
+        &self,
+        account: AccountId,
+        id: BatchId,
+        now: UnixMs,
+    ) -> Result<Option<EndedBatch>, StoreError> {
+        let key = batch_key(account, id);
+        let row = BATCHES.get(self.rows(), &key)?.filter(|row| !row.is_open() && now < row.expires_at());
+        let Some(row) = row else { return Ok(None) };
+        let vault = &self.shared.vault;
+        let text = BATCH_ROWS.read(self.rows(), &key, |rows| open_rows(vault, &key, &row, rows))?;
+        let Some(text) = text.transpose()?.flatten() else { return Ok(None) };
+        Ok(Some(EndedBatch { codes: text.answers, charged: row.charged() }))
     }
 
     fn open_batch(&self, key: &[u8; 32]) -> Result<Option<BatchRow>, StoreError> {
@@ -481,7 +579,7 @@ impl Txn<'_> {
         &mut self,
         key: &[u8; 32],
         mut row: BatchRow,
-        answers: Vec<u8>,
+        (event, answers): (EventKind, Vec<u8>),
         finishing_key: &VaultKey,
         now: UnixMs,
     ) -> Result<(), StoreError> {
@@ -490,11 +588,8 @@ impl Txn<'_> {
         let Some(text) = text.transpose()?.ok_or_else(damaged)? else {
             return self.close_unreadable(key, &row, now);
         };
-        let (account, id, owner) = self.no_longer_open(key, &row)?;
-        if owner == BatchOwner::Caller {
-            let event = batch_event(EventKind::BatchCompleted, id, row.total, &answers);
-            self.note_event(account, &event, now)?;
-        }
+        let (account, id) = self.no_longer_open(key, &row)?;
+        self.note_batch_event(event, (account, id), &row, &answers, now)?;
         row.completed_at = now.max(1);
         row.answers = Vec::new();
         self.settle_batch(account, id, &row, &answers, now)?;
@@ -505,29 +600,32 @@ impl Txn<'_> {
     }
 
     fn close_unreadable(&mut self, key: &[u8; 32], row: &BatchRow, now: UnixMs) -> Result<(), StoreError> {
-        let (account, id, _) = self.no_longer_open(key, row)?;
+        let (account, id) = self.no_longer_open(key, row)?;
         self.settle_batch(account, id, row, &[], now)?;
         BATCH_ROWS.remove(self.rows, key)?;
         BATCHES.remove(self.rows, key)
     }
 
-    fn no_longer_open(
-        &mut self,
-        key: &[u8; 32],
-        row: &BatchRow,
-    ) -> Result<(AccountId, BatchId, BatchOwner), StoreError> {
+    fn no_longer_open(&mut self, key: &[u8; 32], row: &BatchRow) -> Result<(AccountId, BatchId), StoreError> {
         let (account, id) = split(key);
         OPEN_BATCHES.remove(self.rows, &id)?;
         self.unexpire(Expiring::OpenBatch, row.given_up_at(), key)?;
-        let (account, id) = (AccountId::from_bytes(account), BatchId::from_bytes(id));
-        let of_list = list_batch_key(id);
-        let owner = if LIST_BATCHES.has(self.rows(), &of_list)? {
-            LIST_BATCHES.remove(self.rows, &of_list)?;
-            BatchOwner::List
-        } else {
-            BatchOwner::Caller
-        };
-        Ok((account, id, owner))
+        Ok((AccountId::from_bytes(account), BatchId::from_bytes(id)))
+    }
+
+    /// Tells the endpoints of the account that a batch has ended. Of a list, only its own end is an event.
+    fn note_batch_event(
+        &mut self,
+        kind: EventKind,
+        (account, id): (AccountId, BatchId),
+        row: &BatchRow,
+        answers: &[u8],
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        if row.of_list {
+            return Ok(());
+        }
+        self.note_event(account, &batch_event(kind, id, row.total, answers), now)
     }
 
     fn settle_batch(
@@ -538,12 +636,16 @@ impl Txn<'_> {
         answers: &[u8],
         now: UnixMs,
     ) -> Result<(), StoreError> {
-        // A test batch holds no credits.
-        if row.held.credits() == 0 {
+        let has_hold = row.held.credits() > 0;
+        // A test batch is not counted.
+        if !has_hold && !row.of_list {
             return Ok(());
         }
-        self.count_day(account, Charged::Rows, answers, now)?;
         let (spent, back) = row.held.split(u64::from(row.refunded));
+        self.count_day(account, Charged::Rows(spent.credits()), answers, now)?;
+        if !has_hold {
+            return Ok(());
+        }
         self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, spent, back, now)
     }
 }

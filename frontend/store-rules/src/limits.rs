@@ -4,7 +4,7 @@
 
 use crate::index::KeyChange;
 use crate::rows::Rows;
-use crate::tables::{ACCOUNTS, FAIR_USE, LIMITS, WINDOWS, split_window_key, window_key};
+use crate::tables::{ACCOUNTS, FAIR_USE, FORMAT_OF_LISTS, LIMITS, WINDOWS, split_window_key, window_key};
 use crate::txn::Txn;
 use crate::write_error::{WriteError, refuse};
 use store::rate_limit::{Bucket, Kept, Leased, Overrides, Window, WindowId};
@@ -23,6 +23,11 @@ impl Txn<'_> {
         }
         if !self.has_account(account)? {
             return refuse(ChangeError::UnknownAccount);
+        }
+        if set.list.is_some()
+            && let Some(refusal) = self.lacks_format(FORMAT_OF_LISTS)?
+        {
+            return refuse(refusal.into());
         }
         let key = account.to_bytes();
         let had = LIMITS.get(self.rows(), &key)?;

@@ -1,19 +1,26 @@
-//! Lists of the dashboard: their content in sealed parts, and their answers by batch.
+//! Lists: their content and their index in sealed parts, and their answers by batch.
 //!
 //! The ids of a list's batches are derived from the list's own id. So a batch whose creation was interrupted is found
 //! again, and none is created twice.
+//!
+//! A list of format 6 has no [`ListMore`], and is checked row by row. It stays as it is until it expires, so that older nodes of a
+//! cluster can read it.
 
-use crate::batches::{BatchOwner, PreparedBatch};
+use crate::batches::{EndedBatch, PreparedBatch, PreparedKey};
+use crate::reason::{self, GIVEN_UP};
 use crate::row::{In, Out, Row};
 use crate::tables::{
-    Expiring, LIST_CODES, LIST_PARTS, LISTS, ListRow, account_range, list_key, part_key, split,
+    Expiring, FORMAT_OF_LISTS, IdempotencyRow, LIST_CODES, LIST_PARTS, LISTS, ListMore, ListRow,
+    account_range, batch_key, list_key, part_key, split,
 };
 use crate::txn::Txn;
-use crate::vault::{KeyClass, Place, Vault};
+use crate::vault::{KeyClass, Place, Vault, VaultKey};
 use crate::webhooks::list_event;
-use crate::write_error::WriteError;
-use store::{AccountId, BatchError, BatchId, HoldError, ListId, StoreError};
+use crate::write_error::{WriteError, refuse};
+use store::webhooks::EventKind;
+use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
+use store::{PartPut, UploadEnd};
 
 /// The texts of a list.
 #[derive(PartialEq, Eq)]
@@ -47,6 +54,8 @@ pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
     let sealing_key = vault.sealing_key(KeyClass::List, until(list.created_at))?;
     let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
+    let List { offset, mode, is_resumable, received_at, distinct, known, charged, .. } = *list;
+    let more = ListMore { mode, is_resumable, offset, received_at, distinct, known, charged };
     Ok(ListRow {
         created_at,
         state,
@@ -57,6 +66,7 @@ pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
         submitted,
         done,
         counts: list.counts.clone(),
+        more: (!list.by_row).then_some(more),
     })
 }
 
@@ -65,38 +75,30 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     if now >= row.expires_at() {
         return None;
     }
-    let opening_key = vault.opening_key(KeyClass::List, row.expires_at())?;
+    let opening_key = vault.opening_key(KeyClass::List, until(row.created_at))?;
     let texts = opening_key.open(Place { table: ListRow::TABLE, row: key }, &row.texts)?;
     let Texts { name, column, why } = Texts::decode(&texts).ok()?;
-    let (account, id) = crate::tables::split(key);
-    let ListRow { created_at, state, bytes, rows, addresses, submitted, done, counts, .. } = row;
+    let (account, id) = split(key);
+    let ListRow { created_at, state, bytes, rows, addresses, submitted, done, counts, more, .. } = row;
     let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
-    Some(List {
-        id,
-        account,
-        created_at,
-        state,
-        name,
-        column,
-        why,
-        bytes,
-        rows,
-        addresses,
-        submitted,
-        done,
-        counts,
+    let list = List::new(id, account, created_at, name);
+    let list = List { state, column, why, bytes, rows, addresses, submitted, done, counts, ..list };
+    Some(match more {
+        Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged }) => {
+            List { mode, is_resumable, offset, received_at, distinct, known, charged, ..list }
+        }
+        None => List { offset: bytes, distinct: addresses, by_row: true, ..list },
     })
 }
 
-/// Seals a part of a list's content or answers.
+/// Seals a part of a list's content, index or answers.
 pub(crate) fn seal_part(
     vault: &Vault,
     table: &'static str,
     list: &List,
-    number: u32,
+    key: [u8; 20],
     plain: &[u8],
 ) -> Result<Vec<u8>, StoreError> {
-    let key = part_key(list.id, number);
     vault.sealing_key(KeyClass::List, until(list.created_at))?.seal(Place { table, row: &key }, plain)
 }
 
@@ -105,29 +107,51 @@ pub(crate) fn open_part(
     vault: &Vault,
     table: &'static str,
     list: &List,
-    number: u32,
+    key: [u8; 20],
     sealed: &[u8],
 ) -> Option<Vec<u8>> {
-    let key = part_key(list.id, number);
     vault.opening_key(KeyClass::List, until(list.created_at))?.open(Place { table, row: &key }, sealed)
 }
 
 /// The id of a list's batch with this number: it cannot be guessed, and is always the same.
-pub(crate) fn batch_of(vault: &Vault, list: &List, number: u32) -> BatchId {
-    let bits = vault.hash("batch of a list", &[&list.id.to_bytes(), &number.to_be_bytes()]);
-    BatchId::new(list.created_at, u128::from_be_bytes(bits))
+pub(crate) fn batch_of(vault: &Vault, id: ListId, created_at: UnixMs, number: u32) -> BatchId {
+    let bits = vault.hash("batch of a list", &[&id.to_bytes(), &number.to_be_bytes()]);
+    BatchId::new(created_at, u128::from_be_bytes(bits))
+}
+
+/// A list after its cancellation, with the batches that this ended.
+pub(crate) struct Cancelled {
+    pub row: ListRow,
+    pub batches: Vec<BatchId>,
+}
+
+/// The result of an idempotency key that is known already.
+enum Known {
+    /// The request is the same, and created this list.
+    Same(ListId),
+    Other,
 }
 
 impl Txn<'_> {
     /// Creates a list, and reserves its bytes if there is room.
     pub(crate) fn create_list(
         &mut self,
-        account: AccountId,
-        id: ListId,
+        (account, id): (AccountId, ListId),
         row: &ListRow,
         room: ListRoom,
+        given: Option<&PreparedKey>,
         now: UnixMs,
-    ) -> Result<ListMade, StoreError> {
+    ) -> Result<ListMade, WriteError<StoreError>> {
+        if row.more.is_some()
+            && let Some(refusal) = self.lacks_format(FORMAT_OF_LISTS)?
+        {
+            return refuse(refusal);
+        }
+        match self.known_list(given, now)? {
+            Some(Known::Same(id)) => return Ok(ListMade::Replayed(id)),
+            Some(Known::Other) => return Ok(ListMade::KeyReused),
+            None => {}
+        }
         let key = list_key(account, id);
         let (mut count, mut own, mut all) = (0, row.bytes, row.bytes);
         LISTS.walk_all(self.rows(), |other, row| {
@@ -146,20 +170,93 @@ impl Txn<'_> {
         }
         LISTS.put(self.rows, &key, row)?;
         self.expire_at(Expiring::List, row.expires_at(), &key, now)?;
+        if row.more.is_some_and(|more| more.is_resumable) {
+            self.remember_list(given, id, now)?;
+        }
         Ok(ListMade::Made)
     }
 
-    /// Deletes the lists that were being uploaded, of these or of all; returns their number.
+    /// What an idempotency key says of the request, if it is known.
+    fn known_list(&self, given: Option<&PreparedKey>, now: UnixMs) -> Result<Option<Known>, StoreError> {
+        let Some(given) = given else { return Ok(None) };
+        let first = self.remembered(&given.key)?.filter(|first| now < first.expires_at());
+        Ok(first.map(|IdempotencyRow { body, batch, .. }| match body == given.body {
+            true => Known::Same(ListId::from_bytes(batch.to_bytes())),
+            false => Known::Other,
+        }))
+    }
+
+    fn remember_list(
+        &mut self,
+        given: Option<&PreparedKey>,
+        id: ListId,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let Some(given) = given else { return Ok(()) };
+        // The bits of the list's id are in the place of a batch's.
+        let created = BatchCreated {
+            batch: BatchId::from_bytes(id.to_bytes()),
+            submitted: 0,
+            completed: false,
+            credits_remaining: None,
+            replayed: false,
+        };
+        self.remember(given, &created, now)
+    }
+
+    /// Ends the upload of a list, unless its idempotency key has become known meanwhile.
+    pub(crate) fn end_upload(
+        &mut self,
+        (account, id): (AccountId, ListId),
+        given: Option<&PreparedKey>,
+        now: UnixMs,
+    ) -> Result<UploadEnd, StoreError> {
+        let key = list_key(account, id);
+        let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
+        let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
+            return Ok(UploadEnd::Gone);
+        };
+        if !more.is_resumable {
+            match self.known_list(given, now)? {
+                Some(Known::Same(id)) => return Ok(UploadEnd::Replayed(id)),
+                Some(Known::Other) => return Ok(UploadEnd::KeyReused),
+                None => self.remember_list(given, id, now)?,
+            }
+        }
+        let row = ListRow { state: ListState::Reading, bytes: more.offset, ..before.clone() };
+        self.replace_list(&key, &before, &row, now)?;
+        Ok(UploadEnd::Done)
+    }
+
+    /// Writes a list, and the note of its expiry if it has changed.
+    fn replace_list(
+        &mut self,
+        key: &[u8; 32],
+        before: &ListRow,
+        row: &ListRow,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        LISTS.put(self.rows, key, row)?;
+        let (old, new) = (before.expires_at(), row.expires_at());
+        if old != new {
+            self.unexpire(Expiring::List, old, key)?;
+            self.expire_at(Expiring::List, new, key, now)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the lists whose upload cannot continue, of these or of all; returns their number.
     pub(crate) fn delete_unfinished_lists(&mut self, of: Option<&[ListId]>) -> Result<usize, StoreError> {
         let mut unfinished = Vec::new();
         LISTS.walk_all(self.rows(), |key, row| {
-            let id = ListId::from_bytes(crate::tables::split(&key).1);
-            if row.state == ListState::Uploading && of.is_none_or(|of| of.contains(&id)) {
-                unfinished.push(key);
+            let id = ListId::from_bytes(split(&key).1);
+            let continues = row.more.is_some_and(|more| more.is_resumable);
+            if row.state == ListState::Uploading && !continues && of.is_none_or(|of| of.contains(&id)) {
+                unfinished.push((key, row));
             }
         })?;
-        for key in &unfinished {
-            self.delete_list(*key)?;
+        for (key, row) in &unfinished {
+            self.remove_list_row(key, row)?;
         }
         Ok(unfinished.len())
     }
@@ -173,20 +270,25 @@ impl Txn<'_> {
         codes: Option<&([u8; 20], Vec<u8>)>,
         now: UnixMs,
     ) -> Result<bool, StoreError> {
-        let before = LISTS.get(self.rows(), &key)?;
-        if before.is_none_or(|before| before.state != expected) {
-            return Ok(false);
-        }
-        LISTS.put(self.rows, &key, row)?;
+        let before = LISTS.get(self.rows(), &key)?.filter(|before| before.state == expected);
+        let Some(before) = before else { return Ok(false) };
+        self.replace_list(&key, &before, row, row.created_at)?;
         if let Some((key, codes)) = codes {
             LIST_CODES.write(self.rows, key, codes)?;
         }
-        let (account, id) = split(&key);
-        let event = list_event(ListId::from_bytes(id), row).filter(|_| row.state != expected);
-        if let Some(event) = event {
-            self.note_event(AccountId::from_bytes(account), &event, now)?;
+        if row.state != expected {
+            self.note_list_event(&key, row, now)?;
         }
         Ok(true)
+    }
+
+    /// Tells the endpoints of the account about the state of a list, if it is one of those that are events.
+    fn note_list_event(&mut self, key: &[u8; 32], row: &ListRow, now: UnixMs) -> Result<(), StoreError> {
+        let (account, id) = split(key);
+        match list_event(ListId::from_bytes(id), row) {
+            Some(event) => self.note_event(AccountId::from_bytes(account), &event, now),
+            None => Ok(()),
+        }
     }
 
     /// Creates the next batch of a running list and updates the list, in one step.
@@ -200,7 +302,7 @@ impl Txn<'_> {
         if LISTS.get(self.rows(), &key)?.is_none_or(|before| before.state != ListState::Running) {
             return Ok(BatchOfList::Gone);
         }
-        let made = match self.create_batch_of(BatchOwner::List, batch, now) {
+        let made = match self.create_batch(batch, now) {
             Ok(created) => BatchOfList::Made(created),
             Err(WriteError::Refused(BatchError::Hold(HoldError::Exists))) => BatchOfList::MadeBefore,
             Err(error) => return Err(error),
@@ -209,37 +311,146 @@ impl Txn<'_> {
         Ok(made)
     }
 
-    /// Writes a part of a list during its upload; returns whether it is being uploaded.
+    /// Writes a part of a list during its upload, which was continued at the offset `from`.
     pub(crate) fn put_list_part(
         &mut self,
         key: [u8; 32],
-        part: [u8; 20],
+        (part, sealed): (&[u8; 20], &[u8]),
+        (from, to): (u64, u64),
+        now: UnixMs,
+    ) -> Result<PartPut, StoreError> {
+        let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
+        let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
+            return Ok(PartPut::Gone);
+        };
+        if now >= before.expires_at() {
+            return Ok(PartPut::Gone);
+        }
+        if more.offset != from {
+            return Ok(PartPut::Offset(more.offset));
+        }
+        LIST_PARTS.write(self.rows, part, sealed)?;
+        let more = ListMore { offset: to, received_at: more.received_at.max(now), ..more };
+        let row = ListRow { more: Some(more), ..before.clone() };
+        self.replace_list(&key, &before, &row, now)?;
+        Ok(PartPut::Stored)
+    }
+
+    /// Writes a part of the index of a list that is being read; returns whether it is.
+    pub(crate) fn put_list_index(
+        &mut self,
+        key: [u8; 32],
+        part: &[u8; 20],
         sealed: &[u8],
     ) -> Result<bool, StoreError> {
         let row = LISTS.get(self.rows(), &key)?;
-        let comes = row.is_some_and(|row| row.state == ListState::Uploading);
-        if comes {
-            LIST_PARTS.write(self.rows, &part, sealed)?;
+        let is_read = row.is_some_and(|row| row.state == ListState::Reading);
+        if is_read {
+            LIST_PARTS.write(self.rows, part, sealed)?;
         }
-        Ok(comes)
+        Ok(is_read)
     }
 
-    /// Deletes a list before its expiry; returns whether it existed. Its batches continue.
-    pub(crate) fn delete_list(&mut self, key: [u8; 32]) -> Result<bool, StoreError> {
-        let row = LISTS.get(self.rows(), &key)?;
-        let Some(row) = row else { return Ok(false) };
-        LISTS.remove(self.rows, &key)?;
-        self.unexpire(Expiring::List, row.expires_at(), &key)?;
+    /// Ends the check of a list, with those of its batches that are open: their unanswered rows are refunded. The answers so far
+    /// are copied to the list.
+    pub(crate) fn cancel_list(
+        &mut self,
+        key: [u8; 32],
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<Option<Cancelled>, WriteError<StoreError>> {
+        let row = LISTS.get(self.rows(), &key)?.filter(|row| now < row.expires_at());
+        let Some(before) = row else { return Ok(None) };
+        if matches!(before.state, ListState::Unfit | ListState::Completed | ListState::Cancelled) {
+            return Ok(Some(Cancelled { row: before, batches: Vec::new() }));
+        }
+        if let Some(refusal) = self.lacks_format(FORMAT_OF_LISTS)? {
+            return refuse(refusal);
+        }
+        let (mut row, mut batches) = (before.clone(), Vec::new());
+        while u64::from(row.done) * (BATCH_ROWS_MAX as u64) < row.submitted {
+            batches.extend(self.cancel_batch_of_list(&key, &mut row, finishing_key, now)?);
+        }
+        if let (ListState::Uploading, Some(more)) = (row.state, &row.more) {
+            // The rest of the reserved bytes is free again.
+            row.bytes = more.offset;
+        }
+        row.state = ListState::Cancelled;
+        self.replace_list(&key, &before, &row, now)?;
+        self.note_list_event(&key, &row, now)?;
+        Ok(Some(Cancelled { row, batches }))
+    }
+
+    /// Ends the oldest batch of a list whose answers the list does not have, and copies the answers. Returns the batch if it was
+    /// open.
+    fn cancel_batch_of_list(
+        &mut self,
+        key: &[u8; 32],
+        row: &mut ListRow,
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<Option<BatchId>, StoreError> {
+        let (account, id) = split(key);
+        let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
+        let vault = &self.shared.vault;
+        let batch = batch_of(vault, id, row.created_at, row.done);
+        let ended =
+            self.give_up(&batch_key(account, batch), EventKind::BatchCancelled, finishing_key, now)?;
+        let was_open = ended.is_some();
+        let ended = match ended {
+            Some(ended) => Some(ended),
+            None => self.answers_of(account, batch, now)?,
+        };
+        let EndedBatch { mut codes, charged } = ended.unwrap_or(EndedBatch { codes: Vec::new(), charged: 0 });
+        let first = u64::from(row.done) * BATCH_ROWS_MAX as u64;
+        // A batch that has expired has no answers.
+        codes.resize((row.submitted - first).min(BATCH_ROWS_MAX as u64) as usize, GIVEN_UP);
+        for reason in codes.iter().filter_map(|&code| reason::of_code(code)) {
+            match row.counts.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, count)) => *count += 1,
+                None => row.counts.push((reason, 1)),
+            }
+        }
+        let part = part_key(id, row.done);
+        if let Some(key) = vault.opening_key(KeyClass::List, until(row.created_at)) {
+            let sealed = key.seal(Place { table: "list_codes", row: &part }, &codes)?;
+            LIST_CODES.write(self.rows, &part, &sealed)?;
+        }
+        if let Some(more) = &mut row.more {
+            more.charged += charged;
+        }
+        row.done += 1;
+        Ok(was_open.then_some(batch))
+    }
+
+    /// Deletes a list before its expiry, and cancels its check; `None` if there is no such list.
+    pub(crate) fn delete_list(
+        &mut self,
+        key: [u8; 32],
+        finishing_key: &VaultKey,
+        now: UnixMs,
+    ) -> Result<Option<Vec<BatchId>>, StoreError> {
+        let Some(mut row) = LISTS.get(self.rows(), &key)? else { return Ok(None) };
+        let (before, mut batches) = (row.clone(), Vec::new());
+        while u64::from(row.done) * (BATCH_ROWS_MAX as u64) < row.submitted {
+            batches.extend(self.cancel_batch_of_list(&key, &mut row, finishing_key, now)?);
+        }
+        self.remove_list_row(&key, &before)?;
+        Ok(Some(batches))
+    }
+
+    fn remove_list_row(&mut self, key: &[u8; 32], row: &ListRow) -> Result<(), StoreError> {
+        LISTS.remove(self.rows, key)?;
+        self.unexpire(Expiring::List, row.expires_at(), key)?;
         // It may have many parts, which the next purges remove.
-        self.expire_at(Expiring::List, 0, &key, 0)?;
-        Ok(true)
+        self.expire_at(Expiring::List, 0, key, 0)
     }
 
     /// Removes a list and at most `limit` of its parts and answers; returns their number. The caller removes the note
     /// of its expiry.
     pub(crate) fn remove_list(&mut self, key: &[u8; 32], limit: usize) -> Result<usize, StoreError> {
         LISTS.remove(self.rows, key)?;
-        let id = ListId::from_bytes(crate::tables::split(key).1);
+        let id = ListId::from_bytes(split(key).1);
         let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
         let mut removed = 0;
         for table in [LIST_PARTS, LIST_CODES] {

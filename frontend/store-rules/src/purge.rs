@@ -10,6 +10,7 @@ use crate::tables::{
 };
 use crate::txn::Txn;
 use crate::vault::VaultKey;
+use store::webhooks::EventKind;
 use store::{ListId, StoreError};
 use store::{Purged, UnixMs};
 
@@ -56,7 +57,7 @@ impl Txn<'_> {
             late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
             self.expect_rows(Expiring::OpenBatch, &late);
             for expiry in &late {
-                self.give_up(&expiring_row(expiry), finishing_key, now)?;
+                drop(self.give_up(&expiring_row(expiry), EventKind::BatchCompleted, finishing_key, now)?);
                 // The note of a batch that is no longer open still exists.
                 EXPIRIES.remove(self.rows, expiry)?;
             }

@@ -186,7 +186,6 @@ tables! {
     OutboxDue "outbox_due",
     WebhookTurns "webhook_turns",
     Deliveries "deliveries",
-    ListBatches "list_batches",
     ;
     UnderWay "under_way",
 }

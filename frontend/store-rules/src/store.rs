@@ -398,7 +398,7 @@ impl<B: Backend> Store for RowStore<B> {
     fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
         let job = Job::of(new.account, Class::New);
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
-            batches::prepare(Results(rows), &shared.vault, &new, now).map(Prepared::Write)
+            batches::prepare(Results(rows), &shared.vault, &new, false, now).map(Prepared::Write)
         };
         self.write_prepared(job, prepare, move |txn, batch| txn.create_batch(batch, now))
     }
@@ -440,6 +440,38 @@ impl<B: Backend> Store for RowStore<B> {
         self.read(Some(Box::new(wants)), move |shared, rows| {
             batches::view(rows, &shared.vault, account, id, now)
         })
+    }
+
+    fn batches(
+        &self,
+        account: AccountId,
+        after: Option<BatchId>,
+        limit: usize,
+        now: UnixMs,
+    ) -> Pending<BatchPage, StoreError> {
+        self.read(None, move |_, rows| batches::page(rows, account, after, limit, now))
+    }
+
+    fn cancel_batch(
+        &self,
+        account: AccountId,
+        id: BatchId,
+        now: UnixMs,
+    ) -> Pending<Option<BatchView>, StoreError> {
+        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
+            Ok(key) => key,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let job = Job::of(account, Class::New).with_wants(move |out| {
+            let key = batch_key(account, id);
+            want(Table::Batches, &key, out);
+            want(Table::BatchRows, &key, out);
+        });
+        self.write(job, move |txn| Ok(txn.cancel_batch(account, id, &finishing_key, now)?))
+    }
+
+    fn still_open(&self, batches: Vec<BatchId>) -> Pending<Vec<BatchId>, StoreError> {
+        self.read(None, move |_, rows| Batches(rows).still_open(&batches))
     }
 
     fn purge(&self, now: UnixMs) -> Pending<Purged, StoreError> {

@@ -3,12 +3,14 @@
 
 mod connections;
 mod engine;
+mod limits;
 mod lists;
 mod web;
 mod webhooks;
 
 pub use connections::*;
 pub use engine::*;
+pub use limits::*;
 pub use lists::*;
 pub use web::*;
 pub use webhooks::*;
@@ -17,8 +19,7 @@ use crate::row::{Fixed, In, Out, Row};
 use crate::rows::{Blob, Table, TypedTable};
 use crate::vault::KeyClass;
 use store::credits::{Balance, PeriodStep, Portions, Subscription};
-use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
-use store::{AccountId, BatchId, EntryId, HoldRef, KeyId};
+use store::{AccountId, BatchId, EntryId, HoldRef};
 use store::{
     AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, REPEAT_MS,
     RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
@@ -40,13 +41,6 @@ pub const UNDER_WAY: TypedTable<[u8; 32], UnderWayRow> = TypedTable::new(Table::
 /// The entries of the ledger, by account and entry. Most are appended within their account, since ids begin with their
 /// time.
 pub const LEDGER: TypedTable<[u8; 32], EntryRow> = TypedTable::new(Table::Ledger);
-/// Limits that accounts have instead of their plans', by account.
-pub const LIMITS: TypedTable<[u8; 16], Overrides> = TypedTable::new(Table::Limits);
-/// Requests of the last minute, by key and row of the table of limits.
-pub const WINDOWS: TypedTable<[u8; 17], Window> = TypedTable::new(Table::Windows);
-/// How much of its fair use an account has used, by account.
-pub const FAIR_USE: TypedTable<[u8; 16], Bucket> = TypedTable::new(Table::FairUse);
-
 /// Results, by keyed hash of the address and account: a prefix finds the results of all accounts for an address.
 pub const RESULTS: TypedTable<[u8; 32], ResultRow> = TypedTable::new(Table::Results);
 /// Batches with their charge, by account and batch.
@@ -71,6 +65,10 @@ pub const META_SEEN: &str = "seen";
 
 /// The format that this version writes.
 pub const FORMAT: u32 = 7;
+
+/// The first format with lists that charge each different address once, and with limits on the requests for lists. A cluster has an
+/// older one until all of its nodes know it.
+pub const FORMAT_OF_LISTS: u32 = 7;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
@@ -399,85 +397,6 @@ impl Row for EntryRow {
     }
 }
 
-/// The key of [`WINDOWS`].
-pub fn window_key(id: &WindowId) -> [u8; 17] {
-    let mut key = [0; 17];
-    key[..16].copy_from_slice(&id.key.to_bytes());
-    key[16] = match id.row {
-        LimitRow::Fast => 0,
-        LimitRow::Verify => 1,
-        LimitRow::Batch => 2,
-        LimitRow::Poll => 3,
-        LimitRow::Account => 4,
-    };
-    key
-}
-
-/// The inverse of [`window_key`]; `None` for an unknown row of the table of limits.
-pub fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
-    let (id, row) = key.split_first_chunk()?;
-    Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
-}
-
-impl Row for Window {
-    const TABLE: &'static str = "windows";
-
-    fn write(&self, out: &mut Out) {
-        out.number(self.steps().len() as u64);
-        let mut before = 0;
-        for step in self.steps() {
-            out.number(step.last - before);
-            out.number(step.last - step.began);
-            out.number(u64::from(step.count));
-            before = step.last;
-        }
-    }
-
-    fn read(input: &mut In<'_>) -> Option<Window> {
-        let mut before: UnixMs = 0;
-        let mut steps = Vec::new();
-        for _ in 0..input.number()? {
-            let last = before.checked_add(input.number()?)?;
-            let began = last.checked_sub(input.number()?)?;
-            steps.push(rate_limit::Step { began, last, count: u32::try_from(input.number()?).ok()? });
-            before = last;
-        }
-        Window::from_steps(steps)
-    }
-}
-
-impl Row for Bucket {
-    const TABLE: &'static str = "fair_use";
-
-    fn write(&self, out: &mut Out) {
-        out.number(self.level);
-        out.number(self.at);
-    }
-
-    fn read(input: &mut In<'_>) -> Option<Bucket> {
-        Some(Bucket { level: input.number()?, at: input.number()? })
-    }
-}
-
-impl Row for Overrides {
-    const TABLE: &'static str = "limits";
-
-    /// 0 stands for the plan's limit, since no limit is 0.
-    fn write(&self, out: &mut Out) {
-        for (_, own) in self.each() {
-            out.number(u64::from(own.unwrap_or(0)));
-        }
-    }
-
-    fn read(input: &mut In<'_>) -> Option<Overrides> {
-        let mut overrides = Overrides::default();
-        for (_, own) in overrides.each_mut() {
-            *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);
-        }
-        Some(overrides)
-    }
-}
-
 /// A row of [`RESULTS`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResultRow {
@@ -547,6 +466,8 @@ pub struct BatchRow {
     pub held: Portions,
     /// The sealed answers, one byte per row. Empty after completion, since the rows then have the answers.
     pub answers: Vec<u8>,
+    /// Whether it is a part of a list. Then a row that is answered by the account's own result costs nothing.
+    pub of_list: bool,
 }
 
 impl BatchRow {
@@ -562,6 +483,11 @@ impl BatchRow {
         } else {
             (KeyClass::Batch, self.expires_at())
         }
+    }
+
+    /// The credits that it costs, if no further row is refunded.
+    pub fn charged(&self) -> u64 {
+        self.held.credits().saturating_sub(u64::from(self.refunded))
     }
 
     /// The time at which it is ended if it is still open.
@@ -586,6 +512,10 @@ impl Row for BatchRow {
         }
         self.held.write(out);
         out.blob(&self.answers);
+        // The rows of other batches are as in format 6.
+        if self.of_list {
+            out.byte(1);
+        }
     }
 
     fn read(input: &mut In<'_>) -> Option<BatchRow> {
@@ -597,6 +527,7 @@ impl Row for BatchRow {
             refunded: input.small()?,
             held: Portions::read(input)?,
             answers: input.blob()?,
+            of_list: !input.is_empty() && input.flag()?,
         };
         (row.refunded <= row.answered && row.answered <= row.total).then_some(row)
     }
@@ -644,7 +575,7 @@ pub struct IdempotencyRow {
     pub created_at: UnixMs,
     /// The keyed hash of the request.
     pub body: [u8; 16],
-    /// The batch in the answer.
+    /// The batch in the answer. For a list it has the bits of the list's id: [`IdempotencyRow::body`] tells the two apart.
     pub batch: BatchId,
     pub submitted: u32,
     pub completed: bool,

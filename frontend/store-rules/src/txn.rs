@@ -3,7 +3,7 @@
 use crate::index::KeyChange;
 use crate::rows::{Rows, RowsMut};
 use crate::shared::Shared;
-use crate::tables::{ACCOUNTS, AccountRow, EntryRow, LEDGER, entry_key};
+use crate::tables::{ACCOUNTS, AccountRow, EntryRow, LEDGER, META, META_FORMAT, entry_key};
 use crate::write_error::WriteError;
 use store::credits::PeriodStep;
 use store::{AccountId, EntryId, StoreError};
@@ -117,6 +117,13 @@ impl<'t> Txn<'t> {
     /// Whether there is an account with this id.
     pub(crate) fn has_account(&self, id: AccountId) -> Result<bool, StoreError> {
         ACCOUNTS.has(self.rows(), &id.to_bytes())
+    }
+
+    /// The refusal of a write whose rows need this format, if the database has an older one: a cluster keeps it until all of its
+    /// nodes know the new one.
+    pub(crate) fn lacks_format(&self, needed: u32) -> Result<Option<StoreError>, StoreError> {
+        let found = META.peek(self.rows(), META_FORMAT)?.map_or(0, |format| format.0);
+        Ok((found < u64::from(needed)).then_some(StoreError::OldFormat { found, needed }))
     }
 
     /// Writes the account's row.

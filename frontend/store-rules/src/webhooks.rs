@@ -120,6 +120,7 @@ pub(crate) fn batch_event(kind: EventKind, id: BatchId, total: u32, answers: &[u
 pub(crate) fn list_event(id: ListId, row: &ListRow) -> Option<Event> {
     let kind = match row.state {
         ListState::Completed => EventKind::ListCompleted,
+        ListState::Cancelled => EventKind::ListCancelled,
         ListState::Paused => EventKind::ListPaused,
         ListState::Unfit => EventKind::ListUnfit,
         ListState::Uploading | ListState::Reading | ListState::Ready | ListState::Running => return None,

@@ -25,6 +25,13 @@ pub enum StoreError {
     /// The write failed while it was made durable, so its result is unknown. With redb, otherwise as [`StoreError::Failed`].
     /// With PostgreSQL the store goes on, and finds out the result, but the caller has waited for long enough.
     Unknown(String),
+    /// The database has a format that has no room for it. Nothing was done.
+    OldFormat {
+        /// The format of the database.
+        found: u64,
+        /// The format that it needs.
+        needed: u32,
+    },
 }
 
 impl StoreError {
@@ -48,6 +55,11 @@ impl fmt::Display for StoreError {
             StoreError::NotDone(why) => write!(f, "{why}; check the disk"),
             StoreError::Failed(why) => write!(f, "the store failed ({why}); check the disk, then restart"),
             StoreError::Unknown(why) => write!(f, "{MAY_BE_DONE} ({why})"),
+            StoreError::OldFormat { found, needed } => write!(
+                f,
+                "the database has format {found}, and this needs format {needed}; \
+                 run `mailprobe cluster upgrade` when all nodes have this version"
+            ),
         }
     }
 }

@@ -125,7 +125,7 @@ macro_rules! id {
 
 id!(AccountId, "acc_", "Names an account.");
 id!(BatchId, "bat_", "Names a batch.");
-id!(ListId, "lst_", "Names a list of the dashboard.");
+id!(ListId, "lst_", "Names a list.");
 id!(ClientId, "cli_", "Names a client of assistants that registered itself; it is no secret.");
 id!(ConnectionId, "con_", "Names what a user has consented to; it is no secret.");
 id!(WebhookId, "whk_", "Names an endpoint of webhooks.");

@@ -316,6 +316,36 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// As [`Store::account`].
     fn batch(&self, account: AccountId, id: BatchId, now: UnixMs) -> Pending<Option<BatchView>, StoreError>;
 
+    /// The account's readable batches before `after`, newest first, at most `limit`. A page can have fewer although there is a
+    /// next one, because batches of lists are left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`].
+    fn batches(
+        &self,
+        account: AccountId,
+        after: Option<BatchId>,
+        limit: usize,
+        now: UnixMs,
+    ) -> Pending<BatchPage, StoreError>;
+
+    /// Ends a batch of this account. Rows without an answer become `unverifiable` and are refunded, and a later answer to them is
+    /// ignored. A complete batch stays as it is. `None` as in [`Store::batch`], and for a batch of a list.
+    fn cancel_batch(
+        &self,
+        account: AccountId,
+        id: BatchId,
+        now: UnixMs,
+    ) -> Pending<Option<BatchView>, StoreError>;
+
+    /// Those of these batches that have unanswered rows.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`].
+    fn still_open(&self, batches: Vec<BatchId>) -> Pending<Vec<BatchId>, StoreError>;
+
     /// Removes a limited amount of expired data: results, batches, idempotency keys and keys of the vault. Ends batches
     /// that were unfinished for [`BATCH_OPEN_MS`]. Expired data cannot be read even before. It must be called each
     /// minute, and again while there is more to remove.

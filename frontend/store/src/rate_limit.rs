@@ -43,11 +43,13 @@ pub enum Row {
     Poll,
     /// `/v1/account`.
     Account,
+    /// The requests that create, upload, start, cancel, delete and download lists.
+    List,
 }
 
 impl Row {
     /// All rows in the contract's order.
-    pub const ALL: [Row; 5] = [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account];
+    pub const ALL: [Row; 6] = [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account, Row::List];
 
     /// The name of the policy in headers, which is also that of its limit in the configuration.
     pub fn as_str(self) -> &'static str {
@@ -57,6 +59,7 @@ impl Row {
             Row::Batch => "batch",
             Row::Poll => "poll",
             Row::Account => "account",
+            Row::List => "list",
         }
     }
 }

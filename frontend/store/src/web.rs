@@ -82,18 +82,6 @@ pub trait WebStore {
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError>;
 
-    /// The account's last readable batches, newest first, at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// As [`WebStore::user`].
-    fn recent_batches(
-        &self,
-        account: AccountId,
-        limit: usize,
-        now: UnixMs,
-    ) -> Pending<Vec<BatchSummary>, StoreError>;
-
     /// The account's counts of the last [`DAYS_KEPT`] days, without empty days, oldest first.
     ///
     /// # Errors
@@ -102,10 +90,25 @@ pub trait WebStore {
     fn days(&self, account: AccountId, now: UnixMs) -> Pending<Vec<DayCounts>, StoreError>;
 }
 
-/// The methods of the store for lists of the dashboard. The invariants of [`Store`](super::Store) apply.
+/// The methods of the store for lists. The invariants of [`Store`](super::Store) apply.
 pub trait ListStore {
-    /// Creates a list and reserves its bytes, if there is room for it.
-    fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError>;
+    /// Creates a list and reserves its bytes, if there is room for it. An idempotency key is looked up before the room. It is
+    /// stored with a resumable list; otherwise [`ListStore::end_upload`] stores it.
+    fn create_list(
+        &self,
+        list: &List,
+        room: ListRoom,
+        key: Option<Idempotency>,
+        now: UnixMs,
+    ) -> Pending<ListMade, StoreError>;
+
+    /// Ends the upload of a list, which is being read from then on. `bytes` of the list becomes its offset.
+    fn end_upload(
+        &self,
+        list: &List,
+        key: Option<Idempotency>,
+        now: UnixMs,
+    ) -> Pending<UploadEnd, StoreError>;
 
     /// Replaces a list if it has the expected state; returns whether it had. The answers of the batch with the number
     /// `done - 1` are stored with it. A new state that ends or pauses the list is an event for webhooks.
@@ -125,8 +128,31 @@ pub trait ListStore {
         now: UnixMs,
     ) -> Pending<BatchOfList, BatchError>;
 
-    /// Writes a part of the content of a list during its upload; `false` if the upload has ended.
-    fn put_list_part(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;
+    /// Writes a part of the content of a list during its upload, with the new offset of the list.
+    fn put_list_part(&self, list: &List, part: NewPart<'_>, now: UnixMs) -> Pending<PartPut, StoreError>;
+
+    /// Writes a part of the index of a list while it is read: see [`ListStore::list_index`].
+    fn put_list_index(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;
+
+    /// A part of the index of a list's addresses; `None` after the last. The index says for each row with an address which of the
+    /// different addresses it has. A list without duplicates has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebStore::user`].
+    fn list_index(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError>;
+
+    /// For each of these addresses, whether the account has checked it within 24 hours, so that a list gets it for free.
+    ///
+    /// # Errors
+    ///
+    /// As [`WebStore::user`].
+    fn is_own(
+        &self,
+        account: AccountId,
+        addresses: Vec<AddressHash>,
+        now: UnixMs,
+    ) -> Pending<Vec<bool>, StoreError>;
 
     /// A part of the content; `None` after the last.
     ///
@@ -135,12 +161,13 @@ pub trait ListStore {
     /// As [`WebStore::user`].
     fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError>;
 
-    /// The answers of a batch in the order of its addresses; `None` before they are stored.
+    /// The answers of a batch in the order of its addresses; `None` before they are stored. An address that was not asked before
+    /// the cancellation of the list has no answer.
     ///
     /// # Errors
     ///
     /// As [`WebStore::user`].
-    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Reason>>, StoreError>;
+    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Option<Reason>>>, StoreError>;
 
     /// A list of this account.
     ///
@@ -162,8 +189,22 @@ pub trait ListStore {
     /// As [`WebStore::user`].
     fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError>;
 
-    /// Deletes a list; returns whether it existed. Its batches continue.
-    fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError>;
+    /// Ends the check of a list, in any state except those that are final. Rows without an answer are refunded, and a later
+    /// answer to them is ignored. `None` if there is no such list.
+    fn cancel_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        now: UnixMs,
+    ) -> Pending<Option<CancelledList>, StoreError>;
+
+    /// Deletes a list, whose check is cancelled first. Returns the batches that this ended; `None` if there is no such list.
+    fn delete_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        now: UnixMs,
+    ) -> Pending<Option<Vec<BatchId>>, StoreError>;
 
     /// Claims the lists that nobody works on: those from before the start, and those of nodes that have died. `None`: all lists
     /// are this process's.
@@ -173,7 +214,8 @@ pub trait ListStore {
     /// As [`WebStore::user`].
     fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError>;
 
-    /// Deletes lists whose upload was interrupted by the end of a process, of these or of all; returns their number.
+    /// Deletes lists whose upload was interrupted by the end of a process and cannot continue, of these or of all; returns their
+    /// number.
     fn delete_unfinished_lists(&self, of: Option<Vec<ListId>>) -> Pending<usize, StoreError>;
 
     /// The id of the list's batch with this number, whether or not it exists.

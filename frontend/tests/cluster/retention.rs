@@ -142,10 +142,13 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
         batches.push(id);
     }
     let mut list = List::new(ListId::new(now, numbers.id()), account, now, format!("{CANARY}.csv"));
-    assert_eq!(store.create_list(&list, ListRoom::MOST, now).wait(), Ok(ListMade::Made));
+    assert_eq!(store.create_list(&list, ListRoom::MOST, None, now).wait(), Ok(ListMade::Made));
     for part in 0..PARTS {
         let text: String = (0..PART_ROWS).map(|_| numbers.address() + "\n").collect();
-        assert_eq!(store.put_list_part(&list, part, text.as_bytes()).wait(), Ok(true));
+        let to = list.offset + text.len() as u64;
+        let new = NewPart { number: part, from: list.offset, to, plain: text.as_bytes() };
+        assert_eq!(store.put_list_part(&list, new, now).wait(), Ok(PartPut::Stored));
+        list.offset = to;
     }
     list.state = ListState::Running;
     assert_eq!(store.put_list(&list, ListState::Uploading, None).wait(), Ok(true));

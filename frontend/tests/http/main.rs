@@ -20,6 +20,7 @@ mod gateway;
 mod idempotency;
 mod lifecycle;
 mod limits;
+mod lists;
 mod metrics;
 mod openapi;
 mod repeats;

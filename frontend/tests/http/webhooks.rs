@@ -101,7 +101,7 @@ fn endpoints_are_managed_with_live_keys() {
     assert_eq!((&changed["label"], &changed["disabled_reason"]), (&Value::Null, &json!("owner")));
     assert_eq!(changed["events"], json!(["batch.completed"]));
     let refused = server.post(&server.live, &format!("{path}/test"), "");
-    assert_eq!((refused.status, refused.error().as_str()), (409, "conflict"));
+    assert_eq!((refused.status, refused.error().as_str()), (409, "invalid_state"));
 
     let rotated = server.post(&server.live, &format!("{path}/rotate"), "").json();
     assert!(rotated["secret"].as_str().is_some_and(|next| next != secret));
@@ -164,7 +164,7 @@ fn requests_that_are_wrong_are_refused() {
     assert_eq!(call(&server, &server.live, "PATCH", &path, r#"{"url":"https://10.0.0.1/"}"#).status, 400);
     (1..10).for_each(|_| drop(create(&server, "https://a.example/")));
     let more = server.post(&server.live, "/v1/webhooks", r#"{"url":"https://a.example/"}"#);
-    assert_eq!((more.status, more.error().as_str()), (409, "conflict"));
+    assert_eq!((more.status, more.error().as_str()), (409, "invalid_state"));
 }
 
 #[test]

@@ -138,6 +138,29 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
 }
 
 #[test]
+fn a_list_shows_its_price_without_duplicates_and_can_be_cancelled() {
+    let (server, email) = (Server::start(&[]), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let content =
+        "mailbox_exists@a.example\nMAILBOX_EXISTS@A.example\nnever@b.example\nnever@c.example\nnone\n";
+    let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
+    let page = wait(&mut browser, &path, "Cost");
+    page.says("Addresses 4").says("Different addresses 3").says("Duplicates 1 , free").says("3 credits ;");
+    browser.press(&page, &format!("{path}/start"));
+    let page = wait(&mut browser, &path, "1 of 3 addresses checked");
+    browser.press(&page, &format!("{path}/cancel"));
+    let page = browser.get(&path);
+    page.says("The check was cancelled after 1 of 3 addresses.").says("1 credits charged.");
+    assert_eq!(
+        browser.get(&format!("{path}/download")).text(),
+        "mailbox_exists@a.example,true,mailbox_exists\nMAILBOX_EXISTS@A.example,true,mailbox_exists\n\
+         none,false,invalid_syntax\n"
+    );
+    browser.get("/").says("Credits left 4999");
+    browser.get("/batches").says("No batches");
+}
+
+#[test]
 fn rows_of_open_batches_count_as_checked() {
     let server = Server::start(&[]);
     let mut browser = rich(&server, "joe@example.com");

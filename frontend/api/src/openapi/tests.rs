@@ -3,9 +3,13 @@
 pub(crate) mod generator;
 
 use super::{HERE, description, pretty};
-use crate::request::{BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX};
+use crate::request::{
+    BATCH_EMAILS_MAX, BATCH_NAME_CHARS_MAX, EMAIL_CHARS_MAX, LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX,
+};
 use crate::webhook::{EVENTS_MAX, LABEL_CHARS_MAX, URL_CHARS_MAX};
-use crate::{BatchBody, ErrorCode, Reason, VerifyBody, WebhookBody, WebhookChangeBody, error::OFFENDERS_MAX};
+use crate::{
+    BatchBody, ErrorCode, ListBody, Reason, VerifyBody, WebhookBody, WebhookChangeBody, error::OFFENDERS_MAX,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -137,10 +141,18 @@ fn every_operation_declares_what_the_contract_says() {
             ("post", "/v1/verify") => &["200", "413", "415"][..],
             ("post", "/v1/verify/batch") => &["202", "403", "409", "413", "415", "422"],
             ("get", "/v1/verify/batch/{batch_id}") => &["200", "404"],
+            ("post", "/v1/verify/batch/{batch_id}/cancel") => &["202", "404"],
+            ("post", "/v1/lists") => &["201", "403", "409", "413", "422"],
+            ("get", "/v1/lists/{list_id}") => &["200", "404"],
+            ("patch", "/v1/lists/{list_id}") => &["200", "403", "404", "409", "413"],
+            ("delete", "/v1/lists/{list_id}") => &["204", "404"],
+            ("post", "/v1/lists/{list_id}/start") => &["202", "403", "404", "409"],
+            ("post", "/v1/lists/{list_id}/cancel") => &["202", "404"],
+            ("get", "/v1/lists/{list_id}/results") => &["200", "404", "409"],
             ("post", "/v1/webhooks") => &["201", "403", "409", "413", "415"],
             ("get", "/v1/webhooks") => &["200", "403"],
-            ("patch", _) => &["200", "403", "404", "413", "415"],
-            ("delete", _) => &["204", "403", "404"],
+            ("patch", "/v1/webhooks/{webhook_id}") => &["200", "403", "404", "413", "415"],
+            ("delete", "/v1/webhooks/{webhook_id}") => &["204", "403", "404"],
             ("post", "/v1/webhooks/{webhook_id}/rotate") => &["200", "403", "404"],
             ("post", "/v1/webhooks/{webhook_id}/test") => &["202", "403", "404", "409"],
             ("get", path) if path.starts_with("/v1/webhooks/") => &["200", "403", "404"],
@@ -176,10 +188,9 @@ fn every_error_code_stands_with_its_status() {
     for (_, path, operation) in operations(&whole) {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let response = resolve(&whole, response);
-            if status == "204" {
-                continue;
-            }
-            for (name, example) in response["content"]["application/json"]["examples"].as_object().unwrap() {
+            for (name, example) in
+                response["content"]["application/json"]["examples"].as_object().into_iter().flatten()
+            {
                 let code = ErrorCode::ALL.into_iter().find(|code| code.as_str() == name);
                 let expected = code.map(|code| code.status().to_string());
                 if example["value"].get("error").is_some() {
@@ -197,18 +208,16 @@ fn every_error_code_stands_with_its_status() {
 #[test]
 fn every_response_says_what_it_carries() {
     let whole = described();
-    for (_, path, operation) in operations(&whole) {
+    for (method, path, operation) in operations(&whole) {
         for (status, response) in operation["responses"].as_object().unwrap() {
             let response = resolve(&whole, response);
             let headers: Vec<&String> = response["headers"].as_object().unwrap().keys().collect();
             let has = |name: &str| headers.iter().any(|header| *header == name);
             assert!(has("X-Request-Id"), "{path} {status}");
             assert_eq!(has("WWW-Authenticate"), status == "401", "{path} {status}");
-            assert_eq!(
-                has("Idempotent-Replayed"),
-                status == "202" && path == "/v1/verify/batch",
-                "{path} {status}"
-            );
+            let creates = method == "post" && matches!(path.as_str(), "/v1/verify/batch" | "/v1/lists");
+            let is_replayed = creates && status.starts_with('2');
+            assert_eq!(has("Idempotent-Replayed"), is_replayed, "{path} {status}");
             assert!(has("Retry-After") || !["429", "503"].contains(&status.as_str()), "{path} {status}");
             let limited = !["401", "403"].contains(&status.as_str()) && path != "/v1/openapi.json";
             assert!(has("RateLimit") || !limited, "{path} {status}");
@@ -300,8 +309,9 @@ fn every_example_is_what_its_schema_says() {
     };
     for (method, path, operation) in operations(&whole) {
         let place = format!("{method} {path}");
-        if let Some(body) = operation.get("requestBody") {
-            check(&format!("{place}, request"), &body["content"]["application/json"]);
+        let bodies = operation.get("requestBody").map(|body| body["content"].as_object().unwrap());
+        for (kind, media) in bodies.into_iter().flatten() {
+            check(&format!("{place}, request of {kind}"), media);
         }
         for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
             let mut parameter = parameter.clone();
@@ -310,11 +320,12 @@ fn every_example_is_what_its_schema_says() {
             check(&format!("{place}, {}", parameter["name"]), &parameter);
         }
         for (status, response) in operation["responses"].as_object().unwrap() {
-            if status == "204" {
-                assert!(response.get("content").is_none(), "{place}");
-                continue;
+            let content =
+                resolve(&whole, response).get("content").map(|content| content.as_object().unwrap());
+            assert!(content.is_some() || status == "204", "{place}, {status}");
+            for (kind, media) in content.into_iter().flatten() {
+                check(&format!("{place}, {status} of {kind}"), media);
             }
-            check(&format!("{place}, {status}"), &resolve(&whole, response)["content"]["application/json"]);
         }
     }
     for (name, response) in whole["components"]["responses"].as_object().unwrap() {
@@ -374,6 +385,9 @@ fn requests_of_the_examples_are_read() {
     for body in examples("/v1/verify") {
         assert!(VerifyBody::parse(body.as_bytes()).is_ok(), "{body}");
     }
+    for body in examples("/v1/lists") {
+        assert!(ListBody::parse(body.as_bytes()).is_ok(), "{body}");
+    }
     for body in examples("/v1/webhooks") {
         assert!(WebhookBody::parse(body.as_bytes()).is_ok(), "{body}");
     }
@@ -402,5 +416,7 @@ fn bounds_are_those_of_the_parsers() {
         assert_eq!(bound(schema, "events", "maxItems"), EVENTS_MAX);
         assert_eq!(bound(schema, "events", "minItems"), 1);
     }
+    assert_eq!(bound("ListRequest", "name", "maxLength"), LIST_NAME_CHARS_MAX);
+    assert_eq!(bound("ListRequest", "column", "maxLength"), LIST_COLUMN_CHARS_MAX);
     assert_eq!(bound("Error", "invalid", "maxItems"), OFFENDERS_MAX);
 }

@@ -3,7 +3,7 @@
 //! A turn of the loop takes the available answers, writes them as one group, and hands out as many questions as there
 //! is room for. While a group is written, the next one collects in the engine's inbox.
 
-use super::new_batches::NewBatches;
+use super::new_batches::{NewBatches, News};
 use super::queue::{Limits, Queue, Row, RowQuestion, Ticket};
 use crate::convert;
 use crate::counters::{CountedCheck, Tally, count};
@@ -13,6 +13,7 @@ use crate::runtime::{self, Driver};
 use api::Reason;
 use engine::proto::address::Address;
 use engine::{Answer, Outage, Priority, Refusal, Request};
+use std::collections::HashSet;
 use std::future::poll_fn;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +22,9 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::clock;
-use store::{AccountId, AddressHash, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError, UnixMs};
+use store::{
+    AccountId, AddressHash, BatchId, Known, OpenBatch, RowAnswer, RowOutcome, Store, StoreError, UnixMs,
+};
 
 /// How many questions are handed out in one turn: each needs a read of the store, and answers arrive meanwhile.
 const ASKED_IN_A_TURN_MAX: usize = 256;
@@ -95,7 +98,11 @@ impl Feeder {
         }
         let mut group = ASKED_IN_A_TURN_MAX;
         while !self.new_batches.is_closed() {
-            self.new_batches.take().into_iter().for_each(|batch| queue.add(batch));
+            let News { arrived, cancelled } = self.new_batches.take();
+            arrived.into_iter().for_each(|batch| queue.add(batch));
+            if !cancelled.is_empty() {
+                queue.cancel(cancelled);
+            }
             if let Err(error) = self.claim(&mut queue, &mut claimed).await {
                 tracing::warn!("unfinished batches of other nodes cannot be claimed for now: {error}");
             }
@@ -120,6 +127,9 @@ impl Feeder {
             return Ok(());
         }
         *last = Some(Instant::now());
+        if self.store.has_nodes() {
+            self.forget_ended(queue).await?;
+        }
         // A node without room leaves them to the others.
         let most =
             if self.store.has_nodes() { CLAIMED_MAX.saturating_sub(queue.batches()) } else { usize::MAX };
@@ -128,6 +138,20 @@ impl Feeder {
             tracing::info!(batches = open.len(), "continuing unfinished batches");
         }
         open.into_iter().for_each(|batch| queue.add(batch));
+        Ok(())
+    }
+
+    /// Forgets batches that were cancelled through another node.
+    async fn forget_ended(&self, queue: &mut Queue) -> Result<(), StoreError> {
+        let mut ended = queue.open();
+        if ended.is_empty() {
+            return Ok(());
+        }
+        let open: HashSet<BatchId> = self.store.still_open(ended.clone()).await?.into_iter().collect();
+        ended.retain(|batch| !open.contains(batch));
+        if !ended.is_empty() {
+            queue.cancel(ended);
+        }
         Ok(())
     }
 
@@ -349,7 +373,7 @@ fn may_pass(error: &StoreError, has_nodes: bool) -> bool {
     match error {
         StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_) => true,
         StoreError::Unknown(_) => has_nodes,
-        StoreError::Closed | StoreError::Failed(_) => false,
+        StoreError::Closed | StoreError::Failed(_) | StoreError::OldFormat { .. } => false,
     }
 }
 

@@ -1,8 +1,8 @@
-//! The announcement of new batches and of the shutdown to the feeder.
+//! The announcement of new and cancelled batches and of the shutdown to the feeder.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use store::OpenBatch;
+use store::{BatchId, OpenBatch};
 
 /// A channel from the frontend threads to the feeder. If an announcement is lost, its batch is only late: it is in the
 /// store, and the next start continues it.
@@ -11,10 +11,19 @@ pub struct NewBatches(Mutex<Arrivals>);
 
 #[derive(Default)]
 struct Arrivals {
-    /// The announcements since the feeder's last turn; each has a few words.
-    arrived: Vec<OpenBatch>,
+    /// The announcements since the feeder's last turn.
+    news: News,
     closed: bool,
     feeder: Option<Waker>,
+}
+
+/// Announcements; each has a few words.
+#[derive(Default)]
+pub struct News {
+    /// New batches.
+    pub arrived: Vec<OpenBatch>,
+    /// Batches that have ended before all their rows had answers.
+    pub cancelled: Vec<BatchId>,
 }
 
 impl NewBatches {
@@ -22,7 +31,17 @@ impl NewBatches {
     pub fn enter(&self, batch: OpenBatch) {
         let mut state = self.lock();
         if !state.closed {
-            state.arrived.push(batch);
+            state.news.arrived.push(batch);
+        }
+        wake(state);
+    }
+
+    /// Announces batches that have ended before all their rows had answers. If the announcement is lost, their rows are asked about
+    /// in vain.
+    pub fn cancel(&self, batches: impl IntoIterator<Item = BatchId>) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.news.cancelled.extend(batches);
         }
         wake(state);
     }
@@ -31,7 +50,7 @@ impl NewBatches {
     pub fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
-        state.arrived.clear();
+        state.news = News::default();
         wake(state);
     }
 
@@ -40,15 +59,15 @@ impl NewBatches {
         self.lock().closed
     }
 
-    /// Takes the batches that were announced since the last call.
-    pub fn take(&self) -> Vec<OpenBatch> {
-        std::mem::take(&mut self.lock().arrived)
+    /// Takes what was announced since the last call.
+    pub fn take(&self) -> News {
+        std::mem::take(&mut self.lock().news)
     }
 
-    /// Ready if there is a batch to take, or after the shutdown was announced.
+    /// Ready if there is an announcement to take, or after the shutdown was announced.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
-        if state.closed || !state.arrived.is_empty() {
+        if state.closed || !state.news.arrived.is_empty() || !state.news.cancelled.is_empty() {
             return Poll::Ready(());
         }
         state.feeder = Some(cx.waker().clone());

@@ -193,6 +193,8 @@ impl Queue {
             if account.wants_rows() {
                 return account.unloaded.pop_front();
             }
+            // Its batches may have been cancelled.
+            self.take_place(id);
         }
         None
     }
@@ -236,6 +238,42 @@ impl Queue {
         self.take_place(batch.account);
     }
 
+    /// Forgets batches that have ended before all their rows had answers. The engine's answers to questions that are under way have no
+    /// effect.
+    pub fn cancel(&mut self, batches: Vec<BatchId>) {
+        let batches: HashSet<BatchId> = batches.into_iter().collect();
+        self.batches.retain(|batch, _| !batches.contains(batch));
+        self.unreadable.retain(|(_, batch), _| !batches.contains(batch));
+        let accounts: Vec<AccountId> = self.accounts.keys().copied().collect();
+        for id in accounts {
+            let Some(account) = self.accounts.get_mut(&id) else { continue };
+            account.unloaded.retain(|open| !batches.contains(&open.batch));
+            let before = account.ready.len();
+            account.ready.retain(|question| !batches.contains(&question.batch));
+            let dropped = before - account.ready.len();
+            account.loaded -= dropped;
+            self.loaded -= dropped;
+            self.take_place(id);
+        }
+        let (mut waiting, mut unloaded) = (0, Vec::new());
+        self.later.retain(|_, question| {
+            let is_kept = !batches.contains(&question.batch);
+            match question.waits_for_budget {
+                _ if is_kept => {}
+                true => waiting += 1,
+                false => unloaded.push(question.account),
+            }
+            is_kept
+        });
+        self.waiting_for_budget -= waiting;
+        unloaded.into_iter().for_each(|id| self.unload(id));
+    }
+
+    /// The batches in the queue.
+    pub fn open(&self) -> Vec<BatchId> {
+        self.batches.keys().copied().collect()
+    }
+
     /// The next question, which is under way from now on.
     pub fn next(&mut self, now: UnixMs, moment: Instant) -> Option<(Ticket, &RowQuestion)> {
         self.wake(now);
@@ -266,6 +304,9 @@ impl Queue {
     pub fn put_back(&mut self, ticket: Ticket) {
         let Some(question) = self.take(ticket) else { return };
         let id = question.account;
+        if !self.batches.contains_key(&question.batch) {
+            return self.unload(id);
+        }
         self.accounts.entry(id).or_default().ready.push_front(question);
         self.take_place(id);
     }
@@ -394,6 +435,14 @@ impl Queue {
     }
 
     fn postpone(&mut self, question: RowQuestion, due: UnixMs) {
+        if !self.batches.contains_key(&question.batch) {
+            // Its batch was cancelled.
+            match question.waits_for_budget {
+                true => self.waiting_for_budget -= 1,
+                false => self.unload(question.account),
+            }
+            return;
+        }
         let number = self.number();
         self.later.insert((due, number), question);
     }

@@ -1,19 +1,25 @@
 //! `GET /lists/{id}/download`: the uploaded list, with `deliverable` and `reason` after each row.
 //!
 //! The download is made piece by piece while it is sent, so the use of memory does not depend on its length. A separate
-//! thread makes it ([`downloads`](super::downloads)).
+//! thread makes it ([`list_work::downloads`]).
 
-use super::downloads::Opened;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use http_core::Reply;
+use list_work::downloads::Opened;
+use list_work::results::Selection;
 use lists::Format;
 use store::{ListState, StoreError};
 
-/// `GET /lists/{id}/download`: opens the download of a completed list.
+/// `GET /lists/{id}/download`: opens the download of a list whose check has ended.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let list = super::pages::find(&visit).await?;
-    if list.state != ListState::Completed {
+    let has_results = match list.state {
+        ListState::Completed => true,
+        ListState::Cancelled => list.addresses > 0,
+        _ => false,
+    };
+    if !has_results {
         return Err(Problem::new(409, "The check of this list is not complete yet."));
     }
     let not_opened = |error| match error {
@@ -24,7 +30,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     };
     let Opened { format, encoding, pieces } =
-        visit.dashboard.downloads.open(list).await.map_err(not_opened)?;
+        visit.dashboard.lists.downloads.open(list, Selection::ALL).await.map_err(not_opened)?;
     let (kind, file) = match format {
         Format::Jsonl => ("application/x-ndjson".to_owned(), "mailprobe-list.jsonl"),
         Format::Csv | Format::Text => {

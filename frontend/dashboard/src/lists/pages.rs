@@ -1,6 +1,5 @@
-//! `/lists` and `/lists/{id}`: the upload of a list, the start of its check, and its state.
+//! `/lists` and `/lists/{id}`: the upload of a list, the start and the end of its check, and its state.
 
-use super::work::batches;
 use crate::form::token_field;
 use crate::problem::Problem;
 use crate::session::SignedIn;
@@ -8,11 +7,11 @@ use crate::sessions::time;
 use crate::signin::notice;
 use crate::visit::Visit;
 use crate::{chart, page};
-use api::Reason;
 use http_core::Reply;
+use list_work::actions::{StartError, remaining_price};
 use maud::{Markup, html};
 use store::clock;
-use store::{List, ListId, ListState};
+use store::{KeyMode, List, ListId, ListState};
 
 /// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
@@ -27,35 +26,34 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /lists/{id}/start`. Each batch checks the credits again.
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
-    let mut list = find(&visit).await?;
-    let before = list.state;
-    if !matches!(before, ListState::Ready | ListState::Paused) {
-        return Ok(page::see_other(format!("/lists/{}", list.id)));
-    }
-    let store = &visit.checks.store;
-    let account = store.account(list.account, clock::now()).await?.ok_or_else(Problem::not_found)?;
-    let (needed, left) = (list.addresses - list.submitted, account.balance.available());
-    if !account.status.is_usable() || left < needed {
-        let why = if left < needed {
-            format!(
-                "The list costs {needed} credits, and {left} are left. Get more credits or upload a shorter list."
-            )
-        } else {
+    let list = find(&visit).await?;
+    let why = match visit.dashboard.lists.actions.start(list.clone()).await {
+        Ok(_) | Err(StartError::State(_)) => {
+            return Ok(page::see_other(format!("/lists/{}", list.id)));
+        }
+        Err(StartError::Insufficient { required, available }) => format!(
+            "The list costs {required} credits, and {available} are left. Get more credits or upload a shorter list."
+        ),
+        Err(StartError::Inactive { .. }) => {
             "The subscription is not active: nothing can be charged.".to_owned()
-        };
-        return Ok(page::with_status(show_list(&visit, &list, Some(&why)).await?, 402));
-    }
-    list.state = ListState::Running;
-    list.why = String::new();
-    store.put_list(&list, before, None).await?;
-    visit.dashboard.lists.wake();
+        }
+        Err(StartError::Gone) => return Err(Problem::not_found()),
+        Err(StartError::Store(error)) => return Err(error.into()),
+    };
+    Ok(page::with_status(show_list(&visit, &list, Some(&why)).await?, 402))
+}
+
+/// `POST /lists/{id}/cancel`: ends the check of a list of the account.
+pub async fn cancel(visit: Visit) -> Result<Reply, Problem> {
+    let list = find(&visit).await?;
+    visit.dashboard.lists.actions.cancel(list.account, list.id).await?;
     Ok(page::see_other(format!("/lists/{}", list.id)))
 }
 
 /// `POST /lists/{id}/delete`: deletes a list of the account.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
-    visit.checks.store.delete_list(list.account, list.id).await?;
+    visit.dashboard.lists.actions.delete(list.account, list.id).await?;
     Ok(page::see_other("/lists"))
 }
 
@@ -71,7 +69,7 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
     let signed_in = visit.signed_in()?;
     let lists = visit.checks.store.lists(signed_in.account, clock::now()).await?;
     let allowed = visit.checks.store.terms(signed_in.account).is_some_and(|terms| terms.batches_allowed);
-    let mib = visit.dashboard.upload_bytes_max >> 20;
+    let mib = visit.dashboard.lists.bytes_max >> 20;
     let body = html! {
         h1 { "Lists" }
         (notice(wrong))
@@ -98,7 +96,7 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
             div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
                 thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for list in &lists { tr {
-                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (list.name) } }
+                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                     td data-label="Uploaded" { (time(list.created_at)) }
                     td.number data-label="Addresses" { (list.addresses) }
                     td.number data-label="Checked" { (list.answered()) }
@@ -111,6 +109,11 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
     Ok(page::page_at("Lists", Some("/lists"), Some(signed_in), body))
 }
 
+/// The name of a list; programs need not name theirs.
+fn name(list: &List) -> &str {
+    if list.name.is_empty() { "no name" } else { &list.name }
+}
+
 fn state(state: ListState) -> Markup {
     let (class, name) = match state {
         ListState::Uploading => ("tag", "uploading"),
@@ -120,6 +123,7 @@ fn state(state: ListState) -> Markup {
         ListState::Running => ("tag", "being checked"),
         ListState::Paused => ("tag warn", "stopped"),
         ListState::Completed => ("tag good", "completed"),
+        ListState::Cancelled => ("tag warn", "cancelled"),
     };
     html! { span class=(class) { (name) } }
 }
@@ -128,14 +132,21 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
-    let checked = checked(visit, list).await?;
+    let checked = visit.dashboard.lists.actions.checked(list).await?;
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {
-        h1.wrap { (list.name) }
+        h1.wrap { (name(list)) }
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
             (standing(list, signed_in, credits, checked))
+        }
+        @if matches!(list.state, ListState::Ready | ListState::Running | ListState::Paused) {
+            form method="post" action={ "/lists/" (list.id) "/cancel" } {
+                (token_field(&signed_in.csrf))
+                button.small type="submit" { "Cancel check" }
+            }
+            p.soft { "Addresses that were not checked are not charged, and the results so far can be downloaded." }
         }
         form method="post" action={ "/lists/" (list.id) "/delete" } {
             (token_field(&signed_in.csrf))
@@ -146,21 +157,8 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     Ok(page::page_at("List", Some("/lists"), Some(signed_in), body))
 }
 
-/// The number of checked addresses, with those of batches that are not complete.
-async fn checked(visit: &Visit, list: &List) -> Result<u64, Problem> {
-    let mut checked = list.answered();
-    if matches!(list.state, ListState::Running | ListState::Paused) {
-        let store = &visit.checks.store;
-        for number in list.done..batches(list.submitted) {
-            let view = store.batch(list.account, store.batch_of_list(list, number), clock::now()).await?;
-            checked += view.map_or(0, |view| u64::from(view.checked));
-        }
-    }
-    Ok(checked)
-}
-
 fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Markup {
-    let left = list.addresses - list.submitted;
+    let (left, duplicates) = (list.to_check() - list.submitted, list.addresses - list.to_check());
     let start = |name: &str| {
         html! {
             form method="post" action={ "/lists/" (list.id) "/start" } {
@@ -179,22 +177,40 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
                     dl {
                         dt { "Rows" } dd { (list.rows) }
                         dt { "Addresses" } dd { (list.addresses) }
+                        dt { "Different addresses" } dd { (list.to_check()) }
+                        dt { "Duplicates" } dd { (duplicates) ", free" }
+                        dt { "Checked within 24 hours" } dd { (list.known) ", free" }
                         dt { "Rows without an address" } dd { (list.rows - list.addresses) ", free" }
-                        dt { "Cost" } dd { strong { (list.addresses) " credits" } "; " (credits) " credits are left" }
+                        dt { "Cost" } dd { strong { (list.price()) " credits" } "; " (credits) " credits are left" }
                     }
-                    p.soft { "Each row with an address costs one credit, including duplicates and repeats, as in every batch." }
+                    @if list.by_row {
+                        p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
+                    } @else {
+                        p.soft { "Each different address that you have not checked within 24 hours costs one credit. The check is charged while it runs." }
+                    }
                     (start("Start"))
                 }
             }
             ListState::Running => (progress(list, checked)),
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (left) " addresses are left." }
+                p.notice.warn { (list.why) " " (left) " addresses are left, which cost at most " (remaining_price(list)) " credits." }
                 (progress(list, checked))
                 (start("Resume"))
             }
             ListState::Completed => {
                 p { a.button href={ "/lists/" (list.id) "/download" } { "Download result" } }
-                section.card { h2 { (list.rows) " rows" } (chart::verdicts(&with_invalid(list))) }
+                section.card {
+                    h2 { (list.to_check()) " addresses checked" }
+                    p { (list.rows) " rows: " (duplicates) " duplicates, " (list.rows - list.addresses) " without an address. " (list.charged) " credits charged." }
+                    (chart::verdicts(&list.counts))
+                }
+            }
+            ListState::Cancelled => {
+                p.notice.warn { "The check was cancelled after " (list.answered()) " of " (list.to_check()) " addresses. " (list.charged) " credits charged." }
+                @if list.addresses > 0 {
+                    p { a.button href={ "/lists/" (list.id) "/download" } { "Download result" } }
+                }
+                @if list.answered() > 0 { section.card { (chart::verdicts(&list.counts)) } }
             }
         }
     }
@@ -203,16 +219,9 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
 fn progress(list: &List, checked: u64) -> Markup {
     html! {
         section.card {
-            label for="bar" { (checked) " of " (list.addresses) " addresses checked" }
-            progress #bar max=(list.addresses) value=(checked) {}
+            label for="bar" { (checked) " of " (list.to_check()) " addresses checked" }
+            progress #bar max=(list.to_check()) value=(checked) {}
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }
     }
-}
-
-/// The counts, with the rows without an address.
-fn with_invalid(list: &List) -> Vec<(Reason, u64)> {
-    let mut counts = list.counts.clone();
-    counts.push((Reason::InvalidSyntax, list.rows - list.addresses));
-    counts
 }

@@ -13,22 +13,17 @@ pub mod fuzzing;
 use super::pages;
 use crate::access::Access;
 use crate::form::{Form, TOKEN};
-use crate::incoming::Incoming;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use crate::{guard, page};
 use http_core::Reply;
+use list_work::NAME_CHARS_MAX;
+use list_work::upload::{BodyError, Incoming, PartWriter, UploadError, Whole};
 use std::sync::Arc;
 use store::clock;
 use store::id::random_bits;
-use store::{AccountId, List, ListId, ListMade, ListRoom, ListState, Store};
+use store::{List, ListId, ListMade, UploadEnd};
 
-/// Bytes of content per write.
-///
-/// With its seal and its key, a part of this size fills a page of 64 KiB. A row that is slightly longer takes twice the space.
-const PART_BYTES: usize = 60 * 1024;
-/// Most bytes of the lists of all accounts.
-const ALL_BYTES_MAX: u64 = 4 << 30;
 /// Longest field besides the file, in bytes.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
 /// Longest head of a part, in bytes.
@@ -41,8 +36,6 @@ const BOUNDARY_BYTES_MAX: usize = 70;
 const FIELDS_MAX: usize = 8;
 /// Most bytes of a body besides the file.
 const BESIDE_BYTES_MAX: u64 = (FIELDS_MAX as u64 + 1) * (FIELD_BYTES_MAX + HEAD_BYTES_MAX) as u64;
-/// Most characters of a file name that are kept.
-const NAME_CHARS_MAX: usize = 100;
 
 /// `POST /lists`: receives a file and creates a list of it.
 pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
@@ -54,7 +47,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let (Some(incoming), Some(kind)) = (visit.incoming.take(), visit.head.content_type.clone()) else {
         return Err(malformed());
     };
-    let bytes_max = visit.dashboard.upload_bytes_max;
+    let bytes_max = visit.dashboard.lists.bytes_max;
     let most = incoming.most().unwrap_or(u64::MAX).min(bytes_max);
     if incoming.most().is_some_and(|most| most > bytes_max + BESIDE_BYTES_MAX) {
         return Err(too_long(bytes_max));
@@ -70,52 +63,35 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     let now = clock::now();
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let name = file.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    let mut list = List {
+    let list = List {
         column: column.trim().to_owned(),
         bytes: most,
         ..List::new(ListId::new(now, bits), account, now, name)
     };
-    let room = ListRoom { account: bytes_max * 2, all: ALL_BYTES_MAX.max(bytes_max * 2) };
-    if let Some((status, why)) = refused(visit.checks.store.create_list(&list, room, now).await?) {
+    let store = Arc::clone(&visit.checks.store);
+    let room = visit.dashboard.lists.room();
+    if let Some((status, why)) = refused(store.create_list(&list, room, None, now).await?) {
         return Ok(page::with_status(pages::render(&visit, Some(why)).await?, status));
     }
-    list.bytes = 0;
-    let mut coming = Coming { store: Arc::clone(&visit.checks.store), account, id: list.id, ended: false };
-    let taken = take(&visit, &mut body, &mut list).await;
-    coming.ended = true;
-    if let Err(problem) = taken {
-        visit.checks.store.delete_list(account, list.id).await?;
+    let whole = Whole::new(Arc::clone(&store), &list);
+    if let Err(problem) = take(&visit, &mut body, &list).await {
+        whole.end();
+        visit.dashboard.lists.actions.delete(account, list.id).await?;
         return Err(problem);
     }
-    list.state = ListState::Reading;
-    if !visit.checks.store.put_list(&list, ListState::Uploading, None).await? {
+    whole.end();
+    if store.end_upload(&list, None, clock::now()).await? != UploadEnd::Done {
         return Err(gone());
     }
-    visit.dashboard.lists.wake();
+    visit.dashboard.lists.actions.wake();
     Ok(page::see_other(format!("/lists/{}", list.id)))
-}
-
-/// A list during its upload. If the connection ends, the handler is dropped and the list is deleted.
-struct Coming {
-    store: Arc<dyn Store>,
-    account: AccountId,
-    id: ListId,
-    ended: bool,
-}
-
-impl Drop for Coming {
-    fn drop(&mut self) {
-        if !self.ended {
-            // The result is not awaited: if this fails, the next start deletes the list.
-            drop(self.store.delete_list(self.account, self.id));
-        }
-    }
 }
 
 /// The status and message for a list that is refused.
 fn refused(made: ListMade) -> Option<(u16, &'static str)> {
     match made {
-        ListMade::Made => None,
+        // The form has no idempotency key.
+        ListMade::Made | ListMade::Replayed(_) | ListMade::KeyReused => None,
         ListMade::TooMany => {
             Some((409, "The account has reached its limit of lists. Delete a list that you no longer need."))
         }
@@ -145,29 +121,27 @@ async fn fields(body: &mut Multipart) -> Result<(String, String, String), Proble
 }
 
 /// Reads the content and stores it in parts.
-async fn take(visit: &Visit, body: &mut Multipart, list: &mut List) -> Result<(), Problem> {
-    let (mut part, mut number) = (Vec::with_capacity(PART_BYTES), 0);
+async fn take(visit: &Visit, body: &mut Multipart, list: &List) -> Result<(), Problem> {
+    let bytes_max = visit.dashboard.lists.bytes_max;
+    let problem = |error| match error {
+        UploadError::Body(error) => not_arrived(error),
+        UploadError::TooLong => too_long(bytes_max),
+        UploadError::Gone | UploadError::Offset(_) => gone(),
+        UploadError::Store(error) => error.into(),
+    };
+    let store = Arc::clone(&visit.checks.store);
+    let mut writer = PartWriter::open(store, list.clone(), bytes_max).await.map_err(problem)?;
     while let Some(piece) = body.piece().await? {
-        list.bytes += piece.len() as u64;
-        if list.bytes > visit.dashboard.upload_bytes_max {
-            return Err(too_long(visit.dashboard.upload_bytes_max));
-        }
-        part.extend_from_slice(&piece);
-        while part.len() >= PART_BYTES {
-            let rest = part.split_off(PART_BYTES);
-            put(visit, list, number, &part).await?;
-            (part, number) = (rest, number + 1);
-        }
+        writer.push(&piece).await.map_err(problem)?;
     }
-    if !part.is_empty() {
-        put(visit, list, number, &part).await?;
-    }
-    Ok(())
+    writer.flush().await.map(drop).map_err(problem)
 }
 
-/// Writes a part, if the list still exists.
-async fn put(visit: &Visit, list: &List, number: u32, part: &[u8]) -> Result<(), Problem> {
-    if visit.checks.store.put_list_part(list, number, part).await? { Ok(()) } else { Err(gone()) }
+fn not_arrived(error: BodyError) -> Problem {
+    match error {
+        BodyError::Broken => Problem::new(400, "The upload broke off."),
+        BodyError::TooSlow => Problem::new(408, "The upload took too long to arrive."),
+    }
 }
 
 fn too_long(bytes_max: u64) -> Problem {
@@ -216,7 +190,7 @@ impl Multipart {
 
     /// Reads more of the body; `false` at its end.
     async fn fill(&mut self) -> Result<bool, Problem> {
-        match self.incoming.next().await? {
+        match self.incoming.next().await.map_err(not_arrived)? {
             Some(piece) => {
                 self.buffer.extend_from_slice(&piece);
                 Ok(true)
@@ -346,10 +320,27 @@ fn malformed() -> Problem {
     Problem::new(400, "The upload is malformed. Send the form in the same way as the page.")
 }
 
+/// A body whose pieces are in memory, for tests and fuzzing.
+#[cfg(any(test, feature = "fuzzing"))]
+struct GivenPieces(std::vec::IntoIter<bytes::Bytes>);
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl Incoming for GivenPieces {
+    fn next(
+        &mut self,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Option<bytes::Bytes>, BodyError>> + '_>> {
+        let piece = self.0.next();
+        Box::pin(async move { Ok(piece) })
+    }
+
+    fn most(&self) -> Option<u64> {
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::incoming::GivenPieces;
     use bytes::Bytes;
     use std::future::Future;
     use std::pin::pin;

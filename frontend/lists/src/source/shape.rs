@@ -55,6 +55,16 @@ impl Shape {
         self.dialect.delimiter
     }
 
+    /// The number of columns.
+    pub(crate) fn column_count(&self) -> usize {
+        self.columns.width
+    }
+
+    /// Whether an earlier run has added this column, so that the output does not have it.
+    pub(crate) fn is_earlier(&self, column: usize) -> bool {
+        self.columns.earlier.contains(&column)
+    }
+
     /// Whether quotes enclose CSV values. Without, they are a part of the values.
     pub fn has_quotes(&self) -> bool {
         self.dialect.has_quotes

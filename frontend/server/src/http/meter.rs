@@ -34,8 +34,8 @@ pub fn by_head(route: &Route, query: &str) -> Counter {
         Limit::Row(row) => Counter::Row(row),
         Limit::OfMode => match (mode_in(query), route.method) {
             (Some(mode), _) => Counter::Row(row_of(mode)),
-            (None, Method::Post) => Counter::InBody,
-            (None, _) => Counter::Row(Row::Verify),
+            (None, Method::Get) => Counter::Row(Row::Verify),
+            (None, _) => Counter::InBody,
         },
     }
 }

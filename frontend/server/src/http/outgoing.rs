@@ -1,9 +1,9 @@
 //! The body of an answer: complete, as in nearly all answers, or produced by another thread during sending.
 
 use bytes::Bytes;
-use dashboard::lists::downloads::Pieces;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
+use list_work::downloads::Pieces;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};

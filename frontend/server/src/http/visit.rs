@@ -1,31 +1,24 @@
 //! Requests to the dashboard: the conversion from hyper's types to those of [`dashboard`].
 
 use super::Note;
+use super::upload::Upload;
 use crate::worker::Worker;
 use bytes::Bytes;
 use dashboard::{Asked, Body, Dashboard, Found, Given, Head, Problem};
-use http_body_util::BodyExt;
 use http_core::Reply;
-use http_core::body::{Bounds, ContentType, Unread, drop_rest};
-use hyper::body::{Body as _, Incoming};
+use http_core::body::{Bounds, ContentType, Unread};
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
-use std::future::Future;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The prefix of the API's paths; no page has it.
 const API: &str = "/v1/";
 /// The time limit for the body of a form.
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
-
-/// The time limit for the next piece of an upload, which is also added to the limit of the whole upload.
-const PIECE_TIME_MAX: Duration = Duration::from_secs(30);
-/// The lowest rate of an upload, in bytes per second.
-const UPLOAD_RATE_MIN: u64 = 16 * 1024;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -94,81 +87,5 @@ fn read_head(head: &Parts, peer: IpAddr) -> Head {
         content_type: text(&header::CONTENT_TYPE),
         agent: text(&header::USER_AGENT).unwrap_or_default(),
         peer,
-    }
-}
-
-/// A file that is being uploaded. The rest of a refused upload is read and discarded, within limits, so that the sender
-/// reads the answer.
-struct Upload {
-    body: Option<Incoming>,
-    awaits_consent: bool,
-    began: Instant,
-    taken: u64,
-}
-
-impl Upload {
-    fn new(body: Unread) -> Upload {
-        let (body, awaits_consent) = body.into_parts();
-        Upload { body: Some(body), awaits_consent, began: Instant::now(), taken: 0 }
-    }
-}
-
-/// The time limit for the next piece of an upload that has brought `taken` bytes in the time `took`.
-fn piece_time(taken: u64, took: Duration) -> Duration {
-    let all = PIECE_TIME_MAX + Duration::from_secs(taken / UPLOAD_RATE_MIN);
-    all.saturating_sub(took).min(PIECE_TIME_MAX)
-}
-
-impl dashboard::Incoming for Upload {
-    fn next(&mut self) -> Pin<Box<dyn Future<Output = Result<Option<Bytes>, Problem>> + '_>> {
-        Box::pin(async {
-            let Some(body) = &mut self.body else { return Ok(None) };
-            self.awaits_consent = false;
-            loop {
-                let time = piece_time(self.taken, self.began.elapsed());
-                match monoio::time::timeout(time, body.frame()).await {
-                    Ok(Some(Ok(frame))) => match frame.into_data() {
-                        Ok(data) => {
-                            self.taken += data.len() as u64;
-                            return Ok(Some(data));
-                        }
-                        Err(_trailers) => {}
-                    },
-                    Ok(Some(Err(_))) => return Err(Problem::new(400, "The upload broke off.")),
-                    Ok(None) => {
-                        self.body = None;
-                        return Ok(None);
-                    }
-                    Err(_elapsed) => return Err(Problem::new(408, "The upload took too long to arrive.")),
-                }
-            }
-        })
-    }
-
-    fn most(&self) -> Option<u64> {
-        self.body.as_ref().and_then(|body| body.size_hint().upper())
-    }
-}
-
-impl Drop for Upload {
-    fn drop(&mut self) {
-        if let (Some(body), false) = (self.body.take(), self.awaits_consent) {
-            monoio::spawn(drop_rest(body));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_upload_keeps_a_least_rate() {
-        let second = Duration::from_secs(1);
-        assert_eq!(piece_time(0, Duration::ZERO), 30 * second);
-        assert_eq!(piece_time(0, 30 * second), Duration::ZERO);
-        assert_eq!(piece_time(10 * UPLOAD_RATE_MIN, 35 * second), 5 * second);
-        assert_eq!(piece_time(1000 * UPLOAD_RATE_MIN, 10 * second), 30 * second);
-        assert_eq!(piece_time(1000 * UPLOAD_RATE_MIN, 1030 * second), Duration::ZERO);
     }
 }

@@ -45,7 +45,24 @@ pub fn examples(whole: &Whole<'_>, operation: &Operation<'_>) -> Vec<Example> {
         let text = command(whole, operation, example.get("value"), parameters);
         Example { summary: super::text(example, "/summary").to_owned(), text }
     };
-    bodies.iter().enumerate().map(of_body).collect()
+    let content = content_of(operation).map(|content| Example {
+        summary: text(content, "/summary").to_owned(),
+        text: with_content(command(whole, operation, None, Parameters::Required), content),
+    });
+    content.into_iter().chain(bodies.iter().enumerate().map(of_body)).collect()
+}
+
+/// The example of a body that is not JSON.
+fn content_of<'d>(operation: &Operation<'d>) -> Option<&'d Value> {
+    let media = entries(operation.value, "/requestBody/content").find(|(media, _)| *media != super::JSON)?;
+    entries(media.1, "/examples").next().map(|(_, example)| example)
+}
+
+/// A command that sends content. The type keeps curl from stating that of a form.
+fn with_content(mut command: String, content: &Value) -> String {
+    let _ = write!(command, " \\\n  --header 'Content-Type: text/csv'");
+    let _ = write!(command, " \\\n  --data-binary {}", quoted(&plain(content.get("value"))));
+    command
 }
 
 /// The parameters that a command includes.
@@ -138,11 +155,22 @@ fn polled(whole: &Whole<'_>, operation: &Operation<'_>, parameter: &str, origin:
         command(whole, origin, body.and_then(|(_, example)| example.get("value")), Parameters::Required);
     let name = parameter.rsplit('.').next().unwrap_or(parameter);
     let path = operation.path.replace(&format!("{{{name}}}"), &format!("${name}"));
-    let text = format!(
+    let mut text = format!(
         "{name}=$({first} \\\n  | sed -n 's/.*\"{name}\": *\"\\([^\"]*\\)\".*/\\1/p')\n\
          curl \"{}{path}\" \\\n  --header \"{AUTHORIZATION}\"",
         whole.base
     );
+    if operation.method != "GET" {
+        let _ = write!(text, " \\\n  --request {}", operation.method);
+    }
+    for parameter in list(operation.value, "/parameters").filter(|it| super::text(it, "/in") == "header") {
+        let example = entries(parameter, "/examples").next().and_then(|(_, example)| example.get("value"));
+        let header = format!("{}: {}", super::text(parameter, "/name"), plain(example));
+        let _ = write!(text, " \\\n  --header {}", quoted(&header));
+    }
+    if let Some(content) = content_of(operation) {
+        text = with_content(text, content);
+    }
     Example { summary: format!("{}, then {}", origin.text("/summary"), operation.text("/summary")), text }
 }
 
@@ -196,6 +224,14 @@ mod tests {
         let poll = of("pollBatch");
         assert!(poll[0].starts_with("batch_id=$(curl 'https://api.example.com/v1/verify/batch'"), "{poll:?}");
         assert!(poll[0].contains("curl \"https://api.example.com/v1/verify/batch/$batch_id\" "), "{poll:?}");
+        let cancel = &of("cancelBatch")[0];
+        assert!(cancel.contains("/$batch_id/cancel\" ") && cancel.ends_with("--request POST"), "{cancel}");
+        let list = of("createList");
+        assert_eq!(list.len(), 3);
+        assert!(list[0].contains("--data-binary 'email\nalice@example.com\n"), "{}", list[0]);
+        let append = &of("appendToList")[0];
+        assert!(append.starts_with("list_id=$(curl ") && append.contains("--data '{\"bytes\":"), "{append}");
+        assert!(append.contains("--request PATCH \\\n  --header 'Upload-Offset: 0'"), "{append}");
     }
 
     #[test]

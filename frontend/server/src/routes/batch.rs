@@ -1,12 +1,14 @@
-//! `POST /v1/verify/batch` and `GET /v1/verify/batch/{batch_id}`: up to 200 addresses at once, answered later.
+//! `/v1/verify/batch`: up to 200 addresses at once, answered later.
 
 mod submission;
 
+use super::page;
 use crate::router::Call;
-use api::{BatchStatus, ErrorCode, ResultRow};
+use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
 use http_core::Refusal;
 use http_core::Reply;
 use store::clock;
+use store::credits::calendar::Iso8601;
 use store::{BatchId, BatchView};
 use submission::Submission;
 
@@ -25,7 +27,8 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
     submission.submit(call.worker, claim).await
 }
 
-fn in_progress() -> Refusal {
+/// 409: a request with the same key is under way.
+pub(super) fn in_progress() -> Refusal {
     let message = "A request with this Idempotency-Key is still under way; retry shortly.";
     Refusal::new(ErrorCode::IdempotencyInProgress, message).header("retry-after", "1")
 }
@@ -36,6 +39,32 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
     let view = call.worker.checks.store.batch(account, id, clock::now()).await?.ok_or_else(no_such_batch)?;
     Reply::json(200, &status(id, view))
+}
+
+/// `GET /v1/verify/batch`: the batches of the account without their results, newest first.
+pub async fn index(call: Call) -> Result<Reply, Refusal> {
+    let account = call.caller()?.account;
+    let (limit, after) = page::parameters(&call.query)?;
+    let page = call.worker.checks.store.batches(account, after, limit, clock::now()).await?;
+    let summary = |batch: store::BatchSummary| BatchSummary {
+        batch_id: batch.batch.to_string(),
+        completed: batch.completed,
+        total: batch.total,
+        checked: batch.checked,
+        created_at: Iso8601(batch.created_at).to_string(),
+    };
+    let batches = page.batches.into_iter().map(summary).collect();
+    Reply::json(200, &BatchPage { batches, next: page.next.map(|next| next.to_string()) })
+}
+
+/// `POST /v1/verify/batch/{batch_id}/cancel`: ends a batch. Rows without an answer are refunded.
+pub async fn cancel(call: Call) -> Result<Reply, Refusal> {
+    let account = call.caller()?.account;
+    let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
+    let view = call.worker.checks.store.cancel_batch(account, id, clock::now()).await?;
+    let view = view.ok_or_else(no_such_batch)?;
+    call.worker.shared.new_batches.cancel([id]);
+    Reply::json(202, &status(id, view))
 }
 
 fn no_such_batch() -> Refusal {

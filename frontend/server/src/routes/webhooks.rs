@@ -148,7 +148,8 @@ fn no_such_webhook() -> Refusal {
 }
 
 fn refusal(error: WebhookError) -> Refusal {
-    let conflict = |error: WebhookError| Refusal::new(ErrorCode::Conflict, format!("Not possible: {error}."));
+    let conflict =
+        |error: WebhookError| Refusal::new(ErrorCode::InvalidState, format!("Not possible: {error}."));
     match error {
         WebhookError::Unknown => no_such_webhook(),
         WebhookError::TooMany | WebhookError::Disabled | WebhookError::Full => conflict(error),

@@ -12,6 +12,10 @@ fn list(account: AccountId) -> List {
     List { bytes: 18, rows: 1, addresses: 1, ..list }
 }
 
+fn part(number: u32, from: u64, plain: &str) -> NewPart<'_> {
+    NewPart { number, from, to: from + plain.len() as u64, plain: plain.as_bytes() }
+}
+
 #[test]
 fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -28,8 +32,10 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     store.sign_up(new, NOW).wait().unwrap();
     store.create_link(id, [2; 32], NOW).wait().unwrap();
     let list = list(id);
-    store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
-    store.put_list_part(&list, 0, NEEDLE.as_bytes()).wait().unwrap();
+    store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
+    store.put_list_part(&list, part(0, 0, NEEDLE), NOW).wait().unwrap();
+    store.end_upload(&list, None, NOW).wait().unwrap();
+    assert_eq!(store.put_list_index(&list, 0, NEEDLE.as_bytes()).wait(), Ok(true));
     check_index(&store);
     drop(store);
     let database = std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
@@ -57,14 +63,17 @@ fn the_parts_of_a_list_go_in_steps() {
     let options = StoreOptions::default();
     let store = crate::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
     let list = list(AccountId::new(NOW, 1));
-    store.create_list(&list, ListRoom::MOST, NOW).wait().unwrap();
+    store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
     for number in 0..100 {
-        assert_eq!(store.put_list_part(&list, number, b"x").wait(), Ok(true));
+        assert_eq!(
+            store.put_list_part(&list, part(number, number.into(), "x"), NOW).wait(),
+            Ok(PartPut::Stored)
+        );
     }
-    assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(true));
+    assert_eq!(store.delete_list(list.account, list.id, NOW).wait(), Ok(Some(vec![])));
     assert_eq!(store.list(list.account, list.id, NOW).wait(), Ok(None));
-    assert_eq!(store.delete_list(list.account, list.id).wait(), Ok(false));
-    assert_eq!(store.put_list_part(&list, 0, b"x").wait(), Ok(false));
+    assert_eq!(store.delete_list(list.account, list.id, NOW).wait(), Ok(None));
+    assert_eq!(store.put_list_part(&list, part(0, 0, "x"), NOW).wait(), Ok(PartPut::Gone));
     check_index(&store);
     let left = (0..100).filter(|&number| store.list_part(&list, number).wait().unwrap().is_some()).count();
     assert!((1..100).contains(&left), "{left} of 100 parts are left");

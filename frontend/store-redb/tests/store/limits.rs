@@ -8,7 +8,7 @@ use store::*;
 fn an_account_s_terms_are_its_plan_s_and_its_own() {
     let mut world = World::new();
     let (one, other) = (world.account("one", "free"), world.account("other", "free"));
-    let own = Overrides { fast: Some(7), ..Overrides::default() };
+    let own = Overrides { fast: Some(7), list: Some(9), ..Overrides::default() };
     assert_eq!(world.store().set_overrides(one, false, own).wait(), Ok(own));
     let check = |world: &World| {
         let terms = world.store().terms(one).unwrap();
@@ -63,5 +63,5 @@ fn counters_are_kept_until_they_are_empty() {
     changed.fair_use.insert(AccountId::new(START, 2), Bucket { level: 0, at: START });
     world.store().keep_counters(changed).wait().unwrap();
     let left = world.store().kept_counters().wait().unwrap();
-    assert_eq!((left.windows.len(), left.fair_use.len()), (4, 0));
+    assert_eq!((left.windows.len(), left.fair_use.len()), (5, 0));
 }

@@ -9,6 +9,7 @@ mod gateways;
 mod idempotency;
 mod limits;
 mod link;
+mod lists;
 mod model;
 mod nodes;
 mod postgres;

@@ -1,6 +1,6 @@
 //! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/` is such a folder with a compressed database. [`make_a_folder`] wrote it at the last commit of that
+//! `format-5/` and `format-6/` are such folders with a compressed database. [`make_a_folder`] wrote each at the last commit of its
 //! format.
 
 use crate::world::{DAY, InFolder, START, World};
@@ -21,6 +21,8 @@ const KEY: u128 = 3;
 const OPEN: u128 = 4;
 const COMPLETE: u128 = 5;
 const LIST: u128 = 6;
+const READY: u128 = 7;
+const RUNNING: u128 = 8;
 
 const PASSWORD: PasswordHash =
     PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
@@ -37,8 +39,10 @@ fn own_limits() -> Overrides {
     Overrides { fast: Some(7), ..Overrides::default() }
 }
 
-fn list() -> List {
-    List::new(ListId::new(START, LIST), account(ALICE), START, "my list.csv".into())
+/// A list of a format in which each row with an address is checked.
+fn list(number: u128) -> List {
+    let list = List::new(ListId::new(START, number), account(ALICE), START, "my list.csv".into());
+    List { by_row: true, ..list }
 }
 
 fn counters() -> Kept {
@@ -77,8 +81,10 @@ fn fill(world: &mut World) {
     world.store().set_overrides(account(ALICE), false, own_limits()).wait().unwrap();
     world.store().keep_counters(counters()).wait().unwrap();
     world.grant(account(ALICE), 50).unwrap();
-    world.store().create_list(&list(), ListRoom::MOST, START).wait().unwrap();
-    world.store().put_list_part(&list(), 0, b"one@example.com").wait().unwrap();
+    let list = List { by_row: false, ..list(LIST) };
+    world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
+    let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com" };
+    world.store().put_list_part(&list, part, START).wait().unwrap();
 
     world.hold(account(BOB), 3).unwrap();
     for (address, reason) in
@@ -127,9 +133,9 @@ fn copy_keys(from: &Path, to: &Path) {
     }
 }
 
-/// The stored folder, unpacked.
-fn stored() -> TempDir {
-    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/store/format-5");
+/// The stored folder of a format, unpacked.
+fn stored(format: u32) -> TempDir {
+    let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/store/format-{format}"));
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join(KEY_FOLDER)).unwrap();
     let database = File::create(folder.path().join(DATABASE_FILE)).unwrap();
@@ -139,10 +145,49 @@ fn stored() -> TempDir {
 }
 
 #[test]
-fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
-    let folder = stored();
+fn a_folder_of_format_5_opens_with_all_that_it_has() {
+    let folder = stored(5);
     let mut world = open(folder.path());
     world.now = START + 1_000;
+    assert_eq!(world.store().lists(account(ALICE), world.now).wait().unwrap(), [list(LIST)]);
+    check_all_but_lists(&mut world);
+}
+
+#[test]
+fn a_folder_of_format_6_opens_with_all_that_it_has() {
+    let folder = stored(6);
+    let mut world = open(folder.path());
+    world.now = START + 1_000;
+    let counted = |number, state| {
+        let of_content = List { bytes: 56, offset: 56, rows: 4, addresses: 3, distinct: 3, ..list(number) };
+        List { state, ..of_content }
+    };
+    let (ready, running) = (counted(READY, ListState::Ready), counted(RUNNING, ListState::Running));
+    let running = List { submitted: 3, ..running };
+    assert_eq!((ready.to_check(), ready.price()), (3, 3), "each row with an address");
+    let alice = account(ALICE);
+    let lists = world.store().lists(alice, world.now).wait().unwrap();
+    assert_eq!(lists, [running.clone(), ready, list(LIST)]);
+    // Three rows of the running list are held, and its batch is one like any other.
+    world.check(alice, (90, 50, 5, 5, 0));
+    let batch = world.store().batch_of_list(&running, 0);
+    world.answer(
+        batch,
+        &[(0, RowOutcome::Verified(MailboxExists.into())), (2, RowOutcome::Repeated(MailboxExists))],
+    );
+    let cancelled = world.store().cancel_list(alice, running.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((cancelled.list.state, cancelled.list.answered()), (ListState::Cancelled, 2));
+    assert_eq!(cancelled.list, world.store().list(alice, running.id, world.now).wait().unwrap().unwrap());
+    world.check(alice, (91, 50, 2, 7, 0));
+    for number in [READY, RUNNING] {
+        assert!(
+            world.store().delete_list(alice, ListId::new(START, number), world.now).wait().unwrap().is_some()
+        );
+    }
+    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(1));
+}
+
+fn check_all_but_lists(world: &mut World) {
     let (alice, bob) = (account(ALICE), account(BOB));
     // Alice: four checks, a row of a batch of two, and an open batch.
     world.check(alice, (93, 50, 2, 5, 0));
@@ -154,8 +199,10 @@ fn a_folder_of_the_previous_release_opens_with_all_that_it_has() {
     let user = world.store().user_of("alice@example.com").wait().unwrap().unwrap();
     assert_eq!((user.account, user.password), (alice, PASSWORD));
     assert!(world.store().session(&[8; 32], world.now).wait().unwrap().is_some());
-    assert_eq!(world.store().lists(alice, world.now).wait().unwrap(), [list()]);
-    assert_eq!(world.store().list_part(&list(), 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
+    assert_eq!(
+        world.store().list_part(&list(LIST), 0).wait().unwrap().as_deref(),
+        Some(&b"one@example.com"[..])
+    );
 
     for (name, reason) in
         [("exists", MailboxExists), ("unknown", MailboxNotFound), ("open", CatchAll), ("full", InboxFull)]

@@ -121,7 +121,7 @@ fn days_count_charges_and_are_forgotten() {
     let day = (START / DAY) as u32;
     let counts = DayCounts { day, singles: 0, rows: 2, reasons: vec![(Reason::MailboxExists, 2)] };
     assert_eq!(days, [counts], "what was given back is not counted");
-    assert_eq!(world.store().recent_batches(a, 9, world.now).wait().unwrap()[0].batch, batch);
+    assert_eq!(world.store().batches(a, None, 9, world.now).wait().unwrap().batches[0].batch, batch);
     for n in 1..=100 {
         world.now = START + n * DAY;
         let new = world.new_batch(a, &["more@example.com"]);
@@ -136,86 +136,4 @@ fn days_count_charges_and_are_forgotten() {
     assert_eq!(days[0].day, day + 100 + 1 - DAYS_KEPT);
     // They are removed from the table, and not only hidden.
     assert_eq!(world.store().days(a, START + DAY).wait().unwrap().len(), DAYS_KEPT as usize);
-}
-
-fn list(world: &World, account: AccountId, n: u128) -> List {
-    List::new(ListId::new(world.now, n), account, world.now, "my list.csv".into())
-}
-
-#[test]
-fn a_list_changes_only_from_where_it_is_thought_to_stand() {
-    let mut world = World::new();
-    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
-    let mut one = list(&world, a, 1);
-    let store = world.store();
-    assert_eq!(store.create_list(&one, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
-    assert_eq!(store.create_list(&one, ListRoom::MOST, START).wait(), Ok(ListMade::TooMany), "once");
-    assert_eq!(store.put_list_part(&one, 0, b"one@example.com").wait(), Ok(true));
-    one.state = ListState::Running;
-    assert_eq!(store.put_list(&one, ListState::Ready, None).wait(), Ok(false));
-    assert_eq!(store.put_list(&one, ListState::Uploading, None).wait(), Ok(true));
-    assert_eq!(store.put_list_part(&one, 1, b"late").wait(), Ok(false), "it is not uploading any longer");
-    one.done = 1;
-    one.counts = vec![(Reason::CatchAll, 1)];
-    assert_eq!(store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll])).wait(), Ok(true));
-    world.reopen();
-    let store = world.store();
-    assert_eq!(store.list(a, one.id, START).wait(), Ok(Some(one.clone())));
-    assert_eq!(store.list(b, one.id, START).wait(), Ok(None), "another account's");
-    assert_eq!(store.lists_at_work(START).wait().unwrap(), [one.clone()]);
-    assert_eq!(store.list_part(&one, 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
-    assert_eq!(store.list_part(&one, 1).wait(), Ok(None));
-    assert_eq!(store.list_answers(&one, 0).wait(), Ok(Some(vec![Reason::CatchAll])));
-    assert_eq!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 7));
-    assert_ne!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 8));
-    assert_eq!(store.delete_list(b, one.id).wait(), Ok(false));
-    assert_eq!(store.delete_list(a, one.id).wait(), Ok(true));
-    world.let_chores_run();
-    assert_eq!((store.list_part(&one, 0).wait(), store.list_answers(&one, 0).wait()), (Ok(None), Ok(None)));
-}
-
-#[test]
-fn lists_are_gone_after_their_time_and_are_few() {
-    let (mut world, a) = World::with_account("free");
-    for n in 0..LISTS_MAX as u128 {
-        let made = world.store().create_list(&list(&world, a, n), ListRoom::MOST, world.now).wait();
-        assert_eq!(made, Ok(ListMade::Made));
-    }
-    let made = world.store().create_list(&list(&world, a, 999), ListRoom::MOST, world.now).wait();
-    assert_eq!(made, Ok(ListMade::TooMany));
-    let one = list(&world, a, 0);
-    world.store().put_list_part(&one, 0, b"one@example.com").wait().unwrap();
-    world.now = START + LIST_KEEP_MS - 1;
-    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
-    world.now = START + LIST_KEEP_MS;
-    assert_eq!(world.store().lists(a, world.now).wait(), Ok(vec![]));
-    assert!(world.purge().lists > 0);
-    assert_eq!(world.store().list_part(&one, 0).wait(), Ok(None));
-}
-
-#[test]
-fn lists_take_no_more_than_their_room() {
-    let mut world = World::new();
-    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
-    let room = ListRoom { account: 100, all: 150 };
-    let make = |account, n, bytes| {
-        let list = List { bytes, ..list(&world, account, n) };
-        world.store().create_list(&list, room, world.now).wait().unwrap()
-    };
-    assert_eq!(make(a, 1, 101), ListMade::AccountFull);
-    assert_eq!(make(a, 2, 60), ListMade::Made);
-    assert_eq!(make(a, 3, 41), ListMade::AccountFull);
-    assert_eq!(make(a, 4, 40), ListMade::Made);
-    assert_eq!(make(b, 5, 51), ListMade::StoreFull);
-    assert_eq!(make(b, 6, 50), ListMade::Made);
-    assert_eq!(world.store().delete_list(a, list(&world, a, 2).id).wait(), Ok(true));
-    assert_eq!(make(b, 7, 51), ListMade::AccountFull);
-    assert_eq!(make(b, 8, 50), ListMade::Made);
-    // An unfinished upload does not survive the process.
-    let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
-    assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
-    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
-    assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
-    read = world.store().lists(a, world.now).wait().unwrap().remove(0);
-    assert_eq!(read.state, ListState::Reading);
 }

@@ -1,11 +1,13 @@
-//! The methods for lists of the dashboard: sealing and opening on the caller's thread.
+//! The methods for lists: sealing and opening on the caller's thread.
 
 use super::RowStore;
-use crate::backend::{Backend, Class, Job, Lock, Prepared};
+use crate::backend::{Backend, Class, Job, Lock, Prepared, Want};
+use crate::batches::PreparedKey;
+use crate::lists::Cancelled;
 use crate::results::Results;
-use crate::rows::{Rows, Walk};
+use crate::rows::{Rows, Table, Walk};
 use crate::shared::Shared;
-use crate::tables::{LIST_CODES, LIST_PARTS, LISTS, account_range, list_key, part_key};
+use crate::tables::{LIST_CODES, LIST_PARTS, LISTS, account_range, index_key, list_key, part_key};
 use crate::{batches, lists, reason};
 use api::Reason;
 use store::*;
@@ -14,13 +16,34 @@ const PARTS: &str = "list_parts";
 const CODES: &str = "list_codes";
 
 impl<B: Backend> ListStore for RowStore<B> {
-    fn create_list(&self, list: &List, room: ListRoom, now: UnixMs) -> Pending<ListMade, StoreError> {
+    fn create_list(
+        &self,
+        list: &List,
+        room: ListRoom,
+        key: Option<Idempotency>,
+        now: UnixMs,
+    ) -> Pending<ListMade, StoreError> {
         let (account, id) = (list.account, list.id);
         let job = Job::of(account, Class::New).with_lock(Lock::Lists);
+        let key = self.list_request(list, key);
         match lists::seal(&self.shared().vault, list) {
-            Ok(row) => self.write(job, move |txn| Ok(txn.create_list(account, id, &row, room, now)?)),
+            Ok(row) => {
+                self.write(job, move |txn| txn.create_list((account, id), &row, room, key.as_ref(), now))
+            }
             Err(error) => Pending::ready(Err(error)),
         }
+    }
+
+    fn end_upload(
+        &self,
+        list: &List,
+        key: Option<Idempotency>,
+        now: UnixMs,
+    ) -> Pending<UploadEnd, StoreError> {
+        let (account, id) = (list.account, list.id);
+        let key = self.list_request(list, key);
+        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+        self.write(job, move |txn| Ok(txn.end_upload((account, id), key.as_ref(), now)?))
     }
 
     fn put_list(
@@ -38,8 +61,8 @@ impl<B: Backend> ListStore for RowStore<B> {
                     // The answers belong to the last batch that the list counts now.
                     let number = list.done.saturating_sub(1);
                     let codes: Vec<u8> = answers.iter().map(|&reason| reason::code(reason)).collect();
-                    let sealed = lists::seal_part(vault, CODES, list, number, &codes)?;
-                    Some((part_key(list.id, number), sealed))
+                    let key = part_key(list.id, number);
+                    Some((key, lists::seal_part(vault, CODES, list, key, &codes)?))
                 }
                 None => None,
             };
@@ -64,38 +87,65 @@ impl<B: Backend> ListStore for RowStore<B> {
             Ok(row) => row,
             Err(error) => return Pending::ready(Err(error.into())),
         };
+        let of_list = !list.by_row;
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
-            batches::prepare(Results(rows), &shared.vault, &new, now).map(Prepared::Write)
+            batches::prepare(Results(rows), &shared.vault, &new, of_list, now).map(Prepared::Write)
         };
         self.write_prepared(Job::of(list.account, Class::New), prepare, move |txn, batch| {
             txn.submit_batch_of_list(key, &row, batch, now)
         })
     }
 
-    fn put_list_part(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError> {
+    fn put_list_part(&self, list: &List, part: NewPart<'_>, now: UnixMs) -> Pending<PartPut, StoreError> {
+        let NewPart { number, from, to, plain } = part;
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
-        match lists::seal_part(&self.shared().vault, PARTS, list, number, plain) {
-            Ok(sealed) => self.write(Job::of(list.account, Class::New), move |txn| {
-                Ok(txn.put_list_part(key, part, &sealed)?)
-            }),
+        let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
+        match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
+            Ok(sealed) => {
+                self.write(job, move |txn| Ok(txn.put_list_part(key, (&part, &sealed), (from, to), now)?))
+            }
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn put_list_index(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError> {
+        let (key, part) = (list_key(list.account, list.id), index_key(list.id, number));
+        let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
+        match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
+            Ok(sealed) => self.write(job, move |txn| Ok(txn.put_list_index(key, &part, &sealed)?)),
             Err(error) => Pending::ready(Err(error)),
         }
     }
 
     fn list_part(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
-        let list = list.clone();
+        self.read_part(list, part_key(list.id, number))
+    }
+
+    fn list_index(&self, list: &List, number: u32) -> Pending<Option<Vec<u8>>, StoreError> {
+        self.read_part(list, index_key(list.id, number))
+    }
+
+    fn is_own(
+        &self,
+        account: AccountId,
+        addresses: Vec<AddressHash>,
+        now: UnixMs,
+    ) -> Pending<Vec<bool>, StoreError> {
         self.read(None, move |shared, rows| {
-            let open = |sealed: &[u8]| lists::open_part(&shared.vault, PARTS, &list, number, sealed);
-            Ok(LIST_PARTS.read(rows, &part_key(list.id, number), open)?.flatten())
+            let results = Results(rows);
+            results.expect_own(account, addresses.iter());
+            let is_own = |address| Ok(results.own(&shared.vault, account, address, now)?.is_some());
+            addresses.iter().map(is_own).collect()
         })
     }
 
-    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Reason>>, StoreError> {
+    fn list_answers(&self, list: &List, number: u32) -> Pending<Option<Vec<Option<Reason>>>, StoreError> {
         let list = list.clone();
         self.read(None, move |shared, rows| {
-            let open = |sealed: &[u8]| lists::open_part(&shared.vault, CODES, &list, number, sealed);
-            let codes = LIST_CODES.read(rows, &part_key(list.id, number), open)?.flatten();
-            Ok(codes.and_then(|codes| codes.into_iter().map(reason::of_code).collect()))
+            let key = part_key(list.id, number);
+            let open = |sealed: &[u8]| lists::open_part(&shared.vault, CODES, &list, key, sealed);
+            let codes = LIST_CODES.read(rows, &key, open)?.flatten();
+            Ok(codes.map(|codes| codes.into_iter().map(reason::of_code).collect()))
         })
     }
 
@@ -129,9 +179,40 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn delete_list(&self, account: AccountId, id: ListId) -> Pending<bool, StoreError> {
+    fn cancel_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        now: UnixMs,
+    ) -> Pending<Option<CancelledList>, StoreError> {
         let key = list_key(account, id);
-        self.write(Job::of(account, Class::New), move |txn| Ok(txn.delete_list(key)?))
+        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
+            Ok(key) => key,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+        self.write(job, move |txn| {
+            let Some(Cancelled { row, batches }) = txn.cancel_list(key, &finishing_key, now)? else {
+                return Ok(None);
+            };
+            let list = lists::open(&txn.shared.vault, &key, row, now);
+            Ok(list.map(|list| CancelledList { list, batches }))
+        })
+    }
+
+    fn delete_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        now: UnixMs,
+    ) -> Pending<Option<Vec<BatchId>>, StoreError> {
+        let key = list_key(account, id);
+        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
+            Ok(key) => key,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+        self.write(job, move |txn| Ok(txn.delete_list(key, &finishing_key, now)?))
     }
 
     fn claim_lists(&self) -> Pending<Option<ClaimedLists>, StoreError> {
@@ -144,6 +225,26 @@ impl<B: Backend> ListStore for RowStore<B> {
     }
 
     fn batch_of_list(&self, list: &List, number: u32) -> BatchId {
-        lists::batch_of(&self.shared().vault, list, number)
+        lists::batch_of(&self.shared().vault, list.id, list.created_at, number)
+    }
+}
+
+/// The wants of a write that changes a list.
+fn want_list(account: AccountId, id: ListId) -> impl Fn(&mut Vec<Want>) + Send + 'static {
+    move |out| out.push(Want::Row(Table::Lists, list_key(account, id).to_vec()))
+}
+
+impl<B: Backend> RowStore<B> {
+    fn list_request(&self, list: &List, key: Option<Idempotency>) -> Option<PreparedKey> {
+        let vault = &self.shared().vault;
+        key.map(|key| batches::prepare_key(&key, vault, list.account, list.mode))
+    }
+
+    fn read_part(&self, list: &List, key: [u8; 20]) -> Pending<Option<Vec<u8>>, StoreError> {
+        let list = list.clone();
+        self.read(None, move |shared, rows| {
+            let open = |sealed: &[u8]| lists::open_part(&shared.vault, PARTS, &list, key, sealed);
+            Ok(LIST_PARTS.read(rows, &key, open)?.flatten())
+        })
     }
 }

@@ -3,11 +3,9 @@
 use super::RowStore;
 use crate::backend::{Backend, Class, Job, Lock};
 use crate::days;
-use crate::rows::{Rows, Walk};
+use crate::rows::Rows;
 use crate::shared::Shared;
-use crate::tables::{
-    BATCHES, BatchRow, EMAILS, SESSIONS, SIGN_IN_LINKS, SessionRow, USERS, account_range, split,
-};
+use crate::tables::{EMAILS, SESSIONS, SIGN_IN_LINKS, SessionRow, USERS};
 use crate::users::{email_hash, open_email, seal_email, sessions_of};
 use store::*;
 
@@ -103,27 +101,6 @@ impl<B: Backend> WebStore for RowStore<B> {
         now: UnixMs,
     ) -> Pending<Option<AccountId>, StoreError> {
         self.write(Job::general(Class::New), move |txn| Ok(txn.use_link(&hash, &new, now)?))
-    }
-
-    fn recent_batches(
-        &self,
-        account: AccountId,
-        limit: usize,
-        now: UnixMs,
-    ) -> Pending<Vec<BatchSummary>, StoreError> {
-        self.read(None, move |_, rows| {
-            let mut found = Vec::new();
-            BATCHES.walk_back(rows, account_range(account), usize::MAX, |key, row| {
-                if row.is_open() || now < row.expires_at() {
-                    let completed = !row.is_open();
-                    let BatchRow { created_at, total, answered, .. } = row;
-                    let batch = BatchId::from_bytes(split(&key).1);
-                    found.push(BatchSummary { batch, created_at, completed, total, checked: answered });
-                }
-                if found.len() < limit { Walk::On } else { Walk::Stop }
-            })?;
-            Ok(found)
-        })
     }
 
     fn days(&self, account: AccountId, now: UnixMs) -> Pending<Vec<DayCounts>, StoreError> {

@@ -1,4 +1,4 @@
-//! The tables and rows of lists: their data, their content, and their answers.
+//! The tables and rows of lists: their data, their content, their index, and their answers.
 
 use super::{AccountId, join};
 use crate::reason;
@@ -6,11 +6,11 @@ use crate::row::{In, Out, Row};
 use crate::rows::{Blob, Table, TypedTable};
 use api::Reason;
 use store::ListId;
-use store::{LIST_KEEP_MS, ListState, UnixMs};
+use store::{KeyMode, ListState, UnixMs, list_expires_at};
 
 /// Lists, by account and list.
 pub const LISTS: TypedTable<[u8; 32], ListRow> = TypedTable::new(Table::Lists);
-/// The sealed content of lists, by list and number of the part.
+/// The sealed content of lists, by list and number of the part; and their sealed index: see [`index_key`].
 pub const LIST_PARTS: TypedTable<[u8; 20], Blob> = TypedTable::new(Table::ListParts);
 /// The sealed answers of lists, by list and number of the batch.
 pub const LIST_CODES: TypedTable<[u8; 20], Blob> = TypedTable::new(Table::ListCodes);
@@ -28,6 +28,11 @@ pub fn part_key(id: ListId, number: u32) -> [u8; 20] {
     key
 }
 
+/// The key in [`LIST_PARTS`] of a part of the index. A content never has so many parts.
+pub fn index_key(id: ListId, number: u32) -> [u8; 20] {
+    part_key(id, number | 1 << 31)
+}
+
 /// A row of [`LISTS`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ListRow {
@@ -41,16 +46,31 @@ pub struct ListRow {
     pub submitted: u64,
     pub done: u32,
     pub counts: Vec<(Reason, u64)>,
+    /// What lists of format 6 and earlier do not have.
+    pub more: Option<ListMore>,
+}
+
+/// The part of [`ListRow`] that came with format 7.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListMore {
+    pub mode: KeyMode,
+    pub is_resumable: bool,
+    pub offset: u64,
+    pub received_at: UnixMs,
+    pub distinct: u64,
+    pub known: u64,
+    pub charged: u64,
 }
 
 impl ListRow {
     /// The time at which the list is removed.
     pub fn expires_at(&self) -> UnixMs {
-        self.created_at.saturating_add(LIST_KEEP_MS)
+        let received_at = self.more.filter(|more| more.is_resumable).map(|more| more.received_at);
+        list_expires_at(self.state, self.created_at, received_at)
     }
 }
 
-const STATES: [ListState; 7] = [
+const STATES: [ListState; 8] = [
     ListState::Uploading,
     ListState::Reading,
     ListState::Unfit,
@@ -58,6 +78,7 @@ const STATES: [ListState; 7] = [
     ListState::Running,
     ListState::Paused,
     ListState::Completed,
+    ListState::Cancelled,
 ];
 
 impl Row for ListRow {
@@ -74,6 +95,9 @@ impl Row for ListRow {
         for (reason, count) in &self.counts {
             out.byte(reason::code(*reason));
             out.number(*count);
+        }
+        if let Some(more) = &self.more {
+            more.write(out);
         }
     }
 
@@ -92,6 +116,31 @@ impl Row for ListRow {
                 let counts = (0..count).map(|_| Some((reason::of_code(input.byte()?)?, input.number()?)));
                 counts.collect::<Option<_>>()?
             },
+            more: if input.is_empty() { None } else { Some(ListMore::read(input)?) },
+        })
+    }
+}
+
+impl Row for ListMore {
+    const TABLE: &'static str = "lists";
+
+    fn write(&self, out: &mut Out) {
+        out.byte(u8::from(self.mode == KeyMode::Test) | u8::from(self.is_resumable) << 1);
+        for number in [self.offset, self.received_at, self.distinct, self.known, self.charged] {
+            out.number(number);
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<ListMore> {
+        let flags = input.byte().filter(|&flags| flags < 4)?;
+        Some(ListMore {
+            mode: if flags & 1 != 0 { KeyMode::Test } else { KeyMode::Live },
+            is_resumable: flags & 2 != 0,
+            offset: input.number()?,
+            received_at: input.number()?,
+            distinct: input.number()?,
+            known: input.number()?,
+            charged: input.number()?,
         })
     }
 }

@@ -8,7 +8,7 @@ use store::webhooks::{
     Attempt, AttemptFault, AttemptResult, Claimant, DeliveryState, DisableReason, EndpointHealth,
     EndpointState, Event, EventKind, EventObject, EventSet, ObjectQueue, WebhookSecret,
 };
-use store::{BatchId, MessageId, UnixMs, WebhookId};
+use store::{MessageId, UnixMs, WebhookId};
 
 /// The endpoints of webhooks, by account and endpoint.
 pub const WEBHOOKS: TypedTable<[u8; 32], WebhookRow> = TypedTable::new(Table::Webhooks);
@@ -20,8 +20,6 @@ pub const OUTBOX_DUE: TypedTable<[u8; 40], ()> = TypedTable::new(Table::OutboxDu
 pub const WEBHOOK_TURNS: TypedTable<[u8; 24], AccountId> = TypedTable::new(Table::WebhookTurns);
 /// The log of deliveries, by endpoint and message.
 pub const DELIVERIES: TypedTable<[u8; 32], DeliveryRow> = TypedTable::new(Table::Deliveries);
-/// The open batches that belong to a list: their end is no event.
-pub const LIST_BATCHES: TypedTable<[u8; 16], ()> = TypedTable::new(Table::ListBatches);
 
 /// The key of [`WEBHOOKS`].
 pub fn webhook_key(account: AccountId, id: WebhookId) -> [u8; 32] {
@@ -69,11 +67,6 @@ pub fn split_turn_key(key: &[u8; 24]) -> (UnixMs, WebhookId) {
     at.copy_from_slice(&key[..8]);
     webhook.copy_from_slice(&key[8..]);
     (UnixMs::from_be_bytes(at), WebhookId::from_bytes(webhook))
-}
-
-/// The key of [`LIST_BATCHES`].
-pub fn list_batch_key(batch: BatchId) -> [u8; 16] {
-    batch.to_bytes()
 }
 
 /// A row of [`WEBHOOKS`].

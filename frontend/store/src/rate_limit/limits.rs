@@ -17,7 +17,7 @@ pub struct PerLimit<T> {
     pub verify: T,
     /// `POST /v1/verify/batch`, per key in 60 seconds.
     pub batch: T,
-    /// `GET /v1/verify/batch/{batch_id}`, per key in 60 seconds.
+    /// Reads and cancellations of batches, and reads of lists, per key in 60 seconds.
     pub poll: T,
     /// `/v1/account`, per key in 60 seconds.
     pub account: T,
@@ -25,6 +25,9 @@ pub struct PerLimit<T> {
     pub fair_use_per_second: T,
     /// The number of charged full checks of an account that may come at once after a pause.
     pub fair_use_burst: T,
+    /// Changes and downloads of lists, per key in 60 seconds.
+    #[serde(default)]
+    pub list: T,
 }
 
 /// The limits that apply to an account and its keys.
@@ -34,9 +37,8 @@ pub type Limits = PerLimit<u32>;
 pub type Overrides = PerLimit<Option<u32>>;
 
 impl<T> PerLimit<T> {
-    /// Each value with the limit's name in the configuration, in the order of the contract's table, which is also that
-    /// of the rows in the store.
-    pub fn each(self) -> [(&'static str, T); 7] {
+    /// Each value with the limit's name in the configuration, in the order of the rows in the store.
+    pub fn each(self) -> [(&'static str, T); 8] {
         [
             ("fast", self.fast),
             ("verify", self.verify),
@@ -45,13 +47,14 @@ impl<T> PerLimit<T> {
             ("account", self.account),
             ("fair_use_per_second", self.fair_use_per_second),
             ("fair_use_burst", self.fair_use_burst),
+            ("list", self.list),
         ]
     }
 
     /// Mutable references to each value, in the same order.
-    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 7] {
-        let PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst } = self;
-        PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst }.each()
+    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 8] {
+        let PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list } = self;
+        PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list }.each()
     }
 }
 
@@ -66,6 +69,7 @@ impl Default for Limits {
             account: 300,
             fair_use_per_second: 5,
             fair_use_burst: 600,
+            list: 120,
         }
     }
 }
@@ -81,6 +85,7 @@ impl Default for Overrides {
             account: None,
             fair_use_per_second: None,
             fair_use_burst: None,
+            list: None,
         }
     }
 }
@@ -94,6 +99,7 @@ impl Limits {
             Row::Batch => self.batch,
             Row::Poll => self.poll,
             Row::Account => self.account,
+            Row::List => self.list,
         }
     }
 
@@ -143,9 +149,11 @@ mod tests {
 
     #[test]
     fn rows_and_limits_have_the_same_names() {
-        let numbered = Limits { fast: 0, verify: 1, batch: 2, poll: 3, account: 4, ..Limits::default() };
-        for (number, (row, (name, limit))) in (0..).zip(Row::ALL.into_iter().zip(numbered.each())) {
-            assert_eq!((row.as_str(), numbered.row(row), limit), (name, number, number));
+        let numbered =
+            Limits { fast: 0, verify: 1, batch: 2, poll: 3, account: 4, list: 5, ..Limits::default() };
+        for (number, row) in (0..).zip(Row::ALL) {
+            let (_, limit) = numbered.each().into_iter().find(|(name, _)| *name == row.as_str()).unwrap();
+            assert_eq!((numbered.row(row), limit), (number, number));
         }
     }
 }

@@ -137,6 +137,8 @@ pub struct BatchView {
     pub total: u32,
     /// The number of answered rows.
     pub checked: u32,
+    /// The credits that it cost, after completion.
+    pub charged: u64,
     /// The name that the caller gave it, after completion.
     pub name: Option<String>,
     /// Every row in the order of submission, after completion.
@@ -158,6 +160,15 @@ pub struct BatchSummary {
     pub checked: u32,
 }
 
+/// A page of a list of batches.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchPage {
+    /// The batches, newest first. The batches of lists are not among them.
+    pub batches: Vec<BatchSummary>,
+    /// The id after which the next page begins; `None` after the last page.
+    pub next: Option<BatchId>,
+}
+
 /// The numbers of rows that a purge removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Purged {
@@ -169,7 +180,7 @@ pub struct Purged {
     pub ended: u64,
     /// Idempotency keys.
     pub idempotency_keys: u64,
-    /// Lists of the dashboard.
+    /// Lists.
     pub lists: u64,
     /// Sessions of the dashboard and sign-in links.
     pub sessions: u64,

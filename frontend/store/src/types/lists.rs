@@ -1,7 +1,7 @@
-//! Lists that were uploaded to the dashboard, and are checked in batches.
+//! Lists that were uploaded to the dashboard or the API, and are checked in batches.
 
-use super::super::id::{AccountId, ListId};
-use super::{BatchCreated, UnixMs};
+use super::super::id::{AccountId, BatchId, ListId};
+use super::{BatchCreated, KeyMode, UnixMs};
 use api::Reason;
 use std::fmt;
 
@@ -10,6 +10,14 @@ pub const LIST_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 
 /// The largest number of lists of an account.
 pub const LISTS_MAX: usize = 50;
+
+/// How long an upload in parts is kept after its last byte, in milliseconds.
+pub const UPLOAD_KEEP_MS: UnixMs = 24 * 60 * 60 * 1000;
+
+/// The content of a list in one part; only the last part is shorter.
+///
+/// With its seal and its key, a part of this size fills a page of 64 KiB. A row that is slightly longer takes twice the space.
+pub const LIST_PART_BYTES: usize = 60 * 1024;
 
 /// Limits on the bytes of the contents of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +49,62 @@ pub enum BatchOfList {
 pub enum ListMade {
     /// The list was created.
     Made,
+    /// The idempotency key belongs to this list, and nothing was created.
+    Replayed(ListId),
+    /// The idempotency key belongs to another request.
+    KeyReused,
     /// The account already has [`LISTS_MAX`] lists, or this one.
     TooMany,
     /// The lists of the account would exceed their limit of bytes.
     AccountFull,
     /// The lists of all accounts would exceed their limit of bytes.
     StoreFull,
+}
+
+/// A part of a list's content during its upload.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NewPart<'p> {
+    /// The number of the part, from 0. A part that was shorter than [`LIST_PART_BYTES`] is written again with more bytes.
+    pub number: u32,
+    /// The bytes of the list that must be stored before.
+    pub from: u64,
+    /// The bytes of the list that are stored with this part.
+    pub to: u64,
+    /// The whole content of the part.
+    pub plain: &'p [u8],
+}
+
+/// The result of writing a part of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartPut {
+    /// The part is durable.
+    Stored,
+    /// Nothing was written, because the list has this offset.
+    Offset(u64),
+    /// The list is not being uploaded any longer.
+    Gone,
+}
+
+/// The result of ending an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UploadEnd {
+    /// The list is being read.
+    Done,
+    /// Another upload with the same idempotency key was faster, and created this list.
+    Replayed(ListId),
+    /// The idempotency key was used meanwhile by another request.
+    KeyReused,
+    /// The list is not being uploaded any longer.
+    Gone,
+}
+
+/// A list after its cancellation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CancelledList {
+    /// The list.
+    pub list: List,
+    /// Its batches that the cancellation ended.
+    pub batches: Vec<BatchId>,
 }
 
 /// The state of a list.
@@ -66,9 +124,11 @@ pub enum ListState {
     Paused,
     /// Every address has a verdict.
     Completed,
+    /// Its owner has ended the check. Addresses that were not asked have no verdict.
+    Cancelled,
 }
 
-/// A list of the dashboard with its progress.
+/// A list with its progress.
 #[derive(Clone, PartialEq, Eq)]
 pub struct List {
     /// The id of the list.
@@ -89,14 +149,30 @@ pub struct List {
     pub bytes: u64,
     /// The number of rows without the header.
     pub rows: u64,
-    /// The number of rows with an address; each costs a credit.
+    /// The number of rows with an address.
     pub addresses: u64,
-    /// The number of addresses in batches.
+    /// The number of different addresses that are in batches; if `by_row`, the number of addresses in batches.
     pub submitted: u64,
     /// The number of batches with stored answers.
     pub done: u32,
     /// How often each reason occurs in the answers.
     pub counts: Vec<(Reason, u64)>,
+    /// The number of bytes that are stored.
+    pub offset: u64,
+    /// Whether a test key owns it: then it costs nothing, and no server is asked.
+    pub mode: KeyMode,
+    /// Whether another connection may continue the upload.
+    pub is_resumable: bool,
+    /// The time of the last stored byte of a resumable upload.
+    pub received_at: UnixMs,
+    /// The number of different addresses.
+    pub distinct: u64,
+    /// The number of different addresses that the account had checked within 24 hours when the list was read.
+    pub known: u64,
+    /// The credits that its complete batches have cost.
+    pub charged: u64,
+    /// Whether each row with an address is checked and charged, also duplicates: a list of an earlier version.
+    pub by_row: bool,
 }
 
 impl List {
@@ -116,7 +192,25 @@ impl List {
             submitted: 0,
             done: 0,
             counts: Vec::new(),
+            offset: 0,
+            mode: KeyMode::Live,
+            is_resumable: false,
+            received_at: created_at,
+            distinct: 0,
+            known: 0,
+            charged: 0,
+            by_row: false,
         }
+    }
+
+    /// The number of addresses that batches ask about.
+    pub fn to_check(&self) -> u64 {
+        if self.by_row { self.addresses } else { self.distinct }
+    }
+
+    /// The estimated price of the whole list: it is exact if no address is checked or becomes older than 24 hours meanwhile.
+    pub fn price(&self) -> u64 {
+        if self.mode == KeyMode::Test { 0 } else { self.to_check() - self.known.min(self.to_check()) }
     }
 
     /// The number of addresses with a verdict.
@@ -124,15 +218,26 @@ impl List {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The time at which the list expires.
+    /// The time at which the list expires. An upload in parts expires earlier, unless it continues.
     pub fn expires_at(&self) -> UnixMs {
-        self.created_at.saturating_add(LIST_KEEP_MS)
+        list_expires_at(self.state, self.created_at, self.is_resumable.then_some(self.received_at))
+    }
+}
+
+/// The time at which a list expires. `received_at` is that of the last byte of a resumable upload.
+pub fn list_expires_at(state: ListState, created_at: UnixMs, received_at: Option<UnixMs>) -> UnixMs {
+    let kept = created_at.saturating_add(LIST_KEEP_MS);
+    match received_at {
+        Some(received_at) if state == ListState::Uploading => {
+            kept.min(received_at.saturating_add(UPLOAD_KEEP_MS))
+        }
+        _ => kept,
     }
 }
 
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "List({}, {:?}, {} of {})", self.id, self.state, self.submitted, self.addresses)
+        write!(f, "List({}, {:?}, {} of {})", self.id, self.state, self.submitted, self.to_check())
     }
 }
 

@@ -76,6 +76,59 @@ pub fn raw(server: SocketAddr, key: &str, body: &str) -> Result<ApiAnswer, Strin
     post(server, key, "/v1/verify", "", body)
 }
 
+/// Sends any request with a key, further header lines and a body.
+pub fn request(
+    server: SocketAddr,
+    key: &str,
+    (method, path): (&str, &str),
+    fields: &str,
+    body: &[u8],
+) -> Result<ApiAnswer, String> {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n{fields}\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let answer = exchange(server, &[head.as_bytes(), body].concat()).map_err(|error| error.to_string())?;
+    parse(&answer).ok_or_else(|| format!("no whole answer in {} bytes", answer.len()))
+}
+
+/// Reads a body of unknown length to its end.
+///
+/// # Errors
+///
+/// The status is not 200, or the body broke off.
+pub fn download(server: SocketAddr, key: &str, path: &str) -> Result<Vec<u8>, String> {
+    let head = format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nAuthorization: Bearer {key}\r\n");
+    let mut stream = TcpStream::connect_timeout(&server, CONNECT_LIMIT).map_err(|error| error.to_string())?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT)).map_err(|error| error.to_string())?;
+    let mut all = Vec::new();
+    let read = stream
+        .write_all(format!("{head}Connection: close\r\n\r\n").as_bytes())
+        .and_then(|()| stream.read_to_end(&mut all));
+    read.map_err(|error| error.to_string())?;
+    let end = all.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no head")?;
+    if !all.starts_with(b"HTTP/1.1 200") {
+        return Err(String::from_utf8_lossy(&all[..end]).into_owned());
+    }
+    joined(&all[end + 4..]).ok_or_else(|| "the body broke off".to_owned())
+}
+
+/// The content of a body in chunks; `None` if its end is missing.
+fn joined(mut rest: &[u8]) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    loop {
+        let end = rest.windows(2).position(|two| two == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&rest[..end]).ok()?, 16).ok()?;
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return Some(content);
+        }
+        content.extend_from_slice(rest.get(..size)?);
+        rest = rest.get(size + 2..)?;
+    }
+}
+
 /// Sends `GET` of a path that needs no key.
 pub fn open(server: SocketAddr, path: &str) -> Result<ApiAnswer, String> {
     send(server, &format!("GET {path} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n"))
@@ -159,6 +212,15 @@ fn parse(bytes: &[u8]) -> Option<ApiAnswer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_body_with_its_end_is_whole() {
+        let whole = b"3\r\na\nb\r\n10\r\n0123456789abcdef\r\n0\r\n\r\n";
+        assert_eq!(joined(whole).as_deref(), Some(&b"a\nb0123456789abcdef"[..]));
+        for end in 0..whole.len() - 4 {
+            assert_eq!(joined(&whole[..end]), None, "{end} bytes");
+        }
+    }
 
     #[test]
     fn only_a_whole_answer_is_one() {

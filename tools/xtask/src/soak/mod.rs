@@ -8,6 +8,7 @@
 //! - `outage` (outage.rs): the server reaches no resolver or mail server, at eight points of its work;
 //! - `canary` (canary.rs): personal data is found nowhere, and nothing of it after its retention;
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
+//! - `lists` (lists.rs): `kill -9` of the server during the upload, the check and the download of a list over the API;
 //! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
@@ -40,6 +41,7 @@ mod iofault;
 mod kills;
 mod list;
 mod list_rows;
+mod lists;
 mod load;
 mod manners;
 mod outage;
@@ -131,6 +133,8 @@ enum CampaignName {
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
     List,
+    /// Kill the server during upload, check and download of a list over the API: each row is there once, each address paid once.
+    Lists,
     /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
@@ -175,6 +179,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Canary => canary::run(options),
         CampaignName::Outage => outage::run(options),
         CampaignName::List => list::run(options),
+        CampaignName::Lists => lists::run(options),
         CampaignName::Parts => parts::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),

@@ -26,6 +26,7 @@ verify = 1000000000
 batch = 1000000000
 poll = 1000000000
 account = 1000000000
+list = 1000000000
 fair_use_per_second = 1000000000
 fair_use_burst = 1000000000
 ";

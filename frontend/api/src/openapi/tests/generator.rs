@@ -64,6 +64,8 @@ fn tags() -> Value {
         { "name": "Verify", "description": "Check one address and wait for the answer." },
         { "name": "Batch", "description": "Check up to 200 addresses and poll for the results." },
         { "name": "Webhooks", "description": "Hear of the end of batches and lists without polling." },
+        { "name": "Lists", "description": "Upload a file of addresses, see the price, start the check, and download \
+            the rows with their verdicts. A list is deleted 7 days after its creation." },
         { "name": "Account", "description": "Plan and credits." },
         { "name": "Description", "description": "This document." },
     ])

@@ -457,3 +457,33 @@ fn any_course_of_events_answers_every_row_once() {
         assert_eq!(queue.waiting_for_budget, 0, "seed {seed}");
     }
 }
+
+#[test]
+fn a_cancelled_batch_is_forgotten_with_all_its_questions() {
+    let mut queue = queue(3);
+    let (kept, cancelled, unloaded) = (batch(1, 1, 2), batch(1, 2, 5), batch(1, 3, 1));
+    load(&mut queue, cancelled, &["asked", "later", "budget", "room", "ready"]);
+    load(&mut queue, kept, &["a", "b"]);
+    queue.add(unloaded);
+    let out = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&out), ["asked", "later", "budget"]);
+    queue.found(out[1].0, Reason::Unverifiable.into(), after(300), BORN);
+    queue.over_budget(out[2].0, Duration::from_secs(60), BORN);
+    let room = hand_out(&mut queue, BORN);
+    assert_eq!(locals(&room), ["room", "ready"]);
+    queue.put_back(room[1].0);
+    queue.cancel(vec![cancelled.batch, unloaded.batch]);
+    assert_eq!((queue.loaded, queue.waiting_for_budget, queue.open()), (4, 0, vec![kept.batch]));
+    // Questions under way have no effect any longer, and are not asked again.
+    queue.put_back(room[0].0);
+    queue.found(out[0].0, Reason::Unverifiable.into(), after(300), BORN);
+    assert!(answers(&mut queue).is_empty());
+    let rest = hand_out(&mut queue, BORN + WAIT);
+    assert_eq!(locals(&rest), ["a", "b"]);
+    for (ticket, _) in rest {
+        queue.found(ticket, Reason::MailboxExists.into(), None, BORN);
+    }
+    assert_eq!(answers(&mut queue).len(), 2);
+    assert_eq!((queue.loaded, queue.due(), queue.to_load(BORN)), (0, None, None));
+    assert!(queue.is_empty() && queue.accounts.is_empty() && queue.twins.is_empty());
+}

@@ -1,7 +1,6 @@
 //! The reader of uploads as a function of bytes, for fuzzing.
 
-use super::{Multipart, fields};
-use crate::incoming::GivenPieces;
+use super::{GivenPieces, Multipart, fields};
 use crate::problem::Problem;
 use bytes::Bytes;
 use std::future::Future;

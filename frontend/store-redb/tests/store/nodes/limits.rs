@@ -4,6 +4,7 @@ use super::{Mortals, nodes, now, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
 use crate::world::{START, plans};
 use api::Reason::CatchAll;
+use store::rate_limit::Overrides;
 use store::*;
 
 #[test]
@@ -17,7 +18,7 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
             .map(|at: usize| {
                 let id = ListId::new(START, (100 * round + at) as u128);
                 let list = List::new(id, accounts[at % 2], START, "my list.csv".into());
-                world.nodes()[at % 2].create_list(&List { bytes: 10, ..list }, room, START)
+                world.nodes()[at % 2].create_list(&List { bytes: 10, ..list }, room, None, START)
             })
             .collect();
         let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
@@ -25,7 +26,7 @@ fn lists_take_no_more_than_their_room_over_both_nodes() {
         assert_eq!(made.iter().filter(|made| **made == ListMade::StoreFull).count(), 15);
         for account in accounts {
             for list in world.store().lists(account, START).wait().unwrap() {
-                assert!(world.nodes()[1].delete_list(account, list.id).wait().unwrap());
+                assert!(world.nodes()[1].delete_list(account, list.id, START).wait().unwrap().is_some());
             }
         }
     }
@@ -37,7 +38,7 @@ fn an_account_has_no_more_lists_than_allowed_over_both_nodes() {
     let pending: Vec<_> = (0..LISTS_MAX + 10)
         .map(|at| {
             let list = List::new(ListId::new(START, at as u128), a, START, "my list.csv".into());
-            world.nodes()[at % 2].create_list(&list, ListRoom::MOST, START)
+            world.nodes()[at % 2].create_list(&list, ListRoom::MOST, None, START)
         })
         .collect();
     let made = pending.into_iter().map(|pending| pending.wait().unwrap());
@@ -55,7 +56,7 @@ fn a_list_belongs_to_the_node_that_received_it() {
     let Some((world, a)) = two_nodes("free") else { return };
     let [one, other] = [&world.nodes()[0], &world.nodes()[1]];
     let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
-    assert_eq!(one.create_list(&list, ListRoom::MOST, START).wait(), Ok(ListMade::Made));
+    assert_eq!(one.create_list(&list, ListRoom::MOST, None, START).wait(), Ok(ListMade::Made));
     // It is not new: this process itself has received it. So its upload is not taken for an interrupted one.
     assert_eq!(claimed(&**one), (vec![list.id], vec![]));
     let (own, new) = claimed(&**other);
@@ -72,7 +73,7 @@ fn the_list_of_a_dead_node_is_claimed_once_and_its_upload_ends() {
     let Some(mut nodes) = Mortals::new(3) else { return };
     let a = nodes.account(0, "a");
     let list = List::new(ListId::new(now(), 1), a, now(), "my list.csv".into());
-    assert_eq!(nodes.node(0).create_list(&list, ListRoom::MOST, now()).wait(), Ok(ListMade::Made));
+    assert_eq!(nodes.node(0).create_list(&list, ListRoom::MOST, None, now()).wait(), Ok(ListMade::Made));
     nodes.kill(0);
     nodes.declare_dead(0);
     let mut new = Vec::new();
@@ -84,6 +85,32 @@ fn the_list_of_a_dead_node_is_claimed_once_and_its_upload_ends() {
     let own: Vec<_> = [1, 2].into_iter().filter(|&node| claimed(nodes.node(node)).0 == [list.id]).collect();
     assert_eq!(own.len(), 1, "one node has it, and it is new only once");
     assert_eq!(nodes.node(own[0]).delete_unfinished_lists(Some(new)).wait(), Ok(1));
+}
+
+#[test]
+fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
+    let Some(url) = postgres::url() else { return };
+    let schema = InSchema::new(url);
+    let store = store_pg::open(schema.options(1, true), plans(), START).unwrap().0;
+    let a = AccountId::new(START, 1);
+    let new = NewAccount { id: a, name: "a".into(), plan: "free".into() };
+    store.create_account(new, START).wait().unwrap();
+    let set_format = |format: u8| {
+        schema.execute(&format!(
+            "UPDATE meta SET v = '\\x{format:02x}00000000000000' WHERE k = 'format'::bytea"
+        ));
+    };
+    set_format(6);
+    let list = List::new(ListId::new(START, 1), a, START, "my list.csv".into());
+    let create = || store.create_list(&list, ListRoom::MOST, None, START).wait();
+    let old = StoreError::OldFormat { found: 6, needed: 7 };
+    assert_eq!(create(), Err(old.clone()));
+    let own = |list| Overrides { list, batch: Some(3), ..Overrides::default() };
+    assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Err(ChangeError::Store(old)));
+    assert_eq!(store.set_overrides(a, false, own(None)).wait(), Ok(own(None)));
+    set_format(7);
+    assert_eq!(create(), Ok(ListMade::Made));
+    assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Ok(own(Some(4))));
 }
 
 #[test]

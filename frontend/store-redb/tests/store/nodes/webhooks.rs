@@ -83,7 +83,7 @@ fn a_database_of_the_format_before_gets_the_tables() {
     before.create_account(account.clone(), START).wait().unwrap();
     drop(before);
     schema.execute(
-        "DROP TABLE webhooks, outbox, outbox_due, webhook_turns, deliveries, list_batches; \
+        "DROP TABLE webhooks, outbox, outbox_due, webhook_turns, deliveries; \
          UPDATE meta SET v = '\\x0600000000000000' WHERE k = 'format'",
     );
     let (one, other) = (open(1), open(2));

@@ -44,8 +44,14 @@ pub const TOO_SLOW: Refused = refused("RequestTimeout", &[ErrorCode::RequestTime
 /// The response 409 to a request whose idempotency key is in use.
 pub const IN_PROGRESS: Refused =
     refused("IdempotencyInProgress", &[ErrorCode::IdempotencyInProgress], &["Retry-After"]);
-/// The response 409 to a request that the state of an object does not allow.
-pub const CONFLICT: Refused = refused("Conflict", &[ErrorCode::Conflict], &[]);
+/// The response 409 to the creation of a list.
+pub const LIST_CONFLICT: Refused =
+    refused("ListConflict", &[ErrorCode::IdempotencyInProgress, ErrorCode::InvalidState], &["Retry-After"]);
+/// The response 409 to a part of a list.
+pub const OFFSET_MISMATCH: Refused =
+    refused("OffsetMismatch", &[ErrorCode::OffsetMismatch, ErrorCode::InvalidState], &[]);
+/// The response 409 to a request that the state of the list does not allow.
+pub const INVALID_STATE: Refused = refused("InvalidState", &[ErrorCode::InvalidState], &[]);
 /// The response 413 to a body that is too large.
 pub const TOO_LARGE: Refused = refused("RequestTooLarge", &[ErrorCode::RequestTooLarge], &[]);
 /// The response 415 to a body that is not JSON.
@@ -70,7 +76,7 @@ pub fn of_any_request() -> Value {
 }
 
 /// All error responses. Those of every path and body are not named by an operation.
-const ALL: [&Refused; 17] = [
+const ALL: [&Refused; 19] = [
     &INVALID,
     &INVALID_BATCH,
     &UNAUTHORIZED,
@@ -81,7 +87,9 @@ const ALL: [&Refused; 17] = [
     &NO_METHOD,
     &TOO_SLOW,
     &IN_PROGRESS,
-    &CONFLICT,
+    &LIST_CONFLICT,
+    &OFFSET_MISMATCH,
+    &INVALID_STATE,
     &TOO_LARGE,
     &NO_JSON,
     &KEY_REUSED,
@@ -152,6 +160,27 @@ pub fn answer(
         "headers": carried(headers),
         "content": { "application/json": { "schema": schema, "examples": shown } },
     })
+}
+
+/// A successful response with rows as CSV or JSON lines.
+pub fn rows(description: &str, csv: &str, jsonl: &str, headers: &[&str]) -> Value {
+    let media = |summary: &str, value: &str| {
+        let example = json!({ "rows": { "summary": summary, "value": value } });
+        json!({ "schema": { "type": "string" }, "examples": example })
+    };
+    json!({
+        "description": description,
+        "headers": carried(headers),
+        "content": {
+            "text/csv": media("Rows as CSV", csv),
+            "application/x-ndjson": media("Rows as JSON lines", jsonl),
+        },
+    })
+}
+
+/// A successful response without a body.
+pub fn empty(description: &str, headers: &[&str]) -> Value {
+    json!({ "description": description, "headers": carried(headers) })
 }
 
 /// The names of these headers, and of those for limits.

@@ -1,8 +1,9 @@
 //! The examples: rendered values of the contract's types. The tests parse those of requests.
 
 use crate::{
-    Account, BatchCreated, BatchState, BatchStatus, Checks, Detail, Dns, ErrorBody, ErrorCode, FastFindings,
-    Findings, Flags, Issue, IssueType, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
+    Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Detail, Dns,
+    ErrorBody, ErrorCode, FastFindings, Findings, Flags, Issue, IssueType, List, ListPage, ListStatus,
+    Offender, Reason, ResultRow, SubscriptionStatus, Verification,
 };
 use serde_json::{Value, json};
 
@@ -13,6 +14,17 @@ pub type Example = (&'static str, &'static str, Value);
 pub const ADDRESS: &str = "alice@example.com";
 /// The batch id of the examples.
 pub const BATCH_ID: &str = "bat_01kdvds2j0emq8k9w39qsaekf4";
+
+/// The list id of the examples.
+pub const LIST_ID: &str = "lst_01kdvds2j0f0srt7c5m2q9z3ab";
+/// The content of a list.
+pub const CONTENT: &str = "email\nalice@example.com\nnobody@example.com\nALICE@example.com\n";
+/// The results of the list with [`CONTENT`], as CSV and as JSON lines.
+pub const RESULTS_CSV: &str = "email,deliverable,reason\nalice@example.com,true,mailbox_exists\n\
+    nobody@example.com,false,mailbox_not_found\nALICE@example.com,true,mailbox_exists\n";
+/// See [`RESULTS_CSV`].
+pub const RESULTS_JSONL: &str =
+    "{\"email\":\"alice@example.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n";
 
 /// Examples of bodies of `POST /v1/verify`.
 pub fn verify_requests() -> Vec<Example> {
@@ -106,6 +118,109 @@ pub fn batch_statuses() -> Vec<Example> {
     ]
 }
 
+/// Examples of answers of `GET /v1/verify/batch`.
+pub fn batch_pages() -> Vec<Example> {
+    let batch = BatchSummary {
+        batch_id: BATCH_ID.into(),
+        completed: false,
+        total: 2,
+        checked: 1,
+        created_at: "2026-06-01T09:00:00+00:00".into(),
+    };
+    let page = BatchPage { batches: vec![batch], next: Some(BATCH_ID.into()) };
+    vec![("more", "A page with a next one", json!(page))]
+}
+
+/// Examples of bodies of `POST /v1/lists` for an upload in parts.
+pub fn list_requests() -> Vec<Example> {
+    let named = json!({ "bytes": CONTENT.len(), "name": "june.csv", "column": "email" });
+    vec![
+        ("named", "An upload in parts, with a name and the column of the addresses", named),
+        ("parts", "An upload in parts", json!({ "bytes": CONTENT.len() })),
+    ]
+}
+
+fn list(status: ListStatus, problem: Option<&str>) -> List {
+    let bytes = CONTENT.len() as u64;
+    let new = List {
+        list_id: LIST_ID.into(),
+        name: Some("june.csv".into()),
+        status,
+        bytes,
+        offset: bytes,
+        rows: None,
+        addresses: None,
+        distinct: None,
+        checked: 0,
+        progress: 0,
+        credits_required: None,
+        credits_charged: 0,
+        counts: Counts::default(),
+        problem: problem.map(str::to_owned),
+        created_at: "2026-06-01T09:00:00+00:00".into(),
+        expires_at: "2026-06-08T09:00:00+00:00".into(),
+    };
+    let read =
+        List { rows: Some(3), addresses: Some(3), distinct: Some(2), credits_required: Some(2), ..new };
+    match status {
+        ListStatus::Uploading => List { offset: 0, ..list_before_reading(read) },
+        ListStatus::Reading | ListStatus::Unfit => list_before_reading(read),
+        ListStatus::Ready | ListStatus::Running | ListStatus::Paused => read,
+        ListStatus::Completed | ListStatus::Cancelled => List {
+            checked: 2,
+            progress: 100,
+            credits_charged: 2,
+            counts: Counts(vec![(Reason::MailboxExists, 1), (Reason::MailboxNotFound, 1)]),
+            ..read
+        },
+    }
+}
+
+fn list_before_reading(list: List) -> List {
+    List { rows: None, addresses: None, distinct: None, credits_required: None, ..list }
+}
+
+/// Examples of a list that was created.
+pub fn lists_created() -> Vec<Example> {
+    vec![
+        ("reading", "The content was in the body", json!(list(ListStatus::Reading, None))),
+        ("uploading", "The content follows in parts", json!(list(ListStatus::Uploading, None))),
+    ]
+}
+
+/// Examples of a list that was started.
+pub fn lists_started() -> Vec<Example> {
+    vec![("running", "The list is being checked", json!(list(ListStatus::Running, None)))]
+}
+
+/// Examples of a list that was cancelled.
+pub fn lists_cancelled() -> Vec<Example> {
+    let cancelled = List {
+        status: ListStatus::Cancelled,
+        progress: 0,
+        checked: 0,
+        credits_charged: 0,
+        ..list(ListStatus::Ready, None)
+    };
+    vec![("cancelled", "The check has ended", json!(cancelled))]
+}
+
+/// Examples of answers of `GET /v1/lists/{list_id}`.
+pub fn lists() -> Vec<Example> {
+    let why = "The check stopped: the balance is used up.";
+    vec![
+        ("ready", "It waits for its start", json!(list(ListStatus::Ready, None))),
+        ("paused", "No credits are left", json!(list(ListStatus::Paused, Some(why)))),
+        ("completed", "Every address has a verdict", json!(list(ListStatus::Completed, None))),
+    ]
+}
+
+/// Examples of answers of `GET /v1/lists`.
+pub fn list_pages() -> Vec<Example> {
+    let page = ListPage { lists: vec![list(ListStatus::Completed, None)], next: Some(LIST_ID.into()) };
+    vec![("more", "A page with a next one", json!(page))]
+}
+
 /// Examples of answers of `GET /v1/account`.
 pub fn accounts() -> Vec<Example> {
     let account = Account {
@@ -143,6 +258,7 @@ pub fn error(code: ErrorCode) -> Value {
             body.credits_remaining = Some(1);
             body.credits_required = Some(2);
         }
+        ErrorCode::OffsetMismatch => body.offset = Some(4_194_304),
         ErrorCode::SubscriptionInactive => body.credits_remaining = Some(97),
         _ => {}
     }

@@ -57,19 +57,28 @@ pub fn of_error(code: ErrorCode) -> &'static str {
         ErrorCode::ApiKeyRevoked => "The key was revoked.",
         ErrorCode::InsufficientCredits => "Too few credits are left.",
         ErrorCode::SubscriptionInactive => "The subscription is paused or canceled.",
-        ErrorCode::PlanNotAllowed => "The plan does not include batches.",
+        ErrorCode::PlanNotAllowed => "The plan does not include batches and lists.",
         ErrorCode::NotAvailableOn(_) => "This API gateway offers no more than single checks.",
         ErrorCode::LiveKeyRequired => "Only live keys may use this path.",
-        ErrorCode::NotFound => "The account has no such batch or endpoint, or the path does not exist.",
+        ErrorCode::NotFound => "The account has no such batch, list or endpoint, or the path does not exist.",
         ErrorCode::MethodNotAllowed => "The path does not have this method; `Allow` lists its methods.",
         ErrorCode::RequestTimeout => "The request took too long to arrive.",
         ErrorCode::IdempotencyInProgress => {
             "A request with this `Idempotency-Key` is in progress; retry after `Retry-After`."
         }
-        ErrorCode::Conflict => "The endpoint is disabled or full, or the account has too many endpoints.",
-        ErrorCode::RequestTooLarge => "The body has more than 256 KiB.",
+        ErrorCode::OffsetMismatch => {
+            "The upload continues at another byte than the list has; continue at `offset`."
+        }
+        ErrorCode::InvalidState => {
+            "The `status` of the list does not allow this, or the account has as many or as large lists as it \
+                may have."
+        }
+        ErrorCode::RequestTooLarge => {
+            "The body has more than 256 KiB; the content of a list has more bytes than a list may have, or than \
+                were announced."
+        }
         ErrorCode::UnsupportedMediaType => "The `Content-Type` of the body is not JSON.",
-        ErrorCode::IdempotencyKeyReused => "This `Idempotency-Key` was used with another body.",
+        ErrorCode::IdempotencyKeyReused => "This `Idempotency-Key` was used with another request.",
         ErrorCode::RateLimited => "Too many requests; retry after `Retry-After`.",
         ErrorCode::InternalError => "A defect of the service.",
         ErrorCode::ProviderUnavailable => {

@@ -3,19 +3,20 @@
 //! The contract requires that every operation declares 400, 401, 402, 429 and 503, even if it never answers with some
 //! of them.
 
+mod lists;
 mod webhooks;
 
 use super::answers::{self, Refused, answer, with_limits};
 use super::{examples, schemas, wire};
 use crate::request::Choice;
-use crate::{Account, BatchBody, BatchCreated, DetailLevel, Mode, VerifyBody};
+use crate::{Account, BatchBody, BatchCreated, BatchPage, DetailLevel, Mode, VerifyBody};
 use serde_json::{Map, Value, json};
 
 /// Every path with its operations.
 pub fn paths() -> Value {
     json!({
         "/v1/verify": { "get": verify_by_query(), "post": verify() },
-        "/v1/verify/batch": { "post": create_batch() },
+        "/v1/verify/batch": { "post": create_batch(), "get": list_batches() },
         "/v1/verify/batch/{batch_id}": { "get": poll_batch() },
         "/v1/webhooks": { "post": webhooks::create(), "get": webhooks::list() },
         "/v1/webhooks/{webhook_id}": {
@@ -24,6 +25,12 @@ pub fn paths() -> Value {
         "/v1/webhooks/{webhook_id}/rotate": { "post": webhooks::rotate() },
         "/v1/webhooks/{webhook_id}/test": { "post": webhooks::test() },
         "/v1/webhooks/{webhook_id}/deliveries": { "get": webhooks::deliveries() },
+        "/v1/verify/batch/{batch_id}/cancel": { "post": cancel_batch() },
+        "/v1/lists": { "post": lists::create(), "get": lists::index() },
+        "/v1/lists/{list_id}": { "get": lists::show(), "patch": lists::append(), "delete": lists::delete() },
+        "/v1/lists/{list_id}/start": { "post": lists::start() },
+        "/v1/lists/{list_id}/cancel": { "post": lists::cancel() },
+        "/v1/lists/{list_id}/results": { "get": lists::results() },
         "/v1/account": { "get": account() },
         "/v1/openapi.json": { "get": description() },
     })
@@ -72,16 +79,22 @@ fn verification() -> Value {
     answer("The result of the check.", &schema, examples::verifications(), &with_limits(&[]))
 }
 
-fn create_batch() -> Value {
-    let key = json!({
+fn idempotency_key(description: &str) -> Value {
+    json!({
         "name": "Idempotency-Key",
         "in": "header",
         "required": false,
-        "description": "Makes a retry safe: for 24 hours, the same key with the same body gets the first \
-            answer again, with `Idempotent-Replayed: true` and without a second charge.",
+        "description": description,
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" },
         "examples": { "key": { "value": "5f0c9a52-newsletter-june" } },
-    });
+    })
+}
+
+fn create_batch() -> Value {
+    let key = idempotency_key(
+        "Makes a retry safe: for 24 hours, the same key with the same body gets the first answer again, \
+            with `Idempotent-Replayed: true` and without a second charge.",
+    );
     let mut accepted = answer(
         "The batch is accepted.",
         &schemas::of::<BatchCreated>(),
@@ -93,6 +106,11 @@ fn create_batch() -> Value {
             "operationId": "pollBatch",
             "parameters": { "batch_id": "$response.body#/batch_id" },
             "description": "Poll every few seconds until `status` is `completed`.",
+        },
+        "cancel": {
+            "operationId": "cancelBatch",
+            "parameters": { "batch_id": "$response.body#/batch_id" },
+            "description": "End the batch before its completion.",
         },
     });
     let refused = [
@@ -115,15 +133,68 @@ fn create_batch() -> Value {
     })
 }
 
-fn poll_batch() -> Value {
-    let id = json!({
+fn batch_id() -> Value {
+    json!({
         "name": "batch_id",
         "in": "path",
         "required": true,
         "description": "The id in the answer that accepted the batch.",
         "schema": { "type": "string" },
         "examples": { "id": { "value": examples::BATCH_ID } },
+    })
+}
+
+/// The parameters of a page.
+fn page(id: &str) -> [Value; 2] {
+    let limit = json!({
+        "name": "limit",
+        "in": "query",
+        "required": false,
+        "description": "The most entries of the page. A page can have fewer although there is a next one.",
+        "schema": { "type": "integer", "minimum": 1, "maximum": 100, "default": 20 },
+        "examples": { "limit": { "value": 20 } },
     });
+    let after = json!({
+        "name": "after",
+        "in": "query",
+        "required": false,
+        "description": "The value of `next` of the page before.",
+        "schema": { "type": "string" },
+        "examples": { "next": { "value": id } },
+    });
+    [limit, after]
+}
+
+fn list_batches() -> Value {
+    let schema = schemas::of::<BatchPage>();
+    let shown = answer("A page of batches.", &schema, examples::batch_pages(), &with_limits(&[]));
+    json!({
+        "operationId": "listBatches",
+        "tags": ["Batch"],
+        "summary": "List batches",
+        "description": "Free. The batches of the account without their results, the newest first. The \
+            parts of lists are not among them.",
+        "parameters": page(examples::BATCH_ID),
+        "responses": responses("200", shown, &answers::INVALID, &[]),
+    })
+}
+
+fn cancel_batch() -> Value {
+    let schema = schemas::of::<wire::BatchStatusSchema>();
+    let status = answer("The state of the batch.", &schema, examples::batch_statuses(), &with_limits(&[]));
+    json!({
+        "operationId": "cancelBatch",
+        "tags": ["Batch"],
+        "summary": "Cancel a batch",
+        "description": "Free. Addresses without an answer get the reason `unverifiable`, and their credits \
+            are returned. A completed batch stays as it is.",
+        "parameters": [batch_id()],
+        "responses": responses("202", status, &answers::INVALID, &[&answers::NOT_FOUND]),
+    })
+}
+
+fn poll_batch() -> Value {
+    let id = batch_id();
     let schema = schemas::of::<wire::BatchStatusSchema>();
     let status = answer("The state of the batch.", &schema, examples::batch_statuses(), &with_limits(&[]));
     json!({

@@ -2,8 +2,9 @@
 
 use super::{meaning, wire};
 use crate::{
-    Account, BatchBody, BatchCreated, DeliveryList, ErrorBody, ErrorCode, NOT_AVAILABLE_ON, Reason,
-    VerifyBody, Webhook, WebhookBody, WebhookChangeBody, WebhookList, WebhookTested,
+    Account, BatchBody, BatchCreated, BatchPage, DeliveryList, ErrorBody, ErrorCode, List, ListBody,
+    ListPage, NOT_AVAILABLE_ON, Reason, VerifyBody, Webhook, WebhookBody, WebhookChangeBody, WebhookList,
+    WebhookTested,
 };
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -25,6 +26,10 @@ pub fn all() -> Value {
     add::<WebhookList>(&mut schemas);
     add::<WebhookTested>(&mut schemas);
     add::<DeliveryList>(&mut schemas);
+    add::<BatchPage>(&mut schemas);
+    add::<ListBody>(&mut schemas);
+    add::<List>(&mut schemas);
+    add::<ListPage>(&mut schemas);
     add::<Account>(&mut schemas);
     add::<ErrorBody>(&mut schemas);
     add::<ErrorCode>(&mut schemas);

@@ -87,6 +87,31 @@ pub struct BatchStatusSchema {
     results: Option<Vec<ResultRowSchema>>,
 }
 
+/// A batch without its results.
+#[derive(ToSchema)]
+#[schema(as = BatchSummary)]
+pub struct BatchSummarySchema {
+    /// The id of the batch.
+    batch_id: String,
+    /// The state of the batch.
+    status: BatchState,
+    /// The percentage of checked addresses: 100 after completion.
+    #[schema(minimum = 0, maximum = 100)]
+    progress: u64,
+    /// The number of addresses in the batch.
+    total: u32,
+    /// The number of addresses that are checked.
+    checked: u32,
+    /// The time of creation, in RFC 3339 with an offset.
+    #[schema(format = DateTime)]
+    created_at: String,
+}
+
+/// How often each reason occurs. Reasons that do not occur are absent.
+#[derive(ToSchema)]
+#[schema(as = Counts)]
+pub struct CountsSchema(std::collections::BTreeMap<String, u64>);
+
 /// The answer about one address of a batch.
 #[derive(ToSchema)]
 #[schema(as = ResultRow)]

@@ -32,7 +32,7 @@ pub fn create() -> Value {
             "201",
             made,
             &answers::INVALID,
-            &[&answers::LIVE_ONLY, &answers::CONFLICT, &answers::TOO_LARGE, &answers::NO_JSON],
+            &[&answers::LIVE_ONLY, &answers::INVALID_STATE, &answers::TOO_LARGE, &answers::NO_JSON],
         ),
     })
 }
@@ -140,7 +140,7 @@ pub fn test() -> Value {
             "202",
             tested,
             &answers::INVALID,
-            &[&answers::LIVE_ONLY, &answers::NOT_FOUND, &answers::CONFLICT],
+            &[&answers::LIVE_ONLY, &answers::NOT_FOUND, &answers::INVALID_STATE],
         ),
     })
 }

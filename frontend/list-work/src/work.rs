@@ -1,26 +1,34 @@
 //! The thread that reads lists and submits their batches.
 //!
 //! The thread asks the store for the lists in progress, so it continues after a restart. The ids of a list's batches are
-//! derived from the id of the list, so each batch is submitted once. A list has few open batches at a time. So the feeder of
-//! batches keeps little of the list in memory, and other accounts get their turn.
+//! derived from the id of the list, so each batch is submitted once. A batch has different addresses only: duplicates get the
+//! answer of the first row with their address. A list has few open batches at a time. So the feeder of batches keeps little of the
+//! list in memory, and other accounts get their turn.
+
+mod reading;
 
 use super::BATCH_ADDRESSES;
+use crate::distinct::{Counted, DistinctError};
+use crate::index::Index;
 use api::Reason;
 use checks::batch::NewBatches;
-use checks::panics;
+use checks::{panics, test_mode};
+use engine::proto::address::Address;
 use lists::{Row, Source, Step};
+use reading::{ReadError, Reading};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use store::clock;
 use store::{
-    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, List, ListId, ListState, NewBatch, NewRow,
-    OpenBatch, Store, StoreError,
+    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, KeyMode, List, ListId, ListState, NewBatch,
+    NewRow, OpenBatch, Store, StoreError,
 };
 
 /// Most open batches of a list at a time.
@@ -30,7 +38,7 @@ pub const ROWS_MAX: u64 = 5_000_000;
 /// Bytes of a list that are read before the next list gets its turn.
 const SLICE_BYTES: u64 = 2 * 1024 * 1024;
 /// Most lists that are counted at once, and most lists whose rows go into batches at once. Each can use a window of some
-/// MiB.
+/// MiB, and for the search for duplicates about 10 MiB more and a temporary file of 150 MiB.
 const COUNTED_AT_ONCE: usize = 4;
 const SUBMITTED_AT_ONCE: usize = 8;
 /// While other lists wait, a list loses its place after this many batches, or after this time without a batch. To continue,
@@ -46,17 +54,17 @@ const REST: Duration = Duration::from_secs(5);
 pub struct Lists(SyncSender<()>);
 
 impl Lists {
-    /// Starts the thread.
+    /// Starts the thread. Its temporary files are in this folder.
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> io::Result<Lists> {
+    pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> io::Result<Lists> {
         if !store.has_nodes() {
             // The uploads of these lists ended with the last process.
             store.delete_unfinished_lists(None).wait().map_err(io::Error::other)?;
         }
         let (wake, woken) = sync_channel(1);
-        let work = move || Worker::new(store, new_batches).work(&woken);
+        let work = move || Worker::new(store, new_batches, folder).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
         Ok(Lists(wake))
     }
@@ -73,8 +81,10 @@ impl Lists {
 struct Worker {
     store: Arc<dyn Store>,
     new_batches: Arc<NewBatches>,
-    /// The lists whose rows are counted.
-    counted: HashMap<ListId, Open>,
+    /// The folder of temporary files.
+    folder: PathBuf,
+    /// The lists that are read.
+    counted: HashMap<ListId, Reading>,
     /// The lists whose rows go into batches.
     open: HashMap<ListId, Open>,
     /// The lists whose turn failed, and the time of their next turn.
@@ -88,12 +98,12 @@ struct Worker {
 /// The addresses of a list's next batch, with their hashes.
 type Rows = Vec<(String, AddressHash)>;
 
-/// A list that is read slice by slice.
+/// A list whose addresses go into batches, slice by slice.
 struct Open {
     source: Source,
     row: Row,
-    rows: u64,
-    /// Addresses that were read. For a list that is checked: addresses that are in batches.
+    index: Index,
+    /// Different addresses that were read.
     addresses: u64,
     /// The next batch, as far as it is read.
     batch: Rows,
@@ -105,31 +115,12 @@ struct Open {
 impl Open {
     fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, String> {
         let source = super::source(Arc::clone(store), list)?;
-        let (row, batch, last) = (Row::default(), Vec::new(), Instant::now());
-        Ok(Open { source, row, rows: 0, addresses: 0, batch, made: 0, last })
+        let (row, index, batch, last) = (Row::default(), Index::default(), Vec::new(), Instant::now());
+        Ok(Open { source, row, index, addresses: 0, batch, made: 0, last })
     }
 
-    /// Reads the next slice. Returns the numbers of rows and addresses at the end of the list.
-    fn count(&mut self) -> Result<Option<(u64, u64)>, String> {
-        let until = self.source.passed() + SLICE_BYTES;
-        while self.source.passed() < until {
-            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
-                Step::Row => {
-                    self.rows += 1;
-                    self.addresses += u64::from(self.row.address.is_some());
-                }
-                Step::End => return Ok(Some((self.rows, self.addresses))),
-                Step::Later => {}
-            }
-            if self.rows > ROWS_MAX {
-                return Err(format!("The list has more than {ROWS_MAX} rows. Split the list."));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Reads the next slice. Skips the addresses already submitted, and returns the next batch when it is complete.
-    fn batch(&mut self, store: &Arc<dyn Store>, submitted: u64) -> Result<Option<Rows>, String> {
+    /// Reads the next slice. Skips duplicates and the addresses already submitted, and returns the next batch when it is complete.
+    fn batch(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Option<Rows>, String> {
         let until = self.source.passed() + SLICE_BYTES;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
             if self.source.passed() >= until {
@@ -140,28 +131,28 @@ impl Open {
                 Step::End => break,
                 Step::Later => continue,
             }
-            match &self.row.address {
-                Some(_) if self.addresses < submitted => self.addresses += 1,
-                Some(address) => {
-                    let hash = store.hash_address(&address.canonical());
-                    self.batch.push((address.as_str().to_owned(), hash));
-                }
-                None => {}
+            let Some(address) = &self.row.address else { continue };
+            if self.index.next(store, list)? < self.addresses {
+                continue;
+            }
+            self.addresses += 1;
+            if self.addresses > list.submitted {
+                let hash = store.hash_address(&address.canonical());
+                self.batch.push((address.as_str().to_owned(), hash));
             }
         }
         if self.batch.is_empty() {
             return Err("The list ended too early.".into());
         }
-        self.addresses += self.batch.len() as u64;
         (self.made, self.last) = (self.made + 1, Instant::now());
         Ok(Some(std::mem::take(&mut self.batch)))
     }
 }
 
 impl Worker {
-    fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>) -> Worker {
+    fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> Worker {
         let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Worker { store, new_batches, counted, open, resting, more: false, waits: false }
+        Worker { store, new_batches, folder, counted, open, resting, more: false, waits: false }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -203,9 +194,8 @@ impl Worker {
             lists.retain(|list| claimed.own.contains(&list.id));
         }
         (self.more, self.waits) = (false, false);
-        for open in [&mut self.counted, &mut self.open] {
-            open.retain(|id, _| lists.iter().any(|list| list.id == *id));
-        }
+        self.counted.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
         self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
         for list in &lists {
             if self.resting.contains_key(&list.id) {
@@ -270,29 +260,42 @@ impl Worker {
                 self.more = true;
                 return Ok(());
             }
-            Ok(Some((rows, addresses))) => {
-                (list.rows, list.addresses) = (rows, addresses);
-                list.state = ListState::Ready;
+            Ok(Some((rows, counted))) => {
+                let Counted { addresses, distinct, known } = counted;
+                list = List { rows, addresses, distinct, known, state: ListState::Ready, ..list };
                 if addresses == 0 {
                     list.state = ListState::Unfit;
                     list.why = "The list has no address.".into();
                 }
             }
-            Err(why) => {
+            Err(ReadError::Unfit(why)) => {
                 list.state = ListState::Unfit;
                 list.why = why;
+            }
+            Err(ReadError::Later(error)) => {
+                self.counted.remove(&list.id);
+                return match error {
+                    DistinctError::Gone => Ok(()),
+                    DistinctError::Store(error) => Err(error),
+                    DistinctError::File(error) => {
+                        Err(StoreError::NotDone(format!("a temporary file of a list: {error}")))
+                    }
+                };
             }
         }
         self.counted.remove(&list.id);
         self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
     }
 
-    /// Counts a slice. Returns `None` if more slices remain, or if other lists use all places.
-    fn count(&mut self, list: &List) -> Result<Option<(u64, u64)>, String> {
+    /// Takes a slice of the reading. Returns `None` if more slices remain, or if other lists use all places.
+    fn count(&mut self, list: &List) -> Result<Option<(u64, Counted)>, ReadError> {
         let room = self.counted.len() < COUNTED_AT_ONCE;
         match self.counted.entry(list.id) {
-            Entry::Occupied(open) => open.into_mut().count(),
-            Entry::Vacant(place) if room => place.insert(Open::new(&self.store, list)?).count(),
+            Entry::Occupied(open) => open.into_mut().step(&self.store, list),
+            Entry::Vacant(place) if room => {
+                let reading = Reading::new(&self.store, list, &self.folder)?;
+                place.insert(reading).step(&self.store, list)
+            }
             Entry::Vacant(_) => Ok(None),
         }
     }
@@ -300,12 +303,12 @@ impl Worker {
     /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
         while self.take_answers(&mut list)? {}
-        while batches(list.submitted) - list.done < OPEN_MAX && list.submitted < list.addresses {
+        while batches(list.submitted) - list.done < OPEN_MAX && list.submitted < list.to_check() {
             if !self.submit(&mut list)? {
                 return Ok(());
             }
         }
-        if list.submitted >= list.addresses && list.done == batches(list.submitted) {
+        if list.submitted >= list.to_check() && list.done == batches(list.submitted) {
             list.state = ListState::Completed;
             self.store.put_list(&list, ListState::Running, None).wait()?;
         }
@@ -322,7 +325,10 @@ impl Worker {
         let view = self.store.batch(list.account, batch, clock::now()).wait()?;
         let answers: Vec<Reason> = match view {
             Some(view) => match view.results {
-                Some(results) => results.into_iter().map(|(_, reason)| reason).collect(),
+                Some(results) => {
+                    list.charged += view.charged;
+                    results.into_iter().map(|(_, reason)| reason).collect()
+                }
                 None => return Ok(false),
             },
             // The batch has expired, because its list was stopped for too long.
@@ -364,11 +370,17 @@ impl Worker {
         };
         let (now, account, total) = (clock::now(), list.account, rows.len());
         let id = self.store.batch_of_list(list, batches(list.submitted));
+        let mode = match list.mode {
+            KeyMode::Live => BatchMode::Live,
+            KeyMode::Test => BatchMode::Test(rows.iter().map(|(email, _)| test_reason(email)).collect()),
+        };
         let rows = rows.into_iter().map(|(email, address)| NewRow { email, address }).collect();
-        let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
+        let new = NewBatch { id, account, name: None, rows, idempotency: None, mode };
         let with_it = List { submitted: list.submitted + total as u64, ..list.clone() };
         match self.store.submit_batch_of_list(&with_it, new, now).wait() {
             Ok(BatchOfList::Made(made)) => {
+                // Its answers can be taken at once.
+                self.more |= made.completed;
                 if !made.completed {
                     let total = made.submitted;
                     self.new_batches.enter(OpenBatch {
@@ -402,7 +414,7 @@ impl Worker {
             }
         }
         *list = with_it;
-        if list.submitted >= list.addresses {
+        if list.submitted >= list.to_check() {
             self.open.remove(&list.id);
         }
         Ok(true)
@@ -414,115 +426,19 @@ impl Worker {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => place.insert(Open::new(&self.store, list)?),
         };
-        open.batch(&self.store, list.submitted)
+        open.batch(&self.store, list)
     }
 }
 
+/// The answer of the test mode.
+fn test_reason(email: &str) -> Reason {
+    Address::parse(email).map_or(Reason::Unverifiable, |address| test_mode::reason(address.local()))
+}
+
 /// The number of batches for this number of addresses.
-pub(super) fn batches(addresses: u64) -> u32 {
+pub fn batches(addresses: u64) -> u32 {
     u32::try_from(addresses.div_ceil(BATCH_ADDRESSES)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-    use store::{AccountId, ListRoom, NewAccount, PlanTable};
-    use store_redb::StoreOptions;
-
-    #[test]
-    fn one_lists_failure_is_not_that_of_others() {
-        let (_folder, store, account) = store_with_account();
-        let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
-        let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
-        let turns = RefCell::new(Vec::new());
-        let turn = |_: &mut Worker, list: List| {
-            turns.borrow_mut().push(list.id);
-            assert_ne!(list.id, made[0], "a defect");
-            if list.id == made[1] { Err(StoreError::Failed("a fault".into())) } else { Ok(()) }
-        };
-        assert_eq!(worker.round(turn), Ok(true));
-        assert_eq!(*turns.borrow(), made);
-        let state = |n: usize| store.list(account, made[n], clock::now()).wait().unwrap().unwrap().state;
-        assert_eq!(
-            [state(0), state(1), state(2)],
-            [ListState::Unfit, ListState::Reading, ListState::Reading]
-        );
-        turns.borrow_mut().clear();
-        assert_eq!(worker.round(turn), Ok(true));
-        assert_eq!(*turns.borrow(), [made[2]], "one is marked as unfit, and one rests");
-    }
-
-    #[test]
-    fn nothing_is_charged_for_a_list_that_is_gone() {
-        let (_folder, store, account) = store_with_account();
-        let all_held = || store.account(account, clock::now()).wait().unwrap().unwrap().balance.held;
-        let held = |number: u128, is_deleted: bool| {
-            let list = running(&store, account, number, 1_000);
-            let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
-            let before = all_held();
-            if is_deleted {
-                assert!(store.delete_list(account, list.id).wait().unwrap());
-            }
-            worker.go_on(list).unwrap();
-            all_held() - before
-        };
-        assert_eq!((held(1, false), held(2, true)), (1_000, 0));
-    }
-
-    #[test]
-    fn few_lists_are_open_at_once_and_all_have_their_turn() {
-        let (_folder, store, account) = store_with_account();
-        for number in 0..12 {
-            running(&store, account, number, 5_000);
-        }
-        let mut worker = Worker::new(Arc::clone(&store), Arc::new(NewBatches::default()));
-        let begun = |store: &Arc<dyn Store>| {
-            let lists = store.lists(account, clock::now()).wait().unwrap();
-            lists.iter().filter(|list| list.submitted > 0).count()
-        };
-        assert_eq!(worker.round(Worker::turn), Ok(true));
-        assert_eq!((worker.open.len(), begun(&store)), (SUBMITTED_AT_ONCE, SUBMITTED_AT_ONCE));
-        // Their batches get no answers, so these lists are idle and other lists get their places.
-        for _ in 0..2 * (12 - SUBMITTED_AT_ONCE) {
-            for open in worker.open.values_mut() {
-                open.last -= IDLE_MAX;
-            }
-            assert_eq!(worker.round(Worker::turn), Ok(true));
-            assert!(worker.open.len() <= SUBMITTED_AT_ONCE);
-        }
-        assert_eq!(begun(&store), 12);
-    }
-
-    fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
-        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
-        let options = StoreOptions::default();
-        let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let account = AccountId::new(now, 1);
-        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
-        store.create_account(new, now).wait().unwrap();
-        (folder, Arc::new(store), account)
-    }
-
-    /// A list with this number of addresses, in state `Running`.
-    fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: u64) -> List {
-        let now = clock::now();
-        let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();
-        let mut list = List::new(ListId::new(now, number), account, now, String::new());
-        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
-        store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap();
-        (list.bytes, list.rows, list.addresses) = (content.len() as u64, addresses, addresses);
-        list.state = ListState::Running;
-        assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
-        list
-    }
-
-    fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
-        let now = clock::now();
-        let mut list = List::new(ListId::new(now, n), account, now, String::new());
-        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
-        list.state = ListState::Reading;
-        store.put_list(&list, ListState::Uploading, None).wait().unwrap();
-        list.id
-    }
-}
+mod tests;

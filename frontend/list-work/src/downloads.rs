@@ -5,7 +5,7 @@
 //! downloads. An open download uses some MiB (the window of its compression, a row), so only a few are open at once. Others
 //! wait for a place, for a short time.
 
-use super::cleaned::Cleaned;
+use crate::results::{Results, Selection};
 use checks::panics;
 use lists::{Encoding, Format};
 use std::collections::{HashMap, VecDeque};
@@ -39,7 +39,7 @@ pub struct Downloads(Sender<DownloadJob>);
 
 /// An open download with its format.
 pub struct Opened {
-    /// The format of the list.
+    /// The format of the results.
     pub format: Format,
     /// The encoding of the list, which the download keeps.
     pub encoding: Encoding,
@@ -57,7 +57,7 @@ pub struct Pieces {
 
 enum DownloadJob {
     /// A list, and the sender for the requests of its pieces.
-    Open(Box<List>, Sender<DownloadJob>, Reply<Opened, StoreError>),
+    Open(Box<List>, Selection, Sender<DownloadJob>, Reply<Opened, StoreError>),
     /// The next piece; `None` after the last.
     Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
     Close(u64),
@@ -79,11 +79,11 @@ impl Downloads {
         Ok(Downloads(jobs))
     }
 
-    /// Opens a list whose check is complete; [`StoreError::Busy`] if no place is free in time.
-    pub fn open(&self, list: List) -> Pending<Opened, StoreError> {
+    /// Opens a list whose check has ended; [`StoreError::Busy`] if no place is free in time.
+    pub fn open(&self, list: List, selection: Selection) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
         // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.
-        let _ = self.0.send(DownloadJob::Open(Box::new(list), self.0.clone(), reply));
+        let _ = self.0.send(DownloadJob::Open(Box::new(list), selection, self.0.clone(), reply));
         answer
     }
 }
@@ -136,13 +136,14 @@ struct Maker {
 
 struct Making {
     account: AccountId,
-    cleaned: Cleaned,
+    results: Results,
     opened: Instant,
     pieces: u64,
 }
 
 struct Waiting {
     list: List,
+    selection: Selection,
     jobs: Sender<DownloadJob>,
     reply: Reply<Opened, StoreError>,
     until: Instant,
@@ -171,13 +172,14 @@ impl Maker {
 
     fn take(&mut self, job: DownloadJob) {
         match job {
-            DownloadJob::Open(list, jobs, reply) => {
+            DownloadJob::Open(list, selection, jobs, reply) => {
                 let of_account = self.waiting.iter().filter(|waiting| waiting.list.account == list.account);
                 if self.waiting.len() >= WAITING_MAX || of_account.count() >= WAITING_OF_ACCOUNT_MAX {
                     return reply.answer(Err(StoreError::Busy));
                 }
                 self.waiting.push_back(Waiting {
                     list: *list,
+                    selection,
                     jobs,
                     reply,
                     until: Instant::now() + WAIT_MAX,
@@ -186,7 +188,7 @@ impl Maker {
             DownloadJob::Piece(id, reply) => match self.open.get_mut(&id) {
                 Some(making) => {
                     making.pieces += 1;
-                    let made = guarded(|| making.cleaned.next().transpose());
+                    let made = guarded(|| making.results.next().transpose());
                     if !matches!(made, Ok(Some(_))) {
                         self.open.remove(&id);
                     }
@@ -236,13 +238,13 @@ impl Maker {
     }
 
     fn open(&mut self, waiting: Waiting, now: Instant) {
-        let Waiting { list, jobs, reply, .. } = waiting;
+        let Waiting { list, selection, jobs, reply, .. } = waiting;
         let account = list.account;
-        let cleaned = guarded(|| Cleaned::open(Arc::clone(&self.store), list));
-        reply.answer(cleaned.map(|cleaned| {
-            let (id, format, encoding) = (self.next_id, cleaned.format(), cleaned.encoding());
+        let results = guarded(|| Results::open(Arc::clone(&self.store), list, selection));
+        reply.answer(results.map(|results| {
+            let (id, format, encoding) = (self.next_id, results.format(), results.encoding());
             self.next_id += 1;
-            self.open.insert(id, Making { account, cleaned, opened: now, pieces: 0 });
+            self.open.insert(id, Making { account, results, opened: now, pieces: 0 });
             // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
             Opened { format, encoding, pieces: Pieces { jobs, id, asked: None } }
         }));
@@ -266,17 +268,18 @@ mod tests {
     use std::cell::Cell;
     use std::task::Waker;
     use store::clock;
-    use store::{ListId, ListRoom, ListState, PlanTable};
+    use store::{ListId, ListRoom, ListState, NewPart, PartPut, PlanTable};
     use store_redb::StoreOptions;
 
     /// A list of 2,000 rows without addresses, so that no answers are needed.
     fn list(store: &Arc<dyn Store>, account: AccountId, number: u128) -> List {
         let now = clock::now();
         let mut list = List::new(ListId::new(now, number), account, now, String::new());
-        store.create_list(&list, ListRoom::MOST, now).wait().unwrap();
+        store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
         let content = "email\n".to_owned() + &"nothing\n".repeat(2_000);
         list.bytes = content.len() as u64;
-        assert!(store.put_list_part(&list, 0, content.as_bytes()).wait().unwrap());
+        let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
+        assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
         list.state = ListState::Completed;
         assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
         list
@@ -306,7 +309,7 @@ mod tests {
             self.opened.set(self.opened.get() + 1);
             let number = account * 1_000 + self.opened.get();
             let list = list(&self.store, AccountId::new(0, account), number);
-            Downloads(self.jobs.clone()).open(list)
+            Downloads(self.jobs.clone()).open(list, Selection::ALL)
         }
 
         /// Processes all requests so far.

@@ -1,0 +1,166 @@
+//! The answers of `/v1/lists`, and of the list of batches.
+
+use crate::{BatchState, Reason};
+use serde::ser::{SerializeMap, SerializeStruct};
+use serde::{Serialize, Serializer};
+#[cfg(test)]
+use utoipa::ToSchema;
+
+/// The state of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ListStatus {
+    /// Its content is being uploaded.
+    Uploading,
+    /// Its rows are being counted, and duplicates are searched.
+    Reading,
+    /// It waits for its start.
+    Ready,
+    /// It is being checked.
+    Running,
+    /// It has stopped, because it could not be charged. Start it again.
+    Paused,
+    /// Every address has a verdict.
+    Completed,
+    /// It was cancelled. The results so far can be read.
+    Cancelled,
+    /// It cannot be checked.
+    Unfit,
+}
+
+/// How often each reason occurs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts(pub Vec<(Reason, u64)>);
+
+impl Serialize for Counts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut counts: Vec<(&str, u64)> =
+            self.0.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+        counts.sort_unstable();
+        let mut fields = serializer.serialize_map(Some(counts.len()))?;
+        for (reason, count) in counts {
+            fields.serialize_entry(reason, &count)?;
+        }
+        fields.end()
+    }
+}
+
+/// A list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct List {
+    /// The id of the list.
+    pub list_id: String,
+    /// The name of the list; null if it has none.
+    pub name: Option<String>,
+    /// The state of the list.
+    pub status: ListStatus,
+    /// The size in bytes; during the upload, the size that the request announced.
+    pub bytes: u64,
+    /// The number of bytes that are stored. An upload continues here.
+    pub offset: u64,
+    /// The number of rows; null until the list is read, as all other numbers of rows and addresses.
+    pub rows: Option<u64>,
+    /// The number of rows with a valid address.
+    pub addresses: Option<u64>,
+    /// The number of different addresses.
+    pub distinct: Option<u64>,
+    /// The number of different addresses with a verdict.
+    pub checked: u64,
+    /// The share of different addresses with a verdict in whole percent, rounded down.
+    pub progress: u64,
+    /// The estimated price: the number of different addresses that the account had not checked within 24 hours when the list was
+    /// read.
+    pub credits_required: Option<u64>,
+    /// The credits that were charged so far. A part of the list is charged when all its addresses have a verdict.
+    pub credits_charged: u64,
+    /// How often each reason occurs among the different addresses. Reasons that do not occur are absent.
+    #[cfg_attr(test, schema(value_type = crate::openapi::tests::generator::wire::CountsSchema))]
+    pub counts: Counts,
+    /// Why the list is `unfit` or `paused`; otherwise null.
+    pub problem: Option<String>,
+    /// The time of creation, in RFC 3339 with an offset.
+    #[cfg_attr(test, schema(format = DateTime))]
+    pub created_at: String,
+    /// The time at which the list and its results are deleted.
+    #[cfg_attr(test, schema(format = DateTime))]
+    pub expires_at: String,
+}
+
+/// A page of lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct ListPage {
+    /// The lists, newest first.
+    pub lists: Vec<List>,
+    /// The value of `after` for the next page; null on the last page.
+    pub next: Option<String>,
+}
+
+/// A batch without its results. `status` and `progress` follow from the counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchSummary {
+    /// The id of the batch.
+    pub batch_id: String,
+    /// Whether every row is answered.
+    pub completed: bool,
+    /// The number of addresses.
+    pub total: u32,
+    /// The number of addresses that are checked.
+    pub checked: u32,
+    /// The time of creation, in RFC 3339 with an offset.
+    pub created_at: String,
+}
+
+impl Serialize for BatchSummary {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let progress = (u64::from(self.checked) * 100).checked_div(self.total.into()).unwrap_or(0);
+        let mut fields = serializer.serialize_struct("BatchSummary", 6)?;
+        fields.serialize_field("batch_id", &self.batch_id)?;
+        let status = if self.completed { BatchState::Completed } else { BatchState::Processing };
+        fields.serialize_field("status", &status)?;
+        fields.serialize_field("progress", &progress)?;
+        fields.serialize_field("total", &self.total)?;
+        fields.serialize_field("checked", &self.checked)?;
+        fields.serialize_field("created_at", &self.created_at)?;
+        fields.end()
+    }
+}
+
+/// A page of batches.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct BatchPage {
+    /// The batches, newest first.
+    #[cfg_attr(test, schema(value_type = Vec<crate::openapi::tests::generator::wire::BatchSummarySchema>))]
+    pub batches: Vec<BatchSummary>,
+    /// The value of `after` for the next page; null on the last page.
+    pub next: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_an_object() {
+        let counts = Counts(vec![(Reason::RoleAccount, 2), (Reason::CatchAll, 1)]);
+        assert_eq!(serde_json::to_string(&counts).unwrap(), r#"{"catch_all":1,"role_account":2}"#);
+    }
+
+    #[test]
+    fn a_batch_in_a_list_has_no_results() {
+        let batch = BatchSummary {
+            batch_id: "bat_1".into(),
+            completed: false,
+            total: 3,
+            checked: 2,
+            created_at: "2027-01-31T09:00:00+00:00".into(),
+        };
+        assert_eq!(
+            serde_json::to_string(&batch).unwrap(),
+            r#"{"batch_id":"bat_1","status":"processing","progress":66,"total":3,"checked":2,"created_at":"2027-01-31T09:00:00+00:00"}"#
+        );
+    }
+}

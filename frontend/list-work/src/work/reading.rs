@@ -1,0 +1,118 @@
+//! The reading of a list, slice by slice: its rows are counted, and its duplicates are searched.
+
+use super::{ROWS_MAX, SLICE_BYTES};
+use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
+use lists::{Row, Source, Step};
+use std::path::Path;
+use std::sync::Arc;
+use store::{List, Store};
+
+/// A list whose rows are counted, and whose duplicates are searched.
+pub(super) struct Reading {
+    rows: u64,
+    stage: ReadingStage,
+}
+
+enum ReadingStage {
+    Rows(Box<Source>, Row, Addresses),
+    /// A list of an earlier version, whose duplicates are not searched.
+    RowsOnly(Box<Source>, Row, u64),
+    Grouping(Grouping),
+    Indexing(Indexing),
+    /// A stage has failed, and the list must be read again.
+    Failed,
+}
+
+/// The reason why the reading of a list ended.
+pub(super) enum ReadError {
+    /// The list cannot be checked, for this reason.
+    Unfit(String),
+    /// The list can be read later, or is gone.
+    Later(DistinctError),
+}
+
+impl From<DistinctError> for ReadError {
+    fn from(error: DistinctError) -> ReadError {
+        ReadError::Later(error)
+    }
+}
+
+impl Reading {
+    /// Opens a list. Temporary files are in this folder.
+    pub(super) fn new(store: &Arc<dyn Store>, list: &List, folder: &Path) -> Result<Reading, ReadError> {
+        let source = crate::source(Arc::clone(store), list).map_err(ReadError::Unfit)?;
+        let (source, row) = (Box::new(source), Row::default());
+        let stage = match list.by_row {
+            true => ReadingStage::RowsOnly(source, row, 0),
+            false => ReadingStage::Rows(source, row, Addresses::new(folder)),
+        };
+        Ok(Reading { rows: 0, stage })
+    }
+
+    /// Takes the next slice of the work. Returns the numbers of rows and addresses at the end.
+    pub(super) fn step(
+        &mut self,
+        store: &Arc<dyn Store>,
+        list: &List,
+    ) -> Result<Option<(u64, Counted)>, ReadError> {
+        let stage = std::mem::replace(&mut self.stage, ReadingStage::Failed);
+        self.stage = match stage {
+            ReadingStage::Rows(mut source, mut row, mut addresses) => {
+                let ended = slice(&mut source, &mut row, &mut self.rows, |row| match &row.address {
+                    Some(address) => {
+                        let hash = store.hash_address(&address.canonical());
+                        addresses.push(store, list, hash).map_err(ReadError::from)
+                    }
+                    None => Ok(()),
+                })?;
+                match ended {
+                    true => ReadingStage::Grouping(addresses.finish(store, list)?),
+                    false => ReadingStage::Rows(source, row, addresses),
+                }
+            }
+            ReadingStage::RowsOnly(mut source, mut row, mut addresses) => {
+                let count = |row: &Row| {
+                    addresses += u64::from(row.address.is_some());
+                    Ok(())
+                };
+                if slice(&mut source, &mut row, &mut self.rows, count)? {
+                    return Ok(Some((self.rows, Counted { addresses, distinct: addresses, known: 0 })));
+                }
+                ReadingStage::RowsOnly(source, row, addresses)
+            }
+            ReadingStage::Grouping(mut grouping) => match grouping.step()? {
+                Stage::More => ReadingStage::Grouping(grouping),
+                Stage::Done(()) => ReadingStage::Indexing(grouping.finish()?),
+            },
+            ReadingStage::Indexing(mut indexing) => match indexing.step(store, list)? {
+                Stage::More => ReadingStage::Indexing(indexing),
+                Stage::Done(counted) => return Ok(Some((self.rows, counted))),
+            },
+            ReadingStage::Failed => return Err(ReadError::Later(DistinctError::Gone)),
+        };
+        Ok(None)
+    }
+}
+
+/// Passes the rows of a slice to `each`. Returns whether the list has ended.
+fn slice(
+    source: &mut Source,
+    row: &mut Row,
+    rows: &mut u64,
+    mut each: impl FnMut(&Row) -> Result<(), ReadError>,
+) -> Result<bool, ReadError> {
+    let until = source.passed() + SLICE_BYTES;
+    while source.passed() < until {
+        match source.step(row).map_err(|error| ReadError::Unfit(error.to_string()))? {
+            Step::Row => {}
+            Step::End => return Ok(true),
+            Step::Later => continue,
+        }
+        *rows += 1;
+        if *rows > ROWS_MAX {
+            return Err(ReadError::Unfit(format!("The list has more than {ROWS_MAX} rows. Split the list.")));
+        }
+        each(row)?;
+    }
+    Ok(false)
+}

@@ -1,0 +1,201 @@
+//! The turns of lists, with the answers that a test gives.
+
+use super::*;
+use crate::results::{ResultFormat, Results, Selection};
+use lists::Class;
+use std::cell::RefCell;
+use store::{AccountId, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
+use store_redb::StoreOptions;
+
+#[test]
+fn one_lists_failure_is_not_that_of_others() {
+    let (_folder, store, account) = store_with_account();
+    let made: Vec<ListId> = (1..=3).map(|n| make(&store, account, n)).collect();
+    let mut worker = worker(&store);
+    let turns = RefCell::new(Vec::new());
+    let turn = |_: &mut Worker, list: List| {
+        turns.borrow_mut().push(list.id);
+        assert_ne!(list.id, made[0], "a defect");
+        if list.id == made[1] { Err(StoreError::Failed("a fault".into())) } else { Ok(()) }
+    };
+    assert_eq!(worker.round(turn), Ok(true));
+    assert_eq!(*turns.borrow(), made);
+    let state = |n: usize| store.list(account, made[n], clock::now()).wait().unwrap().unwrap().state;
+    assert_eq!([state(0), state(1), state(2)], [ListState::Unfit, ListState::Reading, ListState::Reading]);
+    turns.borrow_mut().clear();
+    assert_eq!(worker.round(turn), Ok(true));
+    assert_eq!(*turns.borrow(), [made[2]], "one is marked as unfit, and one rests");
+}
+
+#[test]
+fn nothing_is_charged_for_a_list_that_is_gone() {
+    let (_folder, store, account) = store_with_account();
+    let all_held = || store.account(account, clock::now()).wait().unwrap().unwrap().balance.held;
+    let held = |number: u128, is_deleted: bool| {
+        let list = running(&store, account, number, 1_000);
+        let mut worker = worker(&store);
+        let before = all_held();
+        if is_deleted {
+            assert!(store.delete_list(account, list.id, clock::now()).wait().unwrap().is_some());
+        }
+        worker.go_on(list).unwrap();
+        all_held() - before
+    };
+    assert_eq!((held(1, false), held(2, true)), (1_000, 0));
+}
+
+#[test]
+fn few_lists_are_open_at_once_and_all_have_their_turn() {
+    let (_folder, store, account) = store_with_account();
+    for number in 0..12 {
+        running(&store, account, number, 5_000);
+    }
+    let mut worker = worker(&store);
+    let begun = |store: &Arc<dyn Store>| {
+        let lists = store.lists(account, clock::now()).wait().unwrap();
+        lists.iter().filter(|list| list.submitted > 0).count()
+    };
+    assert_eq!(worker.round(Worker::turn), Ok(true));
+    assert_eq!((worker.open.len(), begun(&store)), (SUBMITTED_AT_ONCE, SUBMITTED_AT_ONCE));
+    // Their batches get no answers, so these lists are idle and other lists get their places.
+    for _ in 0..2 * (12 - SUBMITTED_AT_ONCE) {
+        for open in worker.open.values_mut() {
+            open.last -= IDLE_MAX;
+        }
+        assert_eq!(worker.round(Worker::turn), Ok(true));
+        assert!(worker.open.len() <= SUBMITTED_AT_ONCE);
+    }
+    assert_eq!(begun(&store), 12);
+}
+
+/// Uploads a list and reads it.
+fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
+    let now = clock::now();
+    let list = List::new(ListId::new(now, 77), account, now, String::new());
+    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
+    let part = NewPart { number: 0, from: 0, to: content.len() as u64, plain: content.as_bytes() };
+    store.put_list_part(&list, part, now).wait().unwrap();
+    store.end_upload(&list, None, now).wait().unwrap();
+    let mut worker = worker(store);
+    loop {
+        worker.round(Worker::turn).unwrap();
+        let list = store.list(account, list.id, now).wait().unwrap().unwrap();
+        if list.state != ListState::Reading {
+            return list;
+        }
+    }
+}
+
+fn text(store: &Arc<dyn Store>, list: &List, classes: &[Class]) -> String {
+    let selection = Selection { format: ResultFormat::Own, classes: classes.to_vec() };
+    let pieces = Results::open(Arc::clone(store), list.clone(), selection).unwrap();
+    String::from_utf8(pieces.flat_map(Result::unwrap).collect()).unwrap()
+}
+
+#[test]
+fn each_different_address_is_asked_about_once_and_all_rows_get_its_answer() {
+    let (_folder, store, account) = store_with_account();
+    let content: String =
+        (0..1_000).map(|n| format!("{}{}@example.com\n", ["a", "A"][n % 2], n % 450)).collect();
+    let list = uploaded(&store, account, &(content + "none\n"));
+    assert_eq!((list.state, list.rows, list.addresses), (ListState::Ready, 1_001, 1_000));
+    assert_eq!((list.distinct, list.price()), (450, 450));
+    let running = List { state: ListState::Running, ..list.clone() };
+    assert_eq!(store.put_list(&running, ListState::Ready, None).wait(), Ok(true));
+    let mut worker = worker(&store);
+    worker.round(Worker::turn).unwrap();
+    let open = store.open_batches().wait().unwrap();
+    assert_eq!(open.iter().map(|open| open.total).collect::<Vec<_>>(), [200, 200, 50]);
+    // One batch has all its answers, one has some.
+    let answer = |batch, index| RowAnswer {
+        batch,
+        index,
+        outcome: RowOutcome::Verified(
+            if index < 50 { Reason::CatchAll } else { Reason::MailboxExists }.into(),
+        ),
+    };
+    let first = store.batch_of_list(&list, 0);
+    let second = store.batch_of_list(&list, 1);
+    let answers =
+        (0..200).map(|index| answer(first, index)).chain((0..20).map(|index| answer(second, index)));
+    store.answer_rows(answers.collect(), clock::now()).wait().unwrap();
+    worker.round(Worker::turn).unwrap();
+    let list = store.list(account, list.id, clock::now()).wait().unwrap().unwrap();
+    assert_eq!((list.done, list.charged, list.answered()), (1, 200, 200));
+    let cancelled = store.cancel_list(account, list.id, clock::now()).wait().unwrap().unwrap().list;
+    assert_eq!((cancelled.done, cancelled.charged, cancelled.answered()), (3, 220, 220));
+    let rows = text(&store, &cancelled, &[]);
+    let with_answer = (0..1_000).filter(|n| n % 450 < 220).count();
+    assert_eq!(rows.lines().count(), with_answer + 1);
+    for line in rows.lines().filter(|line| *line != "none,false,invalid_syntax") {
+        let number: usize = line[1..].split('@').next().unwrap().parse().unwrap();
+        let is_catch_all = number < 50 || (200..220).contains(&number);
+        assert!(
+            line.ends_with(if is_catch_all { ",false,catch_all" } else { ",true,mailbox_exists" }),
+            "{line}"
+        );
+    }
+    let good = text(&store, &cancelled, &[Class::Deliverable]);
+    assert_eq!(good.lines().count(), (0..1_000).filter(|n| (50..200).contains(&(n % 450))).count());
+    assert_eq!(store.account(account, clock::now()).wait().unwrap().unwrap().balance.held, 0);
+}
+
+#[test]
+fn a_list_of_an_earlier_version_is_checked_row_by_row() {
+    let (_folder, store, account) = store_with_account();
+    let list = uploaded(&store, account, "x@example.com\ny@example.com\nx@example.com\n");
+    let old = List { state: ListState::Running, distinct: 3, by_row: true, ..list };
+    assert_eq!(store.put_list(&old, ListState::Ready, None).wait(), Ok(true));
+    worker(&store).round(Worker::turn).unwrap();
+    let batch = store.batch_of_list(&old, 0);
+    let rows = store.unanswered(batch).wait().unwrap();
+    assert_eq!(rows.len(), 3);
+    let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
+    let repeated = RowOutcome::Repeated(Reason::MailboxExists);
+    let answers = [(0, outcome), (1, outcome), (2, repeated)];
+    let answers = answers.map(|(index, outcome)| RowAnswer { batch, index, outcome }).to_vec();
+    store.answer_rows(answers, clock::now()).wait().unwrap();
+    worker(&store).round(Worker::turn).unwrap();
+    let list = store.list(account, old.id, clock::now()).wait().unwrap().unwrap();
+    assert_eq!((list.state, list.answered()), (ListState::Completed, 3));
+    assert_eq!(store.account(account, clock::now()).wait().unwrap().unwrap().balance.spent, 3);
+    assert_eq!(text(&store, &list, &[]).lines().count(), 3);
+}
+
+fn worker(store: &Arc<dyn Store>) -> Worker {
+    Worker::new(Arc::clone(store), Arc::new(NewBatches::default()), std::env::temp_dir())
+}
+
+fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
+    let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+    let options = StoreOptions::default();
+    let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+    let account = AccountId::new(now, 1);
+    let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
+    store.create_account(new, now).wait().unwrap();
+    (folder, Arc::new(store), account)
+}
+
+/// A list with this number of addresses, in state `Running`.
+fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: u64) -> List {
+    let now = clock::now();
+    let content: String = (0..addresses).map(|n| format!("{n}@example.com\n")).collect();
+    let mut list = List::new(ListId::new(now, number), account, now, String::new());
+    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
+    list.bytes = content.len() as u64;
+    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
+    assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
+    (list.rows, list.addresses, list.distinct) = (addresses, addresses, addresses);
+    list.state = ListState::Running;
+    assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+    list
+}
+
+fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
+    let now = clock::now();
+    let mut list = List::new(ListId::new(now, n), account, now, String::new());
+    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
+    list.state = ListState::Reading;
+    store.put_list(&list, ListState::Uploading, None).wait().unwrap();
+    list.id
+}

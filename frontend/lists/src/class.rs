@@ -1,0 +1,60 @@
+//! Classes of verdicts, by which rows are selected.
+
+use api::Reason;
+
+/// A class of verdicts. Each reason has one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// The mailbox is confirmed.
+    Deliverable,
+    /// Mail to the address would bounce or do harm.
+    Undeliverable,
+    /// The mailbox could be neither confirmed nor excluded.
+    Unknown,
+}
+
+impl Class {
+    /// All classes.
+    pub const ALL: [Class; 3] = [Class::Deliverable, Class::Undeliverable, Class::Unknown];
+
+    /// The class of a reason.
+    pub fn of(reason: Reason) -> Class {
+        match reason {
+            Reason::MailboxExists | Reason::RoleAccount => Class::Deliverable,
+            Reason::CatchAll | Reason::Unverifiable | Reason::FastCheckPassed => Class::Unknown,
+            Reason::InvalidSyntax
+            | Reason::Disposable
+            | Reason::Spamtrap
+            | Reason::InboxFull
+            | Reason::MailboxDisabled
+            | Reason::MailboxNotFound
+            | Reason::PossibleTypo
+            | Reason::NoMx => Class::Undeliverable,
+        }
+    }
+
+    /// The word for the class.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Class::Deliverable => "deliverable",
+            Class::Undeliverable => "undeliverable",
+            Class::Unknown => "unknown",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_deliverable_is_in_the_class_of_this_name() {
+        for reason in Reason::ALL {
+            assert_eq!(
+                Class::of(reason) == Class::Deliverable,
+                reason.deliverable() == Some(true),
+                "{reason:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The rows of a list with their verdicts, in the format of the list or in another one.
+
+use crate::json::{self, Object};
+use crate::{Endings, Format, Row, Source, Verdict, VerdictNames};
+
+/// The name of the address column if the rows of the list have no columns.
+const ADDRESS: &str = "email";
+
+/// Writes rows with their verdicts. The source must be the one that read them.
+pub struct RowWriter {
+    form: Form,
+    /// The ends of rows in another format, by the code of the verdict.
+    suffixes: Vec<Vec<u8>>,
+}
+
+enum Form {
+    /// As the list itself.
+    Own(Endings),
+    /// CSV of JSON lines: only the address, since each object may have other keys.
+    CsvOfObjects,
+    /// JSON lines of CSV: each value with the name of its column.
+    ObjectsOfValues(Vec<String>),
+}
+
+impl RowWriter {
+    /// A writer of this format. Without one, the rows have the format of the list; plain text becomes CSV without a header.
+    pub fn new(source: &Source, format: Option<Format>) -> RowWriter {
+        let shape = source.shape();
+        let is_json = shape.format == Format::Jsonl;
+        let form = match format {
+            Some(Format::Jsonl) if !is_json => Form::ObjectsOfValues(names(source)),
+            Some(Format::Csv | Format::Text) if is_json => Form::CsvOfObjects,
+            _ => Form::Own(shape.endings()),
+        };
+        let suffixes = match form {
+            Form::Own(_) => Vec::new(),
+            Form::CsvOfObjects => {
+                suffixes(|verdict| format!("{},{}\n", verdict.deliverable_csv(), verdict.reason).into_bytes())
+            }
+            Form::ObjectsOfValues(_) => suffixes(|verdict| {
+                let mut out = Vec::new();
+                json::verdict(verdict, &VerdictNames::default(), &mut out);
+                out
+            }),
+        };
+        RowWriter { form, suffixes }
+    }
+
+    /// The output before the first row.
+    pub fn head(&self, source: &Source) -> Vec<u8> {
+        match self.form {
+            Form::Own(_) => source.shape().head(),
+            Form::CsvOfObjects => format!("{ADDRESS},deliverable,reason\n").into_bytes(),
+            Form::ObjectsOfValues(_) => Vec::new(),
+        }
+    }
+
+    /// Writes the last row of the source.
+    pub fn row(&self, source: &Source, row: &Row, verdict: Verdict, out: &mut Vec<u8>) {
+        match &self.form {
+            Form::Own(endings) => {
+                endings
+                    .pieces(&row.prefix, verdict.code())
+                    .iter()
+                    .for_each(|bytes| out.extend_from_slice(bytes));
+                return;
+            }
+            Form::CsvOfObjects => {
+                let object = Object::parse(source.line_bytes()).ok();
+                let text = object.and_then(|object| object.text(&source.shape().key)).unwrap_or_default();
+                csv_value(&text, out);
+            }
+            Form::ObjectsOfValues(names) => object_of(names, source, out),
+        }
+        out.extend_from_slice(self.suffixes.get(usize::from(verdict.code())).map_or(&[], Vec::as_slice));
+    }
+}
+
+fn suffixes(suffix: impl Fn(Verdict) -> Vec<u8>) -> Vec<Vec<u8>> {
+    std::iter::once(Vec::new()).chain(Verdict::all().map(suffix)).collect()
+}
+
+/// The name of each column. An empty or repeated name, or one of the verdict's, becomes the number of the column.
+fn names(source: &Source) -> Vec<String> {
+    if source.shape().format == Format::Text {
+        return vec![ADDRESS.to_owned()];
+    }
+    let mut names: Vec<String> = Vec::new();
+    for at in 0..source.shape().column_count() {
+        let name = source.shape().column_name(at);
+        let is_free = |name: &String| {
+            !name.is_empty() && !names.contains(name) && name != "deliverable" && name != "reason"
+        };
+        names.push(name.filter(is_free).unwrap_or_else(|| format!("column_{}", at + 1)));
+    }
+    names
+}
+
+/// The values of a row as the beginning of an object.
+fn object_of(names: &[String], source: &Source, out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut write = |name: &str, value: &[u8]| {
+        // A text can always be written as JSON.
+        for (text, end) in [(name, b':'), (&*source.shape().encoding.text(value), b',')] {
+            out.extend(serde_json::to_string(text).unwrap_or_default().bytes());
+            out.push(end);
+        }
+    };
+    if source.shape().format == Format::Text {
+        return names.iter().for_each(|name| write(name, source.line_bytes()));
+    }
+    for (at, value) in source.fields().iter().enumerate() {
+        if source.shape().is_earlier(at) {
+            continue;
+        }
+        match names.get(at) {
+            Some(name) => write(name, value),
+            // A row that is longer than the others.
+            None => write(&format!("column_{}", at + 1), value),
+        }
+    }
+}
+
+/// Writes one value and a comma, with quotes if they are needed (RFC 4180 2).
+fn csv_value(value: &str, out: &mut Vec<u8>) {
+    if value.contains(['"', ',', '\r', '\n']) {
+        out.extend_from_slice(format!("\"{}\",", value.replace('"', "\"\"")).as_bytes());
+    } else {
+        out.extend_from_slice(value.as_bytes());
+        out.push(b',');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ReadOptions;
+    use std::io::Cursor;
+
+    #[track_caller]
+    fn check(list: &str, format: Option<Format>, expected: &str) {
+        let input = Box::new(Cursor::new(list.to_owned()));
+        let mut source = Source::new(input, "x", None, &ReadOptions::default()).unwrap();
+        let writer = RowWriter::new(&source, format);
+        let (mut out, mut row) = (writer.head(&source), Row::default());
+        while source.next(&mut row).unwrap() {
+            let verdict = match &row.address {
+                Some(_) => Verdict { deliverable: Some(true), reason: "mailbox_exists" },
+                None => Verdict::INVALID_SYNTAX,
+            };
+            writer.row(&source, &row, verdict, &mut out);
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+    }
+
+    const CSV: &str = "id;e-mail;reason\n1;a@b.co;\"x;\"\"y\"\n2;none;z\n";
+    const JSON: &str = "{\"id\":1,\"email\":\"a@b.co\"}\n{\"email\":\"a,\\\"b\"}\n{}\n";
+
+    #[test]
+    fn rows_keep_their_format_or_get_another_one() {
+        check(
+            CSV,
+            Some(Format::Csv),
+            "id;e-mail;reason;deliverable;reason\n1;a@b.co;\"x;\"\"y\";true;mailbox_exists\n2;none;z;false;invalid_syntax\n",
+        );
+        check(
+            CSV,
+            Some(Format::Jsonl),
+            "{\"id\":\"1\",\"e-mail\":\"a@b.co\",\"column_3\":\"x;\\\"y\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n\
+             {\"id\":\"2\",\"e-mail\":\"none\",\"column_3\":\"z\",\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n",
+        );
+        check(
+            JSON,
+            None,
+            "{\"id\":1,\"email\":\"a@b.co\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n\
+             {\"email\":\"a,\\\"b\",\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n\
+             {\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n",
+        );
+        check(
+            JSON,
+            Some(Format::Csv),
+            "email,deliverable,reason\na@b.co,true,mailbox_exists\n\"a,\"\"b\",false,invalid_syntax\n,false,invalid_syntax\n",
+        );
+        check("a@b.co\nnone\n", None, "a@b.co,true,mailbox_exists\nnone,false,invalid_syntax\n");
+        check(
+            "a@b.co\n",
+            Some(Format::Jsonl),
+            "{\"email\":\"a@b.co\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n",
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! `/v1/lists`: files of addresses, which are uploaded, checked, and read with their verdicts.
+//!
+//! A list of a live key and one of a test key never meet: each key sees only the lists of its mode.
+
+mod render;
+mod results;
+mod upload;
+
+pub use results::results;
+pub use upload::{append, create};
+
+use super::page;
+use crate::router::Call;
+use api::ErrorCode;
+use http_core::Refusal;
+use http_core::Reply;
+use list_work::actions::StartError;
+use store::clock;
+use store::{HoldError, List, ListId, ListState};
+
+/// `GET /v1/lists`: the lists of the account, newest first.
+pub async fn index(call: Call) -> Result<Reply, Refusal> {
+    let caller = call.caller()?;
+    let (limit, after) = page::parameters::<ListId>(&call.query)?;
+    let mut lists = call.worker.checks.store.lists(caller.account, clock::now()).await?;
+    lists.retain(|list| list.mode == caller.mode && after.is_none_or(|after| list.id < after));
+    let next = (lists.len() > limit).then(|| lists[limit - 1].id.to_string());
+    lists.truncate(limit);
+    let mut rendered = Vec::with_capacity(lists.len());
+    for list in lists {
+        rendered.push(render::list(&call, list).await?);
+    }
+    Reply::json(200, &api::ListPage { lists: rendered, next })
+}
+
+/// `GET /v1/lists/{list_id}`.
+pub async fn show(call: Call) -> Result<Reply, Refusal> {
+    let list = find(&call).await?;
+    reply(&call, 200, list).await
+}
+
+/// `POST /v1/lists/{list_id}/start`. A repetition changes nothing.
+pub async fn start(call: Call) -> Result<Reply, Refusal> {
+    let list = find(&call).await?;
+    let list = call.worker.shared.lists.actions.start(list).await.map_err(not_started)?;
+    reply(&call, 202, list).await
+}
+
+/// `POST /v1/lists/{list_id}/cancel`. Addresses that were not asked are refunded.
+pub async fn cancel(call: Call) -> Result<Reply, Refusal> {
+    let list = find(&call).await?;
+    let cancelled = call.worker.shared.lists.actions.cancel(list.account, list.id).await?;
+    reply(&call, 202, cancelled.ok_or_else(no_such_list)?).await
+}
+
+/// `DELETE /v1/lists/{list_id}`. A running list is cancelled first.
+pub async fn delete(call: Call) -> Result<Reply, Refusal> {
+    let list = find(&call).await?;
+    match call.worker.shared.lists.actions.delete(list.account, list.id).await? {
+        true => Ok(Reply { status: 204, headers: Vec::new(), body: Vec::new() }),
+        false => Err(no_such_list()),
+    }
+}
+
+/// The list that the path names, if it belongs to the account and the mode of the caller.
+async fn find(call: &Call) -> Result<List, Refusal> {
+    let caller = call.caller()?;
+    let id: ListId = call.parameter.parse().map_err(|_| no_such_list())?;
+    let list = call.worker.checks.store.list(caller.account, id, clock::now()).await?;
+    list.filter(|list| list.mode == caller.mode).ok_or_else(no_such_list)
+}
+
+async fn reply(call: &Call, status: u16, list: List) -> Result<Reply, Refusal> {
+    Reply::json(status, &render::list(call, list).await?)
+}
+
+fn no_such_list() -> Refusal {
+    Refusal::new(ErrorCode::NotFound, "There is no such list on this account, or not any longer.")
+}
+
+fn invalid_state(message: impl Into<String>) -> Refusal {
+    Refusal::new(ErrorCode::InvalidState, message.into())
+}
+
+fn not_started(error: StartError) -> Refusal {
+    match error {
+        StartError::State(state) => invalid_state(match state {
+            ListState::Uploading => "The upload of the list is not complete yet.",
+            ListState::Reading => "The list is being read. Poll it until `status` is `ready`.",
+            ListState::Unfit => "The list cannot be checked; `problem` says why.",
+            _ => {
+                "The list was cancelled. Upload it again to check the rest; what was checked within 24 hours is free."
+            }
+        }),
+        StartError::Insufficient { required, available } => {
+            let message = format!("The list takes about {required} credits; fewer are left.");
+            let mut refusal = Refusal::new(ErrorCode::InsufficientCredits, message);
+            refusal.body.credits_remaining = Some(available);
+            refusal.body.credits_required = Some(required);
+            refusal
+        }
+        StartError::Inactive { status, available } => HoldError::Inactive { status, available }.into(),
+        StartError::Gone => no_such_list(),
+        StartError::Store(error) => error.into(),
+    }
+}

@@ -1,0 +1,55 @@
+//! The form of a list in answers.
+
+use crate::router::Call;
+use api::{Counts, ListStatus};
+use http_core::Refusal;
+use store::credits::calendar::Iso8601;
+use store::{List, ListState};
+
+/// Renders a list.
+///
+/// # Errors
+///
+/// 503: the store cannot be read.
+pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
+    let checked = call.worker.shared.lists.actions.checked(&list).await?;
+    // A list without an address was read as well.
+    let is_read = list.rows > 0 || !matches!(list.state, ListState::Uploading | ListState::Reading);
+    let is_read = is_read && !(list.state == ListState::Cancelled && list.rows == 0);
+    let when_read = |number: u64| is_read.then_some(number);
+    let progress = match list.state {
+        ListState::Completed => 100,
+        _ => (checked * 100).checked_div(list.to_check()).unwrap_or(0).min(99),
+    };
+    Ok(api::List {
+        list_id: list.id.to_string(),
+        status: status(list.state),
+        bytes: list.bytes,
+        offset: list.offset,
+        rows: when_read(list.rows),
+        addresses: when_read(list.addresses),
+        distinct: when_read(list.to_check()),
+        checked,
+        progress,
+        credits_required: when_read(list.price()),
+        credits_charged: list.charged,
+        problem: (!list.why.is_empty()).then(|| list.why.clone()),
+        created_at: Iso8601(list.created_at).to_string(),
+        expires_at: Iso8601(list.expires_at()).to_string(),
+        counts: Counts(list.counts),
+        name: (!list.name.is_empty()).then_some(list.name),
+    })
+}
+
+fn status(state: ListState) -> ListStatus {
+    match state {
+        ListState::Uploading => ListStatus::Uploading,
+        ListState::Reading => ListStatus::Reading,
+        ListState::Unfit => ListStatus::Unfit,
+        ListState::Ready => ListStatus::Ready,
+        ListState::Running => ListStatus::Running,
+        ListState::Paused => ListStatus::Paused,
+        ListState::Completed => ListStatus::Completed,
+        ListState::Cancelled => ListStatus::Cancelled,
+    }
+}

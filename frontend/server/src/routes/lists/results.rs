@@ -1,0 +1,112 @@
+//! `GET /v1/lists/{list_id}/results`: the rows of a list with their verdicts, made while they are sent.
+
+use super::{find, invalid_state};
+use crate::router::Call;
+use api::request::{Choice, choice};
+use http_core::Reply;
+use http_core::{Query, Refusal};
+use list_work::downloads::Opened;
+use list_work::results::{ResultFormat, Selection};
+use lists::{Class, Format};
+use store::{ListState, StoreError};
+
+/// The value of `format`. The writer of `xlsx` will be another value of [`ResultFormat`].
+#[derive(Clone, Copy, PartialEq)]
+struct Wanted(ResultFormat);
+
+impl Choice for Wanted {
+    const VALUES: &'static [(&'static str, Wanted)] =
+        &[("csv", Wanted(ResultFormat::Csv)), ("jsonl", Wanted(ResultFormat::Jsonl))];
+}
+
+/// A value of `class`.
+#[derive(Clone, Copy, PartialEq)]
+struct WantedClass(Class);
+
+impl Choice for WantedClass {
+    const VALUES: &'static [(&'static str, WantedClass)] = &[
+        (Class::Deliverable.as_str(), WantedClass(Class::Deliverable)),
+        (Class::Undeliverable.as_str(), WantedClass(Class::Undeliverable)),
+        (Class::Unknown.as_str(), WantedClass(Class::Unknown)),
+    ];
+}
+
+/// Opens the results of a list whose check has ended.
+pub async fn results(call: Call) -> Result<Reply, Refusal> {
+    let selection = selection(&call.query)?;
+    let list = find(&call).await?;
+    match list.state {
+        ListState::Completed => {}
+        ListState::Cancelled if list.addresses > 0 => {}
+        ListState::Cancelled => return Err(invalid_state("The list was cancelled before it was read.")),
+        _ => {
+            return Err(invalid_state(
+                "The list has no results yet. Poll it until `status` is `completed` or `cancelled`.",
+            ));
+        }
+    }
+    let opened = call.worker.shared.lists.downloads.open(list, selection).await;
+    let Opened { format, encoding, pieces } = opened.map_err(|error| match error {
+        StoreError::Busy => {
+            let message = "Too many downloads are open now; retry when one has ended.";
+            Refusal::new(api::ErrorCode::TemporarilyUnavailable, message).header("retry-after", "10")
+        }
+        error => Refusal::unready().inside(format!("a list cannot be read: {error}")),
+    })?;
+    let (kind, file) = match format {
+        Format::Jsonl => ("application/x-ndjson".to_owned(), "results.jsonl"),
+        Format::Csv | Format::Text => {
+            (format!("text/csv; charset={}", encoding.name().to_ascii_lowercase()), "results.csv")
+        }
+    };
+    let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;
+    place.set(Some(pieces));
+    let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
+    Ok(reply
+        .header("content-type", kind)
+        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
+}
+
+fn selection(query: &str) -> Result<Selection, Refusal> {
+    let query = Query::parse(query).map_err(Refusal::invalid)?;
+    let mut issues = Vec::new();
+    let format = query
+        .get("format")
+        .and_then(|text| text.map(|text| choice::<Wanted>(["query", "format"], text)).transpose());
+    let format = format.unwrap_or_else(|issue| {
+        issues.push(issue);
+        None
+    });
+    let mut classes = Vec::new();
+    for text in query.all("class") {
+        match choice::<WantedClass>(["query", "class"], text) {
+            Ok(WantedClass(class)) => classes.push(class),
+            Err(issue) => issues.push(issue),
+        }
+    }
+    if !issues.is_empty() {
+        issues.truncate(10);
+        return Err(Refusal::invalid(issues));
+    }
+    let format = format.map_or(ResultFormat::Own, |Wanted(format)| format);
+    Ok(Selection { format, classes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_selected_by_format_and_class() {
+        let read = |query: &str| selection(query).map_err(|refusal| refusal.body.detail.len());
+        assert_eq!(read(""), Ok(Selection::ALL));
+        let classes = vec![Class::Unknown, Class::Deliverable];
+        let format = ResultFormat::Jsonl;
+        assert_eq!(read("class=unknown&format=jsonl&class=deliverable"), Ok(Selection { format, classes }));
+        for (query, issues) in
+            [("format=xlsx", 1), ("format=csv&format=csv", 1), ("class=good&format=", 2), ("class=", 1)]
+        {
+            assert_eq!(read(query), Err(issues), "{query}");
+        }
+    }
+}

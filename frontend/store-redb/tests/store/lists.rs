@@ -1,0 +1,355 @@
+//! Lists: their upload, their price, their batches and their end.
+
+use crate::world::{DAY, START, World};
+use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
+use store::RowOutcome::{Repeated, Unanswered, Verified};
+use store::*;
+
+const HOUR: UnixMs = DAY / 24;
+
+fn list(world: &World, account: AccountId, n: u128) -> List {
+    List::new(ListId::new(world.now, n), account, world.now, "my list.csv".into())
+}
+
+/// A part of a list in which each part has the same length.
+fn part(number: u32, plain: &[u8]) -> NewPart<'_> {
+    let from = u64::from(number) * plain.len() as u64;
+    NewPart { number, from, to: from + plain.len() as u64, plain }
+}
+
+/// A running list of these different addresses.
+fn running(world: &World, account: AccountId, n: u128, distinct: u64) -> List {
+    let list = list(world, account, n);
+    assert_eq!(world.store().create_list(&list, ListRoom::MOST, None, world.now).wait(), Ok(ListMade::Made));
+    let list = List { state: ListState::Running, rows: distinct, addresses: distinct, distinct, ..list };
+    assert_eq!(world.store().put_list(&list, ListState::Uploading, None).wait(), Ok(true));
+    list
+}
+
+/// Submits the next batch of a list.
+fn submit(world: &mut World, list: &mut List, addresses: &[&str]) -> BatchId {
+    let mut new = world.new_batch(list.account, addresses);
+    new.id = world.store().batch_of_list(list, list.done);
+    let id = new.id;
+    list.submitted += addresses.len() as u64;
+    let made = world.store().submit_batch_of_list(list, new, world.now).wait().unwrap();
+    assert!(matches!(made, BatchOfList::Made(_)));
+    id
+}
+
+fn read(world: &World, list: &List) -> List {
+    world.store().list(list.account, list.id, world.now).wait().unwrap().unwrap()
+}
+
+#[test]
+fn a_list_changes_only_from_where_it_is_thought_to_stand() {
+    let mut world = World::new();
+    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
+    let mut one = list(&world, a, 1);
+    let store = world.store();
+    assert_eq!(store.create_list(&one, ListRoom::MOST, None, START).wait(), Ok(ListMade::Made));
+    assert_eq!(store.create_list(&one, ListRoom::MOST, None, START).wait(), Ok(ListMade::TooMany), "once");
+    assert_eq!(store.put_list_part(&one, part(0, b"one@example.com"), START).wait(), Ok(PartPut::Stored));
+    one.offset = 15;
+    one.state = ListState::Running;
+    assert_eq!(store.put_list(&one, ListState::Ready, None).wait(), Ok(false));
+    assert_eq!(store.put_list(&one, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(
+        store.put_list_part(&one, part(1, b"late"), START).wait(),
+        Ok(PartPut::Gone),
+        "it is not uploading any longer"
+    );
+    one.done = 1;
+    one.counts = vec![(Reason::CatchAll, 1)];
+    assert_eq!(store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll])).wait(), Ok(true));
+    world.reopen();
+    let store = world.store();
+    assert_eq!(store.list(a, one.id, START).wait(), Ok(Some(one.clone())));
+    assert_eq!(store.list(b, one.id, START).wait(), Ok(None), "another account's");
+    assert_eq!(store.lists_at_work(START).wait().unwrap(), [one.clone()]);
+    assert_eq!(store.list_part(&one, 0).wait().unwrap().as_deref(), Some(&b"one@example.com"[..]));
+    assert_eq!(store.list_part(&one, 1).wait(), Ok(None));
+    assert_eq!(store.list_answers(&one, 0).wait(), Ok(Some(vec![Some(Reason::CatchAll)])));
+    assert_eq!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 7));
+    assert_ne!(store.batch_of_list(&one, 7), store.batch_of_list(&one, 8));
+    assert_eq!(store.delete_list(b, one.id, START).wait(), Ok(None));
+    assert_eq!(store.delete_list(a, one.id, START).wait(), Ok(Some(vec![])));
+    world.let_chores_run();
+    assert_eq!((store.list_part(&one, 0).wait(), store.list_answers(&one, 0).wait()), (Ok(None), Ok(None)));
+}
+
+#[test]
+fn lists_are_gone_after_their_time_and_are_few() {
+    let (mut world, a) = World::with_account("free");
+    for n in 0..LISTS_MAX as u128 {
+        let made = world.store().create_list(&list(&world, a, n), ListRoom::MOST, None, world.now).wait();
+        assert_eq!(made, Ok(ListMade::Made));
+    }
+    let made = world.store().create_list(&list(&world, a, 999), ListRoom::MOST, None, world.now).wait();
+    assert_eq!(made, Ok(ListMade::TooMany));
+    let one = list(&world, a, 0);
+    world.store().put_list_part(&one, part(0, b"one@example.com"), START).wait().unwrap();
+    world.now = START + LIST_KEEP_MS - 1;
+    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
+    world.now = START + LIST_KEEP_MS;
+    assert_eq!(world.store().lists(a, world.now).wait(), Ok(vec![]));
+    assert!(world.purge().lists > 0);
+    assert_eq!(world.store().list_part(&one, 0).wait(), Ok(None));
+}
+
+#[test]
+fn lists_take_no_more_than_their_room() {
+    let mut world = World::new();
+    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
+    let room = ListRoom { account: 100, all: 150 };
+    let make = |account, n, bytes| {
+        let list = List { bytes, ..list(&world, account, n) };
+        world.store().create_list(&list, room, None, world.now).wait().unwrap()
+    };
+    assert_eq!(make(a, 1, 101), ListMade::AccountFull);
+    assert_eq!(make(a, 2, 60), ListMade::Made);
+    assert_eq!(make(a, 3, 41), ListMade::AccountFull);
+    assert_eq!(make(a, 4, 40), ListMade::Made);
+    assert_eq!(make(b, 5, 51), ListMade::StoreFull);
+    assert_eq!(make(b, 6, 50), ListMade::Made);
+    assert_eq!(world.store().delete_list(a, list(&world, a, 2).id, START).wait(), Ok(Some(vec![])));
+    assert_eq!(make(b, 7, 51), ListMade::AccountFull);
+    assert_eq!(make(b, 8, 50), ListMade::Made);
+    // An unfinished upload does not survive the process.
+    let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
+    assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
+    assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
+    read = world.store().lists(a, world.now).wait().unwrap().remove(0);
+    assert_eq!(read.state, ListState::Reading);
+}
+
+#[test]
+fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
+    let (mut world, a) = World::with_account("free");
+    world.verify(a, "old@example.com", MailboxExists);
+    world.now += DAY;
+    world.verify(a, "known@example.com", MailboxExists);
+    let hashes = ["old@example.com", "known@example.com", "new@example.com"]
+        .map(|address| world.store().hash_address(address))
+        .to_vec();
+    assert_eq!(world.store().is_own(a, hashes, world.now).wait(), Ok(vec![false, true, false]));
+    let mut list = running(&world, a, 1, 3);
+    let rows = ["old@example.com", "known@example.com", "new@example.com"];
+    let batch = submit(&mut world, &mut list, &rows);
+    world.check(a, (96, 0, 2, 2, 0));
+    world.answer(batch, &[(0, Verified(CatchAll.into()))]);
+    // A single check of the account was faster.
+    world.answer(batch, &[(2, Repeated(MailboxNotFound))]);
+    world.check(a, (97, 0, 0, 3, 0));
+    let view = world.view(a, batch).unwrap();
+    assert_eq!((view.completed, view.charged), (true, 1));
+    let days = world.store().days(a, world.now).wait().unwrap();
+    assert_eq!((days.last().unwrap().singles, days.last().unwrap().rows), (1, 1));
+    // All of it is known now, so it is complete at once.
+    list.done = 1;
+    world.check(a, (97, 0, 0, 3, 0));
+    let mut again = running(&world, a, 2, 2);
+    let batch = submit(&mut world, &mut again, &["old@example.com", "known@example.com"]);
+    let view = world.view(a, batch).unwrap();
+    assert_eq!((view.completed, view.charged, view.results.unwrap().len()), (true, 0, 2));
+    world.check(a, (97, 0, 0, 3, 0));
+    // A batch of its own costs each row.
+    world.batch(a, &["old@example.com", "known@example.com"]);
+    world.check(a, (95, 0, 0, 5, 0));
+}
+
+#[test]
+fn a_cancelled_list_keeps_its_answers_and_gets_the_rest_back() {
+    let (mut world, a) = World::with_account("free");
+    let mut list = running(&world, a, 1, 5);
+    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
+    world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
+    world.check(a, (97, 0, 3, 0, 0));
+    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((cancelled.list.state, cancelled.batches), (ListState::Cancelled, vec![batch]));
+    assert_eq!((cancelled.list.answered(), cancelled.list.charged, cancelled.list.done), (1, 1, 1));
+    world.check(a, (99, 0, 0, 1, 0));
+    let answers = world.store().list_answers(&cancelled.list, 0).wait().unwrap().unwrap();
+    assert_eq!(answers, [None, Some(MailboxExists), None]);
+    // A later answer has no effect, a second cancellation neither, and nothing is submitted any more.
+    assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
+    let again = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((again.list, again.batches), (cancelled.list, vec![]));
+    let mut new = world.new_batch(a, &["d@example.com"]);
+    new.id = world.store().batch_of_list(&list, 1);
+    let made = world.store().submit_batch_of_list(&list, new, world.now).wait();
+    assert_eq!(made, Ok(BatchOfList::Gone));
+    world.check(a, (99, 0, 0, 1, 0));
+    world.reopen();
+    world.check(a, (99, 0, 0, 1, 0));
+    let other = world.account("b", "free");
+    assert_eq!(world.store().cancel_list(other, list.id, world.now).wait(), Ok(None));
+}
+
+#[test]
+fn a_cancelled_list_has_the_answers_of_its_complete_batches() {
+    let (mut world, a) = World::with_account("free");
+    let mut list = running(&world, a, 1, 2);
+    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
+    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Unanswered)]);
+    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((cancelled.batches.len(), cancelled.list.charged), (0, 1));
+    let answers = world.store().list_answers(&list, 0).wait().unwrap().unwrap();
+    assert_eq!(answers, [Some(MailboxExists), None]);
+}
+
+#[test]
+fn the_deletion_of_a_running_list_ends_its_batches() {
+    let (mut world, a) = World::with_account("free");
+    let mut list = running(&world, a, 1, 3);
+    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com"]);
+    assert_eq!(world.store().delete_list(a, list.id, world.now).wait(), Ok(Some(vec![batch])));
+    world.check(a, (100, 0, 0, 0, 0));
+    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.store().open_batches().wait(), Ok(vec![]));
+}
+
+#[test]
+fn an_upload_continues_at_its_offset_only() {
+    let (mut world, a) = World::with_account("free");
+    let list = List { is_resumable: true, bytes: 30, ..list(&world, a, 1) };
+    let store = world.store();
+    store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
+    let put = |number, from, to, plain, now| {
+        store.put_list_part(&list, NewPart { number, from, to, plain }, now).wait().unwrap()
+    };
+    assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Stored);
+    assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Offset(3));
+    assert_eq!(put(0, 4, 6, b"abc", START), PartPut::Offset(3));
+    assert_eq!(put(0, 3, 5, b"abcde", START + 1), PartPut::Stored);
+    // A start deletes no upload that can continue.
+    assert_eq!(store.delete_unfinished_lists(None).wait(), Ok(0));
+    world.reopen();
+    let found = read(&world, &list);
+    assert_eq!((found.state, found.offset, found.bytes), (ListState::Uploading, 5, 30));
+    assert_eq!(world.store().list_part(&list, 0).wait().unwrap().as_deref(), Some(&b"abcde"[..]));
+    assert_eq!(world.store().end_upload(&list, None, START).wait(), Ok(UploadEnd::Done));
+    let found = read(&world, &list);
+    assert_eq!((found.state, found.bytes), (ListState::Reading, 5));
+    assert_eq!(world.store().end_upload(&list, None, START).wait(), Ok(UploadEnd::Gone));
+    world.now = START + LIST_KEEP_MS - 1;
+    assert_eq!(read(&world, &list).bytes, 5);
+    world.now += 1;
+    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
+    assert!(world.purge().lists > 0);
+}
+
+#[test]
+fn an_upload_without_bytes_for_a_day_is_removed() {
+    let (mut world, a) = World::with_account("free");
+    let list = List { is_resumable: true, ..list(&world, a, 1) };
+    world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
+    world.now = START + 23 * HOUR;
+    let put =
+        |world: &World, number| world.store().put_list_part(&list, part(number, b"x"), world.now).wait();
+    assert_eq!(put(&world, 0), Ok(PartPut::Stored));
+    world.purge();
+    world.now += 24 * HOUR - 1;
+    assert_eq!(read(&world, &list).offset, 1);
+    world.now += 1;
+    assert_eq!(put(&world, 1), Ok(PartPut::Gone));
+    assert_eq!(world.store().list(a, list.id, world.now).wait(), Ok(None));
+    assert_eq!(world.purge().lists, 1);
+    assert_eq!(world.store().list_part(&list, 0).wait(), Ok(None));
+}
+
+#[test]
+fn an_idempotency_key_creates_one_list() {
+    let (mut world, a) = World::with_account("free");
+    let key = |body: u8| Some(Idempotency { key: "k".into(), body: [body; 32] });
+    let create = |world: &World, n, key, is_resumable| {
+        let list = List { is_resumable, ..list(world, a, n) };
+        world.store().create_list(&list, ListRoom::MOST, key, world.now).wait().unwrap()
+    };
+    let [one, two] = [1, 2].map(|n| list(&world, a, n));
+    assert_eq!(create(&world, 1, key(1), false), ListMade::Made);
+    // It is not stored before the end of the upload. Of two uploads with one key, the faster one counts.
+    assert_eq!(create(&world, 2, key(1), false), ListMade::Made);
+    assert_eq!(world.store().end_upload(&two, key(1), START).wait(), Ok(UploadEnd::Done));
+    assert_eq!(world.store().end_upload(&one, key(1), START).wait(), Ok(UploadEnd::Replayed(two.id)));
+    assert_eq!(world.store().end_upload(&one, key(2), START).wait(), Ok(UploadEnd::KeyReused));
+    assert_eq!(create(&world, 3, key(1), false), ListMade::Replayed(two.id));
+    assert_eq!(create(&world, 3, key(2), true), ListMade::KeyReused);
+    // A batch has the same keys.
+    let mut batch = world.new_batch(a, &["a@example.com"]);
+    batch.idempotency = key(9);
+    assert_eq!(world.create(batch), Err(BatchError::KeyReused));
+    world.now += IDEMPOTENCY_MS;
+    assert_eq!(create(&world, 4, key(2), true), ListMade::Made);
+    assert_eq!(create(&world, 5, key(2), true), ListMade::Replayed(ListId::new(world.now, 4)));
+    // A test key has keys of its own.
+    let test = List { mode: KeyMode::Test, ..list(&world, a, 6) };
+    let made = world.store().create_list(&test, ListRoom::MOST, key(2), world.now).wait();
+    assert_eq!(made, Ok(ListMade::Made));
+}
+
+#[test]
+fn a_batch_is_cancelled_once_and_only_by_its_account() {
+    let mut world = World::new();
+    let (a, b) = (world.account("a", "free"), world.account("b", "free"));
+    let id = world.batch(a, &["a@example.com", "b@example.com", "c@example.com"]);
+    world.answer(id, &[(2, Verified(MailboxExists.into()))]);
+    assert_eq!(world.store().cancel_batch(b, id, world.now).wait(), Ok(None));
+    assert_eq!(world.store().still_open(vec![id]).wait(), Ok(vec![id]));
+    for _ in 0..2 {
+        let view = world.store().cancel_batch(a, id, world.now).wait().unwrap().unwrap();
+        let reasons: Vec<Reason> = view.results.unwrap().into_iter().map(|(_, reason)| reason).collect();
+        assert_eq!(reasons, [Reason::Unverifiable, Reason::Unverifiable, MailboxExists]);
+        assert_eq!((view.completed, view.checked, view.charged), (true, 3, 1));
+        world.check(a, (99, 0, 0, 1, 0));
+    }
+    assert_eq!(world.store().still_open(vec![id]).wait(), Ok(vec![]));
+    assert_eq!(world.answer(id, &[(0, Verified(MailboxExists.into()))]), []);
+    world.check(a, (99, 0, 0, 1, 0));
+    let mut list = running(&world, a, 1, 1);
+    let of_list = submit(&mut world, &mut list, &["d@example.com"]);
+    assert_eq!(world.store().cancel_batch(a, of_list, world.now).wait(), Ok(None));
+}
+
+#[test]
+fn batches_come_in_pages_without_those_of_lists() {
+    let (mut world, a) = World::with_account("scale");
+    let mut made = Vec::new();
+    for n in 0..5 {
+        world.now += 1;
+        made.push(world.batch(a, &[&format!("{n}@example.com")]));
+    }
+    let mut list = running(&world, a, 1, 1);
+    submit(&mut world, &mut list, &["z@example.com"]);
+    let page = |after, limit| world.store().batches(a, after, limit, world.now).wait().unwrap();
+    let ids = |page: &BatchPage| page.batches.iter().map(|batch| batch.batch).collect::<Vec<_>>();
+    let first = page(None, 2);
+    assert_eq!((ids(&first), first.next), (vec![made[4], made[3]], Some(made[3])));
+    let second = page(first.next, 2);
+    assert_eq!((ids(&second), second.next), (vec![made[2], made[1]], Some(made[1])));
+    let third = page(second.next, 2);
+    assert_eq!((ids(&third), third.next), (vec![made[0]], None));
+    assert_eq!(page(None, 5).next, None);
+    assert_eq!(ids(&page(Some(made[0]), 5)), []);
+}
+
+#[test]
+fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
+    let (world, a) = World::with_account("free");
+    let mut list = list(&world, a, 1);
+    let store = world.store();
+    store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
+    assert_eq!(store.put_list_index(&list, 0, b"early").wait(), Ok(false));
+    store.put_list_part(&list, part(0, b"a"), START).wait().unwrap();
+    store.end_upload(&list, None, START).wait().unwrap();
+    assert_eq!(store.put_list_index(&list, 0, b"index").wait(), Ok(true));
+    list.state = ListState::Reading;
+    assert_eq!(store.list_index(&list, 0).wait().unwrap().as_deref(), Some(&b"index"[..]));
+    assert_eq!(store.list_part(&list, 0).wait().unwrap().as_deref(), Some(&b"a"[..]));
+    assert_eq!(store.list_part(&list, 1).wait(), Ok(None));
+    store.delete_list(a, list.id, START).wait().unwrap();
+    world.let_chores_run();
+    world.purge();
+    assert_eq!(world.store().list_index(&list, 0).wait(), Ok(None));
+}

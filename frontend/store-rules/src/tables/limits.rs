@@ -1,0 +1,98 @@
+//! The tables and rows of limits, and of the counters of requests.
+
+use crate::row::{In, Out, Row};
+use crate::rows::{Table, TypedTable};
+use store::rate_limit::{self, Bucket, Overrides, Row as LimitRow, Window, WindowId};
+use store::{KeyId, UnixMs};
+
+/// Limits that accounts have instead of their plans', by account.
+pub const LIMITS: TypedTable<[u8; 16], Overrides> = TypedTable::new(Table::Limits);
+/// Requests of the last minute, by key and row of the table of limits.
+pub const WINDOWS: TypedTable<[u8; 17], Window> = TypedTable::new(Table::Windows);
+/// How much of its fair use an account has used, by account.
+pub const FAIR_USE: TypedTable<[u8; 16], Bucket> = TypedTable::new(Table::FairUse);
+
+/// The key of [`WINDOWS`].
+pub fn window_key(id: &WindowId) -> [u8; 17] {
+    let mut key = [0; 17];
+    key[..16].copy_from_slice(&id.key.to_bytes());
+    key[16] = match id.row {
+        LimitRow::Fast => 0,
+        LimitRow::Verify => 1,
+        LimitRow::Batch => 2,
+        LimitRow::Poll => 3,
+        LimitRow::Account => 4,
+        LimitRow::List => 5,
+    };
+    key
+}
+
+/// The inverse of [`window_key`]; `None` for an unknown row of the table of limits.
+pub fn split_window_key(key: &[u8; 17]) -> Option<WindowId> {
+    let (id, row) = key.split_first_chunk()?;
+    Some(WindowId { key: KeyId::from_bytes(*id), row: *LimitRow::ALL.get(usize::from(*row.first()?))? })
+}
+
+impl Row for Window {
+    const TABLE: &'static str = "windows";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.steps().len() as u64);
+        let mut before = 0;
+        for step in self.steps() {
+            out.number(step.last - before);
+            out.number(step.last - step.began);
+            out.number(u64::from(step.count));
+            before = step.last;
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Window> {
+        let mut before: UnixMs = 0;
+        let mut steps = Vec::new();
+        for _ in 0..input.number()? {
+            let last = before.checked_add(input.number()?)?;
+            let began = last.checked_sub(input.number()?)?;
+            steps.push(rate_limit::Step { began, last, count: u32::try_from(input.number()?).ok()? });
+            before = last;
+        }
+        Window::from_steps(steps)
+    }
+}
+
+impl Row for Bucket {
+    const TABLE: &'static str = "fair_use";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.level);
+        out.number(self.at);
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Bucket> {
+        Some(Bucket { level: input.number()?, at: input.number()? })
+    }
+}
+
+impl Row for Overrides {
+    const TABLE: &'static str = "limits";
+
+    /// 0 stands for the plan's limit, since no limit is 0. The limit for lists is left out if it is the plan's, as in format 6.
+    fn write(&self, out: &mut Out) {
+        for (name, own) in self.each() {
+            if name != LimitRow::List.as_str() || own.is_some() {
+                out.number(u64::from(own.unwrap_or(0)));
+            }
+        }
+    }
+
+    fn read(input: &mut In<'_>) -> Option<Overrides> {
+        let mut overrides = Overrides::default();
+        for (name, own) in overrides.each_mut() {
+            if name == LimitRow::List.as_str() && input.is_empty() {
+                break;
+            }
+            *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);
+        }
+        Some(overrides)
+    }
+}

@@ -1,0 +1,555 @@
+//! `/v1/lists`: upload whole and in parts, start, cancel, results, and what they cost.
+
+use crate::client::{Answer, Connection};
+use crate::server::{Server, get, post_with};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const LISTS: &str = "/v1/lists";
+
+/// A request with a key, further headers, each with its line end, and content.
+fn request(method: &str, key: &str, path: &str, headers: &str, content: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\n{headers}Content-Length: {}\r\n\r\n",
+        content.len()
+    );
+    [head.as_bytes(), content].concat()
+}
+
+fn upload(server: &Server, key: &str, query: &str, content: &str) -> Answer {
+    server.send(request(
+        "POST",
+        key,
+        &format!("{LISTS}{query}"),
+        "Content-Type: text/csv\r\n",
+        content.as_bytes(),
+    ))
+}
+
+fn id(answer: &Answer) -> String {
+    assert_eq!(answer.status, 201, "{answer:?}");
+    answer.json()["list_id"].as_str().unwrap().to_owned()
+}
+
+/// Creates a list for an upload in parts.
+fn announce(server: &Server, key: &str, bytes: usize) -> String {
+    id(&server.post(key, LISTS, &json!({ "bytes": bytes, "name": "parts.csv" }).to_string()))
+}
+
+fn append(server: &Server, key: &str, id: &str, offset: usize, last: bool, content: &[u8]) -> Answer {
+    let last = if last { "Upload-Complete: ?1\r\n" } else { "" };
+    let headers = format!("Upload-Offset: {offset}\r\n{last}");
+    server.send(request("PATCH", key, &format!("{LISTS}/{id}"), &headers, content))
+}
+
+fn order(server: &Server, key: &str, method: &str, path: &str) -> Answer {
+    server.send(request(method, key, &format!("{LISTS}/{path}"), "", b""))
+}
+
+fn show(server: &Server, key: &str, id: &str) -> Value {
+    let got = server.get(key, &format!("{LISTS}/{id}"));
+    assert_eq!(got.status, 200, "{got:?}");
+    got.json()
+}
+
+/// Polls until the list has this status.
+#[track_caller]
+fn wait(server: &Server, key: &str, id: &str, status: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let list = show(server, key, id);
+        if list["status"] == status {
+            return list;
+        }
+        assert!(began.elapsed() < Duration::from_secs(25), "{list}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+/// Uploads a list and waits until it is ready.
+fn ready(server: &Server, key: &str, content: &str) -> String {
+    let id = id(&upload(server, key, "?name=list.csv", content));
+    wait(server, key, &id, "ready");
+    id
+}
+
+fn start(server: &Server, key: &str, id: &str) -> Answer {
+    order(server, key, "POST", &format!("{id}/start"))
+}
+
+/// Uploads a list, checks it, and returns it as it is then.
+fn checked(server: &Server, key: &str, content: &str) -> Value {
+    let id = ready(server, key, content);
+    assert_eq!(start(server, key, &id).status, 202);
+    wait(server, key, &id, "completed")
+}
+
+/// The results with their head. Their length is not stated, so the body has chunks.
+fn results(server: &Server, key: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let ask = get(key, &format!("{LISTS}/{path}")).replacen("\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1);
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all).unwrap();
+    let text = String::from_utf8(all).unwrap();
+    let (head, mut rest) = text.split_once("\r\n\r\n").unwrap();
+    if !head.to_ascii_lowercase().contains("transfer-encoding: chunked") {
+        return (head.to_owned(), rest.to_owned());
+    }
+    let mut body = String::new();
+    loop {
+        let (size, more) = rest.split_once("\r\n").unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        if size == 0 {
+            return (head.to_owned(), body);
+        }
+        body.push_str(&more[..size]);
+        rest = &more[size + 2..];
+    }
+}
+
+const CONTENT: &str = "name,email\nA,mailbox_exists@a.example\nB,mailbox_not_found@b.example\nC,Mailbox_Exists@A.example\nD,none\nE,catch_all@c.example\n";
+
+#[test]
+fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
+    let server = Server::start(&[]);
+    let created = upload(&server, &server.live, "?name=june%20%2B1.csv&column=email", CONTENT);
+    let id = id(&created);
+    let body = created.json();
+    assert_eq!(
+        (body["name"].as_str(), body["bytes"].as_u64()),
+        (Some("june +1.csv"), Some(CONTENT.len() as u64))
+    );
+    assert_eq!(body["offset"], body["bytes"]);
+    let list = wait(&server, &server.live, &id, "ready");
+    let numbers = ["rows", "addresses", "distinct", "checked", "credits_required", "credits_charged"]
+        .map(|field| list[field].as_u64().unwrap());
+    assert_eq!(numbers, [5, 4, 3, 0, 3, 0]);
+    assert_eq!((list["problem"].clone(), list["counts"].clone()), (Value::Null, json!({})));
+    assert_eq!(order(&server, &server.live, "GET", &format!("{id}/results")).status, 409);
+    assert_eq!(server.credits(), 100, "an upload is free");
+    for _ in 0..2 {
+        let started = start(&server, &server.live, &id);
+        assert_eq!(started.status, 202, "a second start changes nothing: {started:?}");
+    }
+    let list = wait(&server, &server.live, &id, "completed");
+    assert_eq!((list["progress"].as_u64(), list["checked"].as_u64()), (Some(100), Some(3)));
+    assert_eq!(list["counts"], json!({ "mailbox_exists": 1, "mailbox_not_found": 1, "catch_all": 1 }));
+    assert_eq!((list["credits_charged"].as_u64(), server.credits()), (Some(3), 97));
+    assert_eq!(start(&server, &server.live, &id).status, 202);
+    assert_eq!(server.asked("Mailbox_Exists@A.example") + server.asked("mailbox_exists@a.example"), 1);
+
+    let (head, own) = results(&server, &server.live, &format!("{id}/results"));
+    assert!(head.contains("200 OK") && head.contains("content-type: text/csv; charset=utf-8"), "{head}");
+    let expected = "name,email,deliverable,reason\nA,mailbox_exists@a.example,true,mailbox_exists\n\
+        B,mailbox_not_found@b.example,false,mailbox_not_found\nC,Mailbox_Exists@A.example,true,mailbox_exists\n\
+        D,none,false,invalid_syntax\nE,catch_all@c.example,false,catch_all\n";
+    assert_eq!(own, expected);
+    let (_, csv) = results(&server, &server.live, &format!("{id}/results?format=csv"));
+    assert_eq!(csv, own);
+    let (_, good) = results(&server, &server.live, &format!("{id}/results?class=deliverable"));
+    assert_eq!(good.lines().count(), 3);
+    let (_, bad) = results(&server, &server.live, &format!("{id}/results?class=unknown&class=undeliverable"));
+    assert_eq!(bad.lines().count(), 4);
+    let (head, json) = results(&server, &server.live, &format!("{id}/results?format=jsonl&class=unknown"));
+    assert!(head.contains("content-type: application/x-ndjson"), "{head}");
+    assert_eq!(
+        json,
+        "{\"name\":\"E\",\"email\":\"catch_all@c.example\",\"deliverable\":false,\"reason\":\"catch_all\"}\n"
+    );
+    for query in ["format=xlsx", "format=", "class=good", "format=csv&format=csv"] {
+        let got = order(&server, &server.live, "GET", &format!("{id}/results?{query}"));
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{query}");
+    }
+    assert_eq!(order(&server, &server.live, "DELETE", &id).status, 204);
+    for (method, path) in
+        [("DELETE", id.clone()), ("GET", format!("{id}/results")), ("POST", format!("{id}/start"))]
+    {
+        let got = order(&server, &server.live, method, &path);
+        assert_eq!((got.status, got.error().as_str()), (404, "not_found"));
+    }
+    assert_eq!(server.ledger(), (0, 3));
+}
+
+#[test]
+fn known_addresses_are_free_and_a_repeat_of_the_list_too() {
+    let server = Server::start(&[]);
+    let single = server.get(&server.live, "/v1/verify?email=catch_all@c.example");
+    assert_eq!(single.status, 200);
+    let list = checked(&server, &server.live, CONTENT);
+    assert_eq!((list["credits_required"].as_u64(), list["credits_charged"].as_u64()), (Some(2), Some(2)));
+    assert_eq!(server.credits(), 97);
+    let again = checked(&server, &server.live, CONTENT);
+    assert_eq!((again["credits_required"].as_u64(), again["credits_charged"].as_u64()), (Some(0), Some(0)));
+    assert_eq!((server.credits(), server.ledger()), (97, (0, 3)));
+    // The account of the list pays for it, and other accounts know nothing.
+    let stranger = server.stranger();
+    let list = checked(&server, &stranger, CONTENT);
+    assert_eq!(list["credits_charged"], 3);
+}
+
+#[test]
+fn an_upload_in_parts_continues_at_its_offset_also_after_a_kill() {
+    let server = Server::start(&[]);
+    let mut content = "email\n".to_owned();
+    for n in 0..9_000 {
+        content.push_str(&format!("mailbox_exists@d{n}.example\n"));
+    }
+    let (content, key) = (content.as_bytes(), server.live.clone());
+    let id = announce(&server, &key, content.len());
+    let first = append(&server, &key, &id, 0, false, &content[..100_000]);
+    assert_eq!((first.status, first.json()["offset"].as_u64()), (200, Some(100_000)), "{first:?}");
+    assert_eq!(first.json()["status"], "uploading");
+    for wrong in [0, 99_999, 100_001] {
+        let got = append(&server, &key, &id, wrong, false, b"x");
+        assert_eq!((got.status, got.error().as_str()), (409, "offset_mismatch"));
+        assert_eq!(got.json()["offset"], 100_000);
+    }
+    let early = append(&server, &key, &id, 100_000, true, b"");
+    assert_eq!((early.status, early.error().as_str()), (400, "invalid_request"));
+    let server = server.restart_after_kill(&[]);
+    assert_eq!(show(&server, &key, &id)["offset"], 100_000);
+    // A connection that breaks in the middle of a part: what has arrived is kept.
+    let mut broken = TcpStream::connect(server.address).unwrap();
+    let part =
+        request("PATCH", &key, &format!("{LISTS}/{id}"), "Upload-Offset: 100000\r\n", &content[100_000..]);
+    broken.write_all(&part[..90_000]).unwrap();
+    drop(broken);
+    let began = Instant::now();
+    let offset = loop {
+        let offset = show(&server, &key, &id)["offset"].as_u64().unwrap() as usize;
+        if offset > 100_000 {
+            break offset;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "nothing of the part is kept");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    std::thread::sleep(Duration::from_millis(200));
+    let offset = offset.max(show(&server, &key, &id)["offset"].as_u64().unwrap() as usize);
+    assert!(offset > 100_000 && offset < content.len());
+    let too_long = append(&server, &key, &id, offset, true, &content[offset - 1..]);
+    assert_eq!((too_long.status, too_long.error().as_str()), (413, "request_too_large"));
+    let last = append(&server, &key, &id, offset, true, &content[offset..]);
+    assert_eq!((last.status, last.json()["offset"].as_u64()), (200, Some(content.len() as u64)), "{last:?}");
+    let list = wait(&server, &key, &id, "ready");
+    assert_eq!((list["rows"].as_u64(), list["distinct"].as_u64()), (Some(9_000), Some(9_000)));
+    let late = append(&server, &key, &id, content.len(), true, b"");
+    assert_eq!((late.status, late.error().as_str()), (409, "invalid_state"));
+}
+
+#[test]
+fn headers_of_a_part_are_read_strictly() {
+    let server = Server::start(&[]);
+    let id = announce(&server, &server.live, 10);
+    for headers in [
+        "",
+        "Upload-Offset: x\r\n",
+        "Upload-Offset: -1\r\n",
+        "Upload-Offset: 0\r\nUpload-Offset: 0\r\n",
+        "Upload-Offset: 0\r\nUpload-Complete: true\r\n",
+        "Upload-Offset: 0\r\nUpload-Complete: ?1\r\nUpload-Complete: ?1\r\n",
+    ] {
+        let got = server.send(request("PATCH", &server.live, &format!("{LISTS}/{id}"), headers, b"a"));
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{headers}");
+    }
+    for body in ["{}", "{\"bytes\":0}", "{\"bytes\":\"1\"}", "[]", "{\"bytes\":1,\"name\":1}"] {
+        let got = server.post(&server.live, LISTS, body);
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{body}");
+    }
+    let got = upload(&server, &server.live, &format!("?name={}", "n".repeat(101)), CONTENT);
+    assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
+    for query in ["limit=0", "limit=101", "limit=x", "after=lst_1"] {
+        assert_eq!(server.get(&server.live, &format!("{LISTS}?{query}")).status, 400, "{query}");
+        assert_eq!(server.get(&server.live, &format!("/v1/verify/batch?{query}")).status, 400, "{query}");
+    }
+}
+
+#[test]
+fn a_request_is_repeated_under_its_idempotency_key() {
+    let server = Server::start(&[]);
+    let whole = |query: &str, content: &str| {
+        let headers = "Content-Type: text/csv\r\nIdempotency-Key: k\r\n";
+        server.send(request("POST", &server.live, &format!("{LISTS}{query}"), headers, content.as_bytes()))
+    };
+    let first = whole("?name=a", CONTENT);
+    // The content is not compared.
+    let again = whole("?name=a", "x@example.com\n");
+    assert_eq!((id(&first), first.header("idempotent-replayed")), (id(&again), None));
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    let other = whole("?name=b", CONTENT);
+    assert_eq!((other.status, other.error().as_str()), (422, "idempotency_key_reused"));
+    let in_parts =
+        |body: &str| server.send(post_with(&server.live, LISTS, "Idempotency-Key: parts\r\n", body));
+    let first = in_parts("{\"bytes\":10,\"name\":\"x\"}");
+    let again = in_parts("{ \"name\": \"x\", \"bytes\": 10 }");
+    assert_eq!((id(&first), again.header("idempotent-replayed")), (id(&again), Some("true")));
+    assert_eq!(in_parts("{\"bytes\":11,\"name\":\"x\"}").status, 422);
+    assert_eq!(server.get(&server.live, LISTS).json()["lists"].as_array().unwrap().len(), 2);
+    // The list that the key created is gone.
+    assert_eq!(order(&server, &server.live, "DELETE", &id(&first)).status, 204);
+    assert_eq!(in_parts("{\"bytes\":10,\"name\":\"x\"}").status, 404);
+}
+
+#[test]
+fn a_broken_upload_of_a_whole_list_leaves_nothing() {
+    let server = Server::start(&[]);
+    let ask = request("POST", &server.live, LISTS, "Content-Type: text/csv\r\n", &[b'a'; 200_000]);
+    let mut broken = TcpStream::connect(server.address).unwrap();
+    broken.write_all(&ask[..150_000]).unwrap();
+    let lists = || server.get(&server.live, LISTS).json()["lists"].as_array().unwrap().len();
+    let until = |count: usize| {
+        let began = Instant::now();
+        while lists() != count {
+            assert!(began.elapsed() < Duration::from_secs(20), "{} lists", lists());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until(1);
+    drop(broken);
+    until(0);
+}
+
+#[test]
+fn lists_come_in_pages_and_belong_to_their_account_and_mode() {
+    let server = Server::start(&[]);
+    let ids: Vec<String> = (0..5).map(|_| announce(&server, &server.live, 10)).collect();
+    let test = announce(&server, &server.test, 10);
+    let page = |key: &str, query: &str| server.get(key, &format!("{LISTS}?{query}")).json();
+    let mut found = Vec::new();
+    let mut next = String::new();
+    for _ in 0..3 {
+        let page = page(&server.live, &format!("limit=2{next}"));
+        let lists = page["lists"].as_array().unwrap();
+        found.extend(lists.iter().map(|list| list["list_id"].as_str().unwrap().to_owned()));
+        next = page["next"].as_str().map_or(String::new(), |next| format!("&after={next}"));
+    }
+    assert_eq!((found.iter().rev().collect::<Vec<_>>(), next.as_str()), (ids.iter().collect(), ""));
+    let own = page(&server.test, "");
+    assert_eq!((own["lists"].as_array().unwrap().len(), &own["next"]), (1, &Value::Null));
+    let stranger = server.stranger();
+    for (key, id) in [(&stranger, &ids[0]), (&server.test, &ids[0]), (&server.live, &test)] {
+        for (method, path) in [
+            ("GET", id.clone()),
+            ("DELETE", id.clone()),
+            ("POST", format!("{id}/start")),
+            ("POST", format!("{id}/cancel")),
+            ("GET", format!("{id}/results")),
+        ] {
+            let got = order(&server, key, method, &path);
+            assert_eq!((got.status, got.error().as_str()), (404, "not_found"), "{method} {path}");
+        }
+        assert_eq!(append(&server, key, id, 0, false, b"x").status, 404);
+    }
+    for unknown in ["x", "lst_", "lst_01kdvds2j0f0srt7c5m2q9z3ab"] {
+        assert_eq!(order(&server, &server.live, "GET", unknown).status, 404);
+    }
+}
+
+#[test]
+fn a_test_key_pays_nothing_and_asks_nobody() {
+    let server = Server::start(&[]);
+    let content =
+        "deliverable@a.example\ncatch_all+x@b.example\nsomebody@c.example\ndeliverable@a.example\nnone\n";
+    let list = checked(&server, &server.test, content);
+    assert_eq!((list["credits_required"].as_u64(), list["credits_charged"].as_u64()), (Some(0), Some(0)));
+    assert_eq!(list["distinct"], 3);
+    let id = list["list_id"].as_str().unwrap();
+    let (_, rows) = results(&server, &server.test, &format!("{id}/results"));
+    let expected = "deliverable@a.example,true,mailbox_exists\ncatch_all+x@b.example,false,catch_all\n\
+        somebody@c.example,false,mailbox_not_found\ndeliverable@a.example,true,mailbox_exists\nnone,false,invalid_syntax\n";
+    assert_eq!(rows, expected);
+    assert_eq!((server.asked("deliverable@a.example"), server.credits()), (0, 100));
+}
+
+#[test]
+fn a_cancelled_list_pays_only_for_what_has_an_answer() {
+    let server = Server::start(&[]);
+    let content =
+        "email\nmailbox_exists@a.example\nnever@b.example\nnone\nnever@c.example\nnever@b.example\n";
+    let id = ready(&server, &server.live, content);
+    start(&server, &server.live, &id);
+    let began = Instant::now();
+    while show(&server, &server.live, &id)["checked"] != 1 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(server.ledger(), (3, 0));
+    for _ in 0..2 {
+        let cancelled = order(&server, &server.live, "POST", &format!("{id}/cancel"));
+        assert_eq!((cancelled.status, cancelled.json()["status"].as_str()), (202, Some("cancelled")));
+        assert_eq!(cancelled.json()["credits_charged"], 1);
+    }
+    assert_eq!(server.ledger(), (0, 1));
+    let (_, rows) = results(&server, &server.live, &format!("{id}/results"));
+    assert_eq!(
+        rows,
+        "email,deliverable,reason\nmailbox_exists@a.example,true,mailbox_exists\nnone,false,invalid_syntax\n"
+    );
+    let got = start(&server, &server.live, &id);
+    assert_eq!((got.status, got.error().as_str()), (409, "invalid_state"));
+    // A new list pays only for the rest.
+    let again = ready(&server, &server.live, content);
+    assert_eq!(show(&server, &server.live, &again)["credits_required"], 2);
+    // A list without results was cancelled before it was read.
+    let early = announce(&server, &server.live, 10);
+    assert_eq!(order(&server, &server.live, "POST", &format!("{early}/cancel")).status, 202);
+    assert_eq!(order(&server, &server.live, "GET", &format!("{early}/results")).status, 409);
+    assert_eq!(append(&server, &server.live, &early, 0, true, b"x").status, 409);
+}
+
+#[test]
+fn a_running_list_is_deleted_and_refunded() {
+    let server = Server::start(&[]);
+    let id = ready(&server, &server.live, "never@a.example\nnever@b.example\n");
+    start(&server, &server.live, &id);
+    let began = Instant::now();
+    while server.ledger() != (2, 0) {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(order(&server, &server.live, "DELETE", &id).status, 204);
+    assert_eq!((server.ledger(), server.credits()), ((0, 0), 100));
+}
+
+#[test]
+fn a_list_without_credits_is_refused_or_stops_and_goes_on_after_a_grant() {
+    let server = Server::start(&[]);
+    let content: String = (0..250).map(|n| format!("mailbox_exists@d{n}.example\n")).collect();
+    let id = ready(&server, &server.live, &content);
+    let refused = start(&server, &server.live, &id);
+    assert_eq!((refused.status, refused.error().as_str()), (402, "insufficient_credits"));
+    let body = refused.json();
+    assert_eq!(
+        (body["credits_required"].as_u64(), body["credits_remaining"].as_u64()),
+        (Some(250), Some(100))
+    );
+    server.administer(&["account", "grant", "default", "200"]);
+    let other: String = (0..250).map(|n| format!("mailbox_exists@s{n}.example\n")).collect();
+    let list = checked(&server, &server.live, &other);
+    assert_eq!((list["credits_charged"].as_u64(), server.credits()), (Some(250), 50));
+    server.administer(&["account", "set-status", "default", "paused"]);
+    let got = start(&server, &server.live, &id);
+    assert_eq!((got.status, got.error().as_str()), (402, "subscription_inactive"));
+    server.administer(&["account", "set-status", "default", "active"]);
+    server.administer(&["account", "grant", "default", "200"]);
+    assert_eq!(start(&server, &server.live, &id).status, 202);
+    let list = wait(&server, &server.live, &id, "completed");
+    assert_eq!((list["credits_charged"].as_u64(), server.credits()), (Some(250), 0));
+    assert_eq!(server.ledger(), (0, 500));
+}
+
+#[test]
+fn a_running_list_stops_without_credits_and_goes_on() {
+    let server = Server::start(&[]);
+    server.administer(&["account", "grant", "default", "5900"]);
+    let content: String = (0..6_000).map(|n| format!("mailbox_exists-500@d{n}.example\n")).collect();
+    let id = ready(&server, &server.live, &content);
+    assert_eq!(start(&server, &server.live, &id).status, 202);
+    server.administer(&["account", "set-status", "default", "paused"]);
+    let list = wait(&server, &server.live, &id, "paused");
+    assert!(list["problem"].as_str().unwrap().contains("the subscription is paused"), "{list}");
+    assert_eq!(start(&server, &server.live, &id).status, 402);
+    server.administer(&["account", "set-status", "default", "active"]);
+    assert_eq!(start(&server, &server.live, &id).status, 202);
+    let list = wait(&server, &server.live, &id, "completed");
+    assert_eq!((list["credits_charged"].as_u64(), server.ledger()), (Some(6_000), (0, 6_000)));
+}
+
+#[test]
+fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
+    let server = Server::start(&["--dashboard-upload-mib", "1"]);
+    let unfit = id(&upload(&server, &server.live, "", "id,name\n1,Joe\n"));
+    let list = wait(&server, &server.live, &unfit, "unfit");
+    assert!(list["problem"].as_str().unwrap().contains("no column has addresses"), "{list}");
+    assert_eq!(start(&server, &server.live, &unfit).status, 409);
+    assert_eq!(order(&server, &server.live, "DELETE", &unfit).status, 204);
+    let got = server.post(&server.live, LISTS, "{\"bytes\":1048577}");
+    assert_eq!((got.status, got.error().as_str()), (413, "request_too_large"));
+    server.refuses_a_long_body(
+        LISTS,
+        &format!("Authorization: Bearer {}\r\nContent-Type: text/csv\r\n", server.live),
+    );
+    // A content whose length is not stated.
+    let mut connection = Connection::open(server.address);
+    connection.send(format!(
+        "POST {LISTS} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+        server.live
+    ));
+    let chunk = format!("10000\r\n{}\r\n", "a".repeat(0x10000));
+    for _ in 0..17 {
+        connection.try_send(&chunk);
+    }
+    assert_eq!(connection.read().status, 413);
+    // Two lists of the largest size fill the account.
+    for _ in 0..2 {
+        announce(&server, &server.live, 1 << 20);
+    }
+    let full = server.post(&server.live, LISTS, "{\"bytes\":1}");
+    assert_eq!((full.status, full.error().as_str()), (409, "invalid_state"));
+}
+
+#[test]
+fn plans_and_limits_hold_for_lists() {
+    let config = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\nbatches = false\n\
+                  [plan.limits]\nlist = 3\n";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mailprobe.toml");
+    std::fs::write(&file, config).unwrap();
+    let server = Server::start_in(folder, &["--config", file.to_str().unwrap()]);
+    let refused = upload(&server, &server.live, "", CONTENT);
+    assert_eq!((refused.status, refused.error().as_str()), (403, "plan_not_allowed"));
+    assert_eq!(server.post(&server.test, LISTS, "{\"bytes\":1}").status, 403);
+    assert_eq!(server.get(&server.live, LISTS).status, 200, "lists can be read on any plan");
+    for _ in 0..2 {
+        assert_eq!(order(&server, &server.live, "DELETE", "lst_x").status, 404);
+    }
+    let limited = order(&server, &server.live, "DELETE", "lst_x");
+    assert_eq!((limited.status, limited.error().as_str()), (429, "rate_limited"));
+    assert!(limited.header("ratelimit-policy").unwrap().starts_with("\"list\";q=3;w=60"), "{limited:?}");
+    assert_eq!(server.get(&server.live, LISTS).status, 200);
+}
+
+#[test]
+fn batches_are_listed_and_cancelled() {
+    let server = Server::start(&[]);
+    let batch = |locals: &[&str]| crate::batches::id(&crate::batches::submit(&server, &server.live, locals));
+    let (done, open) = (batch(&["mailbox_exists"]), batch(&["never", "catch_all"]));
+    crate::batches::reasons(&server, &server.live, &done);
+    checked(&server, &server.live, CONTENT);
+    let page = server.get(&server.live, "/v1/verify/batch?limit=1").json();
+    let (first, next) = (&page["batches"][0], page["next"].as_str().unwrap());
+    assert_eq!(
+        (first["batch_id"].as_str(), first["status"].as_str()),
+        (Some(open.as_str()), Some("processing"))
+    );
+    assert!(first.get("results").is_none() && first["total"] == 2 && first["created_at"].is_string());
+    let rest = server.get(&server.live, &format!("/v1/verify/batch?after={next}")).json();
+    assert_eq!(
+        (rest["batches"].as_array().unwrap().len(), &rest["next"]),
+        (1, &Value::Null),
+        "none of a list"
+    );
+    assert_eq!(rest["batches"][0]["batch_id"], done.as_str());
+    let cancel = |key: &str, id: &str| {
+        server.send(request("POST", key, &format!("/v1/verify/batch/{id}/cancel"), "", b""))
+    };
+    let began = Instant::now();
+    while crate::batches::poll(&server, &server.live, &open)["checked"] != 1 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(cancel(&server.stranger(), &open).status, 404);
+    for _ in 0..2 {
+        let cancelled = cancel(&server.live, &open);
+        let body = cancelled.json();
+        assert_eq!((cancelled.status, body["status"].as_str()), (202, Some("completed")));
+        let reasons: Vec<_> =
+            body["results"].as_array().unwrap().iter().map(|row| row["reason"].clone()).collect();
+        assert_eq!(reasons, ["unverifiable", "catch_all"]);
+    }
+    // One of the batch that was complete, one of the cancelled one, three of the list.
+    assert_eq!(server.ledger(), (0, 5));
+    assert_eq!(cancel(&server.live, "bat_x").status, 404);
+}
