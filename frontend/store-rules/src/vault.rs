@@ -69,12 +69,12 @@ pub enum KeyClass {
     Batch,
     /// Batches with unanswered rows.
     OpenBatch,
-    /// Lists of the dashboard.
+    /// Lists with their content.
     List,
 }
 
 impl KeyClass {
-    /// All kinds.
+    /// All kinds of data.
     pub const ALL: [KeyClass; 5] =
         [KeyClass::ShortResult, KeyClass::LongResult, KeyClass::Batch, KeyClass::OpenBatch, KeyClass::List];
 
