@@ -46,7 +46,7 @@ impl Serialize for Counts {
     }
 }
 
-/// A list.
+/// A list with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct List {

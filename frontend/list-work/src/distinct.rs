@@ -163,7 +163,7 @@ impl Duplicates {
     }
 }
 
-/// Groups equal addresses.
+/// Groups equal addresses, slice by slice.
 pub struct Grouping {
     records: Sorted<RECORD>,
     duplicates: Sorter<DUPLICATE>,
@@ -226,7 +226,7 @@ fn split(record: &[u8; RECORD]) -> ([u8; 16], u32) {
     (hash, u32::from_be_bytes(row))
 }
 
-/// Writes the index.
+/// Writes the index, slice by slice.
 pub struct Indexing {
     duplicates: Sorted<DUPLICATE>,
     bits: Duplicates,

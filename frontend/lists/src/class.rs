@@ -14,7 +14,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes.
+    /// All classes of verdicts.
     pub const ALL: [Class; 3] = [Class::Deliverable, Class::Undeliverable, Class::Unknown];
 
     /// The class of a reason.

@@ -69,7 +69,7 @@ pub enum KeyClass {
     Batch,
     /// Batches with unanswered rows.
     OpenBatch,
-    /// Lists of the dashboard.
+    /// Lists with their content.
     List,
 }
 

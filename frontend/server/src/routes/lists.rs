@@ -33,7 +33,7 @@ pub async fn index(call: Call) -> Result<Reply, Refusal> {
     Reply::json(200, &api::ListPage { lists: rendered, next })
 }
 
-/// `GET /v1/lists/{list_id}`.
+/// `GET /v1/lists/{list_id}`: a list with its progress.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let list = find(&call).await?;
     reply(&call, 200, list).await

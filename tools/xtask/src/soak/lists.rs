@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(7_200);
 const RETRY_LIMIT: Duration = Duration::from_secs(60);
 const ACCOUNT: &str = "lists";
 
-struct ListSize {
+struct ApiListSize {
     rows: u64,
     /// Addresses that the account has checked before.
     known: u64,
@@ -42,7 +42,7 @@ struct ListSize {
     slow_rows: u64,
 }
 
-const FULL: ListSize = ListSize {
+const FULL: ApiListSize = ApiListSize {
     rows: 1_000_000,
     known: 2_000,
     part: (100_000, 4_000_000),
@@ -52,7 +52,7 @@ const FULL: ListSize = ListSize {
     life: Duration::from_secs(15),
     slow_rows: 10_000,
 };
-const SMALL: ListSize = ListSize {
+const SMALL: ApiListSize = ApiListSize {
     rows: 3_000,
     known: 200,
     part: (10_000, 60_000),
@@ -82,12 +82,12 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let plans = world.plans()?;
     let scenario = Scenario::parse(SCENARIO).map_err(|error| Failure(format!("the scenario: {error}")))?;
     let random = fastrand::Rng::with_seed(seed);
-    let content = Content::new(seed, size.rows, size.known);
+    let content = ListContent::new(seed, size.rows, size.known);
     let serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
     let granted = size.rows + size.slow_rows + size.known;
     let key = world.unlimited(ACCOUNT, granted)?;
     let serve = Some(serve);
-    let mut campaign = ListCampaign { world, mailnet, plans, random, key, serve, kills: 0 };
+    let mut campaign = ApiListCampaign { world, mailnet, plans, random, key, serve, kills: 0 };
     let mut tally = Tally::default();
     campaign.check_before(&content, &size)?;
     let text = content.text();
@@ -122,7 +122,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
 }
 
 /// The rows of the list.
-struct Content {
+struct ListContent {
     seed: u64,
     rows: u64,
     addresses: u64,
@@ -130,9 +130,9 @@ struct Content {
     known: u64,
 }
 
-impl Content {
-    fn new(seed: u64, rows: u64, known: u64) -> Content {
-        let mut content = Content { seed, rows, addresses: 0, distinct: 0, known };
+impl ListContent {
+    fn new(seed: u64, rows: u64, known: u64) -> ListContent {
+        let mut content = ListContent { seed, rows, addresses: 0, distinct: 0, known };
         let mut seen = HashSet::new();
         for n in 0..rows {
             let value = content.value(n);
@@ -214,7 +214,7 @@ impl Content {
     }
 }
 
-struct ListCampaign {
+struct ApiListCampaign {
     world: CampaignFolder,
     mailnet: Mailnet,
     plans: [String; 2],
@@ -224,7 +224,7 @@ struct ListCampaign {
     kills: usize,
 }
 
-impl ListCampaign {
+impl ApiListCampaign {
     fn address(&self) -> Result<SocketAddr, Failure> {
         self.serve.as_ref().map(|serve| serve.address).ok_or_else(|| Failure("there is no server".into()))
     }
@@ -283,7 +283,7 @@ impl ListCampaign {
     }
 
     /// Checks some addresses of the list in batches.
-    fn check_before(&self, content: &Content, size: &ListSize) -> Result<(), Failure> {
+    fn check_before(&self, content: &ListContent, size: &ApiListSize) -> Result<(), Failure> {
         let mut ids = Vec::new();
         for first in (0..size.known).step_by(BATCH as usize) {
             let rows: Vec<String> =
@@ -305,7 +305,7 @@ impl ListCampaign {
     }
 
     /// Uploads the list in parts, with kills between the first and the last byte of some of them.
-    fn upload(&mut self, text: &[u8], size: &ListSize, tally: &mut Tally) -> Result<String, Failure> {
+    fn upload(&mut self, text: &[u8], size: &ApiListSize, tally: &mut Tally) -> Result<String, Failure> {
         let announced = json!({ "bytes": text.len(), "name": "soak" }).to_string();
         let fields = "Content-Type: application/json\r\nIdempotency-Key: soak\r\n";
         let created = self.request("POST", "/v1/lists", fields, announced.as_bytes())?;
@@ -364,7 +364,7 @@ impl ListCampaign {
     }
 
     /// Downloads the results. Before that, some downloads are cut off by a kill.
-    fn download(&mut self, id: &str, size: &ListSize) -> Result<Vec<u8>, Failure> {
+    fn download(&mut self, id: &str, size: &ApiListSize) -> Result<Vec<u8>, Failure> {
         let path = format!("/v1/lists/{id}/results?format=csv");
         for _ in 0..size.download_kills {
             let (server, key) = (self.address()?, self.key.clone());
@@ -400,7 +400,7 @@ impl ListCampaign {
     /// A list at slow servers is cancelled after a kill.
     fn cancelled(
         &mut self,
-        size: &ListSize,
+        size: &ApiListSize,
         granted: u64,
         before: u64,
     ) -> Result<Result<String, String>, Failure> {

@@ -12,11 +12,11 @@ use store::{ListState, StoreError};
 
 /// The value of `format`. The writer of `xlsx` will be another value of [`ResultFormat`].
 #[derive(Clone, Copy, PartialEq)]
-struct Wanted(ResultFormat);
+struct WantedFormat(ResultFormat);
 
-impl Choice for Wanted {
-    const VALUES: &'static [(&'static str, Wanted)] =
-        &[("csv", Wanted(ResultFormat::Csv)), ("jsonl", Wanted(ResultFormat::Jsonl))];
+impl Choice for WantedFormat {
+    const VALUES: &'static [(&'static str, WantedFormat)] =
+        &[("csv", WantedFormat(ResultFormat::Csv)), ("jsonl", WantedFormat(ResultFormat::Jsonl))];
 }
 
 /// A value of `class`.
@@ -72,7 +72,7 @@ fn selection(query: &str) -> Result<Selection, Refusal> {
     let mut issues = Vec::new();
     let format = query
         .get("format")
-        .and_then(|text| text.map(|text| choice::<Wanted>(["query", "format"], text)).transpose());
+        .and_then(|text| text.map(|text| choice::<WantedFormat>(["query", "format"], text)).transpose());
     let format = format.unwrap_or_else(|issue| {
         issues.push(issue);
         None
@@ -88,7 +88,7 @@ fn selection(query: &str) -> Result<Selection, Refusal> {
         issues.truncate(10);
         return Err(Refusal::invalid(issues));
     }
-    let format = format.map_or(ResultFormat::Own, |Wanted(format)| format);
+    let format = format.map_or(ResultFormat::Own, |WantedFormat(format)| format);
     Ok(Selection { format, classes })
 }
 

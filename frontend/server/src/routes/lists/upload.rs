@@ -18,8 +18,8 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
     let key = idempotency::key(&call.idempotency_key).map_err(|issue| Refusal::invalid(vec![issue]))?;
     let (wanted, fingerprint) = match call.content {
-        Some(_) => Wanted::of_query(&call.query)?,
-        None => Wanted::of_body(&call.body)?,
+        Some(_) => ListRequest::of_query(&call.query)?,
+        None => ListRequest::of_body(&call.body)?,
     };
     let claim = match &key {
         Some(key) => Some(claim(&call, caller, key)?),
@@ -61,16 +61,16 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
 }
 
 /// What a request wants to create.
-struct Wanted {
+struct ListRequest {
     name: String,
     column: String,
     /// The size of a list that is uploaded in parts.
     bytes: Option<u64>,
 }
 
-impl Wanted {
+impl ListRequest {
     /// Reads the query of a request whose body is the content. The fingerprint covers the query.
-    fn of_query(text: &str) -> Result<(Wanted, [u8; 32]), Refusal> {
+    fn of_query(text: &str) -> Result<(ListRequest, [u8; 32]), Refusal> {
         let query = Query::parse(text).map_err(Refusal::invalid)?;
         let mut issues = Vec::new();
         let mut read = |name: &'static str, chars_max: usize| match query.get(name) {
@@ -91,16 +91,19 @@ impl Wanted {
             return Err(Refusal::invalid(issues));
         }
         let request = serde_json::json!({ "content": { "name": &name, "column": &column } });
-        Ok((Wanted { name: plain(&name), column, bytes: None }, fingerprint(request.to_string().as_bytes())?))
+        Ok((
+            ListRequest { name: plain(&name), column, bytes: None },
+            fingerprint(request.to_string().as_bytes())?,
+        ))
     }
 
     /// Reads the body of a request for an upload in parts.
-    fn of_body(body: &[u8]) -> Result<(Wanted, [u8; 32]), Refusal> {
+    fn of_body(body: &[u8]) -> Result<(ListRequest, [u8; 32]), Refusal> {
         let ListBody { bytes, name, column } = ListBody::parse(body).map_err(Refusal::invalid)?;
         // The same body must not be that of a batch.
         let request = [b"{\"parts\":", body, b"}"].concat();
         let name = plain(&name.unwrap_or_default());
-        let wanted = Wanted { name, column: column.unwrap_or_default(), bytes: Some(bytes) };
+        let wanted = ListRequest { name, column: column.unwrap_or_default(), bytes: Some(bytes) };
         Ok((wanted, fingerprint(&request)?))
     }
 }
@@ -307,8 +310,8 @@ mod tests {
 
     #[test]
     fn equal_requests_have_equal_fingerprints() {
-        let query = |text: &str| Wanted::of_query(text).ok().unwrap().1;
-        let body = |text: &str| Wanted::of_body(text.as_bytes()).ok().unwrap().1;
+        let query = |text: &str| ListRequest::of_query(text).ok().unwrap().1;
+        let body = |text: &str| ListRequest::of_body(text.as_bytes()).ok().unwrap().1;
         assert_eq!(query("name=a%62&column="), query("name=ab"));
         assert_ne!(query("name=ab"), query("name=ab&column=2"));
         assert_eq!(body(r#"{"bytes":1,"name":"x"}"#), body(r#"{ "name": "x", "bytes": 1 }"#));
