@@ -265,7 +265,7 @@ pub enum DeliveryError {
     UrlNotAllowed,
 }
 
-/// A new endpoint.
+/// The body of a request that creates an endpoint.
 #[derive(Clone, PartialEq, Eq)]
 #[cfg_attr(test, derive(ToSchema))]
 #[cfg_attr(test, schema(as = WebhookRequest))]

@@ -69,12 +69,12 @@ pub async fn change(visit: Visit) -> Result<Reply, Problem> {
     }
 }
 
-/// `POST /webhooks/{id}/enable`.
+/// `POST /webhooks/{id}/enable`: lets an endpoint get messages again.
 pub async fn enable(visit: Visit) -> Result<Reply, Problem> {
     set_enabled(visit, true).await
 }
 
-/// `POST /webhooks/{id}/disable`.
+/// `POST /webhooks/{id}/disable`: stops the messages to an endpoint.
 pub async fn disable(visit: Visit) -> Result<Reply, Problem> {
     set_enabled(visit, false).await
 }

@@ -178,7 +178,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         tell(ServiceState::Ready);
     };
     let is_alive = || feed_watchdog(&gauge());
-    let open = Open { threads, status: &status, new_batches: &new_batches, webhooks: &webhooks };
+    let open = OpenServer { threads, status: &status, new_batches: &new_batches, webhooks: &webhooks };
     let End::Drained(outcome) = until_the_end(open, &inbox, on_reload, is_alive) else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.
         std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory, webhooks));
@@ -454,15 +454,20 @@ fn warn_of_sign_up(config: &Config, address: SocketAddr) {
 }
 
 /// What takes new work until the drain.
-struct Open<'s> {
+struct OpenServer<'s> {
     threads: Vec<Thread>,
     status: &'s Status,
     new_batches: &'s NewBatches,
     webhooks: &'s webhooks::Sender,
 }
 
-fn until_the_end(open: Open<'_>, inbox: &Receiver<Event>, on_reload: impl Fn(), is_alive: impl Fn()) -> End {
-    let Open { threads, status, new_batches, webhooks } = open;
+fn until_the_end(
+    open: OpenServer<'_>,
+    inbox: &Receiver<Event>,
+    on_reload: impl Fn(),
+    is_alive: impl Fn(),
+) -> End {
+    let OpenServer { threads, status, new_batches, webhooks } = open;
     let interval = watchdog_interval();
     // The frontend threads and the batch feeder.
     let mut running = threads.len() + 1;

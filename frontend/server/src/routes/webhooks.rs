@@ -24,7 +24,7 @@ const DELIVERIES: usize = 20;
 /// The most deliveries of a page.
 const DELIVERIES_MAX: usize = 100;
 
-/// `POST /v1/webhooks`.
+/// `POST /v1/webhooks`: creates an endpoint, and shows its secret.
 pub async fn create(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let WebhookBody { url, events, label } = WebhookBody::parse(&call.body).map_err(Refusal::invalid)?;
@@ -46,7 +46,7 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
     with_secret(201, made, &secret)
 }
 
-/// `GET /v1/webhooks`.
+/// `GET /v1/webhooks`: the endpoints of the account, without secrets.
 pub async fn list(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let found = call.worker.checks.store.webhooks(caller.account).await?;
@@ -54,14 +54,14 @@ pub async fn list(call: Call) -> Result<Reply, Refusal> {
     Reply::json(200, &WebhookList { webhooks })
 }
 
-/// `GET /v1/webhooks/{webhook_id}`.
+/// `GET /v1/webhooks/{webhook_id}`: one endpoint, without its secret.
 pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let found = call.worker.checks.store.webhook(caller.account, id(&call)?).await?;
     Reply::json(200, &convert::webhook(found.ok_or_else(no_such_webhook)?))
 }
 
-/// `PATCH /v1/webhooks/{webhook_id}`.
+/// `PATCH /v1/webhooks/{webhook_id}`: changes the fields of the body.
 pub async fn change(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let id = id(&call)?;
@@ -77,7 +77,7 @@ pub async fn change(call: Call) -> Result<Reply, Refusal> {
     Reply::json(200, &convert::webhook(changed))
 }
 
-/// `DELETE /v1/webhooks/{webhook_id}`.
+/// `DELETE /v1/webhooks/{webhook_id}`: deletes an endpoint with its messages.
 pub async fn delete(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     match call.worker.checks.store.delete_webhook(caller.account, id(&call)?).await? {
@@ -86,7 +86,7 @@ pub async fn delete(call: Call) -> Result<Reply, Refusal> {
     }
 }
 
-/// `POST /v1/webhooks/{webhook_id}/rotate`.
+/// `POST /v1/webhooks/{webhook_id}/rotate`: gives the endpoint a new secret.
 pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let id = id(&call)?;
@@ -97,7 +97,7 @@ pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
     with_secret(200, changed, &secret)
 }
 
-/// `POST /v1/webhooks/{webhook_id}/test`.
+/// `POST /v1/webhooks/{webhook_id}/test`: sends a message of the event `webhook.test`.
 pub async fn test(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let store = &call.worker.checks.store;
@@ -105,7 +105,7 @@ pub async fn test(call: Call) -> Result<Reply, Refusal> {
     Reply::json(202, &WebhookTested { message_id: message.to_string() })
 }
 
-/// `GET /v1/webhooks/{webhook_id}/deliveries`.
+/// `GET /v1/webhooks/{webhook_id}/deliveries`: a page of the log.
 pub async fn deliveries(call: Call) -> Result<Reply, Refusal> {
     let caller = owner(&call)?;
     let id = id(&call)?;

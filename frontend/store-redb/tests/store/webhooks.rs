@@ -74,7 +74,7 @@ fn list(world: &mut World, account: AccountId) -> List {
     let id = ListId::new(world.now, world.random());
     let list = List::new(id, account, world.now, "my list.csv".into());
     let list = List { addresses: 2, ..list };
-    world.store().create_list(&list, ListRoom::MOST, world.now).wait().unwrap();
+    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     list
 }
 

@@ -155,7 +155,7 @@ pub struct Event {
     pub counts: Vec<(Reason, u64)>,
 }
 
-/// A new endpoint.
+/// An endpoint before its creation, with the secret in clear text.
 #[derive(Clone)]
 pub struct NewWebhook {
     /// The id, which the caller creates.
