@@ -40,6 +40,7 @@ impl RowWriter {
             Form::ObjectsOfValues(_) => suffixes(|verdict| {
                 let mut out = Vec::new();
                 json::verdict(verdict, &VerdictNames::default(), &mut out);
+                out.push(b'\n');
                 out
             }),
         };

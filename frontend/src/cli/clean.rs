@@ -296,7 +296,7 @@ impl From<ListError> for CleanError {
     fn from(error: ListError) -> CleanError {
         match error {
             ListError::Unreadable(message) => CleanError::failed(message),
-            ListError::NoAddress(message) => CleanError::failed(format!(
+            ListError::NoAddress(message) => CleanError::usage(format!(
                 "{message}: name the column of the addresses with --column, or save the list as CSV with a column of addresses"
             )),
             ListError::Column(message) => {

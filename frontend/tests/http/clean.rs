@@ -94,7 +94,11 @@ fn what_is_no_list_is_told_in_one_line() {
     let list = list.to_str().unwrap();
     fs::write(list, "id,name\n1,Joe\n").unwrap();
     for (arguments, code, expected) in [
-        (&["clean", list][..], 2, "no column has addresses: the list has id, name; "),
+        (
+            &["clean", list][..],
+            2,
+            "has no address in its first rows, read as CSV, separated by `,`, in UTF-8, with 2 columns (id, name): ",
+        ),
         (&["clean", list, "--column", "email"], 2, "there is no column `email`: the list has id, name; "),
         (&["clean", list, "-o", list], 2, "would overwrite the input: "),
         (&["clean", list, "--resume"], 2, "--resume needs an output file: "),

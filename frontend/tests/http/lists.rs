@@ -462,7 +462,7 @@ fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
     let server = Server::start(&["--dashboard-upload-mib", "1"]);
     let unfit = id(&upload(&server, &server.live, "", "id,name\n1,Joe\n"));
     let list = wait(&server, &server.live, &unfit, "unfit");
-    assert!(list["problem"].as_str().unwrap().contains("no column has addresses"), "{list}");
+    assert!(list["problem"].as_str().unwrap().contains("has no address in its first rows"), "{list}");
     assert_eq!(start(&server, &server.live, &unfit).status, 409);
     assert_eq!(order(&server, &server.live, "DELETE", &unfit).status, 204);
     let got = server.post(&server.live, LISTS, "{\"bytes\":1048577}");
