@@ -145,7 +145,7 @@ fn a_list_shows_its_price_without_duplicates_and_can_be_cancelled() {
         "mailbox_exists@a.example\nMAILBOX_EXISTS@A.example\nnever@b.example\nnever@c.example\nnone\n";
     let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
-    page.says("Addresses 4").says("Different addresses 3").says("Duplicates 1 , free").says("3 credits ;");
+    page.says("Addresses 4").says("Different addresses 3").says("Duplicates 1, free").says("3 credits ;");
     browser.press(&page, &format!("{path}/start"));
     let page = wait(&mut browser, &path, "1 of 3 addresses checked");
     browser.press(&page, &format!("{path}/cancel"));
