@@ -303,11 +303,14 @@ impl Txn<'_> {
         Ok(Some(message))
     }
 
-    /// An id that cannot be guessed, and is the same if the transaction runs again.
+    /// An id that cannot be guessed, and is the same if the transaction runs again. The ids of one millisecond are in the order of
+    /// their numbers, so the log has the order of the events.
     fn message_id(&self, id: WebhookId, event: &Event, serial: u64, now: UnixMs) -> MessageId {
         let parts: [&[u8]; 3] = [&id.to_bytes(), &event.object.to_bytes(), &serial.to_be_bytes()];
         let bits = self.shared.vault.hash("message of a webhook", &parts);
-        MessageId::new(now, u128::from_be_bytes(bits))
+        let random = u128::from_be_bytes(bits) & ((1 << 62) - 1);
+        // An id has 74 bits beside its time, of which the first 12 follow the time directly.
+        MessageId::new(now, u128::from(serial & 0xfff) << 66 | random)
     }
 
     fn remove_oldest_ended(&mut self, id: WebhookId, row: &mut WebhookRow) -> Result<(), StoreError> {

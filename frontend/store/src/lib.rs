@@ -1,9 +1,8 @@
 //! The interface of the store: accounts, API keys and the ledger of credits, durable and shared by all threads.
 //!
 //! The trait [`Store`] has all operations, with its parts [`Connections`], [`WebStore`], [`ListStore`] and
-//! [`WebhookStore`]. The crate
-//! `store-redb` implements it in one file of redb. Every implementation has these invariants, which one test suite
-//! checks:
+//! [`WebhookStore`]. The crate `store-redb` implements it in one file of redb. Every implementation has these
+//! invariants, which one test suite checks:
 //!
 //! - A method is one transaction, which happens completely or not at all. Everything that was answered is durable.
 //! - A read is a snapshot on the caller's thread. It sees every write that was answered before.
@@ -13,8 +12,8 @@
 //!   period.
 //! - At every commit and for every account: available + held + spent + expired = granted.
 //!
-//! The crate also has the pure rules that implementations share: [`credits`], [`rate_limit`], [`webhooks`], and
-//! the [`clock`].
+//! The crate also has the pure rules that implementations share: [`credits`], [`rate_limit`], [`webhooks`], and the
+//! [`clock`].
 
 pub mod backup;
 pub mod clock;

@@ -122,7 +122,7 @@ fn inside(options: &SoakOptions, outside: &PathBuf) -> Result<Tally, Failure> {
     prepare(&world)?;
     let mut campaign = SsrfCampaign::new(world, options.small)?;
     report::line(&format!(
-        "ssrf: {} addresses that are not public, {} hosts that are so in part, in two places",
+        "ssrf: {} addresses that are not public, {} hosts that are so in part, in three places",
         campaign.refused.len(),
         campaign.mixed.len()
     ));
