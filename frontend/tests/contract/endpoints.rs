@@ -8,7 +8,7 @@ use serde_json::json;
 /// Each path with its methods.
 const PATHS: [(&str, &[&str]); 5] = [
     ("/v1/verify", &["GET", "POST"]),
-    ("/v1/verify/batch", &["POST"]),
+    ("/v1/verify/batch", &["GET", "POST"]),
     ("/v1/verify/batch/bat_00000000000000000000000000", &["GET"]),
     ("/v1/account", &["GET"]),
     ("/v1/openapi.json", &["GET"]),

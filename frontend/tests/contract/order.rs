@@ -17,7 +17,8 @@ fn text(path: &str) -> Call {
 fn path_and_method_before_the_key() {
     shared().call(&get("/v1/nowhere")).assert_refused(404, "not_found");
     shared().call(&Call::new("DELETE", "/v1/account")).assert_refused(405, "method_not_allowed");
-    shared().call(&get("/v1/verify/batch").key("nonsense")).assert_refused(405, "method_not_allowed");
+    let put = Call::new("PUT", "/v1/verify/batch").key("nonsense");
+    shared().call(&put).assert_refused(405, "method_not_allowed");
 }
 
 #[test]
