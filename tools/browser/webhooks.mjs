@@ -120,7 +120,7 @@ await suite({
     await page.getByLabel('URL').fill(receiver.url);
     await page.getByLabel('Label').fill('Test bench');
     await page.getByRole('button', { name: 'Create webhook' }).click();
-    const secret = await page.getByLabel('Secret').inputValue();
+    const secret = await page.getByRole('textbox', { name: 'Secret' }).inputValue();
     assert.match(secret, /^whsec_[A-Za-z0-9+/]{32}$/);
     await t.inspect(page, 'webhook-new');
     await page.getByRole('link', { name: 'All webhooks' }).click();
@@ -138,7 +138,7 @@ await suite({
     await page.getByText('You have disabled this webhook.').waitFor();
     await page.getByRole('button', { name: 'Enable' }).click();
     await page.getByRole('button', { name: 'Replace the secret' }).click();
-    assert.notEqual(await page.getByLabel('Secret').inputValue(), secret);
+    assert.notEqual(await page.getByRole('textbox', { name: 'Secret' }).inputValue(), secret);
     await page.getByText('The old secret signs as well until').waitFor();
     await page.getByRole('button', { name: 'Delete webhook' }).click();
     await page.getByText('There are no webhooks.').waitFor();

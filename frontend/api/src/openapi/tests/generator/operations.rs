@@ -79,19 +79,20 @@ fn verification() -> Value {
     answer("The result of the check.", &schema, examples::verifications(), &with_limits(&[]))
 }
 
-fn idempotency_key(description: &str) -> Value {
+fn idempotency_key(example: &str, description: &str) -> Value {
     json!({
         "name": "Idempotency-Key",
         "in": "header",
         "required": false,
         "description": description,
         "schema": { "type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$" },
-        "examples": { "key": { "value": "5f0c9a52-newsletter-june" } },
+        "examples": { "key": { "value": example } },
     })
 }
 
 fn create_batch() -> Value {
     let key = idempotency_key(
+        "5f0c9a52-newsletter-june",
         "Makes a retry safe: for 24 hours, the same key with the same body gets the first answer again, \
             with `Idempotent-Replayed: true` and without a second charge.",
     );

@@ -41,6 +41,7 @@ fn one(description: &str, shown: Vec<examples::Example>, headers: &[&'static str
 
 pub fn create() -> Value {
     let key = idempotency_key(
+        "c81e728d-customers-june",
         "Makes a retry safe: for 24 hours, the same key with the same query or JSON gets the list that the \
             first request created, with `Idempotent-Replayed: true`. The content is not compared.",
     );
