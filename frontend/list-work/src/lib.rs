@@ -1,8 +1,8 @@
 //! The work on lists, for the API and the dashboard: upload in parts, search for duplicates, check batch by batch, results.
 //!
 //! - [`upload::PartWriter`] stores the content while it arrives.
-//! - [`work::Lists`] is the thread that reads lists and submits their batches. [`distinct`] finds duplicates with a sort on disk
-//!   ([`sort`]), and writes the index of the list, which [`index`] reads.
+//! - [`work::Lists`] is the thread that reads lists and submits their batches. `distinct` finds duplicates with a sort on disk
+//!   (`sort`), and writes the index of the list, which `index` reads.
 //! - [`actions`] starts, cancels and deletes lists.
 //! - [`downloads`] is the thread that makes results ([`results`]) while they are sent.
 //!
