@@ -57,7 +57,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 }
 
 /// The version, and the commit if the build knows it.
-const VERSION: &str = env!("MAILPROBE_VERSION");
+pub(crate) const VERSION: &str = env!("MAILPROBE_VERSION");
 
 const EXIT_CODES: &str =
     "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage, 3 for warnings of the doctor";

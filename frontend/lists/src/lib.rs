@@ -13,15 +13,24 @@ mod bounded;
 mod columns;
 mod encoding;
 mod json;
+mod output;
+pub mod report;
+mod results;
+mod sheets;
 mod source;
+mod time;
 mod verdict;
 mod workbook;
 
 pub use encoding::Encoding;
+pub use output::{OutputRows, RowClasses};
+pub use results::{Class, ResultColumn, Results, VERDICT_NAMES, WrittenResults};
+pub use sheets::{SHEET_COLUMNS_MAX, SheetNotes, SheetSource, write_sheets};
 pub use source::{
-    Endings, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan, Shape, Source, Step,
-    VerdictNames, decompressed, is_stream,
+    EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
+    Shape, Source, Step, VerdictNames, decompressed, is_stream,
 };
+pub use time::{utc_seconds, utc_text};
 pub use verdict::Verdict;
 
 use engine_proto::address::Address;

@@ -8,8 +8,12 @@
 //! | [`HAS_TAIL`] | before the mark are the bytes after the verdict, with the line end, and their number in four bytes |
 //! | [`IS_OPEN`] | the verdict of another address of the same row follows |
 
+mod further;
+
 use super::detect::LineEnd;
 use crate::encoding::{ByteOrder, Encoding};
+pub use further::FoundRow;
+pub(super) use further::Further;
 
 const HAS_TAIL: u8 = 0xff;
 const IS_OPEN: u8 = 0xfe;
@@ -24,6 +28,7 @@ pub(super) struct Layout {
     /// The number of values before the verdict; `None` if it is at the end.
     pub column: Option<usize>,
     pub encoding: Encoding,
+    pub further: Option<Further>,
 }
 
 /// The ends of rows, by the code of their verdict.
@@ -41,6 +46,10 @@ pub struct Endings {
     column: Option<usize>,
     byte_order: Option<ByteOrder>,
     longest: usize,
+    encoding: Encoding,
+    further: Option<Further>,
+    /// The verdicts before they are encoded, if there are further columns.
+    plain: Vec<Vec<u8>>,
 }
 
 /// The parts of an output row: what is before the verdict, all possible verdicts by their code, and what is after it.
@@ -84,6 +93,12 @@ impl Endings {
             has_quotes: layout.has_quotes,
             column: layout.column,
             byte_order: layout.encoding.byte_order(),
+            encoding: layout.encoding,
+            plain: match &layout.further {
+                Some(_) => std::iter::once(Vec::new()).chain(layout.verdicts.iter().cloned()).collect(),
+                None => Vec::new(),
+            },
+            further: layout.further.clone(),
         }
     }
 
@@ -164,6 +179,25 @@ impl Endings {
         Some((code(at)?, row))
     }
 
+    /// The code of the first verdict of an output row with its line end.
+    pub fn code(&self, output: &[u8]) -> Option<u8> {
+        let Some(column) = self.column else {
+            return match self.has_further() {
+                true => Some(self.split_further(output)?.0.code),
+                false => {
+                    u8::try_from(self.closed.iter().skip(1).position(|it| output.ends_with(it))? + 1).ok()
+                }
+            };
+        };
+        let rest = &output[self.start_of(column, output)?..];
+        let is_verdict = |(closed, bare): (&Vec<u8>, &Vec<u8>)| {
+            rest == closed.as_slice()
+                || rest.strip_prefix(bare.as_slice()).is_some_and(|after| after.starts_with(&self.delimiter))
+        };
+        let at = self.closed.iter().zip(&self.bare).skip(1).position(is_verdict)?;
+        u8::try_from(at + 1).ok()
+    }
+
     /// The position of a value in an output row.
     fn start_of(&self, column: usize, output: &[u8]) -> Option<usize> {
         let (mut at, mut passed, mut is_quoted) = (0, 0, false);
@@ -192,6 +226,22 @@ pub(super) fn mark_open(row: &mut Vec<u8>) {
     row.push(IS_OPEN);
 }
 
+/// Writes one value, with quotes if they are needed (RFC 4180 2).
+pub(super) fn csv_value(field: &[u8], delimiter: u8, has_quotes: bool, out: &mut Vec<u8>) {
+    let is_special = |&b: &u8| b == delimiter || matches!(b, b'"' | b'\r' | b'\n');
+    if !has_quotes || !field.iter().any(is_special) {
+        return out.extend_from_slice(field);
+    }
+    out.push(b'"');
+    for &byte in field {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +254,7 @@ mod tests {
             has_quotes: true,
             column,
             encoding,
+            further: None,
         })
     }
 
