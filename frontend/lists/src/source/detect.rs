@@ -72,6 +72,17 @@ pub(crate) struct Dialect {
     pub columns: usize,
 }
 
+impl Dialect {
+    /// The bytes that a value has only within quotes.
+    pub fn quoted_bytes(&self) -> [bool; 256] {
+        let mut bytes = [false; 256];
+        for byte in [self.delimiter, b'"', b'\r', b'\n'] {
+            bytes[usize::from(byte)] = self.has_quotes;
+        }
+        bytes
+    }
+}
+
 /// Detects the form of CSV from the beginning of a list, with the separator if the list names it.
 pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Option<u8>) -> Dialect {
     let fit = |delimiter: u8, has_quotes: bool| {
@@ -80,18 +91,18 @@ pub(super) fn dialect(head: &[u8], is_whole: bool, encoding: Encoding, named: Op
     };
     let delimiter = named.unwrap_or_else(|| {
         // Of equal ones, the last one is the maximum.
-        let best = DELIMITERS.into_iter().rev().max_by_key(|&delimiter| fit(delimiter, true));
-        best.unwrap_or(DELIMITERS[0])
+        let fits = DELIMITERS.into_iter().rev().map(|delimiter| (fit(delimiter, true), delimiter));
+        match fits.max_by_key(|(fit, _)| *fit) {
+            Some((best, delimiter)) if best.has_columns => delimiter,
+            // Rows with one value do not show the separator; the header may.
+            _ => most_frequent(first_line(head)).unwrap_or(DELIMITERS[0]),
+        }
     });
     let (quoted, plain) = (fit(delimiter, true), fit(delimiter, false));
     // An open quote hides rows.
     let has_quotes = plain.address_rows <= quoted.address_rows || plain.columns != quoted.columns;
-    let columns = quoted.columns;
     let line_end = line_end(head, has_quotes);
-    // Without a separator that fits, a list has one column.
-    let delimiter =
-        if columns == 1 && named.is_none() && !is_separated(first_line(head)) { b',' } else { delimiter };
-    Dialect { delimiter, has_quotes, line_end, columns }
+    Dialect { delimiter, has_quotes, line_end, columns: quoted.columns }
 }
 
 /// How well a separator fits; the greatest one is the best.
@@ -182,11 +193,21 @@ fn first_line(head: &[u8]) -> &[u8] {
 
 /// Whether a line has a usual separator outside of quotes.
 fn is_separated(line: &[u8]) -> bool {
-    let mut is_quoted = false;
-    line.iter().any(|&byte| {
-        is_quoted ^= byte == b'"';
-        matches!(byte, b',' | b';' | b'\t') && !is_quoted
-    })
+    most_frequent(line).is_some()
+}
+
+/// The most frequent separator of a line outside of quotes. A pipe may be a part of an address.
+fn most_frequent(line: &[u8]) -> Option<u8> {
+    let count = |delimiter: u8| {
+        let mut is_quoted = false;
+        let is_counted = |&&byte: &&u8| {
+            is_quoted ^= byte == b'"';
+            byte == delimiter && !is_quoted
+        };
+        line.iter().filter(is_counted).count()
+    };
+    let counted = DELIMITERS.into_iter().rev().filter(|&it| it != b'|').map(|it| (count(it), it));
+    counted.max_by_key(|&(count, _)| count).filter(|&(count, _)| count > 0).map(|(_, delimiter)| delimiter)
 }
 
 /// Known files that are no text, by their first bytes, as the end of a sentence about the file.
@@ -261,6 +282,8 @@ mod tests {
             ("id;note;email\n1,5;x, y, z;a@b.co\n2,5;x, y, z;c@d.co\n", b';'),
             ("id,emails\n1,a@b.co;c@d.co\n2,e@f.co;g@h.co\n", b','),
             ("name|email\nMeier, Joe; Dr.|a@b.co\nKlein, Ann; Dr.|c@d.co\n", b'|'),
+            ("email,name,city\na@b.co\nc@d.co\n", b','),
+            ("email;name\na@b.co\n", b';'),
             ("List, made; by\tJoe\n\nname\temail\nMeier, Joe\ta@b.co\n", b'\t'),
         ] {
             assert_eq!(dialect_of(head).delimiter, expected, "{head:?}");

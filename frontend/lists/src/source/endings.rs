@@ -28,6 +28,8 @@ pub(super) struct Layout {
     /// The number of values before the verdict; `None` if it is at the end.
     pub column: Option<usize>,
     pub encoding: Encoding,
+    /// The bytes that a value has only within quotes.
+    pub quoted_bytes: [bool; 256],
     pub further: Option<Further>,
 }
 
@@ -47,6 +49,7 @@ pub struct Endings {
     byte_order: Option<ByteOrder>,
     longest: usize,
     encoding: Encoding,
+    quoted_bytes: [bool; 256],
     further: Option<Further>,
     /// The verdicts before they are encoded, if there are further columns.
     plain: Vec<Vec<u8>>,
@@ -94,6 +97,7 @@ impl Endings {
             column: layout.column,
             byte_order: layout.encoding.byte_order(),
             encoding: layout.encoding,
+            quoted_bytes: layout.quoted_bytes,
             plain: match &layout.further {
                 Some(_) => std::iter::once(Vec::new()).chain(layout.verdicts.iter().cloned()).collect(),
                 None => Vec::new(),
@@ -226,10 +230,10 @@ pub(super) fn mark_open(row: &mut Vec<u8>) {
     row.push(IS_OPEN);
 }
 
-/// Writes one value, with quotes if they are needed (RFC 4180 2).
-pub(super) fn csv_value(field: &[u8], delimiter: u8, has_quotes: bool, out: &mut Vec<u8>) {
-    let is_special = |&b: &u8| b == delimiter || matches!(b, b'"' | b'\r' | b'\n');
-    if !has_quotes || !field.iter().any(is_special) {
+/// Writes one value, with quotes if it has one of the bytes that need them (RFC 4180 2).
+#[inline]
+pub(super) fn csv_value(field: &[u8], quoted_bytes: &[bool; 256], out: &mut Vec<u8>) {
+    if !field.iter().any(|&byte| quoted_bytes[usize::from(byte)]) {
         return out.extend_from_slice(field);
     }
     out.push(b'"');
@@ -254,6 +258,7 @@ mod tests {
             has_quotes: true,
             column,
             encoding,
+            quoted_bytes: [false; 256],
             further: None,
         })
     }

@@ -230,6 +230,7 @@ fn shape(
         format,
         encoding,
         dialect,
+        quoted_bytes: dialect.quoted_bytes(),
         separator_line,
         columns: Columns::single().with_further(options.results),
         titles: Vec::new(),

@@ -48,6 +48,8 @@ pub struct Shape {
     pub format: Format,
     pub encoding: Encoding,
     pub(crate) dialect: Dialect,
+    /// The bytes that a value has only within quotes.
+    pub(super) quoted_bytes: [bool; 256],
     /// The line that names the separator, as the input has it; empty if there is none.
     pub(super) separator_line: Vec<u8>,
     pub(crate) columns: Columns,
@@ -170,6 +172,7 @@ impl Shape {
             has_quotes: self.format != Format::Jsonl && self.dialect.has_quotes,
             column: self.verdict_column(),
             encoding: self.encoding,
+            quoted_bytes: self.quoted_bytes,
             further: self.further(),
         })
     }
@@ -224,6 +227,6 @@ impl Shape {
 
     /// Writes one value.
     fn value(&self, field: &[u8], out: &mut Vec<u8>) {
-        csv_value(field, self.dialect.delimiter, self.dialect.has_quotes, out);
+        csv_value(field, &self.quoted_bytes, out);
     }
 }

@@ -55,7 +55,7 @@ impl Endings {
                 json::write_result(column, &value, out);
             } else {
                 let value = self.encoding.bytes(&value);
-                csv_value(&value, self.delimiter_byte, self.has_quotes, out);
+                csv_value(&value, &self.quoted_bytes, out);
             }
         }
         if tail.is_empty() {

@@ -56,11 +56,12 @@ impl WithFacts {
 
     /// Takes the facts that have come, and asks for further ones.
     fn turn(&mut self, into: &mut Vec<Answered>) {
-        let came = |(domain, pending): (&Box<str>, &PendingFacts)| {
-            let facts = pending.inquiry.answer_blocking(Duration::ZERO)?;
-            Some((domain.clone(), facts.ok().flatten()))
-        };
-        let ended: Vec<(Box<str>, Option<DnsFacts>)> = self.pending.iter().filter_map(came).collect();
+        let mut ended: Vec<(Box<str>, Option<DnsFacts>)> = Vec::new();
+        for (domain, pending) in &self.pending {
+            if let Some(facts) = pending.inquiry.answer_blocking(Duration::ZERO) {
+                ended.push((domain.clone(), facts.ok().flatten()));
+            }
+        }
         for (domain, facts) in ended {
             let facts = facts.map(Rc::new);
             let waiting = self.pending.remove(&domain).map_or_else(Vec::new, |pending| pending.waiting);
