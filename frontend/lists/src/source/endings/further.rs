@@ -183,3 +183,72 @@ fn json_value(column: ResultColumn, text: &[u8]) -> Option<(String, &[u8])> {
     let value = values.next()?.ok()?.get();
     Some((json::result(column, value)?, &text[value.len()..]))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, Verdict, WrittenResults};
+    use std::io::Cursor;
+
+    /// Writes the rows of a list, and finds each of them again.
+    #[track_caller]
+    fn check(list: &[u8], columns: &[String]) {
+        let options = ReadOptions { results: &ResultColumn::ALL, columns, ..ReadOptions::default() };
+        let mut source = Source::new(Box::new(Cursor::new(list.to_vec())), "x", None, &options).unwrap();
+        let (endings, head) = (source.shape().endings(), source.shape().head());
+        let results = Results {
+            suggestion: "\"a;,|é\"@gmail.com",
+            provider: "google",
+            rule: "unknown_user",
+            role: Some(true),
+            free: Some(false),
+            disposable: None,
+            score: Some(7),
+            checked_at: Some(1_795_619_459),
+        };
+        let results_of = |n: usize| if n.is_multiple_of(2) { results } else { Results::default() };
+        let (mut row, mut output, mut rows) = (Row::default(), head.clone(), Vec::new());
+        while source.next(&mut row).unwrap() {
+            let code = rows.len() as u8 % 3 + 1;
+            endings.write(&row.prefix, code, &results_of(rows.len()), &mut output);
+            rows.push(row.prefix.clone());
+        }
+        let (mut at, mut last) = (head.len(), 0);
+        for (n, prefix) in rows.iter().enumerate() {
+            let found = endings.read(prefix, &output[at..]).unwrap_or_else(|| panic!("row {n}"));
+            let Results { provider, rule, score, checked_at, .. } = results_of(n);
+            let written =
+                WrittenResults { provider: provider.into(), rule: rule.into(), score, checked_at };
+            assert_eq!((found.code, &found.results), (n as u8 % 3 + 1, &written), "row {n}");
+            assert_eq!(endings.read(b"other,", &output[at..]), None);
+            (last, at) = (at, at + found.length);
+        }
+        assert_eq!(at, output.len());
+        if source.shape().addresses() == 1 {
+            let mut lines = OutputRows::new(&output[..], &head, &endings).unwrap();
+            for (n, prefix) in rows.iter().enumerate() {
+                let line = lines.next().unwrap().unwrap();
+                let (FoundRow { code, .. }, row) = endings.split_further(line).unwrap();
+                assert_eq!((code, &row), (n as u8 % 3 + 1, prefix), "row {n}");
+                assert_eq!(endings.code(line), Some(code));
+            }
+            assert_eq!(lines.next().unwrap(), None);
+            // A row without its end is none.
+            assert_eq!(endings.read(rows.last().unwrap(), &output[last..output.len() - 1]), None);
+        }
+        assert!(Verdict::all().count() > 3);
+    }
+
+    #[test]
+    fn rows_are_found_again_in_each_format_and_encoding() {
+        let csv = "email;näme\r\na@b.co;\"x;\n\"\"\"\r\nnobody;\r\nc@d.co;1;2;\"3\"\r\n";
+        check(csv.as_bytes(), &[]);
+        let utf_16 = |text: &str| -> Vec<u8> {
+            std::iter::once(0xfeff).chain(text.encode_utf16()).flat_map(u16::to_le_bytes).collect()
+        };
+        check(&utf_16(csv), &[]);
+        check(b"email,name\na@b.co,M\xfcller\nc@d.co,J\xf6rg\ne@f.co,x\n", &[]);
+        check("{\"email\":\"a@b.co\",\"x\":\"\\\"deliverable\\\":true\"}\n{\"email\":1}\n{\"email\":\"c@d.co\"}\n".as_bytes(), &[]);
+        check(b"a@b.co\n\"x\"@b.co\nnobody\n", &[]);
+        check(b"work,home\na@b.co,c@d.co\nx,y\ne@f.co,g@h.co,more\n", &["work".to_owned(), "home".to_owned()]);
+    }
+}
