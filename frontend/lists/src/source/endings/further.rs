@@ -186,7 +186,9 @@ fn json_value(column: ResultColumn, text: &[u8]) -> Option<(String, &[u8])> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, Verdict, WrittenResults};
+    use crate::{
+        FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, Verdict, WrittenResults,
+    };
     use std::io::Cursor;
 
     /// Writes the rows of a list, and finds each of them again.
@@ -216,8 +218,7 @@ mod tests {
         for (n, prefix) in rows.iter().enumerate() {
             let found = endings.read(prefix, &output[at..]).unwrap_or_else(|| panic!("row {n}"));
             let Results { provider, rule, score, checked_at, .. } = results_of(n);
-            let written =
-                WrittenResults { provider: provider.into(), rule: rule.into(), score, checked_at };
+            let written = WrittenResults { provider: provider.into(), rule: rule.into(), score, checked_at };
             assert_eq!((found.code, &found.results), (n as u8 % 3 + 1, &written), "row {n}");
             assert_eq!(endings.read(b"other,", &output[at..]), None);
             (last, at) = (at, at + found.length);
@@ -249,6 +250,9 @@ mod tests {
         check(b"email,name\na@b.co,M\xfcller\nc@d.co,J\xf6rg\ne@f.co,x\n", &[]);
         check("{\"email\":\"a@b.co\",\"x\":\"\\\"deliverable\\\":true\"}\n{\"email\":1}\n{\"email\":\"c@d.co\"}\n".as_bytes(), &[]);
         check(b"a@b.co\n\"x\"@b.co\nnobody\n", &[]);
-        check(b"work,home\na@b.co,c@d.co\nx,y\ne@f.co,g@h.co,more\n", &["work".to_owned(), "home".to_owned()]);
+        check(
+            b"work,home\na@b.co,c@d.co\nx,y\ne@f.co,g@h.co,more\n",
+            &["work".to_owned(), "home".to_owned()],
+        );
     }
 }
