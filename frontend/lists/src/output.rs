@@ -93,16 +93,17 @@ impl RowClasses {
 }
 
 /// Splits output rows into the texts of their cells.
-pub(crate) struct Cells<'a> {
+pub(crate) struct RowCells<'a> {
     shape: &'a Shape,
     endings: &'a Endings,
     /// The keys of JSON objects; the cells have their order.
     pub keys: Vec<String>,
 }
 
-impl<'a> Cells<'a> {
-    pub fn new(shape: &'a Shape, endings: &'a Endings) -> Cells<'a> {
-        Cells { shape, endings, keys: Vec::new() }
+impl<'a> RowCells<'a> {
+    /// A splitter for rows of this form, without keys so far.
+    pub fn new(shape: &'a Shape, endings: &'a Endings) -> RowCells<'a> {
+        RowCells { shape, endings, keys: Vec::new() }
     }
 
     /// Adds the keys of an object that are new. Returns their number.

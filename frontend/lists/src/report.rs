@@ -30,7 +30,7 @@ pub struct Report {
     pub domains: Vec<ReportDomain>,
     /// Number of rows of domains that were not counted on their own.
     pub uncounted_rows: u64,
-    /// Number of rows whose address came before; `None` if it is unknown.
+    /// Number of rows with the address of an earlier row; `None` if it is unknown.
     pub duplicates: Option<u64>,
     /// Probable typing mistakes, the most frequent first. The page shows the first [`ROWS_MAX`].
     pub typos: Vec<ReportTypo>,
@@ -161,7 +161,7 @@ fn advice(class: Class) -> &'static str {
             "Do not send to these addresses. Remove them, or correct the typing mistakes first and check them again."
         }
         Class::Unknown => {
-            "The check does not tell. Send only to people who expect your mail, in small amounts, and remove what bounces. \
+            "The check does not tell. Send in small amounts, only where your mail is expected, and remove what bounces. \
              A later check may tell more about unverifiable addresses."
         }
     }

@@ -29,7 +29,7 @@ pub enum ResultColumn {
 pub const VERDICT_NAMES: [&str; 2] = ["deliverable", "reason"];
 
 impl ResultColumn {
-    /// All columns.
+    /// All columns in the order of the documentation.
     pub const ALL: [ResultColumn; 8] = [
         ResultColumn::Suggestion,
         ResultColumn::Provider,
@@ -169,7 +169,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes.
+    /// All classes, the best one first.
     pub const ALL: [Class; 3] = [Class::Deliverable, Class::Undeliverable, Class::Unknown];
 
     /// The class of a verdict.
@@ -181,7 +181,7 @@ impl Class {
         }
     }
 
-    /// Its name.
+    /// Its name on the command line and in the API.
     pub fn name(self) -> &'static str {
         match self {
             Class::Deliverable => "deliverable",

@@ -4,7 +4,7 @@
 //! - A sheet has at most 1,048,576 rows. Longer lists have several sheets, each with the header.
 //! - The cells are first in temporary files without a name, in the folder of the output.
 
-use crate::output::{Cells, OutputRows, RowClasses};
+use crate::output::{OutputRows, RowCells, RowClasses};
 use crate::{Class, Endings, Format, Shape};
 use rust_xlsxwriter::{Workbook, XlsxError};
 use std::fs::File;
@@ -55,7 +55,7 @@ pub fn write_sheets(
 ) -> Result<SheetNotes> {
     let SheetSource { shape, endings, open, bytes } = source;
     let head = shape.head();
-    let mut cells = Cells::new(shape, endings);
+    let mut cells = RowCells::new(shape, endings);
     if shape.format == Format::Jsonl {
         let mut rows = OutputRows::new(open()?, &head, endings)?;
         while let Some(row) = rows.next()? {

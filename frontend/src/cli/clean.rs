@@ -511,6 +511,11 @@ fn overwriting(
     files.find(|(_, path)| is_same_file(&args.input, path))
 }
 
+/// Seconds since 1970.
+fn unix_now() -> u64 {
+    store::clock::now() / 1000
+}
+
 /// Whether both names mean the same file, also through links.
 fn is_same_file(input: &Path, output: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;

@@ -18,7 +18,7 @@ use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
 use super::summary::{Extent, Reading, Summary};
-use super::{CleanError, UNDER_WAY_MAX};
+use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
 use lists::{Row, Source, Verdict};

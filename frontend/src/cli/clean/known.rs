@@ -2,14 +2,14 @@
 //!
 //! They are in a table in `OUT.state`, as the addresses of the list: memory does not depend on their number.
 
-use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
 use super::seen::Seen;
 use super::state::State;
 use super::state::table::Table;
+use super::{CleanError, unix_now};
 use lists::{EarlierResult, ReadOptions, Row, Source, Verdict};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
 
 const DAY: u64 = 24 * 60 * 60;
 /// How long a result is used again, as the API keeps results.
@@ -31,8 +31,7 @@ pub(super) struct KnownOptions {
 impl KnownOptions {
     /// Options for a run that begins now.
     pub fn new(days: Option<u32>, is_fast: bool) -> KnownOptions {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        KnownOptions { days, is_fast, now: now.as_ref().map_or(0, Duration::as_secs) }
+        KnownOptions { days, is_fast, now: unix_now() }
     }
 
     /// Whether a result of this time is used.
@@ -74,9 +73,9 @@ impl KnownResults {
         outcomes: &mut Outcomes,
     ) -> Result<KnownResults, CleanError> {
         let KnownFile { path, column, options } = file;
-        let written_at = std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok();
-        let written_at = written_at.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok());
-        let written_at = written_at.map_or(options.now, |at| at.as_secs());
+        let written_at =
+            std::fs::metadata(path).ok().and_then(|metadata| u64::try_from(metadata.mtime()).ok());
+        let written_at = written_at.unwrap_or(options.now);
         let columns = column.get(..1).unwrap_or_default();
         let shares = state.shares;
         let mut source = Source::open(path, &ReadOptions { columns, ..ReadOptions::default() })?;

@@ -65,7 +65,7 @@ impl Outcome {
         u8::try_from(SCORE.of(self.0).checked_sub(1)?).ok()
     }
 
-    /// All bits.
+    /// All bits, as they are stored.
     pub fn bits(self) -> u64 {
         self.0
     }

@@ -18,7 +18,7 @@ pub struct OutputArgs {
     /// Write one file per class: OUT.deliverable.csv, OUT.undeliverable.csv and OUT.unknown.csv for -o OUT.csv
     #[arg(long)]
     pub split: bool,
-    /// Leave out rows whose address came before
+    /// Leave out rows with the address of an earlier row
     #[arg(long, conflicts_with_all = ["part", "join"])]
     pub drop_duplicates: bool,
     /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with

@@ -1,12 +1,11 @@
 //! `--report`: the page about the list.
 
 use super::summary::Summary;
-use super::{CleanArgs, CleanError};
+use super::{CleanArgs, CleanError, unix_now};
 use indicatif::HumanDuration;
 use lists::report::{Report, ReportDomain, ReportLeft, ReportTypo, page};
 use lists::utc_text;
 use std::path::Path;
-use std::time::SystemTime;
 
 /// Most domains and typing mistakes that a report gets: it shows fewer, and says how many it does not show.
 const DOMAINS_MAX: usize = 100_000;
@@ -24,11 +23,10 @@ pub(super) fn write(path: &Path, args: &CleanArgs, summary: &Summary) -> Result<
 
 fn report(args: &CleanArgs, summary: &Summary) -> Report {
     let name = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy().into_owned();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let domains = summary.domains.sorted().into_iter().take(DOMAINS_MAX);
     Report {
         name: if name == "-" { "Standard input".to_owned() } else { name },
-        date: utc_text(now).replace('T', " ").replace('Z', " UTC"),
+        date: utc_text(unix_now()).replace('T', " ").replace('Z', " UTC"),
         version: crate::cli::VERSION.to_owned(),
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),

@@ -4,11 +4,11 @@ use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, millis};
-use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
+use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped, unix_now};
 use engine::Outage;
 use engine::proto::retry::{Schedule, Tries, is_about_address, left};
 use lists::{Results, Verdict};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The server answers "later". Greylisting servers require one to fifteen minutes. The requested delay is often a guess, so a row
 /// has one more try at the end of `--max-wait`, and delays do not double: the user waits for the list, and a batch
@@ -225,9 +225,4 @@ impl Run<'_> {
         let results = Results { rule, provider, score, checked_at, ..Results::default() };
         self.parts.sink.outcomes.new_outcome(code, &results)
     }
-}
-
-/// Seconds since 1970.
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

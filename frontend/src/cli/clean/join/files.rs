@@ -86,7 +86,7 @@ impl PartFile {
         Err(Stop::Refused(CleanError::failed(why)))
     }
 
-    /// The last row.
+    /// The bytes of the last row that was found.
     pub fn row(&self) -> &[u8] {
         self.rows.row()
     }
