@@ -432,7 +432,11 @@ impl Job {
             Ok(state) => state,
             Err(error) => return Err(sink.keep(error)),
         };
-        let known = KnownOptions::new(args.writing.known_days, args.fast);
+        let known = args.writing.known.as_deref().map(|path| KnownFile {
+            path,
+            column: &args.column,
+            options: KnownOptions::new(args.writing.known_days, args.fast),
+        });
         let summary = driver::run(driver::Parts {
             progress: progress::Progress::new(!args.no_progress, source.size()),
             part: args.part.map(|part| PartRows::new(part, &source, args.fast)),
@@ -443,11 +447,7 @@ impl Job {
             checker,
             waits: args.waits(),
             drop_duplicates: args.writing.drop_duplicates,
-            known: args.writing.known.as_deref().map(|path| KnownFile {
-                path,
-                column: &args.column,
-                options: known,
-            }),
+            known,
             finds_typos: args.writing.report.is_some(),
         })?;
         args.write_about(&summary)?;

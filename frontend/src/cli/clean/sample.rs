@@ -6,16 +6,14 @@
 //! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. A sample that is a large part of the list
 //! tells more: the variance has the finite population correction `(N - n) / (N - 1)`, as a larger sample in the formula.
 
-use super::seen::Seen;
+use super::seen::{Keyed, Seen};
 use super::state::State;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
 use indicatif::HumanCount;
 use lists::{Class, ReadOptions, Row, Source, Verdict};
-use siphasher::sip128::{Hasher128, SipHasher24};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hasher;
 use std::io::Cursor;
 use std::path::Path;
 
@@ -76,21 +74,19 @@ pub(super) fn interval(hits: u64, checked: u64, distinct: u64) -> (f64, f64, f64
 /// The addresses with the smallest hashes.
 struct Smallest {
     most: usize,
-    hasher: SipHasher24,
+    keyed: Keyed,
     /// The addresses by their hashes. Equal addresses have equal hashes.
     kept: BTreeMap<u128, Box<str>>,
 }
 
 impl Smallest {
     fn new(most: usize, seed: u64) -> Smallest {
-        Smallest { most, hasher: SipHasher24::new_with_keys(seed, !seed), kept: BTreeMap::new() }
+        Smallest { most, keyed: Keyed::with_seed(seed), kept: BTreeMap::new() }
     }
 
     /// Takes an address by its canonical form.
     fn take(&mut self, canonical: &str, address: &str) {
-        let mut hasher = self.hasher;
-        hasher.write(canonical.as_bytes());
-        let hash = hasher.finish128().as_u128();
+        let hash = self.keyed.hash(canonical.as_bytes());
         let is_full = self.kept.len() >= self.most;
         if is_full && self.kept.last_key_value().is_none_or(|(largest, _)| hash >= *largest) {
             return;

@@ -28,6 +28,11 @@ impl Keyed {
         Ok(Keyed(SipHasher24::new_with_key(&key)))
     }
 
+    /// The hash with the key of this seed.
+    pub fn with_seed(seed: u64) -> Keyed {
+        Keyed(SipHasher24::new_with_keys(seed, !seed))
+    }
+
     /// The hash of these bytes.
     pub fn hash(&self, bytes: &[u8]) -> u128 {
         let mut hasher = self.0;
@@ -74,6 +79,7 @@ impl Seen {
     }
 
     /// The hash of an address. Addresses of the same mailbox have the same.
+    #[inline(always)]
     pub fn key(&mut self, address: &Address) -> u128 {
         // The same text as `Address::canonical`, without an allocation.
         self.folded.clear();
@@ -91,6 +97,8 @@ impl Seen {
     ///
     /// # Errors
     /// The state fails.
+    // The loop over rows calls it. The compiler inlines it by itself only if there is one call.
+    #[inline(always)]
     pub fn earlier(
         &mut self,
         state: &mut State,
