@@ -1,11 +1,30 @@
 //! Times of checks: RFC 3339 in UTC, as seconds since 1970-01-01.
 
-/// The time as text, for example `2026-11-25T15:10:59Z`.
+/// The time as text, for example `2026-11-25T15:10:59Z`. Lists have it in each row, so it is written without `format!`.
 pub fn utc_text(seconds: u64) -> String {
     let (day, second) = ((seconds / 86_400) as i64, seconds % 86_400);
     let (year, month, day) = civil(day);
-    let (hour, minute) = (second / 3600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}Z", second % 60)
+    let mut text = String::with_capacity(20);
+    push_digits(&mut text, year as u64, 4);
+    for (mark, number) in [
+        ('-', month as u64),
+        ('-', day as u64),
+        ('T', second / 3600),
+        (':', second / 60 % 60),
+        (':', second % 60),
+    ] {
+        text.push(mark);
+        push_digits(&mut text, number, 2);
+    }
+    text.push('Z');
+    text
+}
+
+/// Appends the last digits of a number.
+fn push_digits(text: &mut String, number: u64, count: u32) {
+    for place in (0..count).rev() {
+        text.push(char::from(b'0' + (number / 10_u64.pow(place) % 10) as u8));
+    }
 }
 
 /// Reads such a text. Programs may have replaced the `T` by a space, and removed the `Z` and the seconds.

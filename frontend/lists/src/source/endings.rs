@@ -135,6 +135,17 @@ impl Endings {
     /// Searches the end of the first row in these bytes, and returns its length. If there is none yet, `scan` continues in the same
     /// bytes with more after them. A line end within quotes does not end a row.
     pub fn row_end(&self, bytes: &[u8], scan: &mut RowScan) -> Option<usize> {
+        if self.byte_order.is_none() {
+            while let Some(at) = self.find(self.line_end_byte, scan.is_quoted, &bytes[scan.at..]) {
+                scan.at += at + 1;
+                match bytes[scan.at - 1] {
+                    b'"' if self.has_quotes => scan.is_quoted = !scan.is_quoted,
+                    _ => return Some(scan.at),
+                }
+            }
+            scan.at = bytes.len();
+            return None;
+        }
         while let Some((byte, next)) = self.unit(bytes, scan.at) {
             scan.at = next;
             match byte {
@@ -144,6 +155,15 @@ impl Endings {
             }
         }
         None
+    }
+
+    /// The position of the next quote, or of this byte if it is not within quotes.
+    fn find(&self, byte: u8, is_quoted: bool, bytes: &[u8]) -> Option<usize> {
+        match (self.has_quotes, is_quoted) {
+            (false, _) => memchr::memchr(byte, bytes),
+            (true, false) => memchr::memchr2(b'"', byte, bytes),
+            (true, true) => memchr::memchr(b'"', bytes),
+        }
     }
 
     /// The ASCII character at this position, if it is one, and the position of the next character.
@@ -205,6 +225,16 @@ impl Endings {
     /// The position of a value in an output row.
     fn start_of(&self, column: usize, output: &[u8]) -> Option<usize> {
         let (mut at, mut passed, mut is_quoted) = (0, 0, false);
+        if self.byte_order.is_none() {
+            while passed < column {
+                at += self.find(self.delimiter_byte, is_quoted, &output[at..])? + 1;
+                match output[at - 1] {
+                    b'"' if self.has_quotes => is_quoted = !is_quoted,
+                    _ => passed += 1,
+                }
+            }
+            return Some(at);
+        }
         while passed < column {
             let (byte, next) = self.unit(output, at)?;
             at = next;

@@ -87,6 +87,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         read: 0,
         ended: false,
         started,
+        unix_started: if columns.is_empty() { 0 } else { unix_now() },
+        checked_at: Duration::ZERO,
         flushed: started,
         answered_at: started,
         spoken: 0,
@@ -139,6 +141,10 @@ struct Run<'a> {
     /// Whether the source has no more rows.
     ended: bool,
     started: Instant,
+    /// The start in seconds since 1970; 0 if no result has a time.
+    unix_started: u64,
+    /// The time since the start that results get, as it was at the last turn of the loop.
+    checked_at: Duration,
     flushed: Instant,
     /// When the last answer arrived.
     answered_at: Instant,
@@ -155,6 +161,7 @@ impl Run<'_> {
             self.known = Some(KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?);
         }
         loop {
+            self.checked_at = self.started.elapsed();
             self.resend()?;
             self.release()?;
             self.read()?;

@@ -4,7 +4,7 @@ use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, millis};
-use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped, unix_now};
+use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use engine::Outage;
 use engine::proto::retry::{Schedule, Tries, is_about_address, left};
 use lists::{Results, Verdict};
@@ -221,7 +221,7 @@ impl Run<'_> {
         if self.marker.is_none() {
             return Outcome::of_code(code);
         }
-        let checked_at = Some(unix_now());
+        let checked_at = Some(self.unix_started + self.checked_at.as_secs());
         let results = Results { rule, provider, score, checked_at, ..Results::default() };
         self.parts.sink.outcomes.new_outcome(code, &results)
     }
