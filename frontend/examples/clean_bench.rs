@@ -7,13 +7,14 @@
 //! LINES (default 1,000,000) is the number of rows of a CSV, DUPLICATES (default 10) the percentage of rows with an
 //! earlier address. An address is answered as soon as 50,000 others were submitted after it. FLAGS: unordered, stuck
 //! (the first row is answered last, so that all others wait for it on the disk), gz (the list is compressed),
-//! parts=N (the list in N parts, one after another, and then their join), input=FILE (this list, of LINES rows).
+//! parts=N (the list in N parts, one after another, and then their join), input=FILE (this list, of LINES rows),
+//! columns=LIST, split, report (as the options of these names), xlsx (the output is a spreadsheet).
 
 use engine::Refusal;
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use flate2::write::GzEncoder;
-use frontend::cli::clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, Summary};
+use frontend::cli::clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, OutputArgs, Summary};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::{self, File};
@@ -31,7 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = args.next().map_or_else(|| temporary.path().to_owned(), Into::into);
     let flags: Vec<String> = args.collect();
     let has = |flag: &str| flags.iter().any(|given| given == flag);
-    let (input, output) = (folder.join("clean_bench.csv"), folder.join("clean_bench.out.csv"));
+    let output = if has("xlsx") { "clean_bench.out.xlsx" } else { "clean_bench.out.csv" };
+    let (input, output) = (folder.join("clean_bench.csv"), folder.join(output));
+    let columns = flags.iter().find_map(|flag| flag.strip_prefix("columns="));
     let given = flags.iter().find_map(|flag| flag.strip_prefix("input="));
     write_list(&input, lines, duplicates, has("gz"))?;
 
@@ -52,6 +55,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         part: None,
         join: false,
         no_progress: true,
+        writing: OutputArgs {
+            columns: columns.into_iter().flat_map(|list| list.split(',')).map(str::to_owned).collect(),
+            split: has("split"),
+            report: has("report").then(|| folder.join("clean_bench.html")),
+            ..OutputArgs::default()
+        },
         silence: Duration::from_secs(55),
     };
     let mut written = vec![input, output.clone()];
@@ -68,7 +77,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             measure("join", lines, || Job::open(CleanArgs { join: true, ..list })?.join())?;
         }
     }
-    for path in written {
+    for class in ["deliverable", "undeliverable", "unknown"] {
+        written.push(folder.join(format!("clean_bench.out.{class}.csv")));
+    }
+    written.push(folder.join("clean_bench.html"));
+    for path in written.into_iter().filter(|path| path.exists()) {
         fs::remove_file(path)?;
     }
     Ok(())
@@ -136,7 +149,7 @@ impl Checker for Instantly {
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
         let count = if patience.is_zero() { self.asked.len().saturating_sub(UNDER_WAY) } else { 1024 };
         let result = Ok(Reason::MailboxExists.into());
-        let answer = |ticket| Answered { ticket, result, rule: "bench", retry_after: None };
+        let answer = |ticket| Answered { rule: "bench", ..Answered::new(ticket, result) };
         into.extend(self.asked.drain(..count.min(self.asked.len())).map(answer));
         if into.is_empty() && !patience.is_zero() {
             into.extend(self.held.take().map(answer));

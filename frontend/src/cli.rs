@@ -57,7 +57,7 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 }
 
 /// The version, and the commit if the build knows it.
-const VERSION: &str = env!("MAILPROBE_VERSION");
+pub(crate) const VERSION: &str = env!("MAILPROBE_VERSION");
 
 const EXIT_CODES: &str =
     "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage, 3 for warnings of the doctor";
@@ -84,7 +84,7 @@ enum Command {
     Check(check::CheckArgs),
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
     #[command(arg_required_else_help = true, after_long_help = examples::CLEAN)]
-    Clean(clean::CleanCommand),
+    Clean(Box<clean::CleanCommand>),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
     #[command(long_about = classify::ABOUT, after_long_help = examples::CLASSIFY)]
     Classify,
@@ -203,7 +203,7 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Doctor(args) => return doctor::run(&args),
         Command::Serve(args) => serve::run(&args, quiet, start_engine),
         Command::Check(args) => check::run(&args, quiet, start_engine),
-        Command::Clean(args) => clean::run(args, quiet, start_engine),
+        Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify => classify_lines(),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))

@@ -14,7 +14,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes of verdicts.
+    /// All classes, the best one first.
     pub const ALL: [Class; 3] = [Class::Deliverable, Class::Undeliverable, Class::Unknown];
 
     /// The class of a reason.
@@ -33,7 +33,12 @@ impl Class {
         }
     }
 
-    /// The word for the class.
+    /// The class with this name.
+    pub fn named(name: &str) -> Option<Class> {
+        Class::ALL.into_iter().find(|class| class.as_str() == name)
+    }
+
+    /// Its name on the command line and in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Class::Deliverable => "deliverable",

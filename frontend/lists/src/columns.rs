@@ -11,9 +11,9 @@ mod names;
 
 use crate::address::in_cell;
 use crate::encoding::Encoding;
-use crate::{ListError, VerdictNames};
+use crate::{ListError, ResultColumn, VERDICT_NAMES, VerdictNames};
 use csv::ByteRecord;
-pub(crate) use earlier::has_foreign_name;
+pub(crate) use earlier::{EarlierColumns, has_foreign_name, verdict_of};
 use header::Header;
 pub(crate) use names::is_usual;
 use std::borrow::Cow;
@@ -34,6 +34,10 @@ pub(crate) struct Columns {
     pub width: usize,
     /// Indexes of the columns that an earlier run has added, in ascending order. The output does not have them.
     pub earlier: Vec<usize>,
+    /// The columns of the first verdict of an earlier run.
+    pub first_earlier: Option<EarlierColumns>,
+    /// The further columns of results.
+    pub further: Vec<ResultColumn>,
     /// The names of the columns of verdicts, for each column of addresses.
     pub verdicts: Vec<VerdictNames>,
 }
@@ -47,8 +51,21 @@ impl Columns {
             has_header: false,
             width: 1,
             earlier: Vec::new(),
+            first_earlier: None,
+            further: Vec::new(),
             verdicts: vec![VerdictNames::default()],
         }
+    }
+
+    /// The same with further columns of results.
+    pub fn with_further(self, further: &[ResultColumn]) -> Columns {
+        let verdicts = vec![VerdictNames::new(b"", further); self.addresses.len()];
+        Columns { further: further.to_vec(), verdicts, ..self }
+    }
+
+    /// Number of columns that the output has and the input has not.
+    pub fn added(&self) -> usize {
+        (VERDICT_NAMES.len() + self.further.len()) * self.addresses.len()
     }
 
     /// Number of input columns that the output has.
@@ -119,19 +136,22 @@ fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// Finds the columns `wanted`, by name or by number from 1. Without `wanted`, finds the column that looks like addresses.
+/// Finds the columns `wanted`, by name or by number from 1. Without `wanted`, finds the column that looks like addresses. The output
+/// has `further` columns of results.
 ///
 /// # Errors
 /// There is no such column, no address, or only one line of addresses. The error lists the names of the existing columns.
-pub(crate) fn find(sample: &Sample, wanted: &[String]) -> Result<Columns, ListError> {
+pub(crate) fn find(
+    sample: &Sample,
+    wanted: &[String],
+    further: &[ResultColumn],
+) -> Result<Columns, ListError> {
     if wanted.is_empty() && is_one_line(sample) {
         return Err(ListError::unreadable("the list has several addresses in one line: write one per line"));
     }
     if sample.records.is_empty() {
-        return Ok(Columns {
-            verdicts: vec![VerdictNames::default(); wanted.len().max(1)],
-            ..Columns::single()
-        });
+        let verdicts = vec![VerdictNames::new(b"", further); wanted.len().max(1)];
+        return Ok(Columns { verdicts, ..Columns::single().with_further(further) });
     }
     let (header, addresses) = match wanted {
         [] => found(sample)?,
@@ -143,9 +163,11 @@ pub(crate) fn find(sample: &Sample, wanted: &[String]) -> Result<Columns, ListEr
         has_header: header.is_there,
         width: sample.width(),
         earlier: Vec::new(),
+        first_earlier: None,
+        further: further.to_vec(),
         verdicts: Vec::new(),
     };
-    columns.earlier = earlier::find(sample, &columns);
+    (columns.earlier, columns.first_earlier) = earlier::find(sample, &columns);
     columns.verdicts = earlier::names(sample, &columns);
     Ok(columns)
 }

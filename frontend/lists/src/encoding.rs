@@ -104,6 +104,17 @@ impl Encoding {
         }
     }
 
+    /// A text as the bytes of a cell. Cells of UTF-16 are encoded later. A text with characters that the encoding lacks is empty.
+    pub(crate) fn bytes(self, text: &str) -> Cow<'_, [u8]> {
+        match self.charset {
+            Charset::Bytes(encoding) if encoding != UTF_8 && !text.is_ascii() => {
+                let (bytes, _, has_failed) = encoding.encode(text);
+                if has_failed { Cow::Borrowed(&[]) } else { bytes }
+            }
+            _ => Cow::Borrowed(text.as_bytes()),
+        }
+    }
+
     /// Whether all bytes of a row are characters. A row of UTF-16 is decoded already.
     pub(crate) fn is_valid(self, row: &[u8]) -> bool {
         match self.charset {

@@ -1,7 +1,7 @@
 //! Rows of JSON lines: one object each. Its values stay as they were written.
 
 use crate::columns::has_foreign_name;
-use crate::{Verdict, VerdictNames};
+use crate::{ResultColumn, VERDICT_NAMES, Verdict, VerdictNames, WrittenResults};
 use serde::Deserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -28,6 +28,15 @@ impl<'a> Object<'a> {
     pub fn text(&self, key: &str) -> Option<String> {
         let (_, value) = self.0.iter().rev().find(|(k, _)| k == key)?;
         serde_json::from_str(value.get()).ok()
+    }
+
+    /// The value of a key as a cell shows it: a text without its quotes, other values as they were written, `null` as nothing.
+    pub fn shown(&self, key: &str) -> String {
+        let Some((_, value)) = self.0.iter().rev().find(|(k, _)| k == key) else { return String::new() };
+        match value.get() {
+            "null" => String::new(),
+            json => serde_json::from_str(json).unwrap_or_else(|_| json.to_owned()),
+        }
     }
 
     /// The keys in their order.
@@ -62,25 +71,91 @@ pub(super) fn earlier<'a>(object: &Object<'a>, names: &VerdictNames) -> (Option<
     (value(&names.deliverable), value(&names.reason))
 }
 
-/// The names of the keys of verdicts in a list that begins with these objects. `deliverable` and `reason` stay if they are not of
-/// an earlier run.
-pub(super) fn names<'a>(objects: impl Iterator<Item = Object<'a>>) -> VerdictNames {
-    let usual = VerdictNames::default();
+/// The verdict of an earlier run in an object, with its further results.
+pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Option<(Verdict, WrittenResults)> {
+    let (deliverable, reason) = earlier(object, names);
+    let reason: String = serde_json::from_str(reason?).ok()?;
+    let is_it =
+        |verdict: &Verdict| verdict.reason == reason && Some(verdict.deliverable_json()) == deliverable;
+    let verdict = Verdict::all().find(is_it)?;
+    let mut results = WrittenResults::default();
+    let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
+    for (key, value) in ours(object, names).into_iter().map(|at| &object.0[at]) {
+        let column = key.as_bytes().strip_prefix(stem).and_then(|name| std::str::from_utf8(name).ok());
+        if let Some(column) = column.and_then(ResultColumn::named) {
+            results.set(column, &result(column, value.get()).unwrap_or_default());
+        }
+    }
+    Some((verdict, results))
+}
+
+/// The names of the keys of verdicts in a list that begins with these objects. Keys with these names stay if they are not of an
+/// earlier run.
+pub(super) fn names<'a>(objects: impl Iterator<Item = Object<'a>>, further: &[ResultColumn]) -> VerdictNames {
+    let usual = VerdictNames::new(b"", further);
     let mut has_foreign = false;
     for object in objects {
         let (deliverable, reason) = earlier(&object, &usual);
-        has_foreign |= has_foreign_name(deliverable, reason);
+        let ours = ours(&object, &usual);
+        let is_taken = |(at, key): (usize, &str)| {
+            usual.further.iter().any(|name| name == key.as_bytes()) && !ours.contains(&at)
+        };
+        has_foreign |= has_foreign_name(deliverable, reason) || object.keys().enumerate().any(is_taken);
     }
-    if has_foreign { VerdictNames::new(b"mailprobe_") } else { usual }
+    if has_foreign { VerdictNames::new(b"mailprobe_", further) } else { usual }
+}
+
+/// The indexes of the entries of an earlier run: its verdict, and the further results that follow it directly.
+fn ours(object: &Object<'_>, names: &VerdictNames) -> Vec<usize> {
+    let (deliverable, reason) = earlier(object, names);
+    if deliverable.is_none() || has_foreign_name(deliverable, reason) {
+        return Vec::new();
+    }
+    let is_name = |key: &str| key.as_bytes() == names.deliverable || key.as_bytes() == names.reason;
+    let entries = object.0.iter().enumerate();
+    let mut ours: Vec<usize> = entries.filter(|(_, (key, _))| is_name(key)).map(|(at, _)| at).collect();
+    let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
+    let behind = ours.last().map_or(0, |last| last + 1);
+    for (at, (key, value)) in object.0.iter().enumerate().skip(behind) {
+        let column = key.as_bytes().strip_prefix(stem).and_then(|name| std::str::from_utf8(name).ok());
+        let Some(column) = column.and_then(ResultColumn::named) else { break };
+        if !result(column, value.get()).is_some_and(|value| column.has_value(&value)) {
+            break;
+        }
+        ours.push(at);
+    }
+    ours
+}
+
+/// The text of a value of a column of results, from its JSON; empty for `null`. `None` for other values.
+pub(super) fn result(column: ResultColumn, json: &str) -> Option<String> {
+    match json {
+        "null" => Some(String::new()),
+        json if column.is_bare() => Some(json.to_owned()),
+        json => serde_json::from_str(json).ok(),
+    }
+}
+
+/// The text before the value of a further result.
+pub(super) fn lead(name: &[u8]) -> Vec<u8> {
+    let name = serde_json::to_string(&String::from_utf8_lossy(name)).unwrap_or_default();
+    format!(",{name}:").into_bytes()
+}
+
+/// Writes the value of a further result.
+pub(super) fn write_result(column: ResultColumn, value: &str, out: &mut Vec<u8>) {
+    match value {
+        "" => out.extend_from_slice(b"null"),
+        bare if column.is_bare() => out.extend_from_slice(bare.as_bytes()),
+        text => out.extend(serde_json::to_string(text).unwrap_or_default().bytes()),
+    }
 }
 
 /// Writes an object up to the verdict, which becomes its last two entries. The entries of an earlier run are omitted.
 pub(super) fn begin(object: &Object<'_>, names: &VerdictNames, out: &mut Vec<u8>) {
-    let (deliverable, reason) = earlier(object, names);
-    let is_earlier = !has_foreign_name(deliverable, reason);
-    let is_name = |key: &String| key.as_bytes() == names.deliverable || key.as_bytes() == names.reason;
+    let ours = ours(object, names);
     out.push(b'{');
-    for (key, value) in object.0.iter().filter(|(key, _)| !is_earlier || !is_name(key)) {
+    for (_, (key, value)) in object.0.iter().enumerate().filter(|(at, _)| !ours.contains(at)) {
         // A text can always be written as JSON.
         out.extend(serde_json::to_string(key).unwrap_or_default().bytes());
         out.push(b':');
@@ -89,12 +164,13 @@ pub(super) fn begin(object: &Object<'_>, names: &VerdictNames, out: &mut Vec<u8>
     }
 }
 
-/// Writes the verdict and ends the object.
+/// Writes the verdict, and ends the object unless further results follow.
 pub(super) fn verdict(verdict: Verdict, names: &VerdictNames, out: &mut Vec<u8>) {
     let name = |name: &[u8]| serde_json::to_string(&String::from_utf8_lossy(name)).unwrap_or_default();
     let (deliverable, reason) = (name(&names.deliverable), name(&names.reason));
     let (value, text) = (verdict.deliverable_json(), verdict.reason);
-    out.extend_from_slice(format!("{deliverable}:{value},{reason}:\"{text}\"}}").as_bytes());
+    let end = if names.further.is_empty() { "}" } else { "" };
+    out.extend_from_slice(format!("{deliverable}:{value},{reason}:\"{text}\"{end}").as_bytes());
 }
 
 #[cfg(test)]
@@ -105,7 +181,7 @@ mod tests {
     fn check(line: &str, expected: &str) {
         let object = Object::parse(line.as_bytes()).expect("an object");
         let mut out = Vec::new();
-        let names = names(std::iter::once(Object::parse(line.as_bytes()).unwrap()));
+        let names = names(std::iter::once(Object::parse(line.as_bytes()).unwrap()), &[]);
         begin(&object, &names, &mut out);
         verdict(Verdict::INVALID_SYNTAX, &names, &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}}}"));

@@ -14,17 +14,26 @@ mod class;
 mod columns;
 mod encoding;
 mod json;
+mod output;
+pub mod report;
+mod results;
+mod sheets;
 mod source;
+mod time;
 mod verdict;
 mod workbook;
 mod writer;
 
 pub use class::Class;
 pub use encoding::Encoding;
+pub use output::{OutputRows, RowClasses};
+pub use results::{ResultColumn, Results, VERDICT_NAMES, WrittenResults};
+pub use sheets::{SHEET_COLUMNS_MAX, SheetNotes, SheetSource, write_sheets};
 pub use source::{
-    Endings, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan, Shape, Source, Step,
-    VerdictNames, decompressed, is_stream,
+    EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
+    Shape, Source, Step, VerdictNames, decompressed, is_stream,
 };
+pub use time::{utc_seconds, utc_text};
 pub use verdict::Verdict;
 pub use writer::RowWriter;
 

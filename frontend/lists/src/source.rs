@@ -10,11 +10,11 @@ use crate::address::in_cell;
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
-use crate::{Format, ListError};
+use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
 use csv::ByteRecord;
 pub(crate) use detect::Dialect;
 use detect::LineEnd;
-pub use endings::{Endings, RowParts, RowScan};
+pub use endings::{Endings, FoundRow, RowParts, RowScan};
 use engine_proto::address::Address;
 pub use shape::{Shape, VerdictNames};
 use std::fs::File;
@@ -37,6 +37,8 @@ pub struct ReadOptions<'a> {
     pub columns: &'a [String],
     /// The name of the sheet of a spreadsheet; `None`: the first one with addresses.
     pub sheet: Option<&'a str>,
+    /// The columns of results that the output has after `deliverable` and `reason`.
+    pub results: &'a [ResultColumn],
     /// Limits for lists from untrusted users.
     pub limits: Option<Limits>,
 }
@@ -80,6 +82,14 @@ pub struct Row {
     pub is_continued: bool,
     /// Position of the next row in the input, in bytes.
     pub end: u64,
+}
+
+/// What an earlier run has written about an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierResult {
+    pub verdict: Verdict,
+    /// Its further results, if the list has such columns.
+    pub results: WrittenResults,
 }
 
 /// Particularities of the rows so far.
@@ -181,6 +191,28 @@ impl Source {
     /// Particularities of the rows so far.
     pub fn notes(&self) -> Notes {
         self.notes
+    }
+
+    /// What an earlier run has written about the first address of the last row; `None` if there is no such result.
+    pub fn earlier_result(&self) -> Option<EarlierResult> {
+        let (verdict, results) = match self.shape.format {
+            Format::Csv => {
+                let columns = self.shape.columns.first_earlier.as_ref()?;
+                let text = |at: usize| {
+                    self.shape.encoding.text(self.fields.get(at).unwrap_or_default()).trim().to_owned()
+                };
+                let mut results = WrittenResults::default();
+                for &(column, at) in &columns.further {
+                    results.set(column, &text(at));
+                }
+                (columns::verdict_of(&text(columns.verdict), &text(columns.verdict + 1))?, results)
+            }
+            Format::Jsonl => {
+                json::earlier_result(&Object::parse(&self.line).ok()?, &self.shape.columns.verdicts[0])?
+            }
+            Format::Text => return None,
+        };
+        Some(EarlierResult { verdict, results })
     }
 
     /// Reads the next row into `row`; `false` at the end. Blank lines are skipped.

@@ -1,5 +1,6 @@
 //! The values of a verdict at the end of a row. `source/shape.rs` writes them as columns.
 
+use crate::Class;
 use engine_proto::verdict::Reason;
 
 /// A verdict in the words of the API contract.
@@ -32,6 +33,12 @@ impl Verdict {
     pub fn code(self) -> u8 {
         let at = Verdict::all().position(|verdict| verdict == self);
         at.map_or(0, |at| at as u8 + 1)
+    }
+
+    /// The class of its reason.
+    pub fn class(self) -> Class {
+        let reason = api::Reason::ALL.into_iter().find(|reason| reason.as_str() == self.reason);
+        reason.map_or(Class::Unknown, Class::of)
     }
 
     /// The value in a CSV file: unknown is empty.
@@ -74,6 +81,17 @@ mod tests {
             assert_eq!(usize::from(verdict.code()), at + 1, "{}", verdict.reason);
         }
         assert_eq!(Verdict { deliverable: None, reason: "no_mx" }.code(), 0);
+    }
+
+    #[test]
+    fn each_verdict_has_a_class() {
+        let names = |class| -> Vec<&str> {
+            let of = Verdict::all().filter(|verdict| verdict.class() == class);
+            of.map(|verdict| verdict.reason).collect()
+        };
+        assert_eq!(names(Class::Deliverable), ["mailbox_exists", "role_account"]);
+        assert_eq!(names(Class::Unknown), ["catch_all", "unverifiable", "fast_check_passed"]);
+        assert_eq!(names(Class::Undeliverable).len() + 5, Verdict::all().count());
     }
 
     /// A reason without a code would write a row without an end.

@@ -1,7 +1,7 @@
 //! The rows of a list with their verdicts, in the format of the list or in another one.
 
 use crate::json::{self, Object};
-use crate::{Endings, Format, Row, Source, Verdict, VerdictNames};
+use crate::{Endings, Format, Row, Source, Verdict};
 
 /// The name of the address column if the rows of the list have no columns.
 const ADDRESS: &str = "email";
@@ -15,7 +15,7 @@ pub struct RowWriter {
 
 enum Form {
     /// As the list itself.
-    Own(Endings),
+    Own(Box<Endings>),
     /// CSV of JSON lines: only the address, since each object may have other keys.
     CsvOfObjects,
     /// JSON lines of CSV: each value with the name of its column.
@@ -30,7 +30,7 @@ impl RowWriter {
         let form = match format {
             Some(Format::Jsonl) if !is_json => Form::ObjectsOfValues(names(source)),
             Some(Format::Csv | Format::Text) if is_json => Form::CsvOfObjects,
-            _ => Form::Own(shape.endings()),
+            _ => Form::Own(Box::new(shape.endings())),
         };
         let suffixes = match form {
             Form::Own(_) => Vec::new(),
@@ -39,7 +39,7 @@ impl RowWriter {
             }
             Form::ObjectsOfValues(_) => suffixes(|verdict| {
                 let mut out = Vec::new();
-                json::verdict(verdict, &VerdictNames::default(), &mut out);
+                json::verdict(verdict, shape.verdict_names(), &mut out);
                 out.push(b'\n');
                 out
             }),
@@ -86,12 +86,12 @@ fn names(source: &Source) -> Vec<String> {
     if source.shape().format == Format::Text {
         return vec![ADDRESS.to_owned()];
     }
+    let verdict: Vec<&[u8]> = source.shape().verdict_names().all().map(Vec::as_slice).collect();
     let mut names: Vec<String> = Vec::new();
     for at in 0..source.shape().column_count() {
         let name = source.shape().column_name(at);
-        let is_free = |name: &String| {
-            !name.is_empty() && !names.contains(name) && name != "deliverable" && name != "reason"
-        };
+        let is_free =
+            |name: &String| !name.is_empty() && !names.contains(name) && !verdict.contains(&name.as_bytes());
         names.push(name.filter(is_free).unwrap_or_else(|| format!("column_{}", at + 1)));
     }
     names
@@ -162,13 +162,13 @@ mod tests {
         check(
             CSV,
             Some(Format::Csv),
-            "id;e-mail;reason;deliverable;reason\n1;a@b.co;\"x;\"\"y\";true;mailbox_exists\n2;none;z;false;invalid_syntax\n",
+            "id;e-mail;reason;mailprobe_deliverable;mailprobe_reason\n1;a@b.co;\"x;\"\"y\";true;mailbox_exists\n2;none;z;false;invalid_syntax\n",
         );
         check(
             CSV,
             Some(Format::Jsonl),
-            "{\"id\":\"1\",\"e-mail\":\"a@b.co\",\"column_3\":\"x;\\\"y\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n\
-             {\"id\":\"2\",\"e-mail\":\"none\",\"column_3\":\"z\",\"deliverable\":false,\"reason\":\"invalid_syntax\"}\n",
+            "{\"id\":\"1\",\"e-mail\":\"a@b.co\",\"reason\":\"x;\\\"y\",\"mailprobe_deliverable\":true,\"mailprobe_reason\":\"mailbox_exists\"}\n\
+             {\"id\":\"2\",\"e-mail\":\"none\",\"reason\":\"z\",\"mailprobe_deliverable\":false,\"mailprobe_reason\":\"invalid_syntax\"}\n",
         );
         check(
             JSON,

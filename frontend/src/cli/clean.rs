@@ -23,12 +23,18 @@ mod checker;
 mod domains;
 mod driver;
 mod join;
+mod known;
 mod left;
+mod marks;
 mod outage;
+mod outcome;
+mod output_args;
 mod part;
 mod progress;
 mod putoff;
+mod report;
 mod rows;
+mod sample;
 mod seen;
 mod sink;
 mod stall;
@@ -43,11 +49,15 @@ use super::{Failure, StartEngine, log, open_files};
 pub use checker::{Answered, Checker};
 pub use domains::DomainRows;
 use engine::config::{EngineConfig, Pace};
+use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 use lists::{Format, ListError, ReadOptions, Source, is_stream};
+pub use output_args::{ClassArg, OutputArgs};
 pub use part::ListPart;
 use part::PartRows;
-use sink::{Sink, SinkOptions};
+pub use sample::{ClassEstimate, Estimate};
+pub use sink::WrittenFile;
+use sink::{Delivery, Sink, SinkOptions};
 use state::State;
 use std::fmt;
 use std::io::{self, Write};
@@ -80,6 +90,8 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     let (mut engine, mut keeper) = (None, None);
     let (fast, mut list) = (args.list.fast, args.list);
     list.no_progress |= quiet;
+    list.writing.command = Some(command_line());
+    let needs_facts = list.writing.needs_facts();
     let start = || {
         let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         if fast {
@@ -105,7 +117,11 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
             true => Box::new(checker::Fast::new(line, resolvers)),
             false => Box::new(checker::Full::new(line, resolvers)),
         };
-        Ok(checker)
+        let facts = engine.as_ref().filter(|_| needs_facts).map(|engine| engine.line(1));
+        Ok(match facts {
+            Some(line) => Box::new(checker::WithFacts::new(checker, line, !fast)),
+            None => checker,
+        })
     };
     let mut errors: Box<dyn Write> = if quiet { Box::new(io::sink()) } else { Box::new(io::stderr()) };
     let mut result = clean(list, start, &mut errors);
@@ -136,6 +152,12 @@ fn fit(config: &mut EngineConfig) {
     }
 }
 
+/// The command line, for the report.
+fn command_line() -> String {
+    let args: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    args.join(" ")
+}
+
 /// The resolvers as text for messages.
 fn named(resolvers: &[SocketAddr]) -> String {
     let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
@@ -149,7 +171,7 @@ pub struct CleanArgs {
     /// input. The encoding and the separator of the values are found by the content
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// File for the list with its verdicts [default: standard output]
+    /// File for the list with its verdicts [default: standard output]. A name that ends with .xlsx makes a spreadsheet
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     /// Format of INPUT [default: by the name of INPUT, else by its content]
@@ -198,12 +220,34 @@ pub struct CleanArgs {
     /// address
     #[arg(long, conflicts_with_all = ["unordered", "fast", "max_wait", "max_outage"])]
     pub join: bool,
+    #[command(flatten)]
+    pub writing: OutputArgs,
     /// Show no progress on the terminal
     #[arg(long)]
     pub no_progress: bool,
     /// How long the list waits for an answer to any row, in addition to `max_wait`.
     #[arg(skip = stall::STALL_MAX)]
     pub silence: Duration,
+}
+
+impl CleanArgs {
+    fn waits(&self) -> driver::Waits {
+        let seconds = |given: u32| Duration::from_secs(given.into());
+        driver::Waits {
+            later: seconds(self.max_wait),
+            silence: self.silence,
+            outage: seconds(self.max_outage),
+        }
+    }
+
+    /// Writes the summary and the report, if they are wanted.
+    fn write_about(&self, summary: &Summary) -> Result<(), CleanError> {
+        summary.write_if_wanted(self.summary.as_deref())?;
+        match &self.writing.report {
+            Some(path) => report::write(path, self, summary),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The values of `--format`.
@@ -325,6 +369,7 @@ pub struct Job {
     source: Source,
     /// The file of the rows: that of the part, or of the whole list.
     output: Option<PathBuf>,
+    delivery: Delivery,
 }
 
 impl Job {
@@ -339,31 +384,32 @@ impl Job {
         {
             return Err(CleanError::usage(format!("{flag} needs an output file: name it with -o")));
         }
+        let (columns, delivery) = (args.writing.result_columns()?, args.delivery()?);
         let output = match (&args.output, args.part) {
             (Some(output), Some(part)) => Some(part.file(output)),
             (output, _) => output.clone(),
         };
-        let written = [&args.output, &output].into_iter().flatten();
-        let is_input = |output: &Path| is_same_file(&args.input, output);
-        if let Some(output) = written.into_iter().find(|it| is_input(it) || is_input(&sink::partial(it))) {
-            let name = output.display();
+        if let Some((flag, name)) = overwriting(&args, output.as_deref(), &delivery) {
+            let name = name.display();
             return Err(CleanError::usage(format!(
-                "{name} would overwrite the input: name another file with -o"
+                "{name} would overwrite the input: name another file with {flag}"
             )));
         }
         let options = ReadOptions {
             format: args.format.map(Format::from),
             columns: &args.column,
             sheet: args.sheet.as_deref(),
+            results: &columns,
             limits: None,
         };
         let source = Source::open(&args.input, &options)?;
+        output_args::fits(&args.writing, &delivery, source.shape())?;
         if args.unordered && source.shape().addresses() > 1 {
             return Err(CleanError::usage(
                 "--unordered works with one --column only: a row with several addresses has one line",
             ));
         }
-        Ok(Job { args, source, output })
+        Ok(Job { args, source, output, delivery })
     }
 
     /// Cleans the list. If standard error is a terminal, it shows the progress, and nothing else. The caller shows the
@@ -372,8 +418,13 @@ impl Job {
     /// # Errors
     /// [`CleanError`]; finished rows stay in `OUT.partial`.
     pub fn run(self, checker: &mut dyn Checker) -> Result<Summary, CleanError> {
+        if let Some(most) = self.args.writing.sample {
+            let summary = sample::run(&self.args, most, self.source, checker)?;
+            summary.write_if_wanted(self.args.summary.as_deref())?;
+            return Ok(summary);
+        }
         let sink_options = self.sink_options();
-        let Job { args, source, output } = self;
+        let Job { args, source, output, .. } = self;
         let output = output.as_deref();
         let sink = Sink::open(output, sink_options)?;
         // From here on the sink prevents other runs from using these names.
@@ -381,7 +432,11 @@ impl Job {
             Ok(state) => state,
             Err(error) => return Err(sink.keep(error)),
         };
-        let seconds = |given: u32| Duration::from_secs(given.into());
+        let known = args.writing.known.as_deref().map(|path| KnownFile {
+            path,
+            column: &args.column,
+            options: KnownOptions::new(args.writing.known_days, args.fast),
+        });
         let summary = driver::run(driver::Parts {
             progress: progress::Progress::new(!args.no_progress, source.size()),
             part: args.part.map(|part| PartRows::new(part, &source, args.fast)),
@@ -390,13 +445,12 @@ impl Job {
             state,
             ordered: !args.unordered,
             checker,
-            waits: driver::Waits {
-                later: seconds(args.max_wait),
-                silence: args.silence,
-                outage: seconds(args.max_outage),
-            },
+            waits: args.waits(),
+            drop_duplicates: args.writing.drop_duplicates,
+            known,
+            finds_typos: args.writing.report.is_some(),
         })?;
-        summary.write_if_wanted(args.summary.as_deref())?;
+        args.write_about(&summary)?;
         Ok(summary)
     }
 
@@ -406,7 +460,10 @@ impl Job {
     /// [`CleanError`]: a part is missing or does not belong to the list, or a file cannot be read or written.
     pub fn join(self) -> Result<Summary, CleanError> {
         let sink_options = self.sink_options();
-        join::run(self.args, self.source, sink_options)
+        let args = self.args.clone();
+        let summary = join::run(self.args, self.source, sink_options)?;
+        args.write_about(&summary)?;
+        Ok(summary)
     }
 
     fn sink_options(&self) -> SinkOptions {
@@ -417,6 +474,7 @@ impl Job {
             unordered: self.args.unordered,
             compression: self.args.compress.unwrap_or_else(by_name),
             is_part: self.args.part.is_some(),
+            delivery: self.delivery.clone(),
         }
     }
 }
@@ -436,6 +494,26 @@ pub fn clean<C: Checker>(
     // A closed standard error is no failure.
     let _ = write!(errors, "{summary}");
     Ok(())
+}
+
+/// An option that names a file of the output, and the file, if the input is the same file.
+fn overwriting(
+    args: &CleanArgs,
+    output: Option<&Path>,
+    delivery: &Delivery,
+) -> Option<(&'static str, PathBuf)> {
+    let lists = args.output.as_deref().into_iter().chain(output).filter(|path| !is_stream(path));
+    let lists =
+        lists.flat_map(|path| [path.to_owned(), sink::partial(path)].into_iter().chain(delivery.names(path)));
+    let about = [("--summary", &args.summary), ("--report", &args.writing.report)];
+    let about = about.into_iter().filter_map(|(flag, path)| Some((flag, path.clone()?)));
+    let mut files = lists.map(|path| ("-o", path)).chain(about);
+    files.find(|(_, path)| is_same_file(&args.input, path))
+}
+
+/// Seconds since 1970.
+fn unix_now() -> u64 {
+    store::clock::now() / 1000
 }
 
 /// Whether both names mean the same file, also through links.

@@ -5,6 +5,7 @@
 mod budget;
 mod outage;
 mod parts;
+mod results;
 mod stalls;
 
 use mailnet::{Mailnet, Running, Scenario};

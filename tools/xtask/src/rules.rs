@@ -118,7 +118,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("glommio", &["engine"]),
     ("tokio-postgres", &["store-pg"]),
     ("io-uring", &["checks", "engine"]),
-    ("maud", &["dashboard", "server"]),
+    ("maud", &["dashboard", "lists", "server"]),
     ("clap", &["frontend", "loadtest", "mailnet", "usage", "xtask"]),
 ];
 /// Crates whose tests must not depend on another crate of the project either.

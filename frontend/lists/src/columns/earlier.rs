@@ -5,29 +5,70 @@
 //! has a verdict. Rows that were added later have no values in both. In a list without a header, the last two columns are ours if
 //! the values of every row are a verdict.
 //!
-//! Other columns with these names belong to the owner of the list. Then the new columns are `mailprobe_deliverable` and
-//! `mailprobe_reason`.
+//! Further columns of results ([`ResultColumn`]) are ours if they follow directly, have the same text before their names, and only
+//! have values that we write. Without a header only the two columns of a verdict are recognized.
+//!
+//! Other columns with these names belong to the owner of the list. Then the names of the new columns begin with `mailprobe_`.
 
 use super::{Columns, Sample};
-use crate::{Verdict, VerdictNames};
+use crate::{ResultColumn, VERDICT_NAMES, Verdict, VerdictNames};
 
-/// The indexes of the columns that an earlier run has added, in ascending order.
-pub(super) fn find(sample: &Sample, columns: &Columns) -> Vec<usize> {
+/// The columns of a verdict that an earlier run has added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct EarlierColumns {
+    /// The index of `deliverable`. `reason` follows.
+    pub verdict: usize,
+    /// The further columns with their indexes.
+    pub further: Vec<(ResultColumn, usize)>,
+}
+
+/// The indexes of the columns that an earlier run has added, in ascending order, and the columns of its first verdict.
+pub(super) fn find(sample: &Sample, columns: &Columns) -> (Vec<usize>, Option<EarlierColumns>) {
     let rows = columns.titles + usize::from(columns.has_header);
     if !columns.has_header {
-        return without_header(sample, columns, rows);
+        let found = without_header(sample, columns, rows);
+        let first = found.first().map(|&verdict| EarlierColumns { verdict, further: Vec::new() });
+        return (found, first);
     }
-    let mut found = Vec::new();
+    let (mut found, mut first) = (Vec::new(), None);
     let mut at = 0;
     while at + 1 < columns.width {
-        let is_pair = is_pair(&sample.text(columns.titles, at), &sample.text(columns.titles, at + 1))
-            && !columns.addresses.contains(&at)
-            && !columns.addresses.contains(&(at + 1));
-        if is_pair && has_only_verdicts(sample, rows, at, true) {
-            found.extend([at, at + 1]);
+        let stem = stem(&sample.text(columns.titles, at), &sample.text(columns.titles, at + 1));
+        let is_ours = |_: &String| {
+            !columns.addresses.contains(&at)
+                && !columns.addresses.contains(&(at + 1))
+                && has_only_verdicts(sample, rows, at, true)
+        };
+        let Some(stem) = stem.filter(is_ours) else {
             at += 1;
+            continue;
+        };
+        let further = further(sample, columns, rows, &stem, at + 2);
+        found.extend(at..at + 2 + further.len());
+        let verdict = at;
+        at += 2 + further.len();
+        first.get_or_insert(EarlierColumns { verdict, further });
+    }
+    (found, first)
+}
+
+/// The further columns of results from this one on.
+fn further(
+    sample: &Sample,
+    columns: &Columns,
+    rows: usize,
+    stem: &str,
+    from: usize,
+) -> Vec<(ResultColumn, usize)> {
+    let mut found: Vec<(ResultColumn, usize)> = Vec::new();
+    for at in from..columns.width {
+        let name = sample.text(columns.titles, at);
+        let Some(column) = name.strip_prefix(stem).and_then(ResultColumn::named) else { break };
+        let is_new = found.iter().all(|(other, _)| *other != column) && !columns.addresses.contains(&at);
+        if !is_new || !(rows..sample.records.len()).all(|row| column.has_value(&sample.text(row, at))) {
+            break;
         }
-        at += 1;
+        found.push((column, at));
     }
     found
 }
@@ -41,14 +82,12 @@ fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> Vec<usize>
     (end..columns.width).collect()
 }
 
-/// Whether these are names of our columns: with the same text before `deliverable` and `reason`.
-fn is_pair(first: &str, second: &str) -> bool {
-    let stems = (first.strip_suffix(DELIVERABLE), second.strip_suffix(REASON));
-    matches!(stems, (Some(a), Some(b)) if a == b && (a.is_empty() || a.ends_with('_')))
+/// The text before `deliverable` and `reason`, if these are names of our columns.
+fn stem(first: &str, second: &str) -> Option<String> {
+    let stem = first.strip_suffix(VERDICT_NAMES[0])?;
+    let is_ours = second.strip_suffix(VERDICT_NAMES[1]) == Some(stem);
+    (is_ours && (stem.is_empty() || stem.ends_with('_'))).then(|| stem.to_owned())
 }
-
-const DELIVERABLE: &str = "deliverable";
-const REASON: &str = "reason";
 
 /// Whether the values of each row in two columns are a verdict. `may_be_blank`: some rows may have none.
 fn has_only_verdicts(sample: &Sample, rows: usize, at: usize, may_be_blank: bool) -> bool {
@@ -65,13 +104,17 @@ fn has_only_verdicts(sample: &Sample, rows: usize, at: usize, may_be_blank: bool
     is_all && (verdicts > 0 || may_be_blank && rows == sample.records.len())
 }
 
-/// Whether these are the values of a verdict. Spreadsheets write `TRUE`, or the word of their language.
 fn is_verdict(deliverable: &str, reason: &str) -> bool {
+    verdict_of(deliverable, reason).is_some()
+}
+
+/// The verdict with these values. Spreadsheets write `TRUE`, or the word of their language.
+pub(crate) fn verdict_of(deliverable: &str, reason: &str) -> Option<Verdict> {
     let is_word = |verdict: Verdict| match verdict.deliverable {
         None => deliverable.is_empty(),
         Some(_) => deliverable.eq_ignore_ascii_case(verdict.deliverable_csv()) || is_translated(deliverable),
     };
-    Verdict::all().any(|verdict| verdict.reason == reason && is_word(verdict))
+    Verdict::all().find(|verdict| verdict.reason == reason && is_word(*verdict))
 }
 
 /// Words for true and false of spreadsheets in other languages.
@@ -126,20 +169,16 @@ pub(super) fn names(sample: &Sample, columns: &Columns) -> Vec<VerdictNames> {
             _ => format!("{}_", address + 1).into_bytes(),
         };
         let is_free = |names: &VerdictNames| {
-            [&names.deliverable, &names.reason]
-                .into_iter()
-                .all(|name| !taken.contains(&sample.encoding.text(name).to_lowercase()))
+            names.all().all(|name| !taken.contains(&sample.encoding.text(name).to_lowercase()))
         };
         let prefixes = std::iter::once(String::new())
             .chain(std::iter::once("mailprobe_".to_owned()))
             .chain((2..).map(|n| format!("mailprobe{n}_")));
         let names = prefixes
-            .map(|prefix| VerdictNames::new(&[prefix.as_bytes(), &stem].concat()))
+            .map(|prefix| VerdictNames::new(&[prefix.as_bytes(), &stem].concat(), &columns.further))
             .find(is_free)
             .unwrap_or_default();
-        taken.extend(
-            [&names.deliverable, &names.reason].map(|name| sample.encoding.text(name).to_lowercase()),
-        );
+        taken.extend(names.all().map(|name| sample.encoding.text(name).to_lowercase()));
         verdicts.push(names);
     }
     verdicts

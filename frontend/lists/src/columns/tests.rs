@@ -11,7 +11,7 @@ fn wanted(name: Option<&str>) -> Vec<String> {
 
 #[track_caller]
 fn check(text: &str, name: Option<&str>, address: usize, has_header: bool) {
-    let columns = find(&sample(text), &wanted(name)).unwrap();
+    let columns = find(&sample(text), &wanted(name), &[]).unwrap();
     assert_eq!(
         (columns.addresses, columns.has_header, columns.titles),
         (vec![address], has_header, 0),
@@ -63,14 +63,15 @@ fn titles_stand_before_a_header() {
         ("7,,\nx,a@b.co,y\nz,c@d.co,y", 0, true),
         ("nobody\nemail\na@b.co", 0, true),
     ] {
-        let columns = find(&sample(text), &[]).unwrap();
+        let columns = find(&sample(text), &[], &[]).unwrap();
         assert_eq!((columns.titles, columns.has_header), (titles, has_header), "{text}");
     }
 }
 
 #[test]
 fn errors_name_the_columns() {
-    let said = |text: &str, name: Option<&str>| find(&sample(text), &wanted(name)).expect_err("an error");
+    let said =
+        |text: &str, name: Option<&str>| find(&sample(text), &wanted(name), &[]).expect_err("an error");
     assert_eq!(
         said("id,name\n1,Joe", Some("email")),
         ListError::Column("there is no column `email`: the list has id, name".to_owned())
@@ -100,7 +101,7 @@ fn errors_name_the_columns() {
 #[test]
 fn one_line_of_addresses_is_no_list() {
     for text in ["a@b.co,c@d.co", "a@b.co,A <c@d.co>,"] {
-        let said = find(&sample(text), &[]).expect_err("an error").to_string();
+        let said = find(&sample(text), &[], &[]).expect_err("an error").to_string();
         assert_eq!(said, "the list has several addresses in one line: write one per line");
     }
     check("a@b.co,c@d.co", Some("2"), 1, false);
@@ -110,10 +111,10 @@ fn one_line_of_addresses_is_no_list() {
 #[test]
 fn several_columns_can_be_named() {
     let list = sample("id,work,home\n1,a@x.com,b@x.com");
-    let columns = find(&list, &["home".to_owned(), "2".to_owned()]).unwrap();
+    let columns = find(&list, &["home".to_owned(), "2".to_owned()], &[]).unwrap();
     let names: Vec<_> = columns.verdicts.iter().map(|names| names.reason.clone()).collect();
     assert_eq!((columns.addresses, names), (vec![2, 1], vec![b"reason".to_vec(), b"work_reason".to_vec()]));
-    let twice = find(&list, &["home".to_owned(), "3".to_owned()]).unwrap_err().to_string();
+    let twice = find(&list, &["home".to_owned(), "3".to_owned()], &[]).unwrap_err().to_string();
     assert_eq!(twice, "the column `3` is given twice");
 }
 
@@ -141,7 +142,7 @@ fn earlier_columns_are_recognized() {
         ("email,reason,mailprobe_reason\na@b.co,x,y", &[], "mailprobe2_reason"),
         ("a@b.co,true,mailbox_exists\nc@d.co,true,x", &[], "reason"),
     ] {
-        let columns = find(&sample(text), &[]).unwrap();
+        let columns = find(&sample(text), &[], &[]).unwrap();
         let reason = String::from_utf8(columns.verdicts[0].reason.clone()).unwrap();
         assert_eq!((&*columns.earlier, &*reason), (earlier, name), "{text}");
     }
@@ -150,5 +151,5 @@ fn earlier_columns_are_recognized() {
 #[test]
 fn an_empty_list_is_one() {
     let empty = Sample { records: Vec::new(), encoding: Encoding::utf_8(false) };
-    assert_eq!(find(&empty, &[]), Ok(Columns::single()));
+    assert_eq!(find(&empty, &[], &[]), Ok(Columns::single()));
 }

@@ -8,8 +8,12 @@
 //! | [`HAS_TAIL`] | before the mark are the bytes after the verdict, with the line end, and their number in four bytes |
 //! | [`IS_OPEN`] | the verdict of another address of the same row follows |
 
+mod further;
+
 use super::detect::LineEnd;
 use crate::encoding::{ByteOrder, Encoding};
+pub use further::FoundRow;
+pub(super) use further::Further;
 
 const HAS_TAIL: u8 = 0xff;
 const IS_OPEN: u8 = 0xfe;
@@ -24,6 +28,9 @@ pub(super) struct Layout {
     /// The number of values before the verdict; `None` if it is at the end.
     pub column: Option<usize>,
     pub encoding: Encoding,
+    /// The bytes that a value has only within quotes.
+    pub quoted_bytes: [bool; 256],
+    pub further: Option<Further>,
 }
 
 /// The ends of rows, by the code of their verdict.
@@ -41,6 +48,11 @@ pub struct Endings {
     column: Option<usize>,
     byte_order: Option<ByteOrder>,
     longest: usize,
+    encoding: Encoding,
+    quoted_bytes: [bool; 256],
+    further: Option<Further>,
+    /// The verdicts before they are encoded, if there are further columns.
+    plain: Vec<Vec<u8>>,
 }
 
 /// The parts of an output row: what is before the verdict, all possible verdicts by their code, and what is after it.
@@ -84,6 +96,13 @@ impl Endings {
             has_quotes: layout.has_quotes,
             column: layout.column,
             byte_order: layout.encoding.byte_order(),
+            encoding: layout.encoding,
+            quoted_bytes: layout.quoted_bytes,
+            plain: match &layout.further {
+                Some(_) => std::iter::once(Vec::new()).chain(layout.verdicts.iter().cloned()).collect(),
+                None => Vec::new(),
+            },
+            further: layout.further.clone(),
         }
     }
 
@@ -116,6 +135,17 @@ impl Endings {
     /// Searches the end of the first row in these bytes, and returns its length. If there is none yet, `scan` continues in the same
     /// bytes with more after them. A line end within quotes does not end a row.
     pub fn row_end(&self, bytes: &[u8], scan: &mut RowScan) -> Option<usize> {
+        if self.byte_order.is_none() {
+            while let Some(at) = self.find(self.line_end_byte, scan.is_quoted, &bytes[scan.at..]) {
+                scan.at += at + 1;
+                match bytes[scan.at - 1] {
+                    b'"' if self.has_quotes => scan.is_quoted = !scan.is_quoted,
+                    _ => return Some(scan.at),
+                }
+            }
+            scan.at = bytes.len();
+            return None;
+        }
         while let Some((byte, next)) = self.unit(bytes, scan.at) {
             scan.at = next;
             match byte {
@@ -125,6 +155,15 @@ impl Endings {
             }
         }
         None
+    }
+
+    /// The position of the next quote, or of this byte if it is not within quotes.
+    fn find(&self, byte: u8, is_quoted: bool, bytes: &[u8]) -> Option<usize> {
+        match (self.has_quotes, is_quoted) {
+            (false, _) => memchr::memchr(byte, bytes),
+            (true, false) => memchr::memchr2(b'"', byte, bytes),
+            (true, true) => memchr::memchr(b'"', bytes),
+        }
     }
 
     /// The ASCII character at this position, if it is one, and the position of the next character.
@@ -164,9 +203,38 @@ impl Endings {
         Some((code(at)?, row))
     }
 
+    /// The code of the first verdict of an output row with its line end.
+    pub fn code(&self, output: &[u8]) -> Option<u8> {
+        let Some(column) = self.column else {
+            return match self.has_further() {
+                true => Some(self.split_further(output)?.0.code),
+                false => {
+                    u8::try_from(self.closed.iter().skip(1).position(|it| output.ends_with(it))? + 1).ok()
+                }
+            };
+        };
+        let rest = &output[self.start_of(column, output)?..];
+        let is_verdict = |(closed, bare): (&Vec<u8>, &Vec<u8>)| {
+            rest == closed.as_slice()
+                || rest.strip_prefix(bare.as_slice()).is_some_and(|after| after.starts_with(&self.delimiter))
+        };
+        let at = self.closed.iter().zip(&self.bare).skip(1).position(is_verdict)?;
+        u8::try_from(at + 1).ok()
+    }
+
     /// The position of a value in an output row.
     fn start_of(&self, column: usize, output: &[u8]) -> Option<usize> {
         let (mut at, mut passed, mut is_quoted) = (0, 0, false);
+        if self.byte_order.is_none() {
+            while passed < column {
+                at += self.find(self.delimiter_byte, is_quoted, &output[at..])? + 1;
+                match output[at - 1] {
+                    b'"' if self.has_quotes => is_quoted = !is_quoted,
+                    _ => passed += 1,
+                }
+            }
+            return Some(at);
+        }
         while passed < column {
             let (byte, next) = self.unit(output, at)?;
             at = next;
@@ -192,6 +260,22 @@ pub(super) fn mark_open(row: &mut Vec<u8>) {
     row.push(IS_OPEN);
 }
 
+/// Writes one value, with quotes if it has one of the bytes that need them (RFC 4180 2).
+#[inline]
+pub(super) fn csv_value(field: &[u8], quoted_bytes: &[bool; 256], out: &mut Vec<u8>) {
+    if !field.iter().any(|&byte| quoted_bytes[usize::from(byte)]) {
+        return out.extend_from_slice(field);
+    }
+    out.push(b'"');
+    for &byte in field {
+        if byte == b'"' {
+            out.push(b'"');
+        }
+        out.push(byte);
+    }
+    out.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +288,8 @@ mod tests {
             has_quotes: true,
             column,
             encoding,
+            quoted_bytes: [false; 256],
+            further: None,
         })
     }
 

@@ -232,7 +232,7 @@ fn shape(
         dialect,
         quoted_bytes: dialect.quoted_bytes(),
         separator_line,
-        columns: Columns::single(),
+        columns: Columns::single().with_further(options.results),
         titles: Vec::new(),
         header: ByteRecord::new(),
         key: String::new(),
@@ -240,7 +240,8 @@ fn shape(
     let found = match format {
         Format::Csv => {
             let records = detect::records(head, &dialect, is_whole, SAMPLE_RECORDS);
-            columns::find(&Sample { records, encoding }, options.columns).map(|found| shape.columns = found)
+            columns::find(&Sample { records, encoding }, options.columns, options.results)
+                .map(|found| shape.columns = found)
         }
         Format::Jsonl => key(name, &beginning, &mut shape, options.columns),
         Format::Text if !options.columns.is_empty() => {
@@ -305,7 +306,7 @@ fn key(name: &str, beginning: &Beginning, shape: &mut Shape, wanted: &[String]) 
     };
     shape.key = found.to_owned();
     let objects = || beginning.lines(end).filter_map(|(_, line)| Object::parse(line).ok());
-    shape.columns.verdicts = vec![json::names(objects())];
+    shape.columns.verdicts = vec![json::names(objects(), &shape.columns.further)];
     let mut values =
         objects().filter_map(|object| object.text(found)).filter(|text| !text.trim().is_empty()).peekable();
     let has_value = values.peek().is_some();

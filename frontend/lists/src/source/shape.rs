@@ -1,11 +1,11 @@
 //! The form of the rows of a list, and how they are written with a verdict.
 
 use super::detect::Dialect;
-use super::endings::{Endings, Layout};
+use super::endings::{Endings, Further, Layout, csv_value};
 use crate::columns::Columns;
 use crate::encoding::Encoding;
 use crate::json;
-use crate::{Format, Verdict};
+use crate::{Format, ResultColumn, VERDICT_NAMES, Verdict};
 use csv::ByteRecord;
 
 /// The names of the columns or keys of a verdict.
@@ -15,18 +15,30 @@ pub struct VerdictNames {
     pub deliverable: Vec<u8>,
     /// The name for the reason: `reason`, unless a column of the list has this name.
     pub reason: Vec<u8>,
+    /// The names of the further columns of results.
+    pub further: Vec<Vec<u8>>,
 }
 
 impl VerdictNames {
-    /// The names after this text.
-    pub(crate) fn new(stem: &[u8]) -> VerdictNames {
-        VerdictNames { deliverable: [stem, b"deliverable"].concat(), reason: [stem, b"reason"].concat() }
+    /// The names after this text, with those of further columns.
+    pub(crate) fn new(stem: &[u8], further: &[ResultColumn]) -> VerdictNames {
+        let name = |name: &str| [stem, name.as_bytes()].concat();
+        VerdictNames {
+            deliverable: name(VERDICT_NAMES[0]),
+            reason: name(VERDICT_NAMES[1]),
+            further: further.iter().map(|column| name(column.name())).collect(),
+        }
+    }
+
+    /// All names in their order.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Vec<u8>> {
+        [&self.deliverable, &self.reason].into_iter().chain(&self.further)
     }
 }
 
 impl Default for VerdictNames {
     fn default() -> VerdictNames {
-        VerdictNames::new(b"")
+        VerdictNames::new(b"", &[])
     }
 }
 
@@ -98,6 +110,33 @@ impl Shape {
         Some(self.encoding.text(name).trim().to_owned())
     }
 
+    /// The names of the first verdict of a row.
+    pub(crate) fn verdict_names(&self) -> &VerdictNames {
+        &self.columns.verdicts[0]
+    }
+
+    /// Whether the list has a header.
+    pub fn has_header(&self) -> bool {
+        self.columns.has_header
+    }
+
+    /// The columns of results that the output has after `deliverable` and `reason`.
+    pub fn further_columns(&self) -> &[ResultColumn] {
+        &self.columns.further
+    }
+
+    /// Number of columns of the output; `None` for JSON lines.
+    pub fn output_columns(&self) -> Option<usize> {
+        (self.format != Format::Jsonl).then(|| self.columns.kept() + self.columns.added())
+    }
+
+    /// The beginning of the output up to the titles.
+    pub(crate) fn before_titles(&self) -> Vec<u8> {
+        let mut separator_line = self.separator_line.clone();
+        self.encoding.encode(&mut separator_line, 0);
+        [self.encoding.bom(), &separator_line].concat()
+    }
+
     /// The output before the first row: the byte order mark, by which spreadsheets recognize the encoding, the line that names the
     /// separator, titles and header.
     pub fn head(&self) -> Vec<u8> {
@@ -110,18 +149,16 @@ impl Shape {
         out.extend_from_slice(&self.separator_line);
         for title in &self.titles {
             self.row(title, &mut out);
-            out.extend(std::iter::repeat_n(self.dialect.delimiter, 2 * self.addresses() - 1));
+            out.extend(std::iter::repeat_n(self.dialect.delimiter, self.columns.added() - 1));
             self.end_line(title, &mut out);
         }
         if self.columns.has_header {
             self.row(&self.header, &mut out);
-            for (n, names) in self.columns.verdicts.iter().enumerate() {
+            for (n, name) in self.columns.verdicts.iter().flat_map(VerdictNames::all).enumerate() {
                 if n > 0 {
                     out.push(self.dialect.delimiter);
                 }
-                self.value(&names.deliverable, &mut out);
-                out.push(self.dialect.delimiter);
-                self.value(&names.reason, &mut out);
+                self.value(name, &mut out);
             }
             self.end_line(&self.header, &mut out);
         }
@@ -134,7 +171,7 @@ impl Shape {
         let text = |verdict: Verdict| {
             let mut out = Vec::new();
             match self.format {
-                Format::Jsonl => json::verdict(verdict, &self.columns.verdicts[0], &mut out),
+                Format::Jsonl => json::verdict(verdict, self.verdict_names(), &mut out),
                 Format::Csv | Format::Text => {
                     out.extend_from_slice(verdict.deliverable_csv().as_bytes());
                     out.push(self.dialect.delimiter);
@@ -150,7 +187,24 @@ impl Shape {
             has_quotes: self.format != Format::Jsonl && self.dialect.has_quotes,
             column: self.verdict_column(),
             encoding: self.encoding,
+            quoted_bytes: self.quoted_bytes,
+            further: self.further(),
         })
+    }
+
+    /// The further columns of results, with the text before each value and after the last one; `None` if there are none.
+    fn further(&self) -> Option<Further> {
+        let columns = self.columns.further.clone();
+        if columns.is_empty() {
+            return None;
+        }
+        let is_json = self.format == Format::Jsonl;
+        let leads = match is_json {
+            true => self.verdict_names().further.iter().map(|name| json::lead(name)).collect(),
+            false => vec![vec![self.dialect.delimiter]; columns.len()],
+        };
+        let end = [if is_json { &b"}"[..] } else { b"" }, self.dialect.line_end.bytes()].concat();
+        Some(Further { columns, leads, end, is_json })
     }
 
     /// Writes the values of a row up to its verdict. A row that is too short is filled up, so that the verdict is in its columns.
@@ -186,19 +240,8 @@ impl Shape {
         out.extend_from_slice(self.dialect.line_end.bytes());
     }
 
-    /// Writes one value, with quotes if they are needed (RFC 4180 2).
+    /// Writes one value.
     fn value(&self, field: &[u8], out: &mut Vec<u8>) {
-        if field.iter().any(|&byte| self.quoted_bytes[usize::from(byte)]) {
-            out.push(b'"');
-            for &byte in field {
-                if byte == b'"' {
-                    out.push(b'"');
-                }
-                out.push(byte);
-            }
-            out.push(b'"');
-        } else {
-            out.extend_from_slice(field);
-        }
+        csv_value(field, &self.quoted_bytes, out);
     }
 }

@@ -26,21 +26,9 @@ pub(super) fn date(text: &str, is_1904: bool) -> String {
         false if day < 60 => day - 25_568,
         false => day - 25_569,
     };
-    let (year, month, day) = civil(unix_day);
+    let (year, month, day) = crate::time::civil(unix_day);
     let date = format!("{year:04}-{month:02}-{day:02}");
     if second == 0 { date } else { format!("{date} {time}") }
-}
-
-/// Year, month and day of a day since 1970-01-01 (H. Hinnant, chrono-Compatible Low-Level Date Algorithms, `civil_from_days`).
-fn civil(unix_day: i64) -> (i64, i64, i64) {
-    let shifted = unix_day + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 /// Whether a number format of xlsx shows a date or a time. Its number decides if it is built in, else its code.

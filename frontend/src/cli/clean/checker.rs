@@ -1,11 +1,16 @@
 //! Checks addresses: with the engine in full mode, or with fast checks.
 
+mod facts;
+
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
+use engine::proto::lists::Lists;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
+pub(super) use facts::WithFacts;
 use lists::Verdict;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A source of verdicts for addresses.
@@ -27,6 +32,11 @@ pub trait Checker {
 
     /// The DNS resolvers, as text for messages.
     fn resolvers(&self) -> &str;
+
+    /// The lists of suggestions, functions, and free and throw-away providers.
+    fn lists(&self) -> Arc<Lists> {
+        Arc::default()
+    }
 }
 
 /// An answer about one address.
@@ -40,6 +50,17 @@ pub struct Answered {
     pub rule: &'static str,
     /// The server requested a later try, after this time.
     pub retry_after: Option<Duration>,
+    /// The inbox provider; empty if it is unknown, or if no column needs it.
+    pub provider: &'static str,
+    /// The score, if it is known and a column needs it.
+    pub score: Option<u8>,
+}
+
+impl Answered {
+    /// An answer without the facts of the domain.
+    pub fn new(ticket: u64, result: Result<Verdict, Outage>) -> Answered {
+        Answered { ticket, result, rule: "", retry_after: None, provider: "", score: None }
+    }
 }
 
 /// Maximum number of answers taken at once.
@@ -64,6 +85,10 @@ impl Checker for Box<dyn Checker> {
 
     fn resolvers(&self) -> &str {
         (**self).resolvers()
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        (**self).lists()
     }
 }
 
@@ -92,7 +117,7 @@ impl Checker for Full {
             let found = result.as_ref().ok();
             let (rule, retry_after) = found.map_or(("", None), |found| (found.rule, found.retry_after));
             let result = result.map(|Finding { reason, .. }| Verdict::from(reason));
-            Answered { ticket, result, rule, retry_after }
+            Answered { rule, retry_after, ..Answered::new(ticket, result) }
         }));
     }
 
@@ -106,6 +131,10 @@ impl Checker for Full {
 
     fn resolvers(&self) -> &str {
         &self.resolvers
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        self.line.lists()
     }
 }
 
@@ -151,7 +180,7 @@ impl Fast {
         }
         let result =
             judge(&asked.address, &self.line.lists(), hosts).map(|(reason, _)| Verdict::from(reason));
-        Some(Answered { ticket: asked.ticket, result, rule: "", retry_after: None })
+        Some(Answered::new(asked.ticket, result))
     }
 }
 
@@ -195,5 +224,9 @@ impl Checker for Fast {
 
     fn resolvers(&self) -> &str {
         &self.resolvers
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        self.line.lists()
     }
 }

@@ -1,20 +1,24 @@
 //! The loop that moves rows from the source through the engine to the sink.
 
 mod answers;
+mod writing;
 
 use super::budget::{AskedRow, RowBudget};
 use super::checker::{Answered, Checker};
+use super::known::{KnownFile, KnownResults};
+use super::marks::Marker;
 use super::outage::OutageWatch;
+use super::outcome::Outcome;
 use super::part::PartRows;
 use super::progress::{Progress, Standing};
 use super::putoff::{PutOff, Turn};
-use super::rows::{Rows, Waiting};
+use super::rows::Rows;
 use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
 use super::summary::{Extent, Reading, Summary};
-use super::{CleanError, UNDER_WAY_MAX};
+use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
 use lists::{Row, Source, Verdict};
@@ -47,6 +51,12 @@ pub(super) struct Parts<'a> {
     pub checker: &'a mut dyn Checker,
     pub progress: Progress,
     pub waits: Waits,
+    /// Leaves out rows whose address came before.
+    pub drop_duplicates: bool,
+    /// The results of an earlier output that are used again.
+    pub known: Option<KnownFile<'a>>,
+    /// Looks for probable typing mistakes at the end.
+    pub finds_typos: bool,
 }
 
 /// Cleans a list.
@@ -55,9 +65,16 @@ pub(super) struct Parts<'a> {
 /// [`CleanError`]; all finished rows are written then, if possible.
 pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
+    let mut parts = parts;
+    if parts.known.is_some() {
+        parts.state.shares = parts.state.shares.halved();
+    }
+    let columns = parts.source.shape().further_columns().to_vec();
     let extent = parts.part.as_ref().map_or(Extent::Whole, |rows| Extent::Part(rows.part()));
     let mut run = Run {
-        seen: Seen::new(&parts.state)?,
+        seen: Seen::new(&parts.state, !columns.is_empty())?,
+        known: None,
+        marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
         verdicts: Verdict::all().collect(),
         summary: Summary::new(parts.waits.later, extent),
@@ -70,6 +87,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         read: 0,
         ended: false,
         started,
+        unix_started: if columns.is_empty() { 0 } else { unix_now() },
+        checked_at: Duration::ZERO,
         flushed: started,
         answered_at: started,
         spoken: 0,
@@ -77,13 +96,17 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     };
     let result = run.clean().and_then(|()| {
         run.parts.progress.end();
-        run.parts.sink.finish()
+        run.summary.files = run.parts.sink.finish()?;
+        Ok(())
     });
     run.parts.progress.end();
     match result {
         Ok(()) => {
             run.summary.elapsed = started.elapsed();
             run.summary.reading = Some(Reading::of(&run.parts.source));
+            if run.parts.finds_typos {
+                run.summary.find_typos(&run.parts.checker.lists());
+            }
             Ok(run.summary)
         }
         Err(error) => {
@@ -99,6 +122,9 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
 struct Run<'a> {
     parts: Parts<'a>,
     seen: Seen,
+    /// Marks rows with what the lists say, if there are further columns of results.
+    marker: Option<Marker>,
+    known: Option<KnownResults>,
     rows: Rows,
     /// All verdicts; their codes start at 1.
     verdicts: Vec<Verdict>,
@@ -115,6 +141,10 @@ struct Run<'a> {
     /// Whether the source has no more rows.
     ended: bool,
     started: Instant,
+    /// The start in seconds since 1970; 0 if no result has a time.
+    unix_started: u64,
+    /// The time since the start that results get, as it was at the last turn of the loop.
+    checked_at: Duration,
     flushed: Instant,
     /// When the last answer arrived.
     answered_at: Instant,
@@ -126,7 +156,12 @@ impl Run<'_> {
     fn clean(&mut self) -> Result<(), CleanError> {
         let title = self.parts.part.as_ref().map_or(&[][..], |part| &part.title);
         self.parts.sink.begin(title, self.parts.source.shape(), &mut self.parts.state)?;
+        if let Some(file) = self.parts.known {
+            let Parts { state, sink, .. } = &mut self.parts;
+            self.known = Some(KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?);
+        }
         loop {
+            self.checked_at = self.started.elapsed();
             self.resend()?;
             self.release()?;
             self.read()?;
@@ -207,66 +242,17 @@ impl Run<'_> {
         self.budget.has_room() && self.budget.unsent.is_empty() && !self.stall.is_recalling()
     }
 
-    /// Decides what to do with the row that was read.
-    fn take(&mut self) -> Result<(), CleanError> {
-        let number = self.read - 1;
-        let known = match self.parts.sink.is_replaying() {
-            true => self.parts.sink.known(&mut self.parts.state, &self.row.prefix)?,
-            false => None,
-        };
-        let Some(address) = self.row.address.take() else {
-            let code = known.unwrap_or_else(|| Verdict::INVALID_SYNTAX.code());
-            return self.take_known(number, None, code, known.is_some());
-        };
-        let domain = self.summary.domains.number(address.domain().as_str());
-        let earlier = self.seen.earlier(&mut self.parts.state, &address, number)?;
-        if let Some(code) = known {
-            if earlier.is_none() {
-                self.seen.settle(&mut self.parts.state, number, code)?;
-            }
-            return self.take_known(number, Some(domain), code, true);
-        }
-        let Some(first) = earlier else { return self.ask(number, domain, address) };
-        self.summary.duplicates += 1;
-        let code = self.seen.code(&mut self.parts.state, first)?;
-        if code != 0 {
-            self.take_known(first, Some(domain), code, false)
-        } else {
-            self.queue(first, domain, code)
-        }
-    }
-
-    /// Takes a row with a known verdict. `done`: the output contains it already.
-    fn take_known(
-        &mut self,
-        first: u64,
-        domain: Option<u32>,
-        code: u8,
-        done: bool,
-    ) -> Result<(), CleanError> {
-        if done {
-            self.summary.resumed += 1;
-        } else if self.rows.is_ordered() {
-            return self.queue(first, domain.unwrap_or(NO_DOMAIN), code);
-        } else {
-            self.parts.sink.write(&self.row.prefix, code)?;
-        }
-        count(&mut self.summary, &self.verdicts, code, domain);
-        Ok(())
-    }
-
-    /// Adds the row to those that wait to be written.
-    fn queue(&mut self, first: u64, domain: u32, code: u8) -> Result<(), CleanError> {
-        self.rows.push(&mut self.parts.state, Waiting { first, domain, code }, &self.row.prefix)
-    }
-
     /// Starts the check of a new address.
     fn ask(&mut self, number: u64, domain: u32, address: Address) -> Result<(), CleanError> {
         let ordered = self.rows.is_ordered();
         if ordered {
-            self.queue(number, domain, 0)?;
+            self.queue(number, domain, Outcome::default())?;
         }
-        let prefix: &[u8] = if ordered { &[] } else { &self.row.prefix };
+        let prefix = match &self.marker {
+            _ if ordered => &[][..],
+            Some(marker) => marker.row(),
+            None => &self.row.prefix,
+        };
         let (state, put_off) = (&mut self.parts.state, &mut self.put_off);
         let mut waits = false;
         let ticket = self.budget.take(|slot| {
@@ -310,9 +296,9 @@ impl Run<'_> {
     fn write(&mut self) -> Result<(), CleanError> {
         let idle = self.ended && self.budget.len() == 0 && self.put_off.len() == 0;
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
-            self.parts.sink.write(prefix, row.code)?;
+            self.parts.sink.write(prefix, row.outcome)?;
             let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);
-            count(&mut self.summary, &self.verdicts, row.code, domain);
+            count(&mut self.summary, &self.verdicts, row.outcome.code(), domain);
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.parts.sink.flush()?;

@@ -53,7 +53,6 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         Ok(()) => {
             join.summary.elapsed = started.elapsed();
             join.summary.reading = Some(Reading::of(&join.source));
-            join.summary.write_if_wanted(args.summary.as_deref())?;
             Ok(join.summary)
         }
         Err(Stop::Refused(error)) => {
@@ -117,7 +116,8 @@ impl Join {
             part.end()?;
         }
         self.progress.end();
-        Ok(self.sink.finish()?)
+        self.summary.files = self.sink.finish()?;
+        Ok(())
     }
 
     /// Finds the row of INPUT in its part, and writes it with the verdict from there.
@@ -125,15 +125,15 @@ impl Join {
         if !self.row.is_continued {
             self.part = self.partition.next(self.row.address.as_ref()) as usize;
         }
-        let row = self.endings.parts(&self.row.prefix);
-        let code = self.parts[self.part].next(row, self.partition.rows())?;
+        let part = &mut self.parts[self.part];
+        let code = part.next(&self.endings, &self.row.prefix, self.partition.rows())?;
         let known = match self.sink.is_replaying() {
             true => self.sink.known(&mut self.state, &self.row.prefix)?,
             false => None,
         };
         match known {
-            None => self.sink.write(&self.row.prefix, code)?,
-            Some(known) if known == code => self.summary.resumed += 1,
+            None => self.sink.write_again(part.row())?,
+            Some(known) if known.code() == code => self.summary.resumed += 1,
             Some(_) => return Err(self.sink.foreign().into()),
         }
         let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));

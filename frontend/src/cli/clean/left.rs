@@ -79,26 +79,29 @@ impl Left {
                 writeln!(f, "{rows} addresses are unverifiable for now; a later try may tell more:")?;
             }
         }
-        for (rule, left) in self.by_rule() {
-            let (rows, seconds) = (HumanCount(left.rows).to_string(), left.max_wait(max_wait).as_secs());
-            write!(f, "  {rule:<28}{rows:>12}  ")?;
-            if rule == Left::BUDGET {
-                writeln!(
-                    f,
-                    "not checked; --max-wait {seconds} or a later run checks them, --pace fast checks more per hour"
-                )?;
-            } else if rule == Left::SILENT {
-                writeln!(f, "not checked; --max-wait {seconds} or a later run checks them")?;
-            } else if rule == Left::NO_CONNECTION {
-                writeln!(
-                    f,
-                    "--max-wait {seconds} tries them again; `mailprobe doctor` tests the connection"
-                )?;
-            } else {
-                writeln!(f, "--max-wait {seconds} tries them again")?;
-            }
+        for (rule, rows, advice) in self.advice(max_wait) {
+            writeln!(f, "  {rule:<28}{:>12}  {advice}", HumanCount(rows).to_string())?;
         }
         Ok(())
+    }
+
+    /// Each rule with its rows and the option that waits for them, for a run with this `--max-wait`.
+    pub(super) fn advice(&self, max_wait: Duration) -> Vec<(&'static str, u64, String)> {
+        let advice = |(rule, left): (&'static str, LeftByRule)| {
+            let seconds = left.max_wait(max_wait).as_secs();
+            let text = match rule {
+                Left::BUDGET => format!(
+                    "not checked; --max-wait {seconds} or a later run checks them, --pace fast checks more per hour"
+                ),
+                Left::SILENT => format!("not checked; --max-wait {seconds} or a later run checks them"),
+                Left::NO_CONNECTION => {
+                    format!("--max-wait {seconds} tries them again; `mailprobe doctor` tests the connection")
+                }
+                _ => format!("--max-wait {seconds} tries them again"),
+            };
+            (rule, left.rows, text)
+        };
+        self.by_rule().into_iter().map(advice).collect()
     }
 }
 

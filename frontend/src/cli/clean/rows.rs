@@ -5,6 +5,7 @@
 //! the number of new verdicts reaches the number of waiting rows. So each verdict costs one examination on average.
 
 use super::CleanError;
+use super::outcome::Outcome;
 use super::seen::Seen;
 use super::state::State;
 use super::state::spool::Spool;
@@ -29,11 +30,11 @@ pub(super) struct Waiting {
     pub first: u64,
     /// The number of its domain in the summary.
     pub domain: u32,
-    /// The code of its verdict, if known; else 0.
-    pub code: u8,
+    /// Its result; the code is 0 while it is not known.
+    pub outcome: Outcome,
 }
 
-const HEADER: usize = 8 + 4 + 1;
+const HEADER: usize = 8 + 4 + 8;
 
 impl Rows {
     /// No waiting rows; `ordered` keeps the order of the input.
@@ -59,7 +60,7 @@ impl Rows {
         let mut header = [0; HEADER];
         header[..8].copy_from_slice(&row.first.to_le_bytes());
         header[8..12].copy_from_slice(&row.domain.to_le_bytes());
-        header[12] = row.code;
+        header[12..].copy_from_slice(&row.outcome.bits().to_le_bytes());
         self.queue.push(state, [&header, prefix])
     }
 
@@ -90,8 +91,9 @@ impl Rows {
             }
         }
         let row = self.read(state, seen)?;
-        self.has_head = row.code == 0;
-        Ok(Some(row).filter(|row| row.code != 0))
+        let has_verdict = row.outcome.code() != 0;
+        self.has_head = !has_verdict;
+        Ok(Some(row).filter(|_| has_verdict))
     }
 
     fn look(
@@ -107,7 +109,7 @@ impl Rows {
         while self.looking > 0 && self.queue.pop(state, &mut self.head)? {
             self.looking -= 1;
             let row = self.read(state, seen)?;
-            if row.code != 0 {
+            if row.outcome.code() != 0 {
                 return Ok(Some(row));
             }
             self.queue.push(state, [&self.head, &[]])?;
@@ -120,12 +122,15 @@ impl Rows {
         let Some(header) = self.head.first_chunk::<HEADER>() else {
             return Err(CleanError::failed("a waiting row is damaged; report this bug"));
         };
-        let number = |range: std::ops::Range<usize>| {
-            header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+        let number = |at: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&header[at..at + 8]);
+            u64::from_le_bytes(bytes)
         };
-        let (first, domain, code) = (number(0..8), number(8..12) as u32, header[12]);
-        let code = if code == 0 { seen.code(state, first)? } else { code };
-        Ok(Waiting { first, domain, code })
+        let (first, domain) = (number(0), number(8) as u32);
+        let known = Outcome::from_bits(number(12));
+        let outcome = if known.code() == 0 { seen.outcome(state, first)? } else { known };
+        Ok(Waiting { first, domain, outcome })
     }
 }
 
@@ -138,20 +143,22 @@ mod tests {
     #[track_caller]
     fn check(ordered: bool, firsts: &[u64], settle: &[(u64, u8)], expected: &[&[usize]]) {
         let (_folder, mut state) = state(0);
-        let mut seen = Seen::new(&state).unwrap();
+        let mut seen = Seen::new(&state, false).unwrap();
         let mut rows = Rows::new(ordered);
         for (n, &first) in firsts.iter().enumerate() {
-            let row = Waiting { first, domain: n as u32, code: if first == 99 { 5 } else { 0 } };
+            let outcome = Outcome::of_code(if first == 99 { 5 } else { 0 });
+            let row = Waiting { first, domain: n as u32, outcome };
             rows.push(&mut state, row, format!("row {n}").as_bytes()).unwrap();
         }
         for (at, &(first, code)) in settle.iter().enumerate() {
-            seen.settle(&mut state, first, code).unwrap();
+            seen.settle(&mut state, first, Outcome::of_code(code)).unwrap();
             rows.settled();
             let mut out = Vec::new();
             while let Some((row, prefix)) = rows.next(&mut state, &mut seen, at + 1 == settle.len()).unwrap()
             {
                 assert_eq!(prefix, format!("row {}", row.domain).as_bytes());
-                assert_eq!(row.code, if row.first == 99 { 5 } else { code_of(settle, row.first) });
+                let expected = if row.first == 99 { 5 } else { code_of(settle, row.first) };
+                assert_eq!(row.outcome.code(), expected);
                 out.push(row.domain as usize);
             }
             assert_eq!(out, expected[at], "after {at}");

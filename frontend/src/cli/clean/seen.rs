@@ -5,6 +5,7 @@
 //! constructed.
 
 use super::CleanError;
+use super::outcome::Outcome;
 use super::state::State;
 use super::state::codes::Codes;
 use super::state::table::Table;
@@ -27,6 +28,11 @@ impl Keyed {
         Ok(Keyed(SipHasher24::new_with_key(&key)))
     }
 
+    /// The hash with the key of this seed.
+    pub fn with_seed(seed: u64) -> Keyed {
+        Keyed(SipHasher24::new_with_keys(seed, !seed))
+    }
+
     /// The hash of these bytes.
     pub fn hash(&self, bytes: &[u8]) -> u128 {
         let mut hasher = self.0;
@@ -40,40 +46,67 @@ pub(super) struct Seen {
     keyed: Keyed,
     /// The first row of each address, by the hash of the address.
     first: Table,
-    /// The verdict of each first row.
-    codes: Codes,
+    /// The result of each first row.
+    results: RowResults,
     folded: Vec<u8>,
+    /// The hash of the last address.
+    key: u128,
+}
+
+/// The results of rows: the code alone takes an eighth of the memory.
+enum RowResults {
+    Codes(Codes<1>),
+    Full(Codes<8>),
 }
 
 impl Seen {
-    /// Uses the memory shares of the state.
+    /// Uses the memory shares of the state. `is_full`: results have more than a code.
     ///
     /// # Errors
     /// As [`Keyed::new`].
-    pub fn new(state: &State) -> Result<Seen, CleanError> {
+    pub fn new(state: &State, is_full: bool) -> Result<Seen, CleanError> {
+        let memory = state.shares.codes;
         Ok(Seen {
             keyed: Keyed::new()?,
             first: Table::new(state.shares),
-            codes: Codes::new(state.shares.codes),
+            results: match is_full {
+                false => RowResults::Codes(Codes::new(memory)),
+                true => RowResults::Full(Codes::new(memory)),
+            },
             folded: Vec::new(),
+            key: 0,
         })
+    }
+
+    /// The hash of an address. Addresses of the same mailbox have the same.
+    #[inline(always)]
+    pub fn key(&mut self, address: &Address) -> u128 {
+        // The same text as `Address::canonical`, without an allocation.
+        self.folded.clear();
+        self.folded.extend_from_slice(address.as_str().as_bytes());
+        self.folded.make_ascii_lowercase();
+        self.keyed.hash(&self.folded)
+    }
+
+    /// The hash of the address of the last call of [`Seen::earlier`].
+    pub fn last_key(&self) -> u128 {
+        self.key
     }
 
     /// The earlier row with this address. If there is none, this row becomes the first.
     ///
     /// # Errors
     /// The state fails.
+    // The loop over rows calls it. The compiler inlines it by itself only if there is one call.
+    #[inline(always)]
     pub fn earlier(
         &mut self,
         state: &mut State,
         address: &Address,
         row: u64,
     ) -> Result<Option<u64>, CleanError> {
-        // The same text as `Address::canonical`, without an allocation.
-        self.folded.clear();
-        self.folded.extend_from_slice(address.as_str().as_bytes());
-        self.folded.make_ascii_lowercase();
-        let key = self.keyed.hash(&self.folded);
+        let key = self.key(address);
+        self.key = key;
         let earlier = self.first.get(state, key)?;
         if earlier.is_none() {
             self.first.put(state, key, row)?;
@@ -81,20 +114,26 @@ impl Seen {
         Ok(earlier)
     }
 
-    /// The code of the verdict of a first row; 0 while there is none.
+    /// The result of a first row; its code is 0 while there is none.
     ///
     /// # Errors
     /// The state fails.
-    pub fn code(&mut self, state: &mut State, row: u64) -> Result<u8, CleanError> {
-        self.codes.get(state, row)
+    pub fn outcome(&mut self, state: &mut State, row: u64) -> Result<Outcome, CleanError> {
+        Ok(match &mut self.results {
+            RowResults::Codes(codes) => Outcome::of_code(codes.get(state, row)?[0]),
+            RowResults::Full(results) => Outcome::from_bits(u64::from_le_bytes(results.get(state, row)?)),
+        })
     }
 
-    /// Stores the code of the verdict of a first row.
+    /// Stores the result of a first row.
     ///
     /// # Errors
     /// The state fails.
-    pub fn settle(&mut self, state: &mut State, row: u64, code: u8) -> Result<(), CleanError> {
-        self.codes.set(state, row, code)
+    pub fn settle(&mut self, state: &mut State, row: u64, outcome: Outcome) -> Result<(), CleanError> {
+        match &mut self.results {
+            RowResults::Codes(codes) => codes.set(state, row, [outcome.code()]),
+            RowResults::Full(results) => results.set(state, row, outcome.bits().to_le_bytes()),
+        }
     }
 }
 
@@ -106,7 +145,7 @@ mod tests {
     #[test]
     fn an_address_is_known_by_its_canonical_form() {
         let (_folder, mut state) = state(0);
-        let mut seen = Seen::new(&state).unwrap();
+        let mut seen = Seen::new(&state, false).unwrap();
         for (row, text, earlier) in [
             (0, "Joe@Example.com", None),
             (1, "joe@example.COM", Some(0)),
@@ -119,8 +158,12 @@ mod tests {
             assert_eq!(seen.earlier(&mut state, &address, row).unwrap(), earlier, "{text}");
             assert_eq!(address.canonical().as_bytes(), seen.folded, "{text}");
         }
-        assert_eq!(seen.code(&mut state, 3).unwrap(), 0);
-        seen.settle(&mut state, 3, 7).unwrap();
-        assert_eq!(seen.code(&mut state, 3).unwrap(), 7);
+        assert_eq!(seen.outcome(&mut state, 3).unwrap(), Outcome::of_code(0));
+        seen.settle(&mut state, 3, Outcome::of_code(7)).unwrap();
+        assert_eq!(seen.outcome(&mut state, 3).unwrap(), Outcome::of_code(7));
+        let mut full = Seen::new(&state, true).unwrap();
+        let outcome = Outcome::from_bits(0x1234_5678_9abc_def0);
+        full.settle(&mut state, 5000, outcome).unwrap();
+        assert_eq!(full.outcome(&mut state, 5000).unwrap(), outcome);
     }
 }

@@ -8,15 +8,23 @@
 //! `OUT.partial` is never compressed: a run can continue a file that was cut at any byte, and loses nothing. The complete file
 //! is compressed into `OUT.packed`, which becomes OUT.
 //!
+//! `OUT.partial` has all rows. If the output is a selection of them, several files or a spreadsheet, these are made of the complete
+//! `OUT.partial` at the end (`deliver.rs`). So a run with each of these options can be continued from any byte.
+//!
 //! A scheduler may start a part again that is complete already. With `resume`, the run then compares the complete file with the
 //! list, and writes and checks nothing.
 
+mod deliver;
 mod pack;
 mod replay;
 
+use super::marks;
+use super::outcome::{Outcome, Outcomes};
 use super::state::State;
 use super::{CleanError, Compression};
-use lists::{Endings, Shape, decompressed, is_stream};
+pub(super) use deliver::Delivery;
+pub use deliver::WrittenFile;
+use lists::{Endings, Results, RowClasses, Shape, decompressed, is_stream};
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -24,7 +32,7 @@ use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// How the output is written.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct SinkOptions {
     /// Continue the file of an interrupted run.
     pub resume: bool,
@@ -34,6 +42,8 @@ pub(super) struct SinkOptions {
     pub compression: Compression,
     /// The output is the file of a part.
     pub is_part: bool,
+    /// What becomes of the complete list.
+    pub delivery: Delivery,
 }
 
 /// The output of a run.
@@ -43,6 +53,16 @@ pub(super) struct Sink {
     options: SinkOptions,
     /// The ends of rows; `None` before the list begins.
     endings: Option<Endings>,
+    /// The form of the list, if its rows are read again at the end.
+    shape: Option<Shape>,
+    /// The texts of further results.
+    pub outcomes: Outcomes,
+    /// The classes of verdicts, if a stream gets some of them only.
+    classes: Option<RowClasses>,
+    /// Number of rows that were written, or that an earlier run wrote.
+    rows: u64,
+    /// A row with further results.
+    line: Vec<u8>,
     /// Rows of an interrupted run that are not found in the input yet.
     tally: Option<Tally>,
     /// Whether the file has contents, from this run or an earlier one.
@@ -107,8 +127,20 @@ impl Sink {
     /// The output cannot be written, or an interrupted run has left a file and `resume` is false.
     pub fn open(path: Option<&Path>, options: SinkOptions) -> Result<Sink, CleanError> {
         let SinkOptions { resume, compression, is_part, .. } = options;
-        let sink =
-            |output, target| Sink { output, target, options, endings: None, tally: None, filled: false };
+        let selects = !options.delivery.has_all_classes();
+        let sink = |output, target| Sink {
+            output,
+            classes: (selects && matches!(target, Target::Stream(_))).then(RowClasses::default),
+            target,
+            endings: None,
+            shape: None,
+            outcomes: Outcomes::new(options.delivery.has_further),
+            rows: 0,
+            line: Vec::new(),
+            options: options.clone(),
+            tally: None,
+            filled: false,
+        };
         let streaming = |stream: std::io::Result<Box<dyn Stream>>, name: &str| match stream {
             Ok(stream) => Ok(sink(writing(stream), Target::Stream(name.to_owned()))),
             Err(error) => Err(unwritable(Path::new(name), &error)),
@@ -143,6 +175,7 @@ impl Sink {
     /// Writing fails, or the file has other contents.
     pub fn begin(&mut self, title: &[u8], shape: &Shape, state: &mut State) -> Result<(), CleanError> {
         self.endings = Some(shape.endings());
+        self.shape = (!self.options.delivery.is_plain()).then(|| shape.clone());
         let head = [title, &shape.head()].concat();
         let found = match &mut self.output {
             Output::Writing(_) => return self.put(&head),
@@ -167,26 +200,30 @@ impl Sink {
         self.tally.is_some() || !matches!(self.output, Output::Writing(_))
     }
 
-    /// The code of the verdict that an interrupted run wrote for the row; `None` if it did not write the row.
+    /// The result that an interrupted run wrote for the row; `None` if it did not write the row.
     ///
     /// # Errors
     /// Reading fails, or the file has other contents.
-    pub fn known(&mut self, state: &mut State, row: &[u8]) -> Result<Option<u8>, CleanError> {
+    pub fn known(&mut self, state: &mut State, row: &[u8]) -> Result<Option<Outcome>, CleanError> {
         if let Some(tally) = &mut self.tally {
-            let code = tally.take(state, row)?;
+            let outcome = tally.take(state, row)?;
+            self.rows += u64::from(outcome.is_some());
             if tally.left() == 0 {
                 self.tally = None;
             }
-            return Ok(code);
+            return Ok(outcome);
         }
         let Some(endings) = &self.endings else { return Ok(None) };
-        let found = match &mut self.output {
+        let (found, results) = match &mut self.output {
             Output::Writing(_) => return Ok(None),
-            Output::Replaying(replay) => replay.next(endings.parts(row)),
-            Output::Complete(replay) => replay.next(endings.parts(row)),
+            Output::Replaying(replay) => (replay.next(endings, row), &replay.results),
+            Output::Complete(replay) => (replay.next(endings, row), &replay.results),
         };
         match found {
-            Ok(Found::Row(code)) => Ok(Some(code)),
+            Ok(Found::Row(code)) => {
+                self.rows += 1;
+                Ok(Some(self.outcomes.written(code, results)))
+            }
             Ok(Found::End) => self.end_replay().map(|()| None),
             Ok(Found::Other) => Err(self.foreign()),
             Err(error) => Err(self.failed(&error)),
@@ -220,7 +257,7 @@ impl Sink {
             return Ok(());
         };
         let target = &self.target;
-        let tally = replay.tally(state, endings, |error| failed(target, error))?;
+        let tally = replay.tally(state, endings, &mut self.outcomes, |error| failed(target, error))?;
         let Some(tally) = tally else { return Err(self.foreign()) };
         self.tally = (tally.left() > 0).then_some(tally);
         self.end_replay()
@@ -242,21 +279,46 @@ impl Sink {
         }
     }
 
-    /// Writes a row as the list has it, with the verdict of this code.
+    /// Writes a row as the list has it, with its result. If rows have further results, the row has marks (`marks.rs`).
     ///
     /// # Errors
     /// Writing fails.
-    pub fn write(&mut self, row: &[u8], code: u8) -> Result<(), CleanError> {
+    pub fn write(&mut self, row: &[u8], outcome: Outcome) -> Result<(), CleanError> {
         self.filled = true;
+        let code = outcome.code();
+        if self.classes.as_ref().is_some_and(|it| !self.options.delivery.classes.contains(&it.of_code(code)))
+        {
+            return Ok(());
+        }
+        self.rows += 1;
         let (Output::Writing(writer), Some(endings)) = (&mut self.output, &self.endings) else {
             return Ok(());
         };
+        if endings.has_further() {
+            let (marks, row) = marks::split(row);
+            let Results { suggestion, role, free, disposable, .. } = marks;
+            let results = Results { suggestion, role, free, disposable, ..self.outcomes.results(outcome) };
+            self.line.clear();
+            endings.write(row, code, &results, &mut self.line);
+            return writer.write_all(&self.line).map_err(|e| self.failed(&e));
+        }
         let [prefix, verdict, tail] = endings.pieces(row, code);
         let mut written = writer.write_all(prefix).and_then(|()| writer.write_all(verdict));
         if !tail.is_empty() {
             written = written.and_then(|()| writer.write_all(tail));
         }
         written.map_err(|e| self.failed(&e))
+    }
+
+    /// Writes a row of another output as it is.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn write_again(&mut self, row: &[u8]) -> Result<(), CleanError> {
+        self.filled = true;
+        self.rows += 1;
+        let Output::Writing(writer) = &mut self.output else { return Ok(()) };
+        writer.write_all(row).map_err(|e| self.failed(&e))
     }
 
     /// Hands all rows to the system, so that a kill does not lose them.
@@ -268,23 +330,27 @@ impl Sink {
         writer.flush().map_err(|e| self.failed(&e))
     }
 
-    /// The list is complete: gives it its name.
+    /// The list is complete: gives it its name, or makes its files.
     ///
     /// # Errors
     /// Writing, compressing or renaming fails.
-    pub fn finish(&mut self) -> Result<(), CleanError> {
+    pub fn finish(&mut self) -> Result<Vec<WrittenFile>, CleanError> {
         self.flush()?;
         if let Output::Writing(writer) = &mut self.output {
             let synced = writer.get_mut().sync();
             synced.map_err(|e| self.failed(&e))?;
         }
-        let Target::File { partial, path } = &self.target else { return Ok(()) };
+        let Target::File { partial, path } = &self.target else { return Ok(Vec::new()) };
+        let written = || Ok(vec![WrittenFile::whole(path, self.rows)]);
         if matches!(self.output, Output::Complete(_)) {
-            return Ok(());
+            return written();
         }
-        let SinkOptions { compression, is_part, .. } = self.options;
+        let SinkOptions { compression, is_part, ref delivery, .. } = self.options;
+        if let (Some(shape), Some(endings)) = (&self.shape, &self.endings) {
+            return delivery.deliver(partial, path, shape, endings, compression);
+        }
         if compression == Compression::None {
-            return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e));
+            return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e)).and_then(|()| written());
         }
         let packed = named(path, ".packed");
         let done = pack::pack(partial, &packed, compression, is_part)
@@ -294,7 +360,8 @@ impl Sink {
             // The file is useless, and the disk may be full.
             let _ = std::fs::remove_file(&packed);
             unwritable(path, &error)
-        })
+        })?;
+        written()
     }
 
     /// The run failed: keeps the finished rows and appends this to the error. An empty file is removed.
@@ -344,7 +411,7 @@ impl Sink {
         };
         let is_complete = matches!(self.output, Output::Complete(_));
         let name = if is_complete { path } else { partial }.display();
-        let how = match self.options {
+        let how = match &self.options {
             SinkOptions { is_part: true, .. } => " with these options",
             SinkOptions { unordered: true, .. } => "",
             _ => " in this order (was --unordered used?)",

@@ -81,6 +81,11 @@ pub(super) struct Shares {
 }
 
 impl Shares {
+    /// Half of the share of addresses: for two tables of them.
+    pub fn halved(self) -> Shares {
+        Shares { recent: self.recent / 2, filters: self.filters / 2, ..self }
+    }
+
     /// Divides this amount of memory, in bytes.
     pub fn of(memory: usize) -> Shares {
         let part = memory / 48;

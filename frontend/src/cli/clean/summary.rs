@@ -1,9 +1,12 @@
 //! The summary of a run: text for people on standard error, JSON for scripts in a file.
 
 mod reading;
+mod writing;
 
 use super::domains::Domains;
 use super::left::Left;
+use super::sample::Estimate;
+use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use indicatif::HumanCount;
 use lists::Verdict;
@@ -24,6 +27,10 @@ pub struct Summary {
     pub resumed: u64,
     /// Number of rows with an address of an earlier row. They get its verdict without a check.
     pub duplicates: u64,
+    /// Number of these rows that `--drop-duplicates` has left out. No other count includes them.
+    pub dropped: u64,
+    /// Number of addresses whose result of an earlier output was used again.
+    pub known: u64,
     /// Number of retries because a server answered "later".
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
@@ -36,6 +43,12 @@ pub struct Summary {
     pub extent: Extent,
     /// How the list was read; `None` before its end.
     pub reading: Option<Reading>,
+    /// The files that were written.
+    pub files: Vec<WrittenFile>,
+    /// Probable typing mistakes in domains, the most frequent first; empty unless they were looked for.
+    pub typos: Vec<Typo>,
+    /// The estimate for the list, if only a sample was checked.
+    pub estimate: Option<Estimate>,
     pub(super) domains: Domains,
 }
 
@@ -49,6 +62,16 @@ pub enum Extent {
     Part(ListPart),
     /// The list, put together from this number of parts. It does not show how often a row was tried, or why it was left.
     Joined(u32),
+    /// A sample of the list.
+    Sample,
+}
+
+/// A domain that is probably a typing mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Typo {
+    pub domain: String,
+    pub suggestion: String,
+    pub rows: u64,
 }
 
 /// Number of domains in the text.
@@ -119,6 +142,10 @@ impl Summary {
     fn extended(&self, mut json: serde_json::Value) -> serde_json::Value {
         let parts = match self.extent {
             Extent::Whole => return json,
+            Extent::Sample => {
+                json["sample"] = self.estimate.as_ref().map(Estimate::json).into();
+                return json;
+            }
             Extent::Part(part) => {
                 json["part"] = part.index().into();
                 part.count()
@@ -126,7 +153,8 @@ impl Summary {
             Extent::Joined(parts) => {
                 if let Some(entries) = json.as_object_mut() {
                     entries.retain(|key, _| {
-                        !["duplicates", "retries", "gave_up", "left"].contains(&key.as_str())
+                        !["duplicates", "dropped", "known", "retries", "gave_up", "left"]
+                            .contains(&key.as_str())
                     });
                 }
                 parts
@@ -161,9 +189,12 @@ impl Summary {
             "reasons": reasons,
             "resumed": self.resumed,
             "duplicates": self.duplicates,
+            "dropped": self.dropped,
+            "known": self.known,
             "retries": self.retries,
             "gave_up": { "rows": self.left.rows(), "longest_wait_s": self.left.wait().as_secs() },
             "left": self.left.json(self.max_wait),
+            "files": self.files_json(),
             "seconds": self.elapsed.as_secs_f64(),
             "rows_per_second": self.rate(),
             "domains": domains,
@@ -178,7 +209,12 @@ impl Summary {
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.duplicates > 0 {
             let rows = if self.duplicates == 1 { "row" } else { "rows" };
-            writeln!(f, "{} duplicate {rows}", HumanCount(self.duplicates))?;
+            write!(f, "{} duplicate {rows}", HumanCount(self.duplicates))?;
+            writeln!(f, "{}", if self.dropped > 0 { " left out" } else { "" })?;
+        }
+        if self.known > 0 {
+            let addresses = addresses(self.known);
+            writeln!(f, "{addresses} not checked again, because the earlier output has new results")?;
         }
         if self.retries > 0 {
             let retries = if self.retries == 1 { "retry" } else { "retries" };
@@ -220,7 +256,9 @@ impl fmt::Display for Summary {
         }
         self.write_counts(f)?;
         self.write_domains(f)?;
-        self.reading.as_ref().map_or(Ok(()), |reading| reading.fmt(f))
+        self.write_files(f)?;
+        self.reading.as_ref().map_or(Ok(()), |reading| reading.fmt(f))?;
+        self.estimate.as_ref().map_or(Ok(()), |estimate| estimate.fmt(f))
     }
 }
 

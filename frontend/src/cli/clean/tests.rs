@@ -10,7 +10,9 @@ use tempfile::TempDir;
 
 mod forms;
 mod long_lists;
+mod outputs;
 mod parts;
+mod reuse;
 mod stalls;
 
 /// Answers by local part: `deliverable@` exists; `later@` exists at the second try; `outage@` and `stop@` fail; `hang@` gets no
@@ -104,7 +106,7 @@ impl Fake {
         let under_way = self.asked.iter().filter(|(_, other)| other.domain() == address.domain()).count();
         if self.crowd.is_some_and(|crowd| under_way >= crowd) {
             self.crowded += 1;
-            return Answered { ticket, result: Err(Outage::SiteFull), rule: "", retry_after: None };
+            return Answered::new(ticket, Err(Outage::SiteFull));
         }
         let again = self.submitted[address.as_str()] > 1;
         let reason = match address.local().to_ascii_lowercase().as_str() {
@@ -123,9 +125,12 @@ impl Fake {
         let (rule, retry_after) = match address.local() {
             "later" | "never" => ("greylisted", Some(self.retry_after)),
             "hang" => ("session-closing", Some(Duration::from_secs(60))),
+            "nobody" => ("unknown_user", None),
             _ => ("", None),
         };
-        Answered { ticket, result, rule, retry_after }
+        let provider = if address.domain().as_str() == "gmail.com" { "google" } else { "other" };
+        let score = (reason == Reason::MailboxExists).then_some(85);
+        Answered { rule, retry_after, provider, score, ..Answered::new(ticket, result) }
     }
 }
 
@@ -157,6 +162,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         part: None,
         join: false,
         no_progress: true,
+        writing: OutputArgs::default(),
         silence: stall::STALL_MAX,
     };
     Desk { folder, args, checker: fake() }
@@ -541,8 +547,13 @@ fn resuming_another_list_is_refused() {
 fn two_runs_do_not_share_a_file() {
     let mut desk = desk("list.csv", "email\nnobody@x.com\n");
     desk.args.resume = true;
-    let options =
-        SinkOptions { resume: false, unordered: false, compression: Compression::None, is_part: false };
+    let options = SinkOptions {
+        resume: false,
+        unordered: false,
+        compression: Compression::None,
+        is_part: false,
+        delivery: Delivery::default(),
+    };
     let other = Sink::open(desk.args.output.as_deref(), options).unwrap();
     assert_eq!(desk.error(), "out.partial cannot be written: another run uses it");
     drop(other);

@@ -229,7 +229,7 @@ import mailprobe
                 "```sh\ntrue\n```\n\n```json\n{}\n```\n\n```json\n{}\n```\n",
                 "line 9: `json` without commands before it",
             ),
-            ("a language without a rule", "```python\n1\n```\n", "line 1: no rule for blocks of `python`"),
+            ("a language without a rule", "```ruby\n1\n```\n", "line 1: no rule for blocks of `ruby`"),
             ("no end", "a\n```sh\nls\n", "line 2: the block has no end"),
             ("tildes", "~~~\nls\n~~~\n", "line 1: a fence of tildes; use ```"),
             ("indented", "Run:\n\n    ls\n", "line 3: an indented block has no language; use ```"),

@@ -4,10 +4,10 @@ use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, millis};
-use super::{Answered, AskedRow, Run, count, nobody, stopped};
+use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use engine::Outage;
 use engine::proto::retry::{Schedule, Tries, is_about_address, left};
-use lists::Verdict;
+use lists::{Results, Verdict};
 use std::time::{Duration, Instant};
 
 /// The server answers "later". Greylisting servers require one to fifteen minutes. The requested delay is often a guess, so a row
@@ -72,10 +72,10 @@ impl Run<'_> {
     }
 
     fn on_answer(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
-        let Answered { ticket, result, rule, retry_after } = answered;
+        let Answered { ticket, result, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         match result {
-            Ok(verdict) => self.on_verdict(ticket, verdict, rule, retry_after, now),
+            Ok(verdict) => self.on_verdict(answered, verdict, now),
             Err(Outage::Unavailable) => {
                 if self.outage.on_outage(self.started.elapsed()) {
                     return Err(nobody(self.parts.checker.resolvers()));
@@ -92,25 +92,19 @@ impl Run<'_> {
                 self.budget.release(ticket);
                 Ok(())
             }
-            Err(Outage::SiteFull) if self.stall.is_ending() => self.leave(ticket, Left::SILENT, None),
+            Err(Outage::SiteFull) if self.stall.is_ending() => self.leave(answered, Left::SILENT, None),
             Err(Outage::SiteFull) => {
                 self.put_off.on_site_full(&mut self.parts.state, asked)?;
                 self.budget.release(ticket);
                 Ok(())
             }
-            Err(Outage::OverBudget(after)) => self.on_spent_budget(ticket, after, now),
+            Err(Outage::OverBudget(after)) => self.on_spent_budget(answered, after, now),
             Err(Outage::Stopping) => Err(stopped()),
         }
     }
 
-    fn on_verdict(
-        &mut self,
-        ticket: u64,
-        verdict: Verdict,
-        rule: &'static str,
-        retry_after: Option<Duration>,
-        now: u64,
-    ) -> Result<(), CleanError> {
+    fn on_verdict(&mut self, answered: Answered, verdict: Verdict, now: u64) -> Result<(), CleanError> {
+        let Answered { ticket, rule, retry_after, provider, score, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
         let is_known = verdict.reason != "unverifiable";
@@ -120,13 +114,14 @@ impl Run<'_> {
         self.outage.on_verdict(verdict);
         self.put_off.answered(asked);
         if is_known || (retry_after.is_none() && !recalled) {
-            return self.settle(ticket, verdict);
+            let outcome = self.outcome(verdict, rule, provider, score);
+            return self.settle(ticket, outcome);
         }
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
         let tries = Tries { retries: asked.retries, ..Tries::default() };
         let Some(delay) = retry_after.and_then(|wanted| LATER.delay(tries, wanted, left)) else {
-            return self.leave(ticket, rule, retry_after);
+            return self.leave(answered, rule, retry_after);
         };
         asked.since = Some(since);
         asked.retries += 1;
@@ -137,13 +132,14 @@ impl Run<'_> {
     }
 
     /// The budget of refused recipients of the row's site is spent for now.
-    fn on_spent_budget(&mut self, ticket: u64, after: Duration, now: u64) -> Result<(), CleanError> {
+    fn on_spent_budget(&mut self, answered: Answered, after: Duration, now: u64) -> Result<(), CleanError> {
+        let ticket = answered.ticket;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.put_off.answered(asked);
         let since = asked.since.unwrap_or(self.stall.progress());
         let left = left(self.parts.waits.later, since, now);
         let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
-            return self.leave(ticket, Left::BUDGET, Some(after));
+            return self.leave(answered, Left::BUDGET, Some(after));
         };
         asked.since = Some(since);
         self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
@@ -181,28 +177,52 @@ impl Run<'_> {
                 std::mem::swap(slot, &mut row);
                 Ok(())
             })?;
-            self.leave(ticket, Left::SILENT, None)?;
+            let answered = Answered::new(ticket, Err(Outage::SiteFull));
+            self.leave(answered, Left::SILENT, None)?;
         }
         Ok(())
     }
 
     /// Leaves the row unverifiable for now: a later try, after `wait` if known, may tell more.
-    fn leave(&mut self, ticket: u64, rule: &'static str, wait: Option<Duration>) -> Result<(), CleanError> {
+    fn leave(
+        &mut self,
+        answered: Answered,
+        rule: &'static str,
+        wait: Option<Duration>,
+    ) -> Result<(), CleanError> {
+        let Answered { ticket, provider, score, .. } = answered;
         self.summary.left.add(rule, wait.unwrap_or_default());
-        self.settle(ticket, Verdict::UNVERIFIABLE)
+        let outcome = self.outcome(Verdict::UNVERIFIABLE, rule, provider, score);
+        self.settle(ticket, outcome)
     }
 
-    /// Stores the verdict of the address.
-    fn settle(&mut self, ticket: u64, verdict: Verdict) -> Result<(), CleanError> {
+    /// Stores the result of the address.
+    fn settle(&mut self, ticket: u64, outcome: Outcome) -> Result<(), CleanError> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
-        let code = verdict.code();
-        self.seen.settle(&mut self.parts.state, asked.row, code)?;
+        self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
         if !self.rows.is_ordered() {
-            self.parts.sink.write(asked.prefix(), code)?;
-            count(&mut self.summary, &self.verdicts, code, Some(asked.domain));
+            self.parts.sink.write(asked.prefix(), outcome)?;
+            count(&mut self.summary, &self.verdicts, outcome.code(), Some(asked.domain));
         }
         self.budget.release(ticket);
         Ok(())
+    }
+
+    /// The result of a check that ends now.
+    pub(super) fn outcome(
+        &mut self,
+        verdict: Verdict,
+        rule: &str,
+        provider: &str,
+        score: Option<u8>,
+    ) -> Outcome {
+        let code = verdict.code();
+        if self.marker.is_none() {
+            return Outcome::of_code(code);
+        }
+        let checked_at = Some(self.unix_started + self.checked_at.as_secs());
+        let results = Results { rule, provider, score, checked_at, ..Results::default() };
+        self.parts.sink.outcomes.new_outcome(code, &results)
     }
 }

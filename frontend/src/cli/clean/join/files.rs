@@ -5,7 +5,7 @@ use crate::cli::clean::CleanError;
 use crate::cli::clean::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
 use crate::cli::clean::sink::{Found, Replay, unreadable};
 use crate::cli::open_files;
-use lists::{ROW_BYTES_MAX, RowParts, Source, decompressed};
+use lists::{Endings, ROW_BYTES_MAX, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -75,15 +75,20 @@ impl PartFile {
     }
 
     /// The code of the verdict of the next row, which must be the row `number` of INPUT.
-    pub fn next(&mut self, row: RowParts<'_>, number: u64) -> Result<u8, Stop> {
+    pub fn next(&mut self, endings: &Endings, row: &[u8], number: u64) -> Result<u8, Stop> {
         let name = self.path.display();
-        let why = match self.rows.next(row) {
+        let why = match self.rows.next(endings, row) {
             Ok(Found::Row(code)) => return Ok(code),
             Ok(Found::End) => format!("{name} ends before row {number} of INPUT: {CHANGED}"),
             Ok(Found::Other) => format!("row {number} of INPUT is not the next row of {name}: {CHANGED}"),
             Err(error) => return Err(unreadable(&self.path, &error).into()),
         };
         Err(Stop::Refused(CleanError::failed(why)))
+    }
+
+    /// The bytes of the last row that was found.
+    pub fn row(&self) -> &[u8] {
+        self.rows.row()
     }
 
     /// The part must have no more rows.

@@ -1,10 +1,11 @@
 //! Compares the file of an earlier run with the list, row by row.
 
 use crate::cli::clean::CleanError;
+use crate::cli::clean::outcome::{Outcome, Outcomes};
 use crate::cli::clean::seen::Keyed;
 use crate::cli::clean::state::State;
 use crate::cli::clean::state::table::Table;
-use lists::{Endings, ROW_BYTES_MAX, RowParts, RowScan};
+use lists::{Endings, FoundRow, ROW_BYTES_MAX, RowParts, RowScan, WrittenResults};
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
@@ -18,6 +19,9 @@ pub(in crate::cli::clean) struct Replay<R> {
     chunk: usize,
     /// Number of bytes that match the list.
     good: u64,
+    /// Length of the last row that was found, and its further results.
+    found: usize,
+    pub results: WrittenResults,
 }
 
 /// The next contents of the file.
@@ -43,7 +47,8 @@ impl<R: Read> Replay<R> {
 
     /// The same, with another number of bytes to read at once.
     pub fn with_chunk(input: R, chunk: usize) -> Replay<R> {
-        Replay { input, ahead: Vec::new(), at: 0, chunk, good: 0 }
+        let results = WrittenResults::default();
+        Replay { input, ahead: Vec::new(), at: 0, chunk, good: 0, found: 0, results }
     }
 
     /// Skips the next line and returns it without its end; `None` if the rest of the file has no line of at most this length.
@@ -65,8 +70,11 @@ impl<R: Read> Replay<R> {
     }
 
     /// Compares the next row with this row and each of its possible verdicts, and skips it if it matches.
-    pub fn next(&mut self, row: RowParts<'_>) -> Result<Found> {
-        let RowParts { prefix, verdicts, tail } = row;
+    pub fn next(&mut self, endings: &Endings, row: &[u8]) -> Result<Found> {
+        if endings.has_further() {
+            return self.next_further(endings, row);
+        }
+        let RowParts { prefix, verdicts, tail } = endings.parts(row);
         let longest = verdicts.iter().map(Vec::len).max().unwrap_or_default();
         self.fill(prefix.len() + longest + tail.len())?;
         let rest = &self.ahead[self.at..];
@@ -77,11 +85,34 @@ impl<R: Read> Replay<R> {
             rest.strip_prefix(verdict.as_slice()).is_some_and(|rest| rest.starts_with(tail))
         };
         if let Some(at) = verdicts.iter().skip(1).position(is_match) {
-            self.pass(prefix.len() + verdicts[at + 1].len() + tail.len());
+            self.found = prefix.len() + verdicts[at + 1].len() + tail.len();
+            self.pass(self.found);
             return Ok(u8::try_from(at + 1).map_or(Found::Other, Found::Row));
         }
         let is_cut = verdicts.iter().skip(1).any(|verdict| [verdict, tail].concat().starts_with(rest));
         Ok(if is_cut { Found::End } else { Found::Other })
+    }
+
+    /// The same for rows with further results.
+    fn next_further(&mut self, endings: &Endings, row: &[u8]) -> Result<Found> {
+        let Some(length) = self.row_length(endings)? else {
+            let (rest, prefix) = (&self.ahead[self.at..], endings.parts(row).prefix);
+            let is_cut = prefix.starts_with(rest) || rest.starts_with(prefix);
+            return Ok(if is_cut { Found::End } else { Found::Other });
+        };
+        let Some(FoundRow { code, results, length }) =
+            endings.read(row, &self.ahead[self.at..self.at + length])
+        else {
+            return Ok(Found::Other);
+        };
+        (self.results, self.found) = (results, length);
+        self.pass(length);
+        Ok(Found::Row(code))
+    }
+
+    /// The last row that was found.
+    pub fn row(&self) -> &[u8] {
+        &self.ahead[self.at - self.found..self.at]
     }
 
     /// Compares the next bytes with `head`, and skips them if they match.
@@ -99,6 +130,24 @@ impl<R: Read> Replay<R> {
     pub fn is_at_end(&mut self) -> Result<bool> {
         self.fill(1)?;
         Ok(self.at == self.ahead.len())
+    }
+
+    /// The length of the next row with its line end; `None` if there is no complete row.
+    fn row_length(&mut self, endings: &Endings) -> Result<Option<usize>> {
+        let mut scan = RowScan::default();
+        loop {
+            if let Some(length) = endings.row_end(&self.ahead[self.at..], &mut scan) {
+                return Ok(Some(length));
+            }
+            let looked = self.ahead.len() - self.at;
+            if looked > LEFT_BYTES_MAX {
+                return Ok(Some(looked));
+            }
+            self.fill(looked + 1)?;
+            if self.ahead.len() - self.at == looked {
+                return Ok(None);
+            }
+        }
     }
 
     fn pass(&mut self, length: usize) {
@@ -136,35 +185,32 @@ impl Replay<File> {
         &mut self,
         state: &mut State,
         endings: &Endings,
+        outcomes: &mut Outcomes,
         failed: impl Fn(&std::io::Error) -> CleanError,
     ) -> std::result::Result<Option<Tally>, CleanError> {
-        let mut tally = Tally { keyed: Keyed::new()?, rows: Table::new(state.shares), left: 0 };
+        let mut tally = Tally {
+            keyed: Keyed::new()?,
+            rows: Table::new(state.shares),
+            outcomes: endings.has_further().then(|| Table::new(state.shares)),
+            left: 0,
+        };
         loop {
             let Some(length) = self.row_length(endings).map_err(|e| failed(&e))? else {
                 return Ok(Some(tally));
             };
-            let found = endings.split(&self.ahead[self.at..self.at + length]);
-            let Some((code, row)) = found.filter(|_| length <= LEFT_BYTES_MAX) else { return Ok(None) };
-            tally.add(state, &row, code)?;
-            self.pass(length);
-        }
-    }
-
-    /// The length of the next row with its line end; `None` if there is no complete row.
-    fn row_length(&mut self, endings: &Endings) -> Result<Option<usize>> {
-        let mut scan = RowScan::default();
-        loop {
-            if let Some(length) = endings.row_end(&self.ahead[self.at..], &mut scan) {
-                return Ok(Some(length));
-            }
-            let looked = self.ahead.len() - self.at;
-            if looked > LEFT_BYTES_MAX {
-                return Ok(Some(looked));
-            }
-            self.fill(looked + 1)?;
-            if self.ahead.len() - self.at == looked {
+            if length > LEFT_BYTES_MAX {
                 return Ok(None);
             }
+            let bytes = &self.ahead[self.at..self.at + length];
+            let found = match endings.has_further() {
+                false => endings.split(bytes).map(|(code, row)| (Outcome::of_code(code), row)),
+                true => endings
+                    .split_further(bytes)
+                    .map(|(found, row)| (outcomes.written(found.code, &found.results), row)),
+            };
+            let Some((outcome, row)) = found else { return Ok(None) };
+            tally.add(state, &row, outcome)?;
+            self.pass(length);
         }
     }
 }
@@ -174,25 +220,44 @@ pub(super) struct Tally {
     keyed: Keyed,
     /// The count of each row, and in the lowest byte the code of its verdict.
     rows: Table,
+    /// The result of each row, if it is more than a code.
+    outcomes: Option<Table>,
     /// Number of rows that are not found in the list yet.
     left: u64,
 }
 
 impl Tally {
-    fn add(&mut self, state: &mut State, row: &[u8], code: u8) -> std::result::Result<(), CleanError> {
+    fn add(
+        &mut self,
+        state: &mut State,
+        row: &[u8],
+        outcome: Outcome,
+    ) -> std::result::Result<(), CleanError> {
         let key = self.keyed.hash(row);
         let before = self.rows.get(state, key)?.unwrap_or(0) >> 8;
         self.left += 1;
-        self.rows.put(state, key, ((before + 1) << 8) | u64::from(code))
+        self.rows.put(state, key, ((before + 1) << 8) | u64::from(outcome.code()))?;
+        match &mut self.outcomes {
+            Some(outcomes) => outcomes.put(state, key, outcome.bits()),
+            None => Ok(()),
+        }
     }
 
-    /// The code of the verdict of this row, once for each time that the file contains it.
-    pub fn take(&mut self, state: &mut State, row: &[u8]) -> std::result::Result<Option<u8>, CleanError> {
+    /// The result of this row, once for each time that the file contains it.
+    pub fn take(
+        &mut self,
+        state: &mut State,
+        row: &[u8],
+    ) -> std::result::Result<Option<Outcome>, CleanError> {
         let key = self.keyed.hash(row);
         let Some(found) = self.rows.get(state, key)?.filter(|found| found >> 8 > 0) else { return Ok(None) };
         self.rows.put(state, key, found - (1 << 8))?;
         self.left -= 1;
-        Ok(Some(found as u8))
+        let full = match &self.outcomes {
+            Some(outcomes) => outcomes.get(state, key)?.map(Outcome::from_bits),
+            None => None,
+        };
+        Ok(Some(full.unwrap_or(Outcome::of_code(found as u8))))
     }
 
     /// The number of rows that are not found in the list yet.

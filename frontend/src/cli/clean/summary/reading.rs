@@ -36,9 +36,15 @@ impl Reading {
         }
     }
 
+    /// The format, the separator, the encoding, the sheet and the columns of addresses, for people.
+    pub(super) fn description(&self) -> &str {
+        &self.description
+    }
+
     /// The same for scripts.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
+            "description": self.description,
             "format": self.format,
             "encoding": self.encoding,
             "separator": self.separator,

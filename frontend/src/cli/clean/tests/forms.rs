@@ -266,6 +266,7 @@ fn the_summary_says_how_the_list_was_read() {
     assert_eq!(
         json["input"],
         serde_json::json!({
+            "description": "CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail)",
             "format": "csv", "encoding": "windows-1252", "separator": "|", "columns": [2],
             "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0
         })

@@ -1,0 +1,156 @@
+//! The rows of an output, read again: to select classes of them, or to write them in another format.
+
+use crate::json::Object;
+use crate::{Class, Endings, Format, ROW_BYTES_MAX, RowScan, Shape, Verdict};
+use std::io::{Error, ErrorKind, Read, Result};
+
+/// Number of bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Longest output row: each quote can take twice the space, and each character of UTF-16 too.
+const OUTPUT_ROW_BYTES_MAX: usize = 6 * ROW_BYTES_MAX;
+
+/// The rows of an output, one after another.
+pub struct OutputRows<'a, R> {
+    input: R,
+    endings: &'a Endings,
+    /// The bytes read ahead. Those before `at` were returned.
+    ahead: Vec<u8>,
+    at: usize,
+}
+
+impl<'a, R: Read> OutputRows<'a, R> {
+    /// The rows of an output that begins with `head`, which is [`Shape::head`].
+    ///
+    /// # Errors
+    /// The output cannot be read, or begins with something else.
+    pub fn new(mut input: R, head: &[u8], endings: &'a Endings) -> Result<OutputRows<'a, R>> {
+        let mut found = vec![0; head.len()];
+        input.read_exact(&mut found)?;
+        match found == head {
+            true => Ok(OutputRows { input, endings, ahead: Vec::new(), at: 0 }),
+            false => Err(foreign()),
+        }
+    }
+
+    /// The next row with its line end; `None` at the end.
+    ///
+    /// # Errors
+    /// Reading fails, or the last row has no end.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot return a part of itself")]
+    pub fn next(&mut self) -> Result<Option<&[u8]>> {
+        let mut scan = RowScan::default();
+        loop {
+            if let Some(length) = self.endings.row_end(&self.ahead[self.at..], &mut scan) {
+                self.at += length;
+                return Ok(Some(&self.ahead[self.at - length..self.at]));
+            }
+            let there = self.ahead.len() - self.at;
+            self.ahead.drain(..self.at);
+            self.at = 0;
+            let read = self.input.by_ref().take(CHUNK as u64).read_to_end(&mut self.ahead)?;
+            match read {
+                0 if there == 0 => return Ok(None),
+                0 => return Err(foreign()),
+                _ if there > OUTPUT_ROW_BYTES_MAX => return Err(foreign()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The error for an output that was changed by another program.
+fn foreign() -> Error {
+    Error::new(ErrorKind::InvalidData, "it has other contents than were written")
+}
+
+/// Tells the classes of output rows.
+pub struct RowClasses {
+    /// The class by the code of the verdict; code 0 is no verdict.
+    classes: Vec<Class>,
+}
+
+impl Default for RowClasses {
+    fn default() -> RowClasses {
+        let of_none = std::iter::once(Class::Unknown);
+        RowClasses { classes: of_none.chain(Verdict::all().map(Verdict::class)).collect() }
+    }
+}
+
+impl RowClasses {
+    /// The class of the first verdict of an output row.
+    ///
+    /// # Errors
+    /// The row has no verdict.
+    pub fn of(&self, endings: &Endings, row: &[u8]) -> Result<Class> {
+        let code = endings.code(row).ok_or_else(foreign)?;
+        Ok(self.of_code(code))
+    }
+
+    /// The class of the verdict of this code.
+    pub fn of_code(&self, code: u8) -> Class {
+        self.classes.get(usize::from(code)).copied().unwrap_or(Class::Unknown)
+    }
+}
+
+/// Splits output rows into the texts of their cells.
+pub(crate) struct RowCells<'a> {
+    shape: &'a Shape,
+    endings: &'a Endings,
+    /// The keys of JSON objects; the cells have their order.
+    pub keys: Vec<String>,
+}
+
+impl<'a> RowCells<'a> {
+    /// A splitter for rows of this form, without keys so far.
+    pub fn new(shape: &'a Shape, endings: &'a Endings) -> RowCells<'a> {
+        RowCells { shape, endings, keys: Vec::new() }
+    }
+
+    /// Adds the keys of an object that are new. Returns their number.
+    pub fn add_keys(&mut self, row: &[u8]) -> Result<usize> {
+        let text = self.endings.decoded(row);
+        let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
+        for key in object.keys() {
+            if !self.keys.iter().any(|known| known == key) {
+                self.keys.push(key.to_owned());
+            }
+        }
+        Ok(self.keys.len())
+    }
+
+    /// The cells of a row.
+    pub fn of(&self, row: &[u8], cells: &mut Vec<String>) -> Result<()> {
+        cells.clear();
+        let text = self.endings.decoded(row);
+        if self.shape.format == Format::Jsonl {
+            let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
+            cells.extend(self.keys.iter().map(|key| object.shown(key)));
+            return Ok(());
+        }
+        let mut rest = &*text;
+        loop {
+            let (cell, after) = self.endings.raw_cell(rest).ok_or_else(foreign)?;
+            cells.push(self.shape.encoding.text(&cell).into_owned());
+            match after.strip_prefix(&[self.shape.delimiter()]) {
+                Some(next) => rest = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// The rows before the first row of the list, without the line that names the separator, and whether the last one is a header.
+    pub fn head(&self) -> Result<(Vec<Vec<String>>, bool)> {
+        if self.shape.format == Format::Jsonl {
+            return Ok((vec![self.keys.clone()], true));
+        }
+        let head = self.shape.head();
+        let skipped = self.shape.before_titles();
+        let mut rows = OutputRows::new(&head[..], &skipped, self.endings)?;
+        let (mut found, mut cells) = (Vec::new(), Vec::new());
+        while let Some(row) = rows.next()? {
+            self.of(row, &mut cells)?;
+            found.push(cells.clone());
+        }
+        Ok((found, self.shape.has_header()))
+    }
+}

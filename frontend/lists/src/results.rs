@@ -1,0 +1,196 @@
+//! The columns of results that a list can have after `deliverable` and `reason`.
+
+use crate::time::{utc_seconds, utc_text};
+use std::borrow::Cow;
+
+/// A column of results after `deliverable` and `reason`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ResultColumn {
+    /// The address that was probably meant; empty if the domain is no typing mistake.
+    Suggestion,
+    /// The inbox provider, as the API names it; empty if the DNS of the domain could not be read.
+    Provider,
+    /// Whether the local part names a function.
+    Role,
+    /// Whether everyone can get a mailbox of the domain without payment.
+    Free,
+    /// Whether the domain belongs to a provider of throw-away addresses.
+    Disposable,
+    /// The rule that decided; empty if none did.
+    Rule,
+    /// The score from 0 to 100; empty if the DNS of the domain could not be read.
+    Score,
+    /// The time of the check in UTC.
+    CheckedAt,
+}
+
+/// The names of the columns that every list has.
+pub const VERDICT_NAMES: [&str; 2] = ["deliverable", "reason"];
+
+impl ResultColumn {
+    /// All columns in the order of the documentation.
+    pub const ALL: [ResultColumn; 8] = [
+        ResultColumn::Suggestion,
+        ResultColumn::Provider,
+        ResultColumn::Role,
+        ResultColumn::Free,
+        ResultColumn::Disposable,
+        ResultColumn::Rule,
+        ResultColumn::Score,
+        ResultColumn::CheckedAt,
+    ];
+
+    /// Its name in a header.
+    pub fn name(self) -> &'static str {
+        match self {
+            ResultColumn::Suggestion => "suggestion",
+            ResultColumn::Provider => "provider",
+            ResultColumn::Role => "role",
+            ResultColumn::Free => "free",
+            ResultColumn::Disposable => "disposable",
+            ResultColumn::Rule => "rule",
+            ResultColumn::Score => "score",
+            ResultColumn::CheckedAt => "checked_at",
+        }
+    }
+
+    /// The column with this name.
+    pub fn named(name: &str) -> Option<ResultColumn> {
+        ResultColumn::ALL.into_iter().find(|column| column.name() == name)
+    }
+
+    /// Whether this can be a value of the column. Spreadsheets write `TRUE` for `true`.
+    pub(crate) fn has_value(self, text: &str) -> bool {
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
+        text.is_empty()
+            || match self {
+                ResultColumn::Suggestion => text.contains('@') && !text.contains(char::is_whitespace),
+                ResultColumn::Provider | ResultColumn::Rule => text.len() <= 64 && text.bytes().all(is_word),
+                ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable => {
+                    text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false")
+                }
+                ResultColumn::Score => text.parse::<u8>().is_ok_and(|score| score <= 100),
+                ResultColumn::CheckedAt => utc_seconds(text).is_some(),
+            }
+    }
+
+    /// Whether JSON writes the value without quotes.
+    pub(crate) fn is_bare(self) -> bool {
+        matches!(
+            self,
+            ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable | ResultColumn::Score
+        )
+    }
+}
+
+/// The values of an address in the columns of results.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Results<'a> {
+    /// The address that was probably meant; empty if there is none.
+    pub suggestion: &'a str,
+    /// The inbox provider; empty if it is unknown.
+    pub provider: &'a str,
+    /// The rule that decided; empty if there is none.
+    pub rule: &'a str,
+    /// Whether the local part names a function; `None` without an address.
+    pub role: Option<bool>,
+    /// Whether the provider is free; `None` without an address.
+    pub free: Option<bool>,
+    /// Whether the provider is one of throw-away addresses; `None` without an address.
+    pub disposable: Option<bool>,
+    /// The score from 0 to 100, if known.
+    pub score: Option<u8>,
+    /// The time of the check in seconds since 1970, if known.
+    pub checked_at: Option<u64>,
+}
+
+impl<'a> Results<'a> {
+    /// The value of a column; empty if there is none.
+    pub(crate) fn value(&self, column: ResultColumn) -> Cow<'a, str> {
+        let flag = |flag: Option<bool>| match flag {
+            Some(true) => "true",
+            Some(false) => "false",
+            None => "",
+        };
+        Cow::Borrowed(match column {
+            ResultColumn::Suggestion => self.suggestion,
+            ResultColumn::Provider => self.provider,
+            ResultColumn::Rule => self.rule,
+            ResultColumn::Role => flag(self.role),
+            ResultColumn::Free => flag(self.free),
+            ResultColumn::Disposable => flag(self.disposable),
+            ResultColumn::Score => {
+                return self.score.map_or(Cow::Borrowed(""), |score| Cow::Owned(score.to_string()));
+            }
+            ResultColumn::CheckedAt => {
+                return self.checked_at.map_or(Cow::Borrowed(""), |at| Cow::Owned(utc_text(at)));
+            }
+        })
+    }
+}
+
+/// The results that an output row has, as far as they depend on a check.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WrittenResults {
+    /// The inbox provider; empty if it is unknown or there is no such column.
+    pub provider: String,
+    /// The rule that decided; empty as well.
+    pub rule: String,
+    /// The score, if known.
+    pub score: Option<u8>,
+    /// The time of the check in seconds since 1970, if known.
+    pub checked_at: Option<u64>,
+}
+
+impl WrittenResults {
+    /// Takes a value of a column.
+    pub(crate) fn set(&mut self, column: ResultColumn, value: &str) {
+        match column {
+            ResultColumn::Provider => value.clone_into(&mut self.provider),
+            ResultColumn::Rule => value.clone_into(&mut self.rule),
+            ResultColumn::Score => self.score = value.parse().ok(),
+            ResultColumn::CheckedAt => self.checked_at = utc_seconds(value),
+            ResultColumn::Suggestion | ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable => {
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_know_their_values() {
+        let results = Results {
+            suggestion: "a@gmail.com",
+            provider: "google",
+            rule: "unknown_user",
+            role: Some(true),
+            free: Some(false),
+            disposable: None,
+            score: Some(85),
+            checked_at: Some(0),
+        };
+        let mut written = WrittenResults::default();
+        for column in ResultColumn::ALL {
+            let value = results.value(column);
+            assert!(column.has_value(&value), "{}", column.name());
+            assert_eq!(ResultColumn::named(column.name()), Some(column));
+            assert_eq!(Results::default().value(column), "");
+            written.set(column, &value);
+        }
+        let WrittenResults { provider, rule, score, checked_at } = written;
+        assert_eq!((provider.as_str(), rule.as_str()), ("google", "unknown_user"));
+        assert_eq!((score, checked_at), (Some(85), Some(0)));
+        for (column, foreign) in [
+            (ResultColumn::Role, "manager"),
+            (ResultColumn::Score, "101"),
+            (ResultColumn::CheckedAt, "yesterday"),
+            (ResultColumn::Suggestion, "call them"),
+            (ResultColumn::Rule, "a b"),
+        ] {
+            assert!(!column.has_value(foreign), "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What becomes of a row that was read: it is known already, it is a duplicate, or its address is checked.
+
+use super::super::CleanError;
+use super::super::rows::Waiting;
+use super::{NO_DOMAIN, Outcome, Run, count};
+use lists::Verdict;
+
+impl Run<'_> {
+    /// Decides what to do with the row that was read.
+    pub(super) fn take(&mut self) -> Result<(), CleanError> {
+        let number = self.read - 1;
+        let Some(address) = self.row.address.take() else {
+            let written = self.written()?;
+            self.mark(None);
+            let outcome = match written {
+                Some(outcome) => outcome,
+                None => self.outcome(Verdict::INVALID_SYNTAX, "", "", None),
+            };
+            return self.take_known(number, None, outcome, written.is_some());
+        };
+        let domain = self.summary.domains.number(address.domain().as_str());
+        let earlier = self.seen.earlier(&mut self.parts.state, &address, number)?;
+        if earlier.is_some() && self.parts.drop_duplicates {
+            self.summary.duplicates += 1;
+            self.summary.dropped += 1;
+            return Ok(());
+        }
+        if let Some(outcome) = self.written()? {
+            if earlier.is_none() {
+                self.seen.settle(&mut self.parts.state, number, outcome)?;
+            }
+            return self.take_known(number, Some(domain), outcome, true);
+        }
+        self.mark(Some((&address, domain)));
+        let Some(first) = earlier else {
+            return match self.known_result()? {
+                Some(outcome) => {
+                    self.summary.known += 1;
+                    self.seen.settle(&mut self.parts.state, number, outcome)?;
+                    self.take_known(number, Some(domain), outcome, false)
+                }
+                None => self.ask(number, domain, address),
+            };
+        };
+        self.summary.duplicates += 1;
+        let outcome = self.seen.outcome(&mut self.parts.state, first)?;
+        if outcome.code() != 0 {
+            self.take_known(first, Some(domain), outcome, false)
+        } else {
+            self.queue(first, domain, outcome)
+        }
+    }
+
+    /// The result that an interrupted run has written for the row.
+    fn written(&mut self) -> Result<Option<Outcome>, CleanError> {
+        match self.parts.sink.is_replaying() {
+            true => self.parts.sink.known(&mut self.parts.state, &self.row.prefix),
+            false => Ok(None),
+        }
+    }
+
+    /// The result of the address in an earlier output, if it is new enough.
+    fn known_result(&mut self) -> Result<Option<Outcome>, CleanError> {
+        match &self.known {
+            Some(known) => known.get(&mut self.parts.state, self.seen.last_key()),
+            None => Ok(None),
+        }
+    }
+
+    /// Adds to the row what the lists say about its address, if it has further columns.
+    fn mark(&mut self, address: Option<(&engine::proto::address::Address, u32)>) {
+        if let Some(marker) = &mut self.marker {
+            marker.mark(address, &self.row.prefix);
+        }
+    }
+
+    /// Takes a row with a known result. `done`: the output contains it already.
+    fn take_known(
+        &mut self,
+        first: u64,
+        domain: Option<u32>,
+        outcome: Outcome,
+        done: bool,
+    ) -> Result<(), CleanError> {
+        if done {
+            self.summary.resumed += 1;
+        } else if self.rows.is_ordered() {
+            return self.queue(first, domain.unwrap_or(NO_DOMAIN), outcome);
+        } else {
+            let row = self.marker.as_ref().map_or(&*self.row.prefix, |marker| marker.row());
+            self.parts.sink.write(row, outcome)?;
+        }
+        count(&mut self.summary, &self.verdicts, outcome.code(), domain);
+        Ok(())
+    }
+
+    /// Adds the row to those that wait to be written.
+    pub(super) fn queue(&mut self, first: u64, domain: u32, outcome: Outcome) -> Result<(), CleanError> {
+        let row = self.marker.as_ref().map_or(&*self.row.prefix, |marker| marker.row());
+        self.rows.push(&mut self.parts.state, Waiting { first, domain, outcome }, row)
+    }
+}

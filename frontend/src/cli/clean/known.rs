@@ -1,0 +1,147 @@
+//! `--known`: the results of an earlier output, which are used again while they are new enough.
+//!
+//! They are in a table in `OUT.state`, as the addresses of the list: memory does not depend on their number.
+
+use super::outcome::{Outcome, Outcomes};
+use super::seen::Seen;
+use super::state::State;
+use super::state::table::Table;
+use super::{CleanError, unix_now};
+use lists::{EarlierResult, ReadOptions, Row, Source, Verdict};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+const DAY: u64 = 24 * 60 * 60;
+/// How long a result is used again, as the API keeps results.
+const KEPT_DAYS: u64 = 7;
+/// The same for results that change soon.
+const KEPT_DAYS_SHORT: u64 = 1;
+
+/// How results of an earlier output are used.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownOptions {
+    /// The greatest age in days; `None`: by reason.
+    pub days: Option<u32>,
+    /// The run makes fast checks, so results of fast checks are enough.
+    pub is_fast: bool,
+    /// Seconds since 1970.
+    pub now: u64,
+}
+
+impl KnownOptions {
+    /// Options for a run that begins now.
+    pub fn new(days: Option<u32>, is_fast: bool) -> KnownOptions {
+        KnownOptions { days, is_fast, now: unix_now() }
+    }
+
+    /// Whether a result of this time is used.
+    fn is_new(self, verdict: Verdict, checked_at: u64) -> bool {
+        let is_fast = matches!(verdict.reason, "possible_typo" | "no_mx" | "fast_check_passed");
+        let days = match (self.days, verdict.reason) {
+            (Some(days), _) => u64::from(days),
+            (None, "catch_all" | "unverifiable" | "inbox_full") => KEPT_DAYS_SHORT,
+            (None, _) => KEPT_DAYS,
+        };
+        // A time in the future is a wrong clock. Its result is not older than its file.
+        (self.is_fast || !is_fast) && self.now.saturating_sub(checked_at) < days * DAY
+    }
+}
+
+/// An earlier output.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownFile<'a> {
+    pub path: &'a Path,
+    /// The columns of addresses of the list. The first one is that of the earlier output too.
+    pub column: &'a [String],
+    pub options: KnownOptions,
+}
+
+/// The results of an earlier output by the hashes of their addresses.
+pub(super) struct KnownResults {
+    table: Table,
+}
+
+impl KnownResults {
+    /// Reads an earlier output.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no output of mailprobe.
+    pub fn read(
+        file: KnownFile<'_>,
+        state: &mut State,
+        seen: &mut Seen,
+        outcomes: &mut Outcomes,
+    ) -> Result<KnownResults, CleanError> {
+        let KnownFile { path, column, options } = file;
+        let written_at =
+            std::fs::metadata(path).ok().and_then(|metadata| u64::try_from(metadata.mtime()).ok());
+        let written_at = written_at.unwrap_or(options.now);
+        let columns = column.get(..1).unwrap_or_default();
+        let shares = state.shares;
+        let mut source = Source::open(path, &ReadOptions { columns, ..ReadOptions::default() })?;
+        let mut known = KnownResults { table: Table::new(shares) };
+        let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
+        while source.next(&mut row)? {
+            if row.is_continued {
+                continue;
+            }
+            rows += 1;
+            let Some(EarlierResult { verdict, results: mut written }) = source.earlier_result() else {
+                continue;
+            };
+            results += 1;
+            let checked_at = *written.checked_at.get_or_insert(written_at);
+            let Some(address) = row.address.as_ref().filter(|_| options.is_new(verdict, checked_at)) else {
+                continue;
+            };
+            let outcome = outcomes.written(verdict.code(), &written);
+            let key = seen.key(address);
+            known.table.put(state, key, outcome.bits())?;
+        }
+        if rows > 0 && results == 0 {
+            return Err(CleanError::failed(format!(
+                "{} has no results of mailprobe (the columns deliverable and reason): name an earlier output with a header \
+                 with --known",
+                path.display()
+            )));
+        }
+        Ok(known)
+    }
+
+    /// The result of an address by its hash.
+    ///
+    /// # Errors
+    /// The state fails.
+    pub fn get(&self, state: &mut State, key: u128) -> Result<Option<Outcome>, CleanError> {
+        Ok(self.table.get(state, key)?.map(Outcome::from_bits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_used_while_they_are_new() {
+        let all: Vec<Verdict> = Verdict::all().collect();
+        let verdict = |reason| all.iter().copied().find(|verdict| verdict.reason == reason).unwrap();
+        let now = 1_795_619_459;
+        for (reason, days, hours, full, fast) in [
+            ("mailbox_exists", None, 7 * 24 - 1, true, true),
+            ("mailbox_exists", None, 7 * 24, false, false),
+            ("catch_all", None, 23, true, true),
+            ("catch_all", None, 24, false, false),
+            ("inbox_full", None, 30, false, false),
+            ("unverifiable", Some(3), 71, true, true),
+            ("mailbox_exists", Some(3), 72, false, false),
+            ("mailbox_exists", Some(0), 0, false, false),
+            ("fast_check_passed", None, 1, false, true),
+            ("possible_typo", None, 1, false, true),
+        ] {
+            for (is_fast, expected) in [(false, full), (true, fast)] {
+                let options = KnownOptions { days, is_fast, now };
+                assert_eq!(options.is_new(verdict(reason), now - hours * 3600), expected, "{reason} {hours}");
+            }
+        }
+    }
+}

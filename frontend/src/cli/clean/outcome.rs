@@ -1,0 +1,194 @@
+//! The result of a check in 64 bits, as the structures of a run store it for millions of addresses.
+//!
+//! | bits | content |
+//! | --- | --- |
+//! | 0 to 4 | the code of the verdict; 0 while there is none |
+//! | 5 to 16 | the number of the rule |
+//! | 17 to 23 | the number of the provider |
+//! | 24 to 31 | the score plus one; 0 if there is none |
+//! | 32 to 63 | the time of the check in seconds since 1970; 0 if it is unknown |
+//!
+//! Without `--columns` only the code is set.
+
+use lists::{Results, WrittenResults};
+use std::collections::HashMap;
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Outcome(u64);
+
+const CODE: Field = Field { at: 0, bits: 5 };
+const RULE: Field = Field { at: 5, bits: 12 };
+const PROVIDER: Field = Field { at: 17, bits: 7 };
+const SCORE: Field = Field { at: 24, bits: 8 };
+const CHECKED_AT: Field = Field { at: 32, bits: 32 };
+
+/// Some bits of a result.
+#[derive(Clone, Copy)]
+struct Field {
+    at: u32,
+    bits: u32,
+}
+
+impl Field {
+    const fn max(self) -> u64 {
+        (1 << self.bits) - 1
+    }
+
+    fn of(self, bits: u64) -> u64 {
+        bits >> self.at & self.max()
+    }
+
+    fn with(self, value: u64) -> u64 {
+        value.min(self.max()) << self.at
+    }
+}
+
+impl Outcome {
+    /// A result that is a verdict alone.
+    pub fn of_code(code: u8) -> Outcome {
+        Outcome(CODE.with(code.into()))
+    }
+
+    /// The code of its verdict; 0 if there is none.
+    pub fn code(self) -> u8 {
+        CODE.of(self.0) as u8
+    }
+
+    /// The time of the check in seconds since 1970, if known.
+    pub fn checked_at(self) -> Option<u64> {
+        Some(CHECKED_AT.of(self.0)).filter(|&at| at != 0)
+    }
+
+    /// The score, if known.
+    fn score(self) -> Option<u8> {
+        u8::try_from(SCORE.of(self.0).checked_sub(1)?).ok()
+    }
+
+    /// All bits, as they are stored.
+    pub fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The result with these bits.
+    pub fn from_bits(bits: u64) -> Outcome {
+        Outcome(bits)
+    }
+}
+
+/// Texts with numbers from 1. The number 0 is the empty text.
+#[derive(Debug, Default)]
+struct Texts {
+    texts: Vec<String>,
+    numbers: HashMap<String, u64>,
+}
+
+impl Texts {
+    /// The number of a text; 0 if it is empty, or if there are more texts than numbers. Engines have fewer rules and providers.
+    fn number(&mut self, text: &str, most: u64) -> u64 {
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&number) = self.numbers.get(text) {
+            return number;
+        }
+        let number = self.texts.len() as u64 + 1;
+        if number > most {
+            return 0;
+        }
+        self.texts.push(text.to_owned());
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+
+    fn text(&self, number: u64) -> &str {
+        let at = usize::try_from(number).ok().and_then(|number| number.checked_sub(1));
+        at.and_then(|at| self.texts.get(at)).map_or("", String::as_str)
+    }
+}
+
+/// Makes results of their parts, and reads them.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    /// Whether more than the code is kept.
+    is_full: bool,
+    rules: Texts,
+    providers: Texts,
+}
+
+impl Outcomes {
+    /// Results that keep more than the code if `is_full`.
+    pub fn new(is_full: bool) -> Outcomes {
+        Outcomes { is_full, ..Outcomes::default() }
+    }
+
+    /// A new result of this time.
+    pub fn new_outcome(&mut self, code: u8, results: &Results<'_>) -> Outcome {
+        if !self.is_full {
+            return Outcome::of_code(code);
+        }
+        let rule = self.rules.number(results.rule, RULE.max());
+        let provider = self.providers.number(results.provider, PROVIDER.max());
+        Outcome(
+            CODE.with(code.into())
+                | RULE.with(rule)
+                | PROVIDER.with(provider)
+                | SCORE.with(results.score.map_or(0, |score| u64::from(score) + 1))
+                | CHECKED_AT.with(results.checked_at.unwrap_or(0)),
+        )
+    }
+
+    /// A result that an earlier run has written.
+    pub fn written(&mut self, code: u8, written: &WrittenResults) -> Outcome {
+        let WrittenResults { provider, rule, score, checked_at } = written;
+        let (score, checked_at) = (*score, *checked_at);
+        self.new_outcome(code, &Results { provider, rule, score, checked_at, ..Results::default() })
+    }
+
+    /// The values of a result.
+    pub fn results(&self, outcome: Outcome) -> Results<'_> {
+        Results {
+            rule: self.rules.text(RULE.of(outcome.0)),
+            provider: self.providers.text(PROVIDER.of(outcome.0)),
+            score: outcome.score(),
+            checked_at: outcome.checked_at(),
+            ..Results::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_comes_back() {
+        let mut outcomes = Outcomes::new(true);
+        let results = Results {
+            rule: "unknown_user",
+            provider: "google",
+            score: Some(100),
+            checked_at: Some(1_795_619_459),
+            ..Results::default()
+        };
+        let outcome = outcomes.new_outcome(16, &results);
+        assert_eq!((outcome.code(), outcomes.results(outcome)), (16, results));
+        assert_eq!(Outcome::from_bits(outcome.bits()), outcome);
+        let empty = outcomes.new_outcome(1, &Results { score: Some(0), ..Results::default() });
+        assert_eq!(outcomes.results(empty), Results { score: Some(0), ..Results::default() });
+        for n in 0..200 {
+            let provider = format!("p{n}");
+            let outcome = outcomes.new_outcome(3, &Results { provider: &provider, ..results });
+            let expected = if n < 126 { provider.as_str() } else { "" };
+            assert_eq!((outcomes.results(outcome).provider, outcome.code()), (expected, 3));
+        }
+        assert_eq!(Outcomes::new(false).new_outcome(7, &results), Outcome::of_code(7));
+    }
+
+    #[test]
+    fn all_codes_fit() {
+        assert!(
+            lists::Verdict::all().all(|verdict| Outcome::of_code(verdict.code()).code() == verdict.code())
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! The arguments of `mailprobe clean` about what it writes, and what follows from them.
+
+use super::sink::Delivery;
+use super::{CleanArgs, CleanError, Compression};
+use lists::{Class, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
+use std::path::{Path, PathBuf};
+
+/// What a run writes.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OutputArgs {
+    /// Further columns of results after deliverable and reason, separated by commas: suggestion, provider, role, free, disposable,
+    /// rule, score, checked_at. provider and score take some forty DNS queries per domain. Fast checks have no rule and no score
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// Write only the rows of these classes, separated by commas. unknown: catch_all, unverifiable and fast_check_passed
+    #[arg(long, value_name = "CLASS", value_enum, value_delimiter = ',')]
+    pub only: Vec<ClassArg>,
+    /// Write one file per class: OUT.deliverable.csv, OUT.undeliverable.csv and OUT.unknown.csv for -o OUT.csv
+    #[arg(long)]
+    pub split: bool,
+    /// Leave out rows with the address of an earlier row
+    #[arg(long, conflicts_with_all = ["part", "join"])]
+    pub drop_duplicates: bool,
+    /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with
+    /// older results are checked. The age of a result is that of its checked_at, or of the file
+    #[arg(long, value_name = "OLD", conflicts_with = "join")]
+    pub known: Option<PathBuf>,
+    /// Greatest age of a result of OLD in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
+    #[arg(long, value_name = "N", requires = "known")]
+    pub known_days: Option<u32>,
+    /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval. This
+    /// writes no list, unless -o names a file for the sample
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        conflicts_with_all = [
+            "part", "join", "resume", "unordered", "columns", "only", "split", "drop_duplicates", "known", "report", "compress"
+        ]
+    )]
+    pub sample: Option<u32>,
+    /// Seed of --sample: the same list and seed give the same sample [default: random]
+    #[arg(long, value_name = "NUMBER", requires = "sample")]
+    pub seed: Option<u64>,
+    /// Write a report about the list as one HTML page to this file
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+    /// The command line, for the report.
+    #[arg(skip)]
+    pub command: Option<String>,
+}
+
+/// The values of `--only`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum ClassArg {
+    /// Mail can be sent
+    Deliverable,
+    /// Mail will bounce, or must not be sent
+    Undeliverable,
+    /// The check does not tell: catch_all, unverifiable, fast_check_passed
+    Unknown,
+}
+
+impl From<ClassArg> for Class {
+    fn from(given: ClassArg) -> Class {
+        match given {
+            ClassArg::Deliverable => Class::Deliverable,
+            ClassArg::Undeliverable => Class::Undeliverable,
+            ClassArg::Unknown => Class::Unknown,
+        }
+    }
+}
+
+/// Endings of files that mailprobe cannot write. Without this list they would get CSV.
+const UNWRITTEN: [&str; 13] =
+    ["xls", "xlsb", "xlsm", "xltx", "ods", "fods", "numbers", "pdf", "zip", "bz2", "xz", "7z", "parquet"];
+
+impl OutputArgs {
+    /// The further columns of results.
+    ///
+    /// # Errors
+    /// A name is unknown or given twice.
+    pub(super) fn result_columns(&self) -> Result<Vec<ResultColumn>, CleanError> {
+        let mut columns = Vec::new();
+        for name in &self.columns {
+            let name = name.trim().to_ascii_lowercase();
+            if name.is_empty() || VERDICT_NAMES.contains(&name.as_str()) {
+                continue;
+            }
+            let Some(column) = ResultColumn::named(&name) else {
+                let known: Vec<&str> = ResultColumn::ALL.into_iter().map(ResultColumn::name).collect();
+                let known = known.join(", ");
+                return Err(CleanError::usage(format!(
+                    "there is no result `{name}`: --columns knows {known}"
+                )));
+            };
+            if columns.contains(&column) {
+                return Err(CleanError::usage(format!("--columns names `{name}` twice")));
+            }
+            columns.push(column);
+        }
+        Ok(columns)
+    }
+
+    /// Whether a column needs the DNS facts of domains.
+    pub(super) fn needs_facts(&self) -> bool {
+        let columns = self.result_columns().unwrap_or_default();
+        columns.contains(&ResultColumn::Provider) || columns.contains(&ResultColumn::Score)
+    }
+
+    /// The classes of rows that are written.
+    fn classes(&self) -> Vec<Class> {
+        let given: Vec<Class> = self.only.iter().copied().map(Class::from).collect();
+        if given.is_empty() { Class::ALL.to_vec() } else { given }
+    }
+}
+
+impl CleanArgs {
+    /// What becomes of the complete list.
+    ///
+    /// # Errors
+    /// The options contradict each other or the name of the output.
+    pub(super) fn delivery(&self) -> Result<Delivery, CleanError> {
+        let OutputArgs { split, ref only, .. } = self.writing;
+        let file = self.output.as_deref().filter(|path| !is_stream(path));
+        let is_sheet = match file {
+            Some(path) => self.is_sheet(path)?,
+            None => false,
+        };
+        let is_file = file.is_some_and(|path| !path.exists() || path.is_file());
+        if split && !is_file {
+            return Err(CleanError::usage("--split needs an output file: name it with -o"));
+        }
+        if is_sheet && !is_file {
+            return Err(CleanError::usage(
+                "a spreadsheet cannot be written to a stream: name a file with -o",
+            ));
+        }
+        let selects = [("--split", split), ("--only", !only.is_empty())];
+        if let Some((flag, _)) = selects.iter().find(|(_, is_given)| *is_given && self.part.is_some()) {
+            return Err(CleanError::usage(format!(
+                "a part has the rows of all classes: give {flag} to --join"
+            )));
+        }
+        let classes = self.writing.classes();
+        let has_further = !self.writing.result_columns()?.is_empty();
+        // A part is a list for --join, whatever the name of the whole list.
+        let is_sheet = is_sheet && self.part.is_none();
+        Ok(Delivery { classes, is_split: split, is_sheet, has_further })
+    }
+
+    /// Whether an output with this name is a spreadsheet.
+    fn is_sheet(&self, path: &Path) -> Result<bool, CleanError> {
+        let ending = |path: &Path| {
+            path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+        };
+        let (name, last) = (path.display(), ending(path));
+        if UNWRITTEN.contains(&last.as_str()) {
+            return Err(CleanError::usage(format!(
+                "{name}: mailprobe does not write .{last} files: it writes .xlsx, or the format of INPUT (CSV, JSON lines), also \
+                 with .gz or .zst"
+            )));
+        }
+        let is_packed = matches!(last.as_str(), "gz" | "zst") && ending(&path.with_extension("")) == "xlsx";
+        let is_compressed = self.compress.is_some_and(|compression| compression != Compression::None);
+        if is_packed || last == "xlsx" && is_compressed {
+            return Err(CleanError::usage(format!(
+                "{name}: a spreadsheet is compressed already: name an output that ends with .xlsx, and omit --compress"
+            )));
+        }
+        Ok(last == "xlsx")
+    }
+}
+
+/// Compares what is written with the list.
+///
+/// # Errors
+/// The list has several columns of addresses, or too many columns for a spreadsheet.
+pub(super) fn fits(writing: &OutputArgs, delivery: &Delivery, shape: &Shape) -> Result<(), CleanError> {
+    let needs_one = [
+        ("--only", !writing.only.is_empty()),
+        ("--split", writing.split),
+        ("--drop-duplicates", writing.drop_duplicates),
+        ("--sample", writing.sample.is_some()),
+    ];
+    if let Some((flag, _)) = needs_one.iter().find(|(_, is_given)| *is_given && shape.addresses() > 1) {
+        return Err(CleanError::usage(format!(
+            "{flag} works with one --column only: a row with several addresses has several verdicts"
+        )));
+    }
+    match shape.output_columns() {
+        Some(columns) if delivery.is_sheet && columns > SHEET_COLUMNS_MAX => Err(CleanError::usage(format!(
+            "the output has {columns} columns, and a spreadsheet has at most {SHEET_COLUMNS_MAX}: write CSV"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,78 @@
+//! The files that a run has written, and the probable typing mistakes in the list.
+
+use super::{Summary, Typo};
+use engine::proto::lists::Lists;
+use indicatif::HumanCount;
+use std::fmt;
+
+impl Summary {
+    /// Looks for domains that are probably typing mistakes. Domains without counts of their own are not examined.
+    pub(in crate::cli::clean) fn find_typos(&mut self, lists: &Lists) {
+        let typo = |(domain, rows): (&str, super::super::DomainRows)| {
+            let suggestion = lists.suggest(domain)?.into_owned();
+            Some(Typo { domain: domain.to_owned(), suggestion, rows: rows.rows })
+        };
+        self.typos = self.domains.sorted().into_iter().filter_map(typo).collect();
+    }
+
+    /// The files for scripts.
+    pub(super) fn files_json(&self) -> Vec<serde_json::Value> {
+        let file = |file: &super::WrittenFile| {
+            serde_json::json!({
+                "file": file.path.to_string_lossy(),
+                "rows": file.rows,
+                "class": file.class.map(lists::Class::as_str),
+                "cut_cells": file.cut_cells,
+            })
+        };
+        self.files.iter().map(file).collect()
+    }
+
+    /// Writes the names of the files for people.
+    pub(super) fn write_files(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file_lines().iter().try_for_each(|line| writeln!(f, "wrote {line}"))
+    }
+
+    fn file_lines(&self) -> Vec<String> {
+        let line = |file: &super::WrittenFile| {
+            let rows = if file.rows == 1 { "row" } else { "rows" };
+            let mut line = format!("{} ({} {rows})", file.path.display(), HumanCount(file.rows));
+            if file.cut_cells > 0 {
+                let cells = if file.cut_cells == 1 { "1 cell is" } else { "cells are" };
+                let count = if file.cut_cells == 1 {
+                    String::new()
+                } else {
+                    format!("{} ", HumanCount(file.cut_cells))
+                };
+                line += &format!(
+                    "; {count}{cells} not complete, because a spreadsheet has at most 32,767 characters in a cell and 16,384 columns"
+                );
+            }
+            line
+        };
+        self.files.iter().map(line).collect()
+    }
+
+    /// The facts about a run for its report, each with a name.
+    pub(in crate::cli::clean) fn facts(&self) -> Vec<(String, String)> {
+        let mut facts = Vec::new();
+        let mut add = |name: &str, text: String| facts.push((name.to_owned(), text));
+        if let Some(reading) = &self.reading {
+            add("Read as", reading.description().to_owned());
+        }
+        if !self.files.is_empty() {
+            add("Files", self.file_lines().join("\n"));
+        }
+        if self.duplicates > 0 {
+            let left_out = if self.dropped > 0 { ", left out" } else { "" };
+            add("Duplicates", format!("{}{left_out}", HumanCount(self.duplicates)));
+        }
+        if self.known > 0 {
+            add("Results used again", HumanCount(self.known).to_string());
+        }
+        if self.resumed > 0 {
+            add("Rows of an earlier run", HumanCount(self.resumed).to_string());
+        }
+        facts
+    }
+}

@@ -1,0 +1,593 @@
+//! What is written: further columns of results, classes of rows, several files, spreadsheets, and the report.
+
+use super::*;
+use calamine::{Data, Reader as _, Xlsx, open_workbook};
+use lists::Class;
+use std::collections::BTreeMap;
+
+fn names(list: &str) -> Vec<String> {
+    list.split(',').map(str::to_owned).collect()
+}
+
+impl Desk {
+    pub(super) fn writing(mut self, change: impl FnOnce(&mut OutputArgs)) -> Desk {
+        change(&mut self.args.writing);
+        self
+    }
+
+    fn to(mut self, name: &str) -> Desk {
+        self.args.output = Some(self.path(name));
+        self
+    }
+
+    /// The files of the folder except the input, without times of checks.
+    fn files(&self) -> BTreeMap<String, String> {
+        let mut files = BTreeMap::new();
+        for entry in std::fs::read_dir(self.folder.path()).unwrap() {
+            let path = entry.unwrap().path();
+            if path == self.args.input {
+                continue;
+            }
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let text = match name.ends_with(".xlsx") {
+                true => sheet(&path).iter().map(|row| row.join("|") + "\n").collect(),
+                false => String::from_utf8(unzipped(&std::fs::read(&path).unwrap())).unwrap(),
+            };
+            files.insert(name, without_times(&text));
+        }
+        files
+    }
+}
+
+fn unzipped(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Read;
+    let mut plain = Vec::new();
+    let bytes = std::io::Cursor::new(bytes.to_vec());
+    lists::decompressed(Box::new(bytes)).unwrap().read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// The cells of the first sheet. All of them are texts.
+fn sheet(path: &Path) -> Vec<Vec<String>> {
+    let mut book: Xlsx<_> = open_workbook(path).unwrap();
+    let name = book.sheet_names()[0].clone();
+    assert!(book.worksheet_formula(&name).unwrap().is_empty(), "no formulas");
+    let range = book.worksheet_range(&name).unwrap();
+    let text = |cell: &Data| match cell {
+        Data::String(text) => text.clone(),
+        Data::Empty => String::new(),
+        other => panic!("{other:?} is no text"),
+    };
+    range.rows().map(|row| row.iter().map(text).collect()).collect()
+}
+
+/// Replaces times of the current century by `NOW`.
+fn without_times(text: &str) -> String {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("20") {
+        let is_time = rest.get(at..at + 20).is_some_and(|time| lists::utc_seconds(time).is_some());
+        let length = if is_time { 20 } else { 2 };
+        out += &rest[..at];
+        out += if is_time { "NOW" } else { "20" };
+        rest = &rest[at + length..];
+    }
+    out + rest
+}
+
+#[track_caller]
+fn check_columns(name: &str, list: &str, columns: &str, expected: &str) {
+    let mut desk = desk(name, list).writing(|args| args.columns = names(columns));
+    desk.run().unwrap();
+    assert_eq!(without_times(&desk.output()), expected);
+}
+
+const ALL: &str = "suggestion,provider,role,free,disposable,rule,score,checked_at";
+
+#[test]
+fn further_columns_follow_the_verdict() {
+    check_columns(
+        "list.csv",
+        "id,email\n1,deliverable@gmial.com\n2,nobody@x.com\n3,nonsense\n4,info@gmail.com\n5,deliverable@gmial.com,more\n",
+        ALL,
+        "id,email,,deliverable,reason,suggestion,provider,role,free,disposable,rule,score,checked_at\n\
+         1,deliverable@gmial.com,,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,85,NOW\n\
+         2,nobody@x.com,,false,mailbox_not_found,,other,true,false,false,unknown_user,,NOW\n\
+         3,nonsense,,false,invalid_syntax,,,,,,,,NOW\n\
+         4,info@gmail.com,,false,mailbox_not_found,,google,true,true,false,,,NOW\n\
+         5,deliverable@gmial.com,more,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,85,NOW\n",
+    );
+    check_columns(
+        "list.jsonl",
+        "{\"email\":\"deliverable@gmial.com\"}\n{\"email\":null}\n",
+        "Score, role,deliverable,suggestion",
+        "{\"email\":\"deliverable@gmial.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"score\":85,\"role\":false,\
+         \"suggestion\":\"deliverable@gmail.com\"}\n\
+         {\"email\":null,\"deliverable\":false,\"reason\":\"invalid_syntax\",\"score\":null,\"role\":null,\"suggestion\":null}\n",
+    );
+    check_columns(
+        "list.txt",
+        "nobody@x.com\r\n\"a,b\"@gmial.com\r\n",
+        "rule,suggestion",
+        "nobody@x.com,false,mailbox_not_found,unknown_user,\r\n\
+         \"\"\"a,b\"\"@gmial.com\",false,mailbox_not_found,,\"\"\"a,b\"\"@gmail.com\"\r\n",
+    );
+}
+
+#[test]
+fn names_of_the_owner_stay() {
+    // Values of an earlier run are replaced, also those of columns that are not wanted now.
+    check_columns(
+        "list.csv",
+        "email,deliverable,reason,role,score,x\nnobody@x.com,true,mailbox_exists,true,80,7\n",
+        "role",
+        "email,x,deliverable,reason,role\nnobody@x.com,7,false,mailbox_not_found,true\n",
+    );
+    for (list, expected) in [
+        (
+            "email,role\nnobody@x.com,manager\n",
+            "email,role,mailprobe_deliverable,mailprobe_reason,mailprobe_role\n\
+             nobody@x.com,manager,false,mailbox_not_found,true\n",
+        ),
+        (
+            "email,deliverable,reason,role\nnobody@x.com,true,mailbox_exists,manager\n",
+            "email,role,mailprobe_deliverable,mailprobe_reason,mailprobe_role\n\
+             nobody@x.com,manager,false,mailbox_not_found,true\n",
+        ),
+    ] {
+        check_columns("list.csv", list, "role", expected);
+    }
+    check_columns(
+        "list.jsonl",
+        "{\"email\":\"nobody@x.com\",\"role\":\"manager\"}\n",
+        "role",
+        "{\"email\":\"nobody@x.com\",\"role\":\"manager\",\"mailprobe_deliverable\":false,\
+         \"mailprobe_reason\":\"mailbox_not_found\",\"mailprobe_role\":true}\n",
+    );
+    check_columns(
+        "list.jsonl",
+        "{\"email\":\"nobody@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"score\":80,\"x\":1}\n",
+        "role",
+        "{\"email\":\"nobody@x.com\",\"x\":1,\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"role\":true}\n",
+    );
+}
+
+#[test]
+fn columns_of_a_second_column_of_addresses_have_its_name() {
+    let mut desk = desk("list.csv", "work,home\nnobody@x.com,deliverable@gmial.com\n")
+        .writing(|args| args.columns = names("suggestion"));
+    desk.args.column = names("work,home");
+    desk.run().unwrap();
+    assert_eq!(
+        desk.output(),
+        "work,home,deliverable,reason,suggestion,home_deliverable,home_reason,home_suggestion\n\
+         nobody@x.com,deliverable@gmial.com,false,mailbox_not_found,,true,mailbox_exists,deliverable@gmail.com\n"
+    );
+}
+
+const LIST: &str =
+    "id,email\n1,deliverable@x.com\n2,nobody@x.com\n3,never@x.com\n4,nonsense\n5,deliverable@x.com\n";
+
+#[track_caller]
+fn check_files(desk: &mut Desk, expected: &[(&str, &str)]) {
+    desk.run().unwrap();
+    let expected: BTreeMap<String, String> =
+        expected.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    assert_eq!(desk.files(), expected);
+}
+
+#[test]
+fn classes_of_rows_are_selected_and_split() {
+    let head = "id,email,deliverable,reason\n";
+    let deliverable =
+        format!("{head}1,deliverable@x.com,true,mailbox_exists\n5,deliverable@x.com,true,mailbox_exists\n");
+    let undeliverable =
+        format!("{head}2,nobody@x.com,false,mailbox_not_found\n4,nonsense,false,invalid_syntax\n");
+    let unknown = format!("{head}3,never@x.com,false,unverifiable\n");
+    for unordered in [false, true] {
+        let mut out = desk("list.csv", LIST).to("out.csv");
+        out.args.unordered = unordered;
+        out.args.writing.only = vec![ClassArg::Deliverable];
+        check_files(&mut out, &[("out.csv", &deliverable)]);
+        // An output that exists is replaced.
+        out.args.writing.only = vec![ClassArg::Unknown];
+        check_files(&mut out, &[("out.csv", &unknown)]);
+    }
+    let mut split = desk("list.csv", LIST).to("out.csv.gz").writing(|args| args.split = true);
+    check_files(
+        &mut split,
+        &[
+            ("out.deliverable.csv.gz", &deliverable),
+            ("out.undeliverable.csv.gz", &undeliverable),
+            ("out.unknown.csv.gz", &unknown),
+        ],
+    );
+    let mut two = desk("list.csv", LIST).to("out.csv").writing(|args| {
+        args.split = true;
+        args.only = vec![ClassArg::Undeliverable, ClassArg::Unknown];
+    });
+    let summary = two.run().unwrap();
+    assert_eq!(two.files().len(), 2);
+    let files: Vec<_> = summary.files.iter().map(|file| (file.class, file.rows)).collect();
+    assert_eq!(files, [(Some(Class::Undeliverable), 2), (Some(Class::Unknown), 1)]);
+    assert_eq!(summary.total(), 5, "the counts are of the whole list");
+    // A list without rows has its header in each file.
+    let mut empty = desk("list.csv", "email\n").to("e.csv").writing(|args| args.split = true);
+    let head = "email,deliverable,reason\n";
+    let names = ["e.deliverable.csv", "e.undeliverable.csv", "e.unknown.csv"].map(|name| (name, head));
+    check_files(&mut empty, &names);
+}
+
+#[test]
+fn classes_are_selected_in_each_format() {
+    for (name, list, expected) in [
+        (
+            "list.jsonl",
+            "{\"email\":\"deliverable@x.com\"}\n{\"email\":\"nobody@x.com\"}\n",
+            "{\"email\":\"deliverable@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"role\":false}\n",
+        ),
+        ("list.txt", "nobody@x.com\ndeliverable@x.com\n", "deliverable@x.com,true,mailbox_exists,false\n"),
+        (
+            "list.csv",
+            "email,a\nnobody@x.com,\"x\n\"\ndeliverable@x.com,\"\"\"\n,\",1,2\n",
+            "email,a,,,deliverable,reason,role\ndeliverable@x.com,\"\"\"\n,\",1,2,true,mailbox_exists,false\n",
+        ),
+    ] {
+        for columns in [names("role"), Vec::new()] {
+            let mut desk = desk(name, list).writing(|args| {
+                args.only = vec![ClassArg::Deliverable];
+                args.columns = columns.clone();
+            });
+            desk.run().unwrap();
+            let mut expected = expected.to_owned();
+            if columns.is_empty() {
+                expected = expected
+                    .replace(",\"role\":false", "")
+                    .replace(",role\n", "\n")
+                    .replace(",false\n", "\n");
+            }
+            assert_eq!(desk.output(), expected);
+        }
+    }
+}
+
+#[test]
+fn duplicates_are_left_out() {
+    for unordered in [false, true] {
+        let mut desk = desk("list.csv", LIST.replace("5,deliverable@x", "5,Deliverable@X"))
+            .writing(|args| args.drop_duplicates = true);
+        desk.args.unordered = unordered;
+        let summary = desk.run().unwrap();
+        assert!(!desk.output().contains("\n5,"));
+        assert_eq!((summary.total(), summary.duplicates, summary.dropped), (4, 1, 1));
+        assert!(summary.to_string().contains("\n1 duplicate row left out\n"));
+    }
+    // Rows without an address are no duplicates of each other.
+    let mut desk =
+        desk("list.csv", "email\nnobody@x.com\nx\nx\n").writing(|args| args.drop_duplicates = true);
+    desk.run().unwrap();
+    assert_eq!(desk.output().lines().count(), 4);
+}
+
+#[test]
+fn spreadsheets_have_texts_only() {
+    let list = "\u{feff}id;email;note\r\n007;deliverable@x.com;=1+1\r\n1e5;nobody@x.com;\"two\r\nlines; ü\"\r\n\
+                2;nonsense;+1;more\r\n;;-\r\n";
+    let mut desk = desk("list.csv", list).to("out.XLSX").writing(|args| args.columns = names("role"));
+    let summary = desk.run().unwrap();
+    let cells = |text: &str| text.split('|').map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(
+        sheet(&desk.path("out.XLSX")),
+        [
+            cells("id|email|note||deliverable|reason|role"),
+            cells("007|deliverable@x.com|=1+1||true|mailbox_exists|false"),
+            cells("1e5|nobody@x.com|two\r\nlines; ü||false|mailbox_not_found|true"),
+            cells("2|nonsense|+1|more|false|invalid_syntax|"),
+            cells("||-||false|invalid_syntax|"),
+        ]
+    );
+    assert_eq!(summary.files[0].rows, 4);
+    // The reader of lists reads it again, with the earlier columns.
+    let again = Source::open(&desk.path("out.XLSX"), &ReadOptions::default()).unwrap();
+    assert!(again.description().ends_with("cleaned before"), "{}", again.description());
+}
+
+#[test]
+fn spreadsheets_of_all_lists() {
+    for (name, list, expected) in [
+        (
+            "list.jsonl",
+            &b"{\"email\":\"nobody@x.com\",\"n\":1.50}\n{\"b\":{\"c\":[1]},\"email\":\"x\",\"n\":null}\n"[..],
+            &[
+                "email|n|deliverable|reason|b",
+                "nobody@x.com|1.50|false|mailbox_not_found|",
+                "x||false|invalid_syntax|{\"c\":[1]}",
+            ][..],
+        ),
+        ("list.txt", b"nobody@x.com\n", &["nobody@x.com|false|mailbox_not_found"]),
+        ("list.csv", b"email\n", &["email|deliverable|reason"]),
+        ("list.csv", b"", &[]),
+        (
+            "list.csv",
+            b"sep=;\nemail;name\nnobody@x.com;M\xfcller\n",
+            &["email|name|deliverable|reason", "nobody@x.com|Müller|false|mailbox_not_found"],
+        ),
+        (
+            "list.csv",
+            b"\xff\xfee\0m\0a\0i\0l\0\n\0n\0@\0x\0.\0c\0o\0m\0\n\0",
+            &["email|deliverable|reason", "n@x.com|false|mailbox_not_found"],
+        ),
+    ] {
+        let mut desk = desk(name, list).to("out.xlsx");
+        desk.run().unwrap();
+        let rows: Vec<String> = sheet(&desk.path("out.xlsx")).iter().map(|row| row.join("|")).collect();
+        assert_eq!(rows, expected, "{name}");
+    }
+}
+
+#[test]
+fn spreadsheets_are_split_too() {
+    let mut desk = desk("list.csv", LIST).to("out.xlsx").writing(|args| args.split = true);
+    check_files(
+        &mut desk,
+        &[
+            (
+                "out.deliverable.xlsx",
+                "id|email|deliverable|reason\n1|deliverable@x.com|true|mailbox_exists\n5|deliverable@x.com|true|mailbox_exists\n",
+            ),
+            (
+                "out.undeliverable.xlsx",
+                "id|email|deliverable|reason\n2|nobody@x.com|false|mailbox_not_found\n4|nonsense|false|invalid_syntax\n",
+            ),
+            ("out.unknown.xlsx", "id|email|deliverable|reason\n3|never@x.com|false|unverifiable\n"),
+        ],
+    );
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_at_the_start() {
+    let refused = |change: &dyn Fn(&mut CleanArgs), expected: &str| {
+        let mut desk = desk("list.csv", LIST);
+        change(&mut desk.args);
+        let error = desk.run().expect_err("an error");
+        assert_eq!(error.exit, 2);
+        let said = error.message.replace(&format!("{}/", desk.folder.path().display()), "");
+        assert!(said.starts_with(expected), "{said}");
+        assert_eq!(desk.checker.submitted.len(), 0);
+        assert_eq!(std::fs::read_dir(desk.folder.path()).unwrap().count(), 1, "nothing is written");
+    };
+    let output = |args: &mut CleanArgs, name: &str| args.output = Some(args.input.with_file_name(name));
+    refused(
+        &|args| args.writing.columns = names("role,colour"),
+        "there is no result `colour`: --columns knows suggestion, provider, role, free, disposable, rule, score, checked_at",
+    );
+    refused(&|args| args.writing.columns = names("role,role"), "--columns names `role` twice");
+    for ending in ["xls", "ODS", "zip"] {
+        let name = format!("out.{ending}");
+        let expected =
+            format!("{name}: mailprobe does not write .{} files: it writes .xlsx, ", ending.to_lowercase());
+        refused(&|args| output(args, &name), &expected);
+    }
+    refused(&|args| output(args, "out.xlsx.gz"), "out.xlsx.gz: a spreadsheet is compressed already");
+    refused(
+        &|args| {
+            output(args, "out.xlsx");
+            args.compress = Some(Compression::Zstd);
+        },
+        "out.xlsx: a spreadsheet is compressed already",
+    );
+    for path in [None, Some("-"), Some("/dev/null")] {
+        let split = |args: &mut CleanArgs| {
+            args.output = path.map(Into::into);
+            args.writing.split = true;
+        };
+        refused(&split, "--split needs an output file: name it with -o");
+    }
+    let several = |args: &mut CleanArgs| args.column = names("id,email");
+    refused(
+        &|args| {
+            several(args);
+            args.writing.split = true;
+        },
+        "--split works with one --column only",
+    );
+    refused(
+        &|args| {
+            several(args);
+            args.writing.drop_duplicates = true;
+        },
+        "--drop-duplicates works with one --column only",
+    );
+    refused(
+        &|args| {
+            args.part = Some(ListPart::new(0, 2).unwrap());
+            args.writing.only = vec![ClassArg::Unknown];
+        },
+        "a part has the rows of all classes: give --only to --join",
+    );
+    refused(
+        &|args| {
+            args.input = args.input.with_file_name("list.csv");
+            args.writing.report = Some(args.input.clone());
+        },
+        "list.csv would overwrite the input",
+    );
+    // Any other ending is the format of the list.
+    let mut desk = desk("list.csv", LIST).to("out.list");
+    desk.run().unwrap();
+    assert!(desk.files()["out.list"].starts_with("id,email,deliverable,reason\n1,"));
+}
+
+/// Each combination of options gives the same files after a kill, wherever it cuts the file, and checks no address twice.
+#[test]
+fn each_output_is_continued_from_every_cut() {
+    let lists = [
+        (
+            "list.csv",
+            "\u{feff}email;n\r\ndeliverable@gmial.com;\"a\nb\"\r\nnonsense;\"\"\"\"\r\nnobody@x.com;\r\ndeliverable@gmial.com;2\r\n",
+        ),
+        (
+            "list.jsonl",
+            "{\"email\":\"deliverable@gmial.com\"}\n{\"email\":1}\n{\"email\":\"nobody@x.com\",\"reason\":1}\n",
+        ),
+        ("list.txt", "deliverable@gmial.com\n\nnonsense\nnobody@x.com"),
+    ];
+    type Change = fn(&mut CleanArgs);
+    let combinations: [(&str, Change); 9] = [
+        ("out.csv", |args| args.writing.columns = names(ALL)),
+        ("out.csv", |args| args.writing.split = true),
+        ("out.csv.gz", |args| {
+            args.writing.split = true;
+            args.writing.columns = names(ALL);
+        }),
+        ("out.csv", |args| args.writing.only = vec![ClassArg::Undeliverable]),
+        ("out.csv", |args| {
+            args.writing.drop_duplicates = true;
+            args.writing.columns = names("score,rule");
+        }),
+        ("out.xlsx", |args| args.writing.columns = names("checked_at,suggestion")),
+        ("out.xlsx", |args| {
+            args.writing.split = true;
+            args.writing.drop_duplicates = true;
+        }),
+        ("out.csv", |args| {
+            args.unordered = true;
+            args.writing.columns = names(ALL);
+        }),
+        ("out.csv", |args| {
+            args.unordered = true;
+            args.writing.drop_duplicates = true;
+            args.writing.only = vec![ClassArg::Deliverable, ClassArg::Unknown];
+        }),
+    ];
+    for (name, list) in lists {
+        for (n, (output, change)) in combinations.iter().enumerate() {
+            let mut desk = desk(name, list).to(output);
+            change(&mut desk.args);
+            desk.run().unwrap();
+            let expected = desk.files();
+            // The working file is the same for all selections: that of a run without them.
+            let selection = std::mem::take(&mut desk.args.writing.only);
+            let split = std::mem::take(&mut desk.args.writing.split);
+            let mut whole =
+                Desk { folder: TempDir::new().unwrap(), args: desk.args.clone(), checker: fake() };
+            whole.args.output = Some(whole.path("whole"));
+            whole.run().unwrap();
+            let partial = std::fs::read(whole.path("whole")).unwrap();
+            (desk.args.writing.only, desk.args.writing.split) = (selection, split);
+            desk.args.resume = true;
+            // All bytes together: each combination takes another part of them.
+            let cuts = (n % 5..partial.len()).step_by(5).chain(std::iter::once(partial.len()));
+            for cut in cuts {
+                for file in expected.keys() {
+                    std::fs::remove_file(desk.path(file)).unwrap();
+                }
+                std::fs::write(desk.path(&format!("{output}.partial")), &partial[..cut]).unwrap();
+                desk.checker = fake();
+                desk.run().unwrap();
+                let files = desk.files();
+                let sorted = |files: &BTreeMap<String, String>| -> Vec<Vec<String>> {
+                    let lines = |text: &String| {
+                        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                        lines.sort_unstable();
+                        lines
+                    };
+                    files.values().map(lines).collect()
+                };
+                match desk.args.unordered {
+                    true => assert_eq!(sorted(&files), sorted(&expected), "{name} {n} cut at {cut}"),
+                    false => assert_eq!(files, expected, "{name} {n} cut at {cut}"),
+                }
+                assert!(desk.checker.submitted.values().all(|&times| times == 1), "{name} {n} cut at {cut}");
+            }
+            assert_eq!(desk.checker.submitted.len(), 0, "a complete list needs no check");
+        }
+    }
+}
+
+#[test]
+fn other_columns_than_before_are_refused_when_resuming() {
+    for (list, was, now) in
+        [(LIST, "role", "free"), (LIST, "role", "role,free"), ("nobody@x.com\n", "role", "rule,score")]
+    {
+        let mut desk = desk("list.csv", list).writing(|args| args.columns = names(was));
+        desk.run().unwrap();
+        std::fs::rename(desk.path("out"), desk.path("out.partial")).unwrap();
+        desk.args.resume = true;
+        desk.args.writing.columns = names(now);
+        assert!(desk.error().starts_with("out.partial was not made from this list"), "{list}");
+    }
+}
+
+#[test]
+fn streams_get_the_selected_rows() {
+    let mut desk = desk("list.csv", LIST).writing(|args| args.only = vec![ClassArg::Unknown]);
+    let fifo = desk.path("fifo");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
+    desk.args.output = Some(fifo.clone());
+    let reader = std::thread::spawn(move || std::fs::read_to_string(fifo).unwrap());
+    desk.run().unwrap();
+    assert_eq!(reader.join().unwrap(), "id,email,deliverable,reason\n3,never@x.com,false,unverifiable\n");
+}
+
+#[test]
+fn parts_with_columns_are_joined_to_each_output() {
+    for (output, change) in [("out.csv", None), ("out.xlsx", None), ("out.csv", Some(ClassArg::Deliverable))]
+    {
+        let mut desk =
+            desk("list.csv", LIST).to(output).writing(|args| args.columns = names("suggestion,rule,role"));
+        for index in 0..2 {
+            desk.args.part = Some(ListPart::new(index, 2).unwrap());
+            desk.checker = fake();
+            desk.run().unwrap();
+        }
+        desk.args.part = None;
+        desk.args.writing.only = change.into_iter().collect();
+        let mut whole = Desk { folder: TempDir::new().unwrap(), args: desk.args.clone(), checker: fake() };
+        whole.args.output = Some(whole.path(output));
+        whole.run().unwrap();
+        Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
+        let joined = desk.files().remove(output);
+        assert_eq!(joined, whole.files().remove(output).filter(|_| joined.is_some()));
+    }
+}
+
+#[test]
+fn the_report_is_a_page_about_the_list() {
+    let mut desk =
+        desk("<b>.csv", "email\ndeliverable@x.com\nnever@y.com\na@gmial.com\na@gmial.com\nb@gmial.com\n");
+    desk.args.max_wait = 0;
+    desk.args.writing.report = Some(desk.path("report.html"));
+    desk.args.writing.command = Some("mailprobe clean <b>.csv".into());
+    desk.run().unwrap();
+    let page = std::fs::read_to_string(desk.path("report.html")).unwrap();
+    for text in [
+        "&lt;b&gt;.csv",
+        "gmial.com",
+        "gmail.com",
+        "greylisted",
+        "--max-wait 900",
+        "1 of them duplicates",
+        "UTC",
+        "UTF-8",
+    ] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert!(!page.contains("<b>") && !page.contains("<script"));
+}
+
+#[test]
+fn the_summary_names_the_files() {
+    let mut desk = desk("list.csv", LIST).to("out.csv").writing(|args| args.split = true);
+    desk.args.summary = Some(desk.path("summary.json"));
+    let said = desk.run().unwrap().to_string();
+    let name = desk.path("out.deliverable.csv").display().to_string();
+    assert!(said.contains(&format!("\nwrote {name} (2 rows)\n")), "{said}");
+    assert!(
+        said.contains("\nread as CSV, separated by `,`, in UTF-8, addresses in column 2 (email)\n"),
+        "{said}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    assert_eq!((&json["files"][0]["file"], &json["files"][2]["class"]), (&name.into(), &"unknown".into()));
+}

@@ -1,0 +1,178 @@
+//! Results of an earlier output, and estimates from a sample.
+
+use super::*;
+use lists::utc_text;
+
+/// A time this many hours before now.
+fn ago(hours: u64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    utc_text(now - hours * 3600)
+}
+
+#[test]
+fn results_of_an_earlier_output_are_used_again() {
+    let checked_at = ago(100);
+    let old = format!(
+        "email,deliverable,reason,rule,checked_at\nA@x.com,true,mailbox_exists,accepted,{checked_at}\n\
+         b@x.com,false,catch_all,,{}\nc@x.com,true,mailbox_exists,,{}\nd@x.com,,fast_check_passed,,{}\n",
+        ago(100),
+        ago(200),
+        ago(1),
+    );
+    for columns in [Vec::new(), vec!["rule".to_owned(), "checked_at".to_owned()]] {
+        for (unordered, resume) in [(false, false), (true, false), (false, true)] {
+            let mut desk = desk("list.csv", "email\na@x.com\nb@x.com\na@X.com\nc@x.com\nd@x.com\ne@x.com\n");
+            std::fs::write(desk.path("old.csv"), &old).unwrap();
+            desk.args.unordered = unordered;
+            desk.args.resume = resume;
+            desk.args.writing.columns = columns.clone();
+            desk.args.writing.known = Some(desk.path("old.csv"));
+            let summary = desk.run().unwrap();
+            let mut asked: Vec<_> = desk.checker.submitted.keys().cloned().collect();
+            asked.sort_unstable();
+            assert_eq!(asked, ["b@x.com", "c@x.com", "d@x.com", "e@x.com"]);
+            assert_eq!((summary.known, summary.duplicates, summary.total()), (1, 1, 6));
+            let expected = match columns.len() {
+                0 => "a@x.com,true,mailbox_exists\n".to_owned(),
+                _ => format!("a@x.com,true,mailbox_exists,accepted,{checked_at}\n"),
+            };
+            assert!(desk.output().contains(&expected), "{}", desk.output());
+            assert!(summary.to_string().contains("1 address not checked again"));
+        }
+    }
+}
+
+#[test]
+fn the_age_of_a_result_can_be_set_and_is_that_of_the_file() {
+    for (name, old) in [
+        ("old.csv", "email,deliverable,reason\na@x.com,true,mailbox_exists\n"),
+        ("old.csv", "a@x.com,true,mailbox_exists\n"),
+        ("old.jsonl", "{\"email\":\"a@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n"),
+    ] {
+        for (hours, days, asked) in [(1, None, 0), (24 * 8, None, 1), (24 * 8, Some(9), 0), (1, Some(0), 1)] {
+            let mut desk = desk("list.csv", "email\na@x.com\n");
+            let path = desk.path(name);
+            std::fs::write(&path, old).unwrap();
+            let time = std::time::SystemTime::now() - Duration::from_secs(hours * 3600);
+            std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            desk.args.writing.known = Some(path);
+            desk.args.writing.known_days = days;
+            desk.run().unwrap();
+            assert_eq!(desk.checker.submitted.len(), asked, "{name} {hours} {days:?}");
+        }
+    }
+}
+
+#[test]
+fn an_earlier_list_without_results_is_an_error() {
+    let mut desk = desk("list.csv", "email\na@x.com\n");
+    std::fs::write(desk.path("old.csv"), "email,n\na@x.com,1\n").unwrap();
+    desk.args.writing.known = Some(desk.path("old.csv"));
+    assert!(desk.error().starts_with("old.csv has no results of mailprobe"));
+    desk.nothing_written();
+    desk.args.writing.known = Some(desk.path("missing.csv"));
+    assert!(desk.error().starts_with("missing.csv cannot be read"));
+}
+
+#[test]
+fn many_known_results_take_little_memory() {
+    let mut old = String::from("email,deliverable,reason\n");
+    let mut list = String::from("email\n");
+    for n in 0..20_000 {
+        list += &format!("user{n}@d{}.com\n", n % 97);
+        if n % 4 != 0 {
+            old += &format!("user{n}@d{}.com,true,mailbox_exists\n", n % 97);
+        }
+    }
+    let mut desk = desk("list.csv", list);
+    std::fs::write(desk.path("old.csv"), old).unwrap();
+    desk.args.writing.known = Some(desk.path("old.csv"));
+    let summary = desk.run().unwrap();
+    assert_eq!((summary.known, desk.checker.submitted.len()), (15_000, 5000));
+}
+
+/// A list with this number of rows of each kind, some of them twice.
+fn population(deliverable: usize, nobody: usize, never: usize) -> String {
+    let mut list = String::from("n,email\n");
+    let kinds = [("deliverable", deliverable), ("nobody", nobody), ("never", never)];
+    for (local, count) in kinds {
+        for n in 0..count {
+            let row = format!("{n},{local}@d{n}.com\n");
+            list += &row.repeat(1 + n % 2);
+        }
+    }
+    list + "x,nonsense\n"
+}
+
+#[test]
+fn a_sample_estimates_the_classes() {
+    let mut desk = desk("list.csv", population(300, 150, 50));
+    desk.args.output = None;
+    desk.args.max_wait = 0;
+    desk.args.summary = Some(desk.path("summary.json"));
+    desk.args.writing.sample = Some(200);
+    desk.args.writing.seed = Some(7);
+    let summary = desk.run().unwrap();
+    let estimate = summary.estimate.clone().unwrap();
+    assert_eq!((estimate.rows, estimate.distinct, estimate.without_address), (751, 500, 1));
+    assert_eq!((estimate.checked, desk.checker.submitted.len()), (200, 200));
+    for (class, truth) in estimate.classes.iter().zip([0.6, 0.3, 0.1]) {
+        assert!(class.low <= truth && truth <= class.high, "{class:?}");
+        assert!(class.high - class.low < 0.13);
+    }
+    let said = summary.to_string();
+    assert!(
+        said.contains("estimate from 200 addresses (--seed 7), with the 95 % interval:\n  deliverable "),
+        "{said}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
+    assert_eq!(json["sample"]["classes"][0]["class"], "deliverable");
+    assert_eq!(json["sample"]["distinct"], 500);
+    // The same seed asks the same addresses, another seed others.
+    let first = std::mem::replace(&mut desk.checker, fake()).submitted;
+    desk.run().unwrap();
+    assert_eq!(desk.checker.submitted, first);
+    desk.args.writing.seed = Some(8);
+    desk.checker = fake();
+    desk.run().unwrap();
+    assert_ne!(desk.checker.submitted, first);
+    assert_eq!(std::fs::read_dir(desk.folder.path()).unwrap().count(), 2, "no list is written");
+    // With an output, the sample is written.
+    desk.args.output = Some(desk.path("out"));
+    desk.run().unwrap();
+    assert_eq!(desk.output().lines().count(), 201);
+}
+
+#[test]
+fn a_small_list_is_checked_completely() {
+    let mut desk = desk("list.csv", population(3, 1, 0));
+    desk.args.output = None;
+    desk.args.writing.sample = Some(100);
+    let estimate = desk.run().unwrap().estimate.unwrap();
+    assert_eq!((estimate.checked, estimate.distinct), (4, 4));
+    let shares: Vec<_> = estimate.classes.iter().map(|class| (class.share, class.low, class.high)).collect();
+    assert_eq!(shares, [(0.75, 0.75, 0.75), (0.25, 0.25, 0.25), (0.0, 0.0, 0.0)]);
+    let mut empty = super::desk("list.csv", "email\n");
+    empty.args.writing.sample = Some(10);
+    assert_eq!(empty.run().unwrap().estimate.unwrap().checked, 0);
+}
+
+/// 1,000 samples of lists of known truth with checks: the interval covers the truth in at least 930.
+#[test]
+fn intervals_cover_the_truth_of_lists() {
+    let list = population(60, 30, 10);
+    let mut covered = 0;
+    let mut desk = desk("list.csv", &list);
+    desk.args.output = None;
+    desk.args.max_wait = 0;
+    desk.args.writing.sample = Some(40);
+    for seed in 0..1000 {
+        desk.args.writing.seed = Some(seed);
+        desk.checker = Fake { capacity: 1000, ..fake() };
+        let estimate = desk.run().unwrap().estimate.unwrap();
+        let class = estimate.classes[0];
+        covered += u32::from((class.low..=class.high).contains(&0.6));
+    }
+    assert!(covered >= 930, "{covered} of 1,000");
+}

@@ -1,0 +1,54 @@
+//! Further columns of results, and estimates, with the real engine.
+
+use super::{Desk, said};
+
+const SCENARIO: &str = "[[domain]]\nname = \"a.example\"\nmailboxes.ok = [\"joe\", \"info\"]\n";
+
+fn addresses() -> Vec<String> {
+    ["email", "joe@a.example", "info@a.example", "gone@a.example", "joe@absent.example", "Joe@a.example"]
+        .map(str::to_owned)
+        .to_vec()
+}
+
+#[test]
+fn facts_of_domains_and_rules_are_in_their_columns() {
+    let desk = Desk::new(SCENARIO);
+    let list = desk.list("list.csv", addresses());
+    let (output, _) =
+        desk.cleaned(&list, &["--state", "none", "--columns", "provider,role,score,rule,checked_at"]);
+    let rows: Vec<Vec<&str>> = output.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(
+        rows[0],
+        ["email", "deliverable", "reason", "provider", "role", "score", "rule", "checked_at"]
+    );
+    assert_eq!(rows[1][1..6], ["true", "mailbox_exists", "other", "false", "83"], "{output}");
+    assert_eq!(rows[2][1..6], ["true", "role_account", "other", "true", "68"], "{output}");
+    assert_eq!(rows[3][1..6], ["false", "mailbox_not_found", "other", "false", "0"], "{output}");
+    assert_eq!(rows[1][1..], rows[5][1..], "a duplicate has the same result");
+    for row in &rows[1..] {
+        assert!(lists::utc_seconds(row[7]).is_some(), "{output}");
+        assert_ne!(row[6], "", "{output}");
+    }
+    // Fast checks know the provider, and have no score and no rule.
+    let (output, _) = desk.cleaned(&list, &["--fast", "--columns", "provider,score,rule,suggestion"]);
+    assert!(
+        output.lines().nth(1).unwrap().starts_with("joe@a.example,,fast_check_passed,other,,,"),
+        "{output}"
+    );
+}
+
+#[test]
+fn a_sample_of_a_list_is_checked() {
+    let desk = Desk::new(SCENARIO);
+    let list = desk.list("list.csv", addresses());
+    let mut command = desk.mailprobe("clean");
+    let output =
+        command.arg(&list).args(["--state", "none", "--sample", "3", "--seed", "1"]).output().unwrap();
+    let said = said(&output);
+    assert!(
+        said.contains("the list has 5 rows, 4 distinct addresses, 0 rows without an address\n"),
+        "{said}"
+    );
+    assert!(said.contains("estimate from 3 addresses (--seed 1), with the 95 % interval:\n"), "{said}");
+    assert!(output.stdout.is_empty(), "no list is written");
+}
