@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The distribution of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Spread {
-    /// Random times, as of independent callers: exponential gaps.
+    /// Random times with exponential gaps, like those of independent callers.
     Poisson,
     /// Regular times: equal gaps.
     Even,

@@ -120,6 +120,17 @@ pub fn allow_form_target(mut reply: Reply, origin: &str) -> Reply {
     reply
 }
 
+/// The reply for a report, which has its own style in the page and no form or script. Its content comes later.
+pub fn report_reply() -> Reply {
+    Reply { status: 200, headers: Vec::new(), body: Vec::new() }
+        .header(
+            "content-security-policy",
+            "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'",
+        )
+        .header("referrer-policy", "no-referrer")
+        .header("x-frame-options", "DENY")
+}
+
 fn html_reply(markup: Markup) -> Reply {
     let headers: Vec<(&'static str, Cow<'static, str>)> = vec![
         ("content-type", "text/html; charset=utf-8".into()),

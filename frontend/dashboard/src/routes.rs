@@ -76,6 +76,7 @@ const ROUTES: &[Route] = &[
     send("/lists/{id}/cancel", Access::SignedIn, |visit| Box::pin(lists::pages::cancel(visit))),
     send("/lists/{id}/delete", Access::SignedIn, |visit| Box::pin(lists::pages::delete(visit))),
     show("/lists/{id}/download", Access::SignedIn, |visit| Box::pin(lists::download::show(visit))),
+    show("/lists/{id}/report", Access::SignedIn, |visit| Box::pin(lists::download::report(visit))),
     show("/webhooks", Access::SignedIn, |visit| Box::pin(webhooks::index(visit))),
     send("/webhooks", Access::SignedIn, |visit| Box::pin(webhooks::create(visit))),
     show("/webhooks/{id}", Access::SignedIn, |visit| Box::pin(webhooks::show(visit))),

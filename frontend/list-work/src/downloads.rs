@@ -5,9 +5,8 @@
 //! downloads. An open download uses some MiB (the window of its compression, a row), so only a few are open at once. Others
 //! wait for a place, for a short time.
 
-use crate::results::{Results, Selection};
+use crate::results::{Results, Wanted};
 use checks::panics;
-use lists::{Encoding, Format};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,12 +36,12 @@ const NICE: i32 = 10;
 /// Handle of the thread. The thread ends when this and all downloads are dropped.
 pub struct Downloads(Sender<DownloadJob>);
 
-/// An open download with its format.
+/// An open download with its type.
 pub struct Opened {
-    /// The format of the results.
-    pub format: Format,
-    /// The encoding of the list, which the download keeps.
-    pub encoding: Encoding,
+    /// The type of the content, for `Content-Type`.
+    pub content_type: String,
+    /// The ending of a file with this content.
+    pub ending: &'static str,
     /// The content of the download.
     pub pieces: Pieces,
 }
@@ -57,7 +56,7 @@ pub struct Pieces {
 
 enum DownloadJob {
     /// A list, and the sender for the requests of its pieces.
-    Open(Box<List>, Selection, Sender<DownloadJob>, Reply<Opened, StoreError>),
+    Open(Box<List>, Wanted, Sender<DownloadJob>, Reply<Opened, StoreError>),
     /// The next piece; `None` after the last.
     Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
     Close(u64),
@@ -80,10 +79,10 @@ impl Downloads {
     }
 
     /// Opens a list whose check has ended; [`StoreError::Busy`] if no place is free in time.
-    pub fn open(&self, list: List, selection: Selection) -> Pending<Opened, StoreError> {
+    pub fn open(&self, list: List, wanted: Wanted) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
         // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.
-        let _ = self.0.send(DownloadJob::Open(Box::new(list), selection, self.0.clone(), reply));
+        let _ = self.0.send(DownloadJob::Open(Box::new(list), wanted, self.0.clone(), reply));
         answer
     }
 }
@@ -143,7 +142,7 @@ struct Making {
 
 struct Waiting {
     list: List,
-    selection: Selection,
+    wanted: Wanted,
     jobs: Sender<DownloadJob>,
     reply: Reply<Opened, StoreError>,
     until: Instant,
@@ -172,14 +171,14 @@ impl Maker {
 
     fn take(&mut self, job: DownloadJob) {
         match job {
-            DownloadJob::Open(list, selection, jobs, reply) => {
+            DownloadJob::Open(list, wanted, jobs, reply) => {
                 let of_account = self.waiting.iter().filter(|waiting| waiting.list.account == list.account);
                 if self.waiting.len() >= WAITING_MAX || of_account.count() >= WAITING_OF_ACCOUNT_MAX {
                     return reply.answer(Err(StoreError::Busy));
                 }
                 self.waiting.push_back(Waiting {
                     list: *list,
-                    selection,
+                    wanted,
                     jobs,
                     reply,
                     until: Instant::now() + WAIT_MAX,
@@ -238,15 +237,15 @@ impl Maker {
     }
 
     fn open(&mut self, waiting: Waiting, now: Instant) {
-        let Waiting { list, selection, jobs, reply, .. } = waiting;
+        let Waiting { list, wanted, jobs, reply, .. } = waiting;
         let account = list.account;
-        let results = guarded(|| Results::open(Arc::clone(&self.store), list, selection));
+        let results = guarded(|| Results::open(Arc::clone(&self.store), list, wanted));
         reply.answer(results.map(|results| {
-            let (id, format, encoding) = (self.next_id, results.format(), results.encoding());
+            let (id, content_type, ending) = (self.next_id, results.content_type.clone(), results.ending);
             self.next_id += 1;
             self.open.insert(id, Making { account, results, opened: now, pieces: 0 });
             // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
-            Opened { format, encoding, pieces: Pieces { jobs, id, asked: None } }
+            Opened { content_type, ending, pieces: Pieces { jobs, id, asked: None } }
         }));
     }
 }
@@ -265,6 +264,7 @@ fn guarded<T>(make: impl FnOnce() -> Result<T, String>) -> Result<T, StoreError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::results::Selection;
     use std::cell::Cell;
     use std::task::Waker;
     use store::clock;
@@ -310,7 +310,7 @@ mod tests {
             self.opened.set(self.opened.get() + 1);
             let number = account * 1_000 + self.opened.get();
             let list = list(&self.store, AccountId::new(0, account), number);
-            Downloads(self.jobs.clone()).open(list, Selection::ALL)
+            Downloads(self.jobs.clone()).open(list, Wanted::Rows(Selection::ALL))
         }
 
         /// Processes all requests so far.

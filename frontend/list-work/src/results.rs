@@ -1,16 +1,20 @@
-//! A list with its verdicts, which is the content of a download.
+//! A list with its verdicts, which is the content of a download: its rows, a spreadsheet of them, or a report about them.
 
-use super::BATCH_ADDRESSES;
-use crate::index::Index;
+mod report;
+mod rows;
+mod spreadsheet;
+
 use api::Reason;
-use lists::{Class, Encoding, Format, Row, RowWriter, Source, Step, Verdict};
+use lists::{Class, Format, RowWriter, Verdict};
+use report::ReportMaker;
+pub use report::ReportRequest;
+use rows::{AnsweredRows, NextRow};
+use spreadsheet::Spreadsheet;
 use std::sync::Arc;
-use store::{List, ListState, Store};
+use store::{List, Store};
 
 /// Bytes per piece: less than a millisecond of work.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Most bytes of the list that are read for one piece.
-const PIECE_INPUT: u64 = 256 * 1024;
 
 /// The format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub enum ResultFormat {
     Csv,
     /// One JSON object per line.
     Jsonl,
+    /// A spreadsheet whose cells are texts.
+    Xlsx,
 }
 
 /// The rows of a list that a download has, and their format.
@@ -35,57 +41,34 @@ pub struct Selection {
 impl Selection {
     /// All rows in the format of the list.
     pub const ALL: Selection = Selection { format: ResultFormat::Own, classes: Vec::new() };
+
+    fn has(&self, reason: Reason) -> bool {
+        self.classes.is_empty() || self.classes.contains(&Class::of(reason))
+    }
+}
+
+/// What a download contains.
+pub enum Wanted {
+    /// Rows of the list.
+    Rows(Selection),
+    /// The report about the list, as HTML.
+    Report(ReportRequest),
 }
 
 /// A list with its verdicts, piece by piece. A piece can be empty. After an error there are no more pieces.
 pub struct Results {
-    store: Arc<dyn Store>,
-    list: List,
-    classes: Vec<Class>,
-    format: Format,
-    source: Source,
-    writer: RowWriter,
-    row: Row,
-    index: Index,
-    answers: Answers,
-    head: Option<Vec<u8>>,
+    /// The type of the content, for `Content-Type`.
+    pub content_type: String,
+    /// The ending of a file with this content.
+    pub ending: &'static str,
+    maker: Maker,
     ended: bool,
 }
 
-/// The answers of a list by the number of the address.
-struct Answers {
-    /// The number of the first address in `answers`.
-    first: u64,
-    answers: Vec<Option<Reason>>,
-    next_batch: u32,
-    /// Whether later rows can have an earlier address. Then all answers stay: one byte each.
-    keeps_all: bool,
-}
-
-impl Answers {
-    /// The answer of an address; `None` if it was not asked.
-    fn get(&mut self, store: &Arc<dyn Store>, list: &List, number: u64) -> Result<Option<Reason>, String> {
-        if number >= list.submitted {
-            return Ok(None);
-        }
-        while number >= self.first + self.answers.len() as u64 {
-            if !self.keeps_all {
-                self.first += self.answers.len() as u64;
-                self.answers.clear();
-            }
-            let batch =
-                store.list_answers(list, self.next_batch).wait().map_err(|error| error.to_string())?;
-            let batch = batch.ok_or("the answers have expired")?;
-            let first = u64::from(self.next_batch) * BATCH_ADDRESSES;
-            if batch.len() as u64 != (list.submitted - first).min(BATCH_ADDRESSES) {
-                return Err("an answer is missing".into());
-            }
-            self.answers.extend(batch);
-            self.next_batch += 1;
-        }
-        let at = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
-        Ok(at.and_then(|at| self.answers.get(at).copied()).flatten())
-    }
+enum Maker {
+    Rows(Box<RowMaker>),
+    Spreadsheet(Box<Spreadsheet>),
+    Report(Box<ReportMaker>),
 }
 
 impl Results {
@@ -93,65 +76,28 @@ impl Results {
     ///
     /// # Errors
     /// A line for the log: the list cannot be read.
-    pub fn open(store: Arc<dyn Store>, list: List, selection: Selection) -> Result<Results, String> {
-        let source = super::source(Arc::clone(&store), &list)?;
-        let wanted = match selection.format {
-            ResultFormat::Own => None,
-            ResultFormat::Csv => Some(Format::Csv),
-            ResultFormat::Jsonl => Some(Format::Jsonl),
+    pub fn open(store: Arc<dyn Store>, list: List, wanted: Wanted) -> Result<Results, String> {
+        let rows = AnsweredRows::open(store, list)?;
+        let (content_type, ending, maker) = match wanted {
+            Wanted::Report(request) => {
+                let maker = Maker::Report(Box::new(ReportMaker::new(rows, request)));
+                ("text/html; charset=utf-8".to_owned(), "html", maker)
+            }
+            Wanted::Rows(selection) if selection.format == ResultFormat::Xlsx => {
+                let maker = Maker::Spreadsheet(Box::new(Spreadsheet::new(rows, selection)?));
+                (
+                    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet".to_owned(),
+                    "xlsx",
+                    maker,
+                )
+            }
+            Wanted::Rows(selection) => {
+                let maker = RowMaker::new(rows, selection);
+                let (content_type, ending) = maker.content();
+                (content_type, ending, Maker::Rows(Box::new(maker)))
+            }
         };
-        let writer = RowWriter::new(&source, wanted);
-        let head = Some(writer.head(&source));
-        let format = wanted.unwrap_or(source.shape().format);
-        let keeps_all = list.to_check() < list.addresses;
-        let answers = Answers { first: 0, answers: Vec::new(), next_batch: 0, keeps_all };
-        let (row, index) = (Row::default(), Index::default());
-        let classes = selection.classes;
-        Ok(Results { store, list, classes, format, source, writer, row, index, answers, head, ended: false })
-    }
-
-    /// The format of the results.
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
-    /// The encoding of the results: that of the list, and UTF-8 for another format.
-    pub fn encoding(&self) -> Encoding {
-        let shape = self.source.shape();
-        if self.format == shape.format { shape.encoding } else { Encoding::UTF_8 }
-    }
-
-    fn piece(&mut self) -> Result<Vec<u8>, String> {
-        let mut piece = self.head.take().unwrap_or_default();
-        let began = self.source.passed();
-        while piece.len() < PIECE_BYTES && self.source.passed() - began < PIECE_INPUT {
-            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
-                Step::Row => {}
-                Step::End => self.ended = true,
-                Step::Later => break,
-            }
-            if self.ended {
-                break;
-            }
-            let Some(reason) = self.reason()? else { continue };
-            if self.classes.is_empty() || self.classes.contains(&Class::of(reason)) {
-                self.writer.row(&self.source, &self.row, Verdict::from(reason), &mut piece);
-            }
-        }
-        Ok(piece)
-    }
-
-    /// The reason of the present row; `None` if its address was not asked.
-    fn reason(&mut self) -> Result<Option<Reason>, String> {
-        if self.row.address.is_none() {
-            return Ok(Some(Reason::InvalidSyntax));
-        }
-        let number = self.index.next(&self.store, &self.list)?;
-        let reason = self.answers.get(&self.store, &self.list, number)?;
-        if reason.is_none() && self.list.state != ListState::Cancelled {
-            return Err("an answer is missing".into());
-        }
-        Ok(reason)
+        Ok(Results { content_type, ending, maker, ended: false })
     }
 }
 
@@ -162,8 +108,74 @@ impl Iterator for Results {
         if self.ended {
             return None;
         }
-        let piece = self.piece();
-        self.ended |= piece.is_err();
+        let piece = match &mut self.maker {
+            Maker::Rows(maker) => maker.piece(),
+            Maker::Spreadsheet(maker) => maker.piece(),
+            Maker::Report(maker) => maker.piece(),
+        };
+        let (piece, is_last) = match piece {
+            Ok(piece) => (Ok(piece.bytes), piece.is_last),
+            Err(error) => (Err(error), true),
+        };
+        self.ended = is_last;
         Some(piece)
+    }
+}
+
+/// A piece of a download.
+struct Piece {
+    bytes: Vec<u8>,
+    is_last: bool,
+}
+
+/// Makes rows of text.
+struct RowMaker {
+    rows: AnsweredRows,
+    selection: Selection,
+    format: Format,
+    writer: RowWriter,
+    head: Option<Vec<u8>>,
+}
+
+impl RowMaker {
+    fn new(rows: AnsweredRows, selection: Selection) -> RowMaker {
+        let wanted = match selection.format {
+            ResultFormat::Csv => Some(Format::Csv),
+            ResultFormat::Jsonl => Some(Format::Jsonl),
+            ResultFormat::Own | ResultFormat::Xlsx => None,
+        };
+        let writer = RowWriter::new(&rows.source, wanted);
+        let head = Some(writer.head(&rows.source));
+        let format = wanted.unwrap_or(rows.source.shape().format);
+        RowMaker { rows, selection, format, writer, head }
+    }
+
+    /// The type of the content, and the ending of its file. The encoding is that of the list, and UTF-8 for another format.
+    fn content(&self) -> (String, &'static str) {
+        let shape = self.rows.source.shape();
+        let encoding = match self.format == shape.format {
+            true => shape.encoding.name().to_ascii_lowercase(),
+            false => "utf-8".to_owned(),
+        };
+        match self.format {
+            Format::Jsonl => ("application/x-ndjson".to_owned(), "jsonl"),
+            Format::Csv | Format::Text => (format!("text/csv; charset={encoding}"), "csv"),
+        }
+    }
+
+    fn piece(&mut self) -> Result<Piece, String> {
+        let mut bytes = self.head.take().unwrap_or_default();
+        let began = self.rows.source.passed();
+        while bytes.len() < PIECE_BYTES && self.rows.goes_on(began) {
+            match self.rows.next()? {
+                NextRow::Row(reason) if self.selection.has(reason) => {
+                    self.writer.row(&self.rows.source, &self.rows.row, Verdict::from(reason), &mut bytes);
+                }
+                NextRow::Row(_) | NextRow::Unasked => {}
+                NextRow::Later => break,
+                NextRow::End => return Ok(Piece { bytes, is_last: true }),
+            }
+        }
+        Ok(Piece { bytes, is_last: false })
     }
 }

@@ -30,13 +30,16 @@ impl<'a> Object<'a> {
         serde_json::from_str(value.get()).ok()
     }
 
-    /// The value of a key as a cell shows it: a text without its quotes, other values as they were written, `null` as nothing.
-    pub fn shown(&self, key: &str) -> String {
-        let Some((_, value)) = self.0.iter().rev().find(|(k, _)| k == key) else { return String::new() };
-        match value.get() {
-            "null" => String::new(),
-            json => serde_json::from_str(json).unwrap_or_else(|_| json.to_owned()),
-        }
+    /// The keys with their values as a cell shows them: a text without its quotes, other values as they were written, `null` as
+    /// nothing.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, String)> {
+        self.0.iter().map(|(key, value)| {
+            let shown = match value.get() {
+                "null" => String::new(),
+                json => serde_json::from_str(json).unwrap_or_else(|_| json.to_owned()),
+            };
+            (key.as_str(), shown)
+        })
     }
 
     /// The keys in their order.

@@ -12,6 +12,7 @@ mod address;
 mod bounded;
 mod class;
 mod columns;
+mod domains;
 mod encoding;
 mod json;
 mod output;
@@ -25,10 +26,11 @@ mod workbook;
 mod writer;
 
 pub use class::Class;
+pub use domains::{DomainRows, Domains};
 pub use encoding::Encoding;
 pub use output::{OutputRows, RowClasses};
 pub use results::{ResultColumn, Results, VERDICT_NAMES, WrittenResults};
-pub use sheets::{SHEET_COLUMNS_MAX, SheetNotes, SheetSource, write_sheets};
+pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
     EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
     Shape, Source, Step, VerdictNames, decompressed, is_stream,

@@ -2,6 +2,7 @@
 
 use crate::json::Object;
 use crate::{Class, Endings, Format, ROW_BYTES_MAX, RowScan, Shape, Verdict};
+use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Read, Result};
 
 /// Number of bytes read at once.
@@ -93,45 +94,43 @@ impl RowClasses {
 }
 
 /// Splits output rows into the texts of their cells.
-pub(crate) struct RowCells<'a> {
-    shape: &'a Shape,
-    endings: &'a Endings,
-    /// The keys of JSON objects; the cells have their order.
-    pub keys: Vec<String>,
+pub(crate) struct RowCells {
+    /// The columns of the keys of JSON objects.
+    keys: HashMap<String, usize>,
 }
 
-impl<'a> RowCells<'a> {
-    /// A splitter for rows of this form, without keys so far.
-    pub fn new(shape: &'a Shape, endings: &'a Endings) -> RowCells<'a> {
-        RowCells { shape, endings, keys: Vec::new() }
+impl RowCells {
+    /// A splitter for rows with these keys.
+    pub fn new(keys: HashMap<String, usize>) -> RowCells {
+        RowCells { keys }
     }
 
-    /// Adds the keys of an object that are new. Returns their number.
-    pub fn add_keys(&mut self, row: &[u8]) -> Result<usize> {
-        let text = self.endings.decoded(row);
+    /// Calls `take` with each key of an object.
+    pub fn keys(endings: &Endings, row: &[u8], take: impl FnMut(&str)) -> Result<()> {
+        let text = endings.decoded(row);
         let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
-        for key in object.keys() {
-            if !self.keys.iter().any(|known| known == key) {
-                self.keys.push(key.to_owned());
-            }
-        }
-        Ok(self.keys.len())
+        object.keys().for_each(take);
+        Ok(())
     }
 
     /// The cells of a row.
-    pub fn of(&self, row: &[u8], cells: &mut Vec<String>) -> Result<()> {
+    pub fn of(&self, shape: &Shape, endings: &Endings, row: &[u8], cells: &mut Vec<String>) -> Result<()> {
         cells.clear();
-        let text = self.endings.decoded(row);
-        if self.shape.format == Format::Jsonl {
+        let text = endings.decoded(row);
+        if shape.format == Format::Jsonl {
             let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
-            cells.extend(self.keys.iter().map(|key| object.shown(key)));
+            cells.resize(self.keys.len(), String::new());
+            for (key, value) in object.shown() {
+                let column = self.keys.get(key).ok_or_else(foreign)?;
+                cells[*column] = value;
+            }
             return Ok(());
         }
         let mut rest = &*text;
         loop {
-            let (cell, after) = self.endings.raw_cell(rest).ok_or_else(foreign)?;
-            cells.push(self.shape.encoding.text(&cell).into_owned());
-            match after.strip_prefix(&[self.shape.delimiter()]) {
+            let (cell, after) = endings.raw_cell(rest).ok_or_else(foreign)?;
+            cells.push(shape.encoding.text(&cell).into_owned());
+            match after.strip_prefix(&[shape.delimiter()]) {
                 Some(next) => rest = next,
                 None => return Ok(()),
             }
@@ -139,18 +138,20 @@ impl<'a> RowCells<'a> {
     }
 
     /// The rows before the first row of the list, without the line that names the separator, and whether the last one is a header.
-    pub fn head(&self) -> Result<(Vec<Vec<String>>, bool)> {
-        if self.shape.format == Format::Jsonl {
-            return Ok((vec![self.keys.clone()], true));
+    pub fn head(&self, shape: &Shape, endings: &Endings) -> Result<(Vec<Vec<String>>, bool)> {
+        if shape.format == Format::Jsonl {
+            let mut keys: Vec<(&String, &usize)> = self.keys.iter().collect();
+            keys.sort_by_key(|(_, column)| **column);
+            return Ok((vec![keys.into_iter().map(|(key, _)| key.clone()).collect()], true));
         }
-        let head = self.shape.head();
-        let skipped = self.shape.before_titles();
-        let mut rows = OutputRows::new(&head[..], &skipped, self.endings)?;
+        let head = shape.head();
+        let skipped = shape.before_titles();
+        let mut rows = OutputRows::new(&head[..], &skipped, endings)?;
         let (mut found, mut cells) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
-            self.of(row, &mut cells)?;
+            self.of(shape, endings, row, &mut cells)?;
             found.push(cells.clone());
         }
-        Ok((found, self.shape.has_header()))
+        Ok((found, shape.has_header()))
     }
 }

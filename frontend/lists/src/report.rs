@@ -4,7 +4,7 @@
 
 mod plot;
 
-use crate::{Class, Verdict};
+use crate::{Class, Domains, Verdict};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
 
@@ -67,6 +67,18 @@ pub struct ReportLeft {
 }
 
 impl Report {
+    /// Takes the counts of the domains.
+    pub fn set_domains(&mut self, domains: &Domains) {
+        let of = |(name, rows): (&str, crate::DomainRows)| ReportDomain {
+            name: name.to_owned(),
+            rows: rows.rows,
+            deliverable: rows.deliverable,
+            unverifiable: rows.unverifiable,
+        };
+        self.domains = domains.sorted().into_iter().map(of).collect();
+        self.uncounted_rows = domains.others().rows;
+    }
+
     fn rows(&self) -> u64 {
         self.reasons.iter().map(|(_, rows)| rows).sum()
     }

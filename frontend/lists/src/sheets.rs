@@ -1,15 +1,17 @@
-//! Writes an output as xlsx (ECMA-376), in constant memory.
+//! Writes rows as xlsx (ECMA-376) while they come. Nothing is kept: neither memory nor a file holds the rows.
 //!
 //! - Every cell is a text. A cell that begins with `=` is no formula.
 //! - A sheet has at most 1,048,576 rows. Longer lists have several sheets, each with the header.
-//! - The cells are first in temporary files without a name, in the folder of the output.
+//! - The parts of the file stand in the order in which they are known: the sheets, then what names them.
+//!
+//! The cells are ours and not those of `rust_xlsxwriter`: it writes them to temporary files in clear text first, and a server
+//! must not (`docs/decisions/0021-outputs-of-lists.md`).
 
 use crate::output::{OutputRows, RowCells, RowClasses};
 use crate::{Class, Endings, Format, Shape};
-use rust_xlsxwriter::{Workbook, XlsxError};
-use std::fs::File;
-use std::io::{BufWriter, Error, Read, Result};
-use std::path::Path;
+use std::collections::HashMap;
+use std::io::{Error, Read, Result, Write};
+use zip::write::{SimpleFileOptions, StreamWriter, ZipWriter};
 
 /// Most rows of a sheet.
 const SHEET_ROWS_MAX: u32 = 1_048_576;
@@ -17,8 +19,18 @@ const SHEET_ROWS_MAX: u32 = 1_048_576;
 pub const SHEET_COLUMNS_MAX: usize = 16_384;
 /// Most characters of a cell, in units of UTF-16.
 const CELL_UNITS_MAX: usize = 32_767;
-/// From this number of bytes on, the parts of the file may need 64-bit sizes.
-const LARGE_BYTES: u64 = 1 << 30;
+/// Most bytes of a sheet. Parts with more need ZIP64, which some programs do not read. A longer sheet has fewer rows.
+const SHEET_BYTES_MAX: u64 = 3 << 30;
+/// Most bytes of all keys of JSON objects.
+const KEYS_BYTES_MAX: usize = 4 << 20;
+/// The level of Deflate: most of the gain for a third of the time.
+const DEFLATE_LEVEL: i64 = 3;
+
+const XML: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\" standalone=\"yes\"?>\n";
+const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
+const RELATIONS: &str = "http://schemas.openxmlformats.org/package/2006/relationships";
+const DOCUMENT: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
+const CONTENT: &str = "application/vnd.openxmlformats-officedocument.spreadsheetml";
 
 /// What was written to a spreadsheet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,63 +51,129 @@ pub struct SheetSource<'a> {
     pub endings: &'a Endings,
     /// Opens the output. It is read once, or twice if it has JSON objects.
     pub open: &'a dyn Fn() -> Result<Box<dyn Read>>,
-    /// The length of the output in bytes.
-    pub bytes: u64,
 }
 
-/// Writes the rows of these classes to a file.
+/// Writes the rows of these classes of an output as a spreadsheet.
 ///
 /// # Errors
-/// A file cannot be read or written, or the list has too many keys for a sheet.
-pub fn write_sheets(
-    source: &SheetSource<'_>,
-    classes: &[Class],
-    folder: &Path,
-    to: File,
-) -> Result<SheetNotes> {
-    let SheetSource { shape, endings, open, bytes } = source;
+/// The output cannot be read, the spreadsheet cannot be written, or the list has too many keys for a sheet.
+pub fn write_sheets(source: &SheetSource<'_>, classes: &[Class], to: impl Write) -> Result<SheetNotes> {
+    let SheetSource { shape, endings, open } = source;
     let head = shape.head();
-    let mut cells = RowCells::new(shape, endings);
+    let mut keys = SheetKeys::default();
     if shape.format == Format::Jsonl {
         let mut rows = OutputRows::new(open()?, &head, endings)?;
         while let Some(row) = rows.next()? {
-            if cells.add_keys(row)? > SHEET_COLUMNS_MAX {
-                return Err(Error::other("the objects have more than 16,384 keys: write JSON lines"));
-            }
+            keys.add(endings, row)?;
         }
     }
-    let mut sheets = SheetWriter::new(folder, *bytes > LARGE_BYTES, SHEET_ROWS_MAX)?;
-    let (titles, has_header) = cells.head()?;
-    sheets.begin(&titles, has_header)?;
+    let mut sheets = SheetRows::new(to, shape, endings, keys)?;
     let row_classes = RowClasses::default();
     let mut rows = OutputRows::new(open()?, &head, endings)?;
-    let mut texts = Vec::new();
     while let Some(row) = rows.next()? {
         if classes.contains(&row_classes.of(endings, row)?) {
-            cells.of(row, &mut texts)?;
-            sheets.row(&texts)?;
+            sheets.row(shape, endings, row)?;
         }
     }
-    sheets.save(to)
+    sheets.finish()
+}
+
+/// The keys of JSON objects, which become the columns of a spreadsheet.
+#[derive(Default)]
+pub struct SheetKeys {
+    numbers: HashMap<String, usize>,
+    bytes: usize,
+}
+
+impl SheetKeys {
+    /// Adds those of a row of an output of JSON lines.
+    ///
+    /// # Errors
+    /// The row is no object, or there are more keys than a sheet can have columns.
+    pub fn add(&mut self, endings: &Endings, row: &[u8]) -> Result<()> {
+        RowCells::keys(endings, row, |key| {
+            if !self.numbers.contains_key(key) {
+                self.bytes += key.len();
+                self.numbers.insert(key.to_owned(), self.numbers.len());
+            }
+        })?;
+        if self.numbers.len() > SHEET_COLUMNS_MAX || self.bytes > KEYS_BYTES_MAX {
+            return Err(Error::other(
+                "the objects have more than 16,384 keys, or 4 MiB of them: write JSON lines",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Writes the rows of an output as a spreadsheet, one after another.
+pub struct SheetRows<W: Write> {
+    cells: RowCells,
+    texts: Vec<String>,
+    sheets: SheetWriter<W>,
+}
+
+impl<W: Write> SheetRows<W> {
+    /// Begins a spreadsheet with what the output has before its first row. `keys` are those of all rows of JSON lines.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn new(to: W, shape: &Shape, endings: &Endings, keys: SheetKeys) -> Result<SheetRows<W>> {
+        let cells = RowCells::new(keys.numbers);
+        let (titles, has_header) = cells.head(shape, endings)?;
+        let mut sheets = SheetWriter::new(to, SHEET_ROWS_MAX)?;
+        sheets.begin(&titles, has_header)?;
+        Ok(SheetRows { cells, texts: Vec::new(), sheets })
+    }
+
+    /// Writes a row of the output.
+    ///
+    /// # Errors
+    /// Writing fails, or the row has another form.
+    pub fn row(&mut self, shape: &Shape, endings: &Endings, row: &[u8]) -> Result<()> {
+        self.cells.of(shape, endings, row, &mut self.texts)?;
+        self.sheets.row(&self.texts)
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// Writing fails.
+    pub fn finish(self) -> Result<SheetNotes> {
+        self.sheets.finish()
+    }
 }
 
 /// A spreadsheet that is being written.
-struct SheetWriter {
-    book: Workbook,
+struct SheetWriter<W: Write> {
+    zip: ZipWriter<StreamWriter<W>>,
+    options: SimpleFileOptions,
     /// The next row of the last sheet.
     next: u32,
     rows_max: u32,
+    /// The bytes of the last sheet.
+    bytes: u64,
     header: Option<Vec<String>>,
+    /// The names of columns so far: `A`, `B`, ...
+    columns: Vec<String>,
+    xml: Vec<u8>,
     notes: SheetNotes,
 }
 
-impl SheetWriter {
-    fn new(folder: &Path, is_large: bool, rows_max: u32) -> Result<SheetWriter> {
-        let mut book = Workbook::new();
-        book.set_tempdir(folder).map_err(io_error)?;
-        book.use_zip_large_file(is_large);
-        let mut sheets = SheetWriter { book, next: 0, rows_max, header: None, notes: SheetNotes::default() };
-        sheets.add_sheet()?;
+impl<W: Write> SheetWriter<W> {
+    fn new(to: W, rows_max: u32) -> Result<SheetWriter<W>> {
+        let mut sheets = SheetWriter {
+            zip: ZipWriter::new_stream(to),
+            options: SimpleFileOptions::default().compression_level(Some(DEFLATE_LEVEL)),
+            next: 0,
+            rows_max,
+            bytes: 0,
+            header: None,
+            columns: Vec::new(),
+            xml: Vec::new(),
+            notes: SheetNotes::default(),
+        };
+        sheets.begin_sheet()?;
         Ok(sheets)
     }
 
@@ -109,8 +187,9 @@ impl SheetWriter {
     }
 
     fn row(&mut self, cells: &[String]) -> Result<()> {
-        if self.next == self.rows_max {
-            self.add_sheet()?;
+        if self.next == self.rows_max || self.bytes > SHEET_BYTES_MAX {
+            self.end_sheet()?;
+            self.begin_sheet()?;
             if let Some(header) = self.header.take() {
                 self.put(&header)?;
                 self.header = Some(header);
@@ -120,38 +199,150 @@ impl SheetWriter {
         self.put(cells)
     }
 
-    fn add_sheet(&mut self) -> Result<()> {
-        self.book.add_worksheet_with_constant_memory().map_err(io_error)?;
+    fn begin_sheet(&mut self) -> Result<()> {
         self.notes.sheets += 1;
-        self.next = 0;
-        Ok(())
+        (self.next, self.bytes) = (0, 0);
+        self.part(&format!("xl/worksheets/sheet{}.xml", self.notes.sheets))?;
+        write!(self.zip, "{XML}<worksheet xmlns=\"{MAIN}\"><sheetData>")
+    }
+
+    fn end_sheet(&mut self) -> Result<()> {
+        self.zip.write_all(b"</sheetData></worksheet>")
+    }
+
+    fn part(&mut self, name: &str) -> Result<()> {
+        self.zip.start_file(name, self.options).map_err(Error::from)
     }
 
     fn put(&mut self, cells: &[String]) -> Result<()> {
-        let sheet = self.book.worksheet_from_index(self.notes.sheets as usize - 1).map_err(io_error)?;
-        for (column, text) in cells.iter().enumerate() {
-            // Most cells are short: then the number of bytes is enough to know.
-            let text = match text.len() > CELL_UNITS_MAX {
-                true => cut(text),
-                false => text.as_str(),
-            };
-            let has_room = column < SHEET_COLUMNS_MAX;
-            self.notes.cut_cells += u64::from(!has_room || text.len() < cells[column].len());
-            if has_room {
-                sheet.write_string(self.next, column as u16, text).map_err(io_error)?;
-            }
-        }
         self.next += 1;
-        Ok(())
+        let row = self.next.to_string();
+        self.xml.clear();
+        self.xml.extend_from_slice(b"<row r=\"");
+        self.xml.extend_from_slice(row.as_bytes());
+        self.xml.extend_from_slice(b"\">");
+        for (at, whole) in cells.iter().enumerate() {
+            if at >= SHEET_COLUMNS_MAX {
+                self.notes.cut_cells += (cells.len() - at) as u64;
+                break;
+            }
+            // Most cells are short: then the number of bytes is enough to know.
+            let text = if whole.len() > CELL_UNITS_MAX { cut(whole) } else { whole.as_str() };
+            self.notes.cut_cells += u64::from(text.len() < whole.len());
+            if text.is_empty() {
+                continue;
+            }
+            while self.columns.len() <= at {
+                self.columns.push(column_name(self.columns.len()));
+            }
+            self.xml.extend_from_slice(b"<c r=\"");
+            self.xml.extend_from_slice(self.columns[at].as_bytes());
+            self.xml.extend_from_slice(row.as_bytes());
+            let has_space = text.starts_with(is_space) || text.ends_with(is_space) || text.contains('\n');
+            self.xml.extend_from_slice(match has_space {
+                true => b"\" t=\"inlineStr\"><is><t xml:space=\"preserve\">",
+                false => b"\" t=\"inlineStr\"><is><t>",
+            });
+            escape(text, &mut self.xml);
+            self.xml.extend_from_slice(b"</t></is></c>");
+        }
+        self.xml.extend_from_slice(b"</row>");
+        self.bytes += self.xml.len() as u64;
+        self.zip.write_all(&self.xml)
     }
 
-    fn save(mut self, to: File) -> Result<SheetNotes> {
-        let mut out = BufWriter::new(&to);
-        self.book.save_to_writer(&mut out).map_err(io_error)?;
-        out.into_inner().map_err(|error| error.into_error())?;
-        to.sync_all()?;
+    /// Writes the parts that name the sheets, and ends the file.
+    fn finish(mut self) -> Result<SheetNotes> {
+        self.end_sheet()?;
+        let sheets = 1..=self.notes.sheets;
+        let each = |form: &dyn Fn(u32) -> String| sheets.clone().map(form).collect::<String>();
+        let names = each(&|n| format!("<sheet name=\"Sheet{n}\" sheetId=\"{n}\" r:id=\"rId{n}\"/>"));
+        let targets = each(&|n| {
+            format!(
+                "<Relationship Id=\"rId{n}\" Type=\"{DOCUMENT}/worksheet\" Target=\"worksheets/sheet{n}.xml\"/>"
+            )
+        });
+        let kinds = each(&|n| {
+            format!(
+                "<Override PartName=\"/xl/worksheets/sheet{n}.xml\" ContentType=\"{CONTENT}.worksheet+xml\"/>"
+            )
+        });
+        let parts = [
+            (
+                "xl/workbook.xml",
+                format!(
+                    "<workbook xmlns=\"{MAIN}\" xmlns:r=\"{DOCUMENT}\"><sheets>{names}</sheets></workbook>"
+                ),
+            ),
+            (
+                "xl/_rels/workbook.xml.rels",
+                format!("<Relationships xmlns=\"{RELATIONS}\">{targets}</Relationships>"),
+            ),
+            (
+                "_rels/.rels",
+                format!(
+                    "<Relationships xmlns=\"{RELATIONS}\"><Relationship Id=\"rId1\" \
+                     Type=\"{DOCUMENT}/officeDocument\" Target=\"xl/workbook.xml\"/></Relationships>"
+                ),
+            ),
+            (
+                "[Content_Types].xml",
+                format!(
+                    "<Types xmlns=\"http://schemas.openxmlformats.org/package/2006/content-types\">\
+                     <Default Extension=\"rels\" ContentType=\"application/vnd.openxmlformats-package.relationships+xml\"/>\
+                     <Default Extension=\"xml\" ContentType=\"application/xml\"/>\
+                     <Override PartName=\"/xl/workbook.xml\" ContentType=\"{CONTENT}.sheet.main+xml\"/>{kinds}</Types>"
+                ),
+            ),
+        ];
+        for (name, text) in parts {
+            self.part(name)?;
+            write!(self.zip, "{XML}{text}")?;
+        }
+        self.zip.finish().map_err(Error::from)?.into_inner().flush()?;
         Ok(self.notes)
     }
+}
+
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace()
+}
+
+/// The name of a column: `A` to `Z`, then `AA` and so on.
+fn column_name(mut at: usize) -> String {
+    let mut name = Vec::new();
+    loop {
+        name.push(char::from(b'A' + (at % 26) as u8));
+        if at < 26 {
+            break;
+        }
+        at = at / 26 - 1;
+    }
+    name.into_iter().rev().collect()
+}
+
+/// Writes a text as the content of an element. What XML cannot contain is written as `_xHHHH_`, and text that looks like this gets
+/// its first character so (ECMA-376 part 1, 22.9.2.19).
+fn escape(text: &str, out: &mut Vec<u8>) {
+    for (at, c) in text.char_indices() {
+        match c {
+            '&' => out.extend_from_slice(b"&amp;"),
+            '<' => out.extend_from_slice(b"&lt;"),
+            '>' => out.extend_from_slice(b"&gt;"),
+            '\t' | '\n' => out.push(c as u8),
+            '\0'..'\u{20}' | '\u{fffe}' | '\u{ffff}' => {
+                out.extend_from_slice(format!("_x{:04X}_", u32::from(c)).as_bytes());
+            }
+            '_' if is_escape(&text.as_bytes()[at..]) => out.extend_from_slice(b"_x005F_"),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+/// Whether a text begins like an escape of a character.
+fn is_escape(text: &[u8]) -> bool {
+    let is_hex = |text: &[u8]| text.iter().all(u8::is_ascii_hexdigit);
+    matches!(text, [b'_', b'x', digits @ .., ] if digits.len() >= 5 && digits[4] == b'_' && is_hex(&digits[..4]))
 }
 
 /// The beginning of a text that fits into a cell.
@@ -164,34 +355,31 @@ fn cut(text: &str) -> &str {
     end.map_or(text, |(at, _)| &text[..at])
 }
 
-fn io_error(error: XlsxError) -> Error {
-    match error {
-        XlsxError::IoError(error) => error,
-        other => Error::other(other.to_string()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use calamine::{Data, Reader as _, Xlsx, open_workbook};
+    use calamine::{Data, Reader as _, Xlsx};
+    use std::io::Cursor;
 
     fn texts(rows: &[&[&str]]) -> Vec<Vec<String>> {
         rows.iter().map(|row| row.iter().map(|&text| text.to_owned()).collect()).collect()
     }
 
+    fn book(bytes: &[u8]) -> Xlsx<Cursor<Vec<u8>>> {
+        Xlsx::new(Cursor::new(bytes.to_vec())).unwrap()
+    }
+
     #[test]
     fn long_lists_have_several_sheets_with_a_header() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.xlsx");
-        let mut sheets = SheetWriter::new(folder.path(), false, 4).unwrap();
+        let mut bytes = Vec::new();
+        let mut sheets = SheetWriter::new(&mut bytes, 4).unwrap();
         sheets.begin(&texts(&[&["title"], &["a", "b"]]), true).unwrap();
         for n in 0..6 {
             sheets.row(&texts(&[&[&n.to_string(), "=1+1"]])[0]).unwrap();
         }
-        let notes = sheets.save(File::create(&path).unwrap()).unwrap();
+        let notes = sheets.finish().unwrap();
         assert_eq!(notes, SheetNotes { rows: 6, sheets: 3, cut_cells: 0 });
-        let mut book: Xlsx<_> = open_workbook(&path).unwrap();
+        let mut book = book(&bytes);
         let mut found = Vec::new();
         for name in book.sheet_names() {
             let sheet = book.worksheet_range(&name).unwrap();
@@ -208,15 +396,32 @@ mod tests {
     }
 
     #[test]
+    fn texts_come_back() {
+        let cells = ["<b>&\"'", " x ", "a\nb", "\u{1}_x0041_", "_x00", "é😀", "", "007", "_x0041_"];
+        let mut bytes = Vec::new();
+        let mut sheets = SheetWriter::new(&mut bytes, 9).unwrap();
+        sheets.row(&texts(&[&cells])[0]).unwrap();
+        sheets.finish().unwrap();
+        let range = book(&bytes).worksheet_range("Sheet1").unwrap();
+        let row: Vec<String> = range.rows().next().unwrap().iter().map(Data::to_string).collect();
+        assert_eq!(row, cells);
+    }
+
+    #[test]
+    fn columns_have_letters() {
+        for (at, name) in [(0, "A"), (25, "Z"), (26, "AA"), (701, "ZZ"), (702, "AAA"), (16_383, "XFD")] {
+            assert_eq!(column_name(at), name);
+        }
+    }
+
+    #[test]
     fn cells_that_are_too_long_are_cut() {
         assert_eq!(cut("abc"), "abc");
         let long = "😀".repeat(20_000);
         assert_eq!(cut(&long).chars().count(), CELL_UNITS_MAX / 2);
-        let folder = tempfile::tempdir().unwrap();
-        let mut sheets = SheetWriter::new(folder.path(), false, 9).unwrap();
+        let mut sheets = SheetWriter::new(Vec::new(), 9).unwrap();
         sheets.row(&[long, "x".repeat(CELL_UNITS_MAX), "é".repeat(20_000)]).unwrap();
         sheets.row(&vec!["x".to_owned(); SHEET_COLUMNS_MAX + 2]).unwrap();
-        let notes = sheets.save(File::create(folder.path().join("x.xlsx")).unwrap()).unwrap();
-        assert_eq!(notes.cut_cells, 3);
+        assert_eq!(sheets.finish().unwrap().cut_cells, 3);
     }
 }

@@ -20,7 +20,6 @@
 
 mod budget;
 mod checker;
-mod domains;
 mod driver;
 mod join;
 mod known;
@@ -47,10 +46,10 @@ use super::flags::{ENGINE, Flags, STATE};
 use super::installation::{self, Keeper, Sharing};
 use super::{Failure, StartEngine, log, open_files};
 pub use checker::{Answered, Checker};
-pub use domains::DomainRows;
 use engine::config::{EngineConfig, Pace};
 use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
+pub use lists::DomainRows;
 use lists::{Format, ListError, ReadOptions, Source, is_stream};
 pub use output_args::{ClassArg, OutputArgs};
 pub use part::ListPart;
@@ -168,17 +167,17 @@ fn named(resolvers: &[SocketAddr]) -> String {
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
     /// List to check: CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line; - for standard
-    /// input. The encoding and the separator of the values are found by the content
+    /// input. mailprobe finds the encoding and the separator from the content
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// File for the list with its verdicts [default: standard output]. A name that ends with .xlsx makes a spreadsheet
+    /// File for the list with its verdicts [default: standard output]. If the name ends with .xlsx, the file is a spreadsheet
     #[arg(short, long, value_name = "OUT")]
     pub output: Option<PathBuf>,
     /// Format of INPUT [default: by the name of INPUT, else by its content]
     #[arg(long, value_enum)]
     pub format: Option<FormatArg>,
     /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]. Repeat it for a CSV
-    /// with several columns of addresses: the columns of the verdicts of the second one have its name
+    /// with several columns of addresses: the verdicts of the second column HOME are in HOME_deliverable and HOME_reason
     #[arg(long, value_name = "NAME|N")]
     pub column: Vec<String>,
     /// Sheet of a spreadsheet [default: the first visible one with addresses]
@@ -212,7 +211,7 @@ pub struct CleanArgs {
     /// Continue an interrupted run from OUT.partial
     #[arg(long)]
     pub resume: bool,
-    /// Check only the rows of part I of N, the first part being 0, and write them to OUT.part-I-of-N. The parts can be checked on
+    /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on
     /// several machines; each reads the whole INPUT. Rows with the same address are in the same part
     #[arg(long, value_name = "I/N", conflicts_with_all = ["join", "unordered"])]
     pub part: Option<ListPart>,

@@ -39,7 +39,7 @@ enum KeyAction {
         /// The account's id or name.
         account: String,
     },
-    /// Revoke a key permanently. The revocation takes effect immediately.
+    /// Revoke a key permanently. The revocation takes effect immediately, on other nodes of a cluster within 2 seconds.
     Revoke {
         /// The key's id, as `key list` shows it.
         #[arg(value_name = "KEYID")]

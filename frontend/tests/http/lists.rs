@@ -159,7 +159,7 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
         json,
         "{\"name\":\"E\",\"email\":\"catch_all@c.example\",\"deliverable\":false,\"reason\":\"catch_all\"}\n"
     );
-    for query in ["format=xlsx", "format=", "class=good", "format=csv&format=csv"] {
+    for query in ["format=ods", "format=", "class=good", "format=csv&format=csv"] {
         let got = order(&server, &server.live, "GET", &format!("{id}/results?{query}"));
         assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{query}");
     }

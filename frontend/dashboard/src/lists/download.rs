@@ -1,45 +1,74 @@
-//! `GET /lists/{id}/download`: the uploaded list, with `deliverable` and `reason` after each row.
+//! `GET /lists/{id}/download` and `GET /lists/{id}/report`: the rows of a list with their verdicts, and the report about them.
 //!
-//! The download is made piece by piece while it is sent, so the use of memory does not depend on its length. A separate
-//! thread makes it ([`list_work::downloads`]).
+//! Both are made piece by piece while they are sent, so the use of memory does not depend on the length of the list. A separate
+//! thread makes them ([`list_work::downloads`]).
 
+use crate::page;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use http_core::Reply;
 use list_work::downloads::Opened;
-use list_work::results::Selection;
-use lists::Format;
-use store::{ListState, StoreError};
+use list_work::results::{ReportRequest, ResultFormat, Selection, Wanted};
+use lists::Class;
+use store::{List, ListState, StoreError, clock};
 
-/// `GET /lists/{id}/download`: opens the download of a list whose check has ended.
+/// The values of the field `format`, with the words for people. The first one is the default.
+pub const FORMATS: [(&str, &str, ResultFormat); 4] = [
+    ("", "Format of the list", ResultFormat::Own),
+    ("csv", "CSV", ResultFormat::Csv),
+    ("xlsx", "Spreadsheet (xlsx)", ResultFormat::Xlsx),
+    ("jsonl", "JSON lines", ResultFormat::Jsonl),
+];
+
+/// Opens the download of rows of a list after its check. The query has the fields `class` and `format`, which can be empty.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
-    let list = super::pages::find(&visit).await?;
+    let unknown = || Problem::new(400, "Choose the rows and the format on the page of the list.");
+    let class = visit.query("class").filter(|name| !name.is_empty());
+    let class = class.map(|name| Class::named(&name).ok_or_else(unknown)).transpose()?;
+    let wanted = visit.query("format").unwrap_or_default();
+    let format = FORMATS.iter().find(|(value, ..)| *value == wanted).ok_or_else(unknown)?.2;
+    let list = checked_list(&visit).await?;
+    let selection = Selection { format, classes: Vec::from_iter(class) };
+    let Opened { content_type, ending, pieces } = open(&visit, list, Wanted::Rows(selection)).await?;
+    let class = class.map(|class| format!(".{}", class.as_str())).unwrap_or_default();
+    visit.pieces.set(Some(pieces));
+    let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
+    Ok(reply
+        .header("content-type", content_type)
+        .header("content-disposition", format!("attachment; filename=\"mailprobe-list{class}.{ending}\"")))
+}
+
+/// Opens the report about a list after its check.
+pub async fn report(visit: Visit) -> Result<Reply, Problem> {
+    let list = checked_list(&visit).await?;
+    let request = ReportRequest {
+        lists: visit.checks.engine.lists(),
+        name: super::pages::name(&list).to_owned(),
+        date: lists::utc_text(clock::now() / 1000).replace('T', " ").replace('Z', " UTC"),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let opened = open(&visit, list, Wanted::Report(request)).await?;
+    visit.pieces.set(Some(opened.pieces));
+    Ok(page::report_reply().header("content-type", opened.content_type))
+}
+
+/// The list that the path names, if it has results.
+async fn checked_list(visit: &Visit) -> Result<List, Problem> {
+    let list = super::pages::find(visit).await?;
     let has_results = match list.state {
         ListState::Completed => true,
         ListState::Cancelled => list.addresses > 0,
         _ => false,
     };
-    if !has_results {
-        return Err(Problem::new(409, "The check of this list is not complete yet."));
-    }
-    let not_opened = |error| match error {
+    if has_results { Ok(list) } else { Err(Problem::new(409, "The check of this list is not complete yet.")) }
+}
+
+async fn open(visit: &Visit, list: List, wanted: Wanted) -> Result<Opened, Problem> {
+    visit.dashboard.lists.downloads.open(list, wanted).await.map_err(|error| match error {
         StoreError::Busy => {
             Problem::new(503, "Too many downloads are open now. Wait until one ends, then try again.")
                 .header("retry-after", "10")
         }
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
-    };
-    let Opened { format, encoding, pieces } =
-        visit.dashboard.lists.downloads.open(list, Selection::ALL).await.map_err(not_opened)?;
-    let (kind, file) = match format {
-        Format::Jsonl => ("application/x-ndjson".to_owned(), "mailprobe-list.jsonl"),
-        Format::Csv | Format::Text => {
-            (format!("text/csv; charset={}", encoding.name().to_ascii_lowercase()), "mailprobe-list.csv")
-        }
-    };
-    visit.pieces.set(Some(pieces));
-    let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
-    Ok(reply
-        .header("content-type", kind)
-        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
+    })
 }

@@ -1,5 +1,6 @@
 //! `/lists` and `/lists/{id}`: the upload of a list, the start and the end of its check, and its state.
 
+use super::download;
 use crate::form::token_field;
 use crate::problem::Problem;
 use crate::session::SignedIn;
@@ -110,7 +111,7 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
 }
 
 /// The name of a list; programs need not name theirs.
-fn name(list: &List) -> &str {
+pub fn name(list: &List) -> &str {
     if list.name.is_empty() { "no name" } else { &list.name }
 }
 
@@ -198,7 +199,7 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
                 (start("Resume"))
             }
             ListState::Completed => {
-                p { a.button href={ "/lists/" (list.id) "/download" } { "Download result" } }
+                (results(list))
                 section.card {
                     h2 { (list.to_check()) " addresses checked" }
                     p { (list.rows) " rows: " (duplicates) " duplicates, " (list.rows - list.addresses) " without an address. " (list.charged) " credits charged." }
@@ -208,9 +209,36 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             ListState::Cancelled => {
                 p.notice.warn { "The check was cancelled after " (list.answered()) " of " (list.to_check()) " addresses. " (list.charged) " credits charged." }
                 @if list.addresses > 0 {
-                    p { a.button href={ "/lists/" (list.id) "/download" } { "Download result" } }
+                    (results(list))
                 }
                 @if list.answered() > 0 { section.card { (chart::verdicts(&list.counts)) } }
+            }
+        }
+    }
+}
+
+/// The report and the form for a download.
+fn results(list: &List) -> Markup {
+    let classes = [
+        ("", "All rows"),
+        ("deliverable", "Deliverable"),
+        ("undeliverable", "Undeliverable"),
+        ("unknown", "Unknown"),
+    ];
+    html! {
+        section.card {
+            h2 { "Results" }
+            p { a.button href={ "/lists/" (list.id) "/report" } { "Open report" } }
+            form method="get" action={ "/lists/" (list.id) "/download" } {
+                label for="class" { "Rows" }
+                select #class name="class" {
+                    @for (value, words) in classes { option value=(value) { (words) } }
+                }
+                label for="format" { "Format" }
+                select #format name="format" {
+                    @for (value, words, _) in download::FORMATS { option value=(value) { (words) } }
+                }
+                button type="submit" { "Download" }
             }
         }
     }

@@ -1,9 +1,11 @@
 //! The turns of lists, with the answers that a test gives.
 
 use super::*;
-use crate::results::{ResultFormat, Results, Selection};
+use crate::results::{ReportRequest, ResultFormat, Results, Selection, Wanted};
+use calamine::{Data, Reader as _, Xlsx};
 use lists::Class;
 use std::cell::RefCell;
+use std::io::Cursor;
 use store::{AccountId, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
 use store_redb::StoreOptions;
 
@@ -71,7 +73,7 @@ fn few_lists_are_open_at_once_and_all_have_their_turn() {
 /// Uploads a list and reads it.
 fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
     let now = clock::now();
-    let list = List::new(ListId::new(now, 77), account, now, String::new());
+    let list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     let part = NewPart { number: 0, from: 0, to: content.len() as u64, plain: content.as_bytes() };
     store.put_list_part(&list, part, now).wait().unwrap();
@@ -88,7 +90,7 @@ fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
 
 fn text(store: &Arc<dyn Store>, list: &List, classes: &[Class]) -> String {
     let selection = Selection { format: ResultFormat::Own, classes: classes.to_vec() };
-    let pieces = Results::open(Arc::clone(store), list.clone(), selection).unwrap();
+    let pieces = Results::open(Arc::clone(store), list.clone(), Wanted::Rows(selection)).unwrap();
     String::from_utf8(pieces.flat_map(Result::unwrap).collect()).unwrap()
 }
 
@@ -162,6 +164,81 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     assert_eq!((list.state, list.answered()), (ListState::Completed, 3));
     assert_eq!(store.account(account, clock::now()).wait().unwrap().unwrap().balance.spent, 3);
     assert_eq!(text(&store, &list, &[]).lines().count(), 3);
+}
+
+/// Uploads a list, starts it, and answers each address with `mailbox_exists`.
+fn checked(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
+    let list = uploaded(store, account, content);
+    let running = List { state: ListState::Running, ..list };
+    assert_eq!(store.put_list(&running, ListState::Ready, None).wait(), Ok(true));
+    worker(store).round(Worker::turn).unwrap();
+    let batch = store.batch_of_list(&running, 0);
+    let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
+    let rows = store.unanswered(batch).wait().unwrap();
+    let answers = (0..rows.len() as u32).map(|index| RowAnswer { batch, index, outcome }).collect();
+    store.answer_rows(answers, clock::now()).wait().unwrap();
+    worker(store).round(Worker::turn).unwrap();
+    let list = store.list(account, running.id, clock::now()).wait().unwrap().unwrap();
+    assert_eq!(list.state, ListState::Completed);
+    list
+}
+
+/// The cells of a spreadsheet without its header.
+fn sheet(bytes: Vec<u8>) -> Vec<Vec<String>> {
+    let mut book: Xlsx<_> = Xlsx::new(Cursor::new(bytes)).unwrap();
+    let range = book.worksheet_range("Sheet1").unwrap();
+    range.rows().skip(1).map(|row| row.iter().map(Data::to_string).collect()).collect()
+}
+
+#[test]
+fn results_can_be_a_spreadsheet_or_a_report() {
+    let (_folder, store, account) = store_with_account();
+    let csv = "name,email\n=1+1,A0@example.com\n\" two\nlines\",b@gmial.com\nx,none\n";
+    let json = "{\"email\":\"a0@example.com\",\"n\":1}\n{\"email\":\"none\",\"later\":null}\n{\"email\":\"b@gmial.com\"}\n";
+    for (content, all, one) in [
+        (
+            csv,
+            vec![
+                vec!["=1+1", "A0@example.com", "true", "mailbox_exists"],
+                vec![" two\nlines", "b@gmial.com", "true", "mailbox_exists"],
+                vec!["x", "none", "false", "invalid_syntax"],
+            ],
+            vec![vec!["x", "none", "false", "invalid_syntax"]],
+        ),
+        (
+            json,
+            vec![
+                vec!["a0@example.com", "1", "true", "mailbox_exists", ""],
+                vec!["none", "", "false", "invalid_syntax", ""],
+                vec!["b@gmial.com", "", "true", "mailbox_exists", ""],
+            ],
+            vec![vec!["none", "", "false", "invalid_syntax", ""]],
+        ),
+    ] {
+        let list = checked(&store, account, content);
+        let made = |wanted| -> Vec<u8> {
+            let results = Results::open(Arc::clone(&store), list.clone(), wanted).unwrap();
+            results.flat_map(Result::unwrap).collect()
+        };
+        let rows = |classes: &[Class]| {
+            let selection = Selection { format: ResultFormat::Xlsx, classes: classes.to_vec() };
+            sheet(made(Wanted::Rows(selection)))
+        };
+        assert_eq!(rows(&[]), all);
+        assert_eq!(rows(&[Class::Undeliverable]), one);
+        let request = ReportRequest {
+            lists: Arc::default(),
+            name: "june.csv".into(),
+            date: "2026-11-25".into(),
+            version: "1".into(),
+        };
+        let page = String::from_utf8(made(Wanted::Report(request))).unwrap();
+        for text in
+            ["<!DOCTYPE html>", "june.csv", "gmial.com", "gmail.com", "mailbox_exists", "invalid_syntax"]
+        {
+            assert!(page.contains(text), "{text}");
+        }
+    }
 }
 
 fn worker(store: &Arc<dyn Store>) -> Worker {

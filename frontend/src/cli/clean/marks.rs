@@ -5,10 +5,9 @@
 //! flags (1 byte) | length of the suggestion (2 bytes) | suggestion | the row
 //! ```
 
-use super::domains::OTHERS;
 use engine::proto::address::Address;
 use engine::proto::lists::Lists;
-use lists::{ResultColumn, Results};
+use lists::{Domains, ResultColumn, Results};
 use std::sync::Arc;
 
 const HAS_ADDRESS: u8 = 1;
@@ -58,7 +57,7 @@ impl Marker {
         let name = address.domain().as_str();
         let slot = usize::try_from(domain).unwrap_or(usize::MAX);
         // Domains without a number of their own are looked up each time.
-        if domain != OTHERS && self.domains.len() <= slot {
+        if domain != Domains::OTHERS && self.domains.len() <= slot {
             self.domains.resize(slot + 1, None);
         }
         let known = self.domains.get(slot).cloned().flatten();

@@ -22,10 +22,10 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with_all = ["part", "join"])]
     pub drop_duplicates: bool,
     /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with
-    /// older results are checked. The age of a result is that of its checked_at, or of the file
+    /// older results are checked. The age counts from checked_at if OLD has this column, else from the last change of the file
     #[arg(long, value_name = "OLD", conflicts_with = "join")]
     pub known: Option<PathBuf>,
-    /// Greatest age of a result of OLD in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
+    /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
     #[arg(long, value_name = "N", requires = "known")]
     pub known_days: Option<u32>,
     /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval. This
@@ -57,7 +57,7 @@ pub enum ClassArg {
     Deliverable,
     /// Mail will bounce, or must not be sent
     Undeliverable,
-    /// The check does not tell: catch_all, unverifiable, fast_check_passed
+    /// The check does not show whether the mailbox exists: catch_all, unverifiable, fast_check_passed
     Unknown,
 }
 

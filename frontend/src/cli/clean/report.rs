@@ -3,12 +3,9 @@
 use super::summary::Summary;
 use super::{CleanArgs, CleanError, unix_now};
 use indicatif::HumanDuration;
-use lists::report::{Report, ReportDomain, ReportLeft, ReportTypo, page};
+use lists::report::{Report, ReportLeft, ReportTypo, page};
 use lists::utc_text;
 use std::path::Path;
-
-/// Most domains and typing mistakes that a report gets: it shows fewer, and says how many it does not show.
-const DOMAINS_MAX: usize = 100_000;
 
 /// Writes the report about a list that is done.
 ///
@@ -23,23 +20,13 @@ pub(super) fn write(path: &Path, args: &CleanArgs, summary: &Summary) -> Result<
 
 fn report(args: &CleanArgs, summary: &Summary) -> Report {
     let name = args.input.file_name().unwrap_or(args.input.as_os_str()).to_string_lossy().into_owned();
-    let domains = summary.domains.sorted().into_iter().take(DOMAINS_MAX);
-    Report {
+    let mut report = Report {
         name: if name == "-" { "Standard input".to_owned() } else { name },
         date: utc_text(unix_now()).replace('T', " ").replace('Z', " UTC"),
         version: crate::cli::VERSION.to_owned(),
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),
         reasons: summary.reasons(),
-        domains: domains
-            .map(|(name, rows)| ReportDomain {
-                name: name.to_owned(),
-                rows: rows.rows,
-                deliverable: rows.deliverable,
-                unverifiable: rows.unverifiable,
-            })
-            .collect(),
-        uncounted_rows: summary.domains.others().rows,
         duplicates: (!args.join).then_some(summary.duplicates),
         typos: summary
             .typos
@@ -52,7 +39,10 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
             .collect(),
         left: summary.left.advice(summary.max_wait).into_iter().map(left).collect(),
         facts: summary.facts(),
-    }
+        ..Report::default()
+    };
+    report.set_domains(&summary.domains);
+    report
 }
 
 fn left((rule, rows, advice): (&'static str, u64, String)) -> ReportLeft {

@@ -3,13 +3,12 @@
 mod reading;
 mod writing;
 
-use super::domains::Domains;
 use super::left::Left;
 use super::sample::Estimate;
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use indicatif::HumanCount;
-use lists::Verdict;
+use lists::{Domains, Verdict};
 pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};

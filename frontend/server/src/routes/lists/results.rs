@@ -6,17 +6,20 @@ use api::request::{Choice, choice};
 use http_core::Reply;
 use http_core::{Query, Refusal};
 use list_work::downloads::Opened;
-use list_work::results::{ResultFormat, Selection};
-use lists::{Class, Format};
+use list_work::results::{ResultFormat, Selection, Wanted};
+use lists::Class;
 use store::{ListState, StoreError};
 
-/// The value of `format`. The writer of `xlsx` will be another value of [`ResultFormat`].
+/// The value of `format`.
 #[derive(Clone, Copy, PartialEq)]
 struct WantedFormat(ResultFormat);
 
 impl Choice for WantedFormat {
-    const VALUES: &'static [(&'static str, WantedFormat)] =
-        &[("csv", WantedFormat(ResultFormat::Csv)), ("jsonl", WantedFormat(ResultFormat::Jsonl))];
+    const VALUES: &'static [(&'static str, WantedFormat)] = &[
+        ("csv", WantedFormat(ResultFormat::Csv)),
+        ("jsonl", WantedFormat(ResultFormat::Jsonl)),
+        ("xlsx", WantedFormat(ResultFormat::Xlsx)),
+    ];
 }
 
 /// A value of `class`.
@@ -45,26 +48,20 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
             ));
         }
     }
-    let opened = call.worker.shared.lists.downloads.open(list, selection).await;
-    let Opened { format, encoding, pieces } = opened.map_err(|error| match error {
+    let opened = call.worker.shared.lists.downloads.open(list, Wanted::Rows(selection)).await;
+    let Opened { content_type, ending, pieces } = opened.map_err(|error| match error {
         StoreError::Busy => {
             let message = "Too many downloads are open now; retry when one has ended.";
             Refusal::new(api::ErrorCode::TemporarilyUnavailable, message).header("retry-after", "10")
         }
         error => Refusal::unready().inside(format!("a list cannot be read: {error}")),
     })?;
-    let (kind, file) = match format {
-        Format::Jsonl => ("application/x-ndjson".to_owned(), "results.jsonl"),
-        Format::Csv | Format::Text => {
-            (format!("text/csv; charset={}", encoding.name().to_ascii_lowercase()), "results.csv")
-        }
-    };
     let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;
     place.set(Some(pieces));
     let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
     Ok(reply
-        .header("content-type", kind)
-        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
+        .header("content-type", content_type)
+        .header("content-disposition", format!("attachment; filename=\"results.{ending}\"")))
 }
 
 fn selection(query: &str) -> Result<Selection, Refusal> {
@@ -104,7 +101,7 @@ mod tests {
         let format = ResultFormat::Jsonl;
         assert_eq!(read("class=unknown&format=jsonl&class=deliverable"), Ok(Selection { format, classes }));
         for (query, issues) in
-            [("format=xlsx", 1), ("format=csv&format=csv", 1), ("class=good&format=", 2), ("class=", 1)]
+            [("format=ods", 1), ("format=csv&format=csv", 1), ("class=good&format=", 2), ("class=", 1)]
         {
             assert_eq!(read(query), Err(issues), "{query}");
         }

@@ -146,12 +146,12 @@ fn sheets(
     endings: &Endings,
 ) -> Result<Vec<WrittenFile>> {
     let open = || -> Result<Box<dyn std::io::Read>> { Ok(Box::new(File::open(partial)?)) };
-    let source = SheetSource { shape, endings, open: &open, bytes: partial.metadata()?.len() };
-    let folder = partial.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
+    let source = SheetSource { shape, endings, open: &open };
     let mut written = Vec::new();
     for file in files {
-        let notes = write_sheets(&source, &file.classes, folder, File::create(&file.packed)?)?;
+        let to = File::create(&file.packed)?;
+        let notes = write_sheets(&source, &file.classes, BufWriter::new(&to))?;
+        to.sync_all()?;
         written.push(WrittenFile {
             path: file.path.clone(),
             rows: notes.rows,

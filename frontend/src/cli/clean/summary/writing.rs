@@ -8,7 +8,7 @@ use std::fmt;
 impl Summary {
     /// Looks for domains that are probably typing mistakes. Domains without counts of their own are not examined.
     pub(in crate::cli::clean) fn find_typos(&mut self, lists: &Lists) {
-        let typo = |(domain, rows): (&str, super::super::DomainRows)| {
+        let typo = |(domain, rows): (&str, lists::DomainRows)| {
             let suggestion = lists.suggest(domain)?.into_owned();
             Some(Typo { domain: domain.to_owned(), suggestion, rows: rows.rows })
         };

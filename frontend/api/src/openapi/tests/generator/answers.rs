@@ -162,7 +162,7 @@ pub fn answer(
     })
 }
 
-/// A successful response with rows as CSV or JSON lines.
+/// A successful response with rows as CSV, JSON lines or a spreadsheet.
 pub fn rows(description: &str, csv: &str, jsonl: &str, headers: &[&str]) -> Value {
     let media = |summary: &str, value: &str| {
         let example = json!({ "rows": { "summary": summary, "value": value } });
@@ -174,6 +174,9 @@ pub fn rows(description: &str, csv: &str, jsonl: &str, headers: &[&str]) -> Valu
         "content": {
             "text/csv": media("Rows as CSV", csv),
             "application/x-ndjson": media("Rows as JSON lines", jsonl),
+            "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
+                "schema": { "type": "string", "format": "binary" },
+            },
         },
     })
 }

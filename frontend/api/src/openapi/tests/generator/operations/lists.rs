@@ -76,8 +76,8 @@ pub fn create() -> Value {
         "operationId": "createList",
         "tags": ["Lists"],
         "summary": "Upload a list",
-        "description": "Free. The body is the content of the list: CSV, JSON lines or one address per line, \
-            compressed with gzip or Zstandard or not. The format is found by the content; the type of the body \
+        "description": "Free. The body is the content of the list: CSV, a spreadsheet (xlsx or ods), JSON lines or one address per line. \
+            It may be compressed with gzip or Zstandard. The server finds the format from the content; the type of the body \
             does not matter, except for `application/json`. With `Content-Type: application/json`, the body \
             announces an upload in parts, and `PATCH /v1/lists/{list_id}` sends the content. After the upload, \
             the list is read: `status` is first `reading`, then `ready` with the price in `credits_required`.",
@@ -209,8 +209,9 @@ pub fn results() -> Value {
         "required": false,
         "description": "The format of the results. Without it, the results have the format of the list; a \
             list of one address per line becomes CSV without a header. JSON lines of CSV have the names of \
-            the columns as keys. CSV of JSON lines has the address only.",
-        "schema": { "type": "string", "enum": ["csv", "jsonl"] },
+            the columns as keys. CSV of JSON lines has the address only. \
+            A spreadsheet has texts in all cells.",
+        "schema": { "type": "string", "enum": ["csv", "jsonl", "xlsx"] },
         "examples": { "csv": { "value": "csv" } },
     });
     let class = json!({

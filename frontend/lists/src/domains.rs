@@ -1,15 +1,12 @@
 //! Counts of rows by domain, for a bounded number of domains.
 
-use engine::proto::limits::DOMAIN_BYTES_MAX;
+use crate::Verdict;
+use engine_proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
-use lists::Verdict;
 use std::hash::{BuildHasher, RandomState};
 
 /// Maximum number of domains with their own counts. The rows of all others are counted together.
 const DOMAINS_MAX: usize = 100_000;
-/// The number of domains without their own counts.
-pub(super) const OTHERS: u32 = u32::MAX;
-
 /// Counts of the rows of a domain.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DomainRows {
@@ -24,7 +21,7 @@ pub struct DomainRows {
 /// The domains of a list, numbered by their first appearance. One text contains all names, because they are many and none
 /// is ever removed.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Domains {
+pub struct Domains {
     names: String,
     /// The end of each name.
     ends: Vec<u32>,
@@ -35,6 +32,9 @@ pub(super) struct Domains {
 }
 
 impl Domains {
+    /// The number of domains without their own counts.
+    pub const OTHERS: u32 = u32::MAX;
+
     /// The number of a domain. A new domain gets the next number.
     // The loops over rows of a run and of a join call it. The compiler inlines it by itself only if there is one call.
     #[inline(always)]
@@ -45,7 +45,7 @@ impl Domains {
             return number;
         }
         if self.counts.len() >= DOMAINS_MAX {
-            return OTHERS;
+            return Domains::OTHERS;
         }
         let number = self.counts.len() as u32;
         self.names.push_str(domain);
@@ -92,7 +92,7 @@ const _: () = assert!(DOMAINS_MAX * DOMAIN_BYTES_MAX < u32::MAX as usize);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::proto::verdict::Reason;
+    use engine_proto::verdict::Reason;
 
     #[test]
     fn the_first_domains_are_told_apart() {

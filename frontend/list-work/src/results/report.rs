@@ -1,0 +1,117 @@
+//! The report about a list. Its page is made when all rows are counted, so all pieces before the last one are empty.
+
+use super::Piece;
+use super::rows::{AnsweredRows, NextRow};
+use engine::proto::lists::Lists;
+use lists::report::{Report, ReportTypo, page};
+use lists::{Domains, Verdict};
+use std::sync::Arc;
+
+/// Number of domains that are compared with well-known ones for one piece.
+const PIECE_DOMAINS: usize = 200;
+
+/// What a report needs besides the list.
+pub struct ReportRequest {
+    /// The lists by which typing mistakes are found.
+    pub lists: Arc<Lists>,
+    /// The name of the list.
+    pub name: String,
+    /// The time of the report in UTC, as text.
+    pub date: String,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// Counts the rows of a list, and makes its report.
+pub(super) struct ReportMaker {
+    rows: AnsweredRows,
+    lists: Arc<Lists>,
+    report: Report,
+    domains: Domains,
+    /// Number of rows by the code of their verdict.
+    codes: [u64; 16],
+    unasked: u64,
+    /// Number of domains that were compared; `None` while rows are counted.
+    compared: Option<usize>,
+}
+
+impl ReportMaker {
+    /// A report about all rows of a list.
+    pub fn new(rows: AnsweredRows, request: ReportRequest) -> ReportMaker {
+        let ReportRequest { lists, name, date, version } = request;
+        let report = Report { name, date, version, ..Report::default() };
+        let (domains, codes) = (Domains::default(), [0; 16]);
+        ReportMaker { rows, lists, report, domains, codes, unasked: 0, compared: None }
+    }
+
+    /// The next piece.
+    pub fn piece(&mut self) -> Result<Piece, String> {
+        match self.compared {
+            None => {
+                if self.count()? {
+                    self.report.set_domains(&self.domains);
+                    self.compared = Some(0);
+                }
+                Ok(Piece { bytes: Vec::new(), is_last: false })
+            }
+            Some(compared) if compared < self.report.domains.len() => {
+                self.compare(compared);
+                Ok(Piece { bytes: Vec::new(), is_last: false })
+            }
+            Some(_) => Ok(Piece { bytes: self.page().into_bytes(), is_last: true }),
+        }
+    }
+
+    /// Counts rows. Returns whether all are counted.
+    fn count(&mut self) -> Result<bool, String> {
+        let began = self.rows.source.passed();
+        while self.rows.goes_on(began) {
+            let verdict = match self.rows.next()? {
+                NextRow::Row(reason) => Verdict::from(reason),
+                NextRow::Unasked => {
+                    self.unasked += 1;
+                    continue;
+                }
+                NextRow::Later => return Ok(false),
+                NextRow::End => return Ok(true),
+            };
+            self.codes[usize::from(verdict.code()) % self.codes.len()] += 1;
+            if let Some(address) = &self.rows.row.address {
+                let number = self.domains.number(address.domain().as_str());
+                self.domains.count(number, verdict);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks for typing mistakes among some domains.
+    fn compare(&mut self, from: usize) {
+        let to = (from + PIECE_DOMAINS).min(self.report.domains.len());
+        for domain in &self.report.domains[from..to] {
+            if let Some(suggestion) = self.lists.suggest(&domain.name) {
+                self.report.typos.push(ReportTypo {
+                    domain: domain.name.clone(),
+                    suggestion: suggestion.into_owned(),
+                    rows: domain.rows,
+                });
+            }
+        }
+        self.compared = Some(to);
+    }
+
+    fn page(&mut self) -> String {
+        let (list, report) = (&self.rows.list, &mut self.report);
+        let counted = |verdict: Verdict| (verdict.reason, self.codes[usize::from(verdict.code())]);
+        report.reasons = Verdict::all().map(counted).filter(|(_, rows)| *rows > 0).collect();
+        report.reasons.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
+        report.duplicates = Some(list.addresses - list.distinct).filter(|_| !list.by_row);
+        let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), number.to_string()));
+        fact("Rows", list.rows);
+        fact("Rows without an address", list.rows - list.addresses);
+        if self.unasked > 0 {
+            fact("Rows not checked", self.unasked);
+        }
+        fact("Credits charged", list.charged);
+        page(report)
+    }
+}
