@@ -98,11 +98,21 @@ await suite({
     await page.getByText('of 900 addresses checked').waitFor();
     await t.inspect(page, 'list-running');
     // Without a reload: the page updates itself.
-    const link = page.getByRole('link', { name: 'Download result' });
-    await link.waitFor({ timeout: 120_000 });
+    const button = page.getByRole('button', { name: 'Download result' });
+    await button.waitFor({ timeout: 120_000 });
     await t.inspect(page, 'list-completed');
-    const [download] = await Promise.all([page.waitForEvent('download'), link.click()]);
-    const result = (await readFile(await download.path(), 'utf8')).trimEnd().split('\n');
+    const fetched = async (rows, format) => {
+      await page.getByLabel('Rows').selectOption(rows);
+      await page.getByLabel('Format').selectOption(format);
+      const [download] = await Promise.all([page.waitForEvent('download'), button.click()]);
+      return [download.suggestedFilename(), await readFile(await download.path())];
+    };
+    const [file, sheet] = await fetched('Undeliverable', 'Spreadsheet (xlsx)');
+    assert.equal(file, 'mailprobe-list.undeliverable.xlsx');
+    assert.equal(sheet.subarray(0, 2).toString(), 'PK');
+    const [, good] = await fetched('Deliverable', 'JSON lines');
+    assert.equal(good.toString().trimEnd().split('\n').length, 900);
+    const result = (await fetched('All rows', 'Format of the list'))[1].toString().trimEnd().split('\n');
     assert.equal(result.length, 1001);
     assert.equal(result[0], 'id,email,deliverable,reason');
     result.slice(1).forEach((row, n) => {
@@ -112,6 +122,10 @@ await suite({
     assert.equal(await credits(page, t), 4100);
     await page.goto(`${t.base}/lists`);
     await t.inspect(page, 'lists');
+    await page.getByRole('link', { name }).click();
+    await page.getByRole('link', { name: 'Open report' }).click();
+    await page.getByText('1,000 addresses').waitFor();
+    await t.inspect(page, 'list-report');
   },
   'signing out ends the session': async (t) => {
     const page = await t.page();

@@ -71,7 +71,7 @@ async function upload(page, t, rows) {
   await page.getByLabel('File').setInputFiles({ name: 'newsletter.csv', mimeType: 'text/csv', buffer });
   await page.getByRole('button', { name: 'Upload' }).click();
   await page.getByRole('button', { name: 'Start' }).click();
-  await page.getByRole('link', { name: 'Download result' }).waitFor({ timeout: 60_000 });
+  await page.getByRole('button', { name: 'Download result' }).waitFor({ timeout: 60_000 });
 }
 
 await suite({

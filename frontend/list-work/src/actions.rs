@@ -48,7 +48,7 @@ impl Actions {
         Actions { store, new_batches, lists }
     }
 
-    /// Tells the thread of lists that a list is there to read.
+    /// Wakes the thread of lists after an upload.
     pub fn wake(&self) {
         self.lists.wake();
     }

@@ -282,6 +282,7 @@ mod tests {
         let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
         assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
         list.state = ListState::Completed;
+        list.rows = 2_000;
         assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
         list
     }

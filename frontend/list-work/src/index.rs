@@ -1,11 +1,12 @@
 //! The index of a list: for each row with an address, the number of the address among the different ones, in the order in which
 //! they first occur. A list without duplicates has no index, since its numbers are those of the rows with an address.
 
+use crate::SourceError;
 use std::sync::Arc;
-use store::{LIST_PART_BYTES, List, Store, StoreError};
+use store::{LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, List, Store, StoreError};
 
 /// Bytes of a number.
-const NUMBER_BYTES: usize = 4;
+const NUMBER_BYTES: usize = LIST_INDEX_NUMBER_BYTES as usize;
 /// Numbers in a part.
 const PART_NUMBERS: usize = LIST_PART_BYTES / NUMBER_BYTES;
 
@@ -23,18 +24,20 @@ impl Index {
     /// The number of the address in the next row with an address.
     ///
     /// # Errors
-    /// A line for the log: a part is missing, because the list was deleted.
-    pub fn next(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<u64, String> {
+    /// The store cannot be read, or a part is missing, because the list was deleted.
+    pub fn next(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<u64, SourceError> {
         self.read += 1;
         if list.to_check() == list.addresses {
             return Ok(self.read - 1);
         }
         if self.at == self.part.len() {
-            let part = store.list_index(list, self.next_part).wait().map_err(|error| error.to_string())?;
-            (self.part, self.at) = (part.ok_or("a part of the index is missing")?, 0);
+            let part = store.list_index(list, self.next_part).wait().map_err(SourceError::Store)?;
+            let missing = || SourceError::Unfit("a part of the index is missing".into());
+            (self.part, self.at) = (part.ok_or_else(missing)?, 0);
             self.next_part += 1;
         }
-        let number = self.part[self.at..].first_chunk().ok_or("the index is damaged")?;
+        let damaged = || SourceError::Unfit("the index is damaged".into());
+        let number = self.part[self.at..].first_chunk().ok_or_else(damaged)?;
         self.at += NUMBER_BYTES;
         Ok(u32::from_le_bytes(*number).into())
     }

@@ -21,11 +21,13 @@ pub mod work;
 use actions::Actions;
 use checks::batch::NewBatches;
 use downloads::Downloads;
-use lists::{Limits, ListError, ReadOptions, Source};
+use lists::{Limits, ListError, ReadOptions, Row, Source, Step};
+use std::fmt;
 use std::io::{self, Read};
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
-use store::{List, ListRoom, Store};
+use std::sync::{Arc, Mutex, PoisonError};
+use store::{List, ListRoom, Store, StoreError};
 use work::Lists;
 
 /// The number of addresses in each batch of a list.
@@ -84,6 +86,51 @@ impl ListWork {
     }
 }
 
+/// The reason why a list cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+enum SourceError {
+    /// The store cannot be read now. The list can be read later.
+    Store(StoreError),
+    /// One line for the owner: the file cannot be read as a list.
+    Unfit(String),
+}
+
+impl fmt::Display for SourceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SourceError::Store(error) => error.fmt(f),
+            SourceError::Unfit(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The rows of a list, and the error of the store if its content could not be read.
+struct ListSource {
+    source: Source,
+    failure: Arc<Mutex<Option<StoreError>>>,
+}
+
+impl ListSource {
+    /// Moves to the next row, as [`Source::step`].
+    fn step(&mut self, row: &mut Row) -> Result<Step, SourceError> {
+        self.source.step(row).map_err(|error| of_store(&self.failure, error.to_string()))
+    }
+}
+
+impl Deref for ListSource {
+    type Target = Source;
+
+    fn deref(&self) -> &Source {
+        &self.source
+    }
+}
+
+/// The error of the store that was the cause; otherwise the list is unfit.
+fn of_store(failure: &Mutex<Option<StoreError>>, why: String) -> SourceError {
+    let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
+    failure.map_or(SourceError::Unfit(why), SourceError::Store)
+}
+
 /// A reader of the content of a list, as it was uploaded.
 struct Parts {
     store: Arc<dyn Store>,
@@ -93,19 +140,18 @@ struct Parts {
     at: usize,
     /// Bytes that are not read yet.
     left: u64,
-}
-
-impl Parts {
-    /// A reader at the beginning of the list.
-    fn new(store: Arc<dyn Store>, list: List) -> Parts {
-        Parts { left: list.bytes, store, list, next: 0, part: Vec::new(), at: 0 }
-    }
+    /// The error of the store. The reader of lists turns errors into text.
+    failure: Arc<Mutex<Option<StoreError>>>,
 }
 
 impl Read for Parts {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.at == self.part.len() {
-            let part = self.store.list_part(&self.list, self.next).wait().map_err(io::Error::other)?;
+            let part = self.store.list_part(&self.list, self.next).wait().map_err(|error| {
+                let text = error.to_string();
+                *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                io::Error::other(text)
+            })?;
             let Some(part) = part else {
                 // The list was deleted. The parts that were read must not pass as the whole list.
                 return if self.left == 0 { Ok(0) } else { Err(io::Error::other("a part is missing")) };
@@ -123,9 +169,18 @@ impl Read for Parts {
 /// The rows of a list.
 ///
 /// # Errors
-/// One line for the owner: the file cannot be read as a list.
-fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
-    let parts = Box::new(Parts::new(store, list.clone()));
+/// The store cannot be read, or the file cannot be read as a list.
+fn source(store: Arc<dyn Store>, list: &List) -> Result<ListSource, SourceError> {
+    let failure = Arc::default();
+    let parts = Box::new(Parts {
+        left: list.bytes,
+        store,
+        list: list.clone(),
+        next: 0,
+        part: Vec::new(),
+        at: 0,
+        failure: Arc::clone(&failure),
+    });
     let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
     let limits = Limits {
         bytes: UNPACKED_BYTES_MAX.max(list.bytes),
@@ -136,15 +191,17 @@ fn source(store: Arc<dyn Store>, list: &List) -> Result<Source, String> {
         columns: COLUMNS_MAX,
     };
     let options = ReadOptions { columns: &columns, limits: Some(limits), ..ReadOptions::default() };
-    Source::new(parts, "The list", None, &options).map_err(|error| match error {
-        ListError::Unreadable(message) => message,
-        ListError::NoAddress(message) => {
-            format!("{message}: name the column of the addresses, or its number, in the field for the column")
-        }
-        ListError::Column(message) => {
-            format!("{message}; name one of them, or its number, in the field for the column")
-        }
-        ListError::Key(message) => format!("{message}; name one of them in the field for the column"),
-        ListError::NoColumns(message) => format!("{message}: leave the field for the column empty"),
-    })
+    let source = Source::new(parts, "The list", None, &options).map_err(|error| {
+        let why = match error {
+            ListError::Unreadable(message) => message,
+            ListError::NoAddress(message) => {
+                format!("{message}: name the column of the addresses, or its number, as `column`")
+            }
+            ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
+            ListError::Key(message) => format!("{message}; name one of them as `column`"),
+            ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
+        };
+        of_store(&failure, why)
+    })?;
+    Ok(ListSource { source, failure })
 }

@@ -7,14 +7,14 @@
 
 mod reading;
 
-use super::BATCH_ADDRESSES;
+use super::{BATCH_ADDRESSES, ListSource, SourceError};
 use crate::distinct::{Counted, DistinctError};
 use crate::index::Index;
 use api::Reason;
 use checks::batch::NewBatches;
 use checks::{panics, test_mode};
 use engine::proto::address::Address;
-use lists::{Row, Source, Step};
+use lists::{Row, Step};
 use reading::{ReadError, Reading};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -49,6 +49,9 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 /// Pause between two rounds without lists, unless the thread is woken.
 const REST: Duration = Duration::from_secs(5);
+/// For a list that was read by a release with another rule ([`lists::RULE`]).
+pub(crate) const OTHER_RULE: &str =
+    "The list was uploaded before an update that reads lists in another way. Upload it again.";
 
 /// Handle of the thread. The thread ends when this is dropped.
 pub struct Lists(SyncSender<()>);
@@ -100,7 +103,7 @@ type Rows = Vec<(String, AddressHash)>;
 
 /// A list whose addresses go into batches, slice by slice.
 struct Open {
-    source: Source,
+    source: ListSource,
     row: Row,
     index: Index,
     /// Different addresses that were read.
@@ -113,20 +116,28 @@ struct Open {
 }
 
 impl Open {
-    fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, String> {
+    fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, SourceError> {
         let source = super::source(Arc::clone(store), list)?;
         let (row, index, batch, last) = (Row::default(), Index::default(), Vec::new(), Instant::now());
         Ok(Open { source, row, index, addresses: 0, batch, made: 0, last })
     }
 
+    /// Whether this is at another place of the list than its next batch: another node has worked on the list, or has put an earlier
+    /// state of it back.
+    fn is_stale(&self, list: &List) -> bool {
+        let begun = self.batch.len() as u64;
+        let at = self.addresses - begun;
+        at > list.submitted || begun > 0 && at < list.submitted
+    }
+
     /// Reads the next slice. Skips duplicates and the addresses already submitted, and returns the next batch when it is complete.
-    fn batch(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Option<Rows>, String> {
+    fn batch(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Option<Rows>, SourceError> {
         let until = self.source.passed() + SLICE_BYTES;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
             if self.source.passed() >= until {
                 return Ok(None);
             }
-            match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
+            match self.source.step(&mut self.row)? {
                 Step::Row => {}
                 Step::End => break,
                 Step::Later => continue,
@@ -142,7 +153,7 @@ impl Open {
             }
         }
         if self.batch.is_empty() {
-            return Err("The list ended too early.".into());
+            return Err(SourceError::Unfit("The list ended too early.".into()));
         }
         (self.made, self.last) = (self.made + 1, Instant::now());
         Ok(Some(std::mem::take(&mut self.batch)))
@@ -262,7 +273,8 @@ impl Worker {
             }
             Ok(Some((rows, counted))) => {
                 let Counted { addresses, distinct, known } = counted;
-                list = List { rows, addresses, distinct, known, state: ListState::Ready, ..list };
+                let (state, rule) = (ListState::Ready, lists::RULE);
+                list = List { rows, addresses, distinct, known, state, rule, ..list };
                 if addresses == 0 {
                     list.state = ListState::Unfit;
                     list.why = "The list has no address.".into();
@@ -361,7 +373,11 @@ impl Worker {
                 self.more = true;
                 return Ok(false);
             }
-            Err(why) => {
+            Err(SourceError::Store(error)) => {
+                self.open.remove(&list.id);
+                return Err(error);
+            }
+            Err(SourceError::Unfit(why)) => {
                 self.open.remove(&list.id);
                 list.state = ListState::Unfit;
                 list.why = why;
@@ -401,7 +417,11 @@ impl Worker {
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
                 list.state = ListState::Paused;
-                list.why = format!("The check stopped: {error}.");
+                let remedy = match error {
+                    HoldError::Inactive { .. } => "Renew the subscription",
+                    _ => "Get more credits",
+                };
+                list.why = format!("The check stopped: {error}. {remedy}, then start the list again.");
                 return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
             }
             Err(BatchError::Store(error)) => {
@@ -421,13 +441,24 @@ impl Worker {
     }
 
     /// The addresses of the next batch; `None` until the batch is complete.
-    fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, String> {
+    fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, SourceError> {
+        if !has_our_rule(list) {
+            return Err(SourceError::Unfit(OTHER_RULE.into()));
+        }
+        if self.open.get(&list.id).is_some_and(|open| open.is_stale(list)) {
+            self.open.remove(&list.id);
+        }
         let open = match self.open.entry(list.id) {
             Entry::Occupied(open) => open.into_mut(),
             Entry::Vacant(place) => place.insert(Open::new(&self.store, list)?),
         };
         open.batch(&self.store, list)
     }
+}
+
+/// Whether the addresses of a list were found by the rule of this release.
+pub(crate) fn has_our_rule(list: &List) -> bool {
+    [0, lists::RULE].contains(&list.rule)
 }
 
 /// The answer of the test mode.

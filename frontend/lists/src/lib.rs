@@ -47,6 +47,10 @@ pub fn address_in_cell(text: &str) -> Option<Address> {
     address::in_cell(text).address
 }
 
+/// The number of the rule by which the addresses of a list are found: in which rows, and in which cells. A release that finds others
+/// has another number, since results of the earlier rule would be in other rows.
+pub const RULE: u32 = 2;
+
 /// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {

@@ -20,7 +20,7 @@ use crate::write_error::{WriteError, refuse};
 use store::webhooks::EventKind;
 use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
-use store::{PartPut, UploadEnd};
+use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
 
 /// The texts of a list.
 #[derive(PartialEq, Eq)]
@@ -54,8 +54,8 @@ pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
     let sealing_key = vault.sealing_key(KeyClass::List, until(list.created_at))?;
     let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
-    let List { offset, mode, is_resumable, received_at, distinct, known, charged, .. } = *list;
-    let more = ListMore { mode, is_resumable, offset, received_at, distinct, known, charged };
+    let List { offset, mode, is_resumable, received_at, distinct, known, charged, rule, .. } = *list;
+    let more = ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule };
     Ok(ListRow {
         created_at,
         state,
@@ -84,8 +84,8 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     let list = List::new(id, account, created_at, name);
     let list = List { state, column, why, bytes, rows, addresses, submitted, done, counts, ..list };
     Some(match more {
-        Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged }) => {
-            List { mode, is_resumable, offset, received_at, distinct, known, charged, ..list }
+        Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule }) => {
+            List { mode, is_resumable, offset, received_at, distinct, known, charged, rule, ..list }
         }
         None => List { offset: bytes, distinct: addresses, by_row: true, ..list },
     })
@@ -119,6 +119,14 @@ pub(crate) fn batch_of(vault: &Vault, id: ListId, created_at: UnixMs, number: u3
     BatchId::new(created_at, u128::from_be_bytes(bits))
 }
 
+/// The bytes of the index of a list. A compressed list of a few bytes can have millions of rows.
+fn index_bytes(row: &ListRow) -> u64 {
+    match &row.more {
+        Some(more) if more.distinct < row.addresses => row.addresses.saturating_mul(LIST_INDEX_NUMBER_BYTES),
+        _ => 0,
+    }
+}
+
 /// A list after its cancellation, with the batches that this ended.
 pub(crate) struct Cancelled {
     pub row: ListRow,
@@ -130,6 +138,11 @@ enum Known {
     /// The request is the same, and created this list.
     Same(ListId),
     Other,
+}
+
+/// Whether a list is one of before: another worker has taken answers or submitted batches since.
+fn is_behind(row: &ListRow, now: &ListRow) -> bool {
+    row.done < now.done || row.submitted < now.submitted
 }
 
 impl Txn<'_> {
@@ -155,10 +168,11 @@ impl Txn<'_> {
         let key = list_key(account, id);
         let (mut count, mut own, mut all) = (0, row.bytes, row.bytes);
         LISTS.walk_all(self.rows(), |other, row| {
-            all = all.saturating_add(row.bytes);
+            let bytes = row.bytes.saturating_add(index_bytes(&row));
+            all = all.saturating_add(bytes);
             if account_range(account).contains(&other) {
                 count += 1;
-                own = own.saturating_add(row.bytes);
+                own = own.saturating_add(bytes);
             }
         })?;
         if count >= LISTS_MAX || LISTS.has(self.rows(), &key)? {
@@ -261,7 +275,8 @@ impl Txn<'_> {
         Ok(unfinished.len())
     }
 
-    /// Replaces a list and stores the answers of a batch, if the list has the expected state; returns whether it had.
+    /// Replaces a list and stores the answers of a batch, if the list has the expected state; returns whether it had. The worker of
+    /// a node that was away for long may come with a list of before: it changes nothing.
     pub(crate) fn put_list(
         &mut self,
         key: [u8; 32],
@@ -271,7 +286,7 @@ impl Txn<'_> {
         now: UnixMs,
     ) -> Result<bool, StoreError> {
         let before = LISTS.get(self.rows(), &key)?.filter(|before| before.state == expected);
-        let Some(before) = before else { return Ok(false) };
+        let Some(before) = before.filter(|before| !is_behind(row, before)) else { return Ok(false) };
         self.replace_list(&key, &before, row, row.created_at)?;
         if let Some((key, codes)) = codes {
             LIST_CODES.write(self.rows, key, codes)?;
@@ -299,7 +314,8 @@ impl Txn<'_> {
         batch: &PreparedBatch,
         now: UnixMs,
     ) -> Result<BatchOfList, WriteError<BatchError>> {
-        if LISTS.get(self.rows(), &key)?.is_none_or(|before| before.state != ListState::Running) {
+        let before = LISTS.get(self.rows(), &key)?.filter(|before| before.state == ListState::Running);
+        if before.is_none_or(|before| is_behind(row, &before)) {
             return Ok(BatchOfList::Gone);
         }
         let made = match self.create_batch(batch, now) {

@@ -84,7 +84,9 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let page = wait(&mut browser, &path, "Cost");
     page.says("Rows 1000").says("Addresses 800").says("800 credits ; 5000 credits are left");
     assert!(!page.text().contains("<script>."), "{}", page.text());
-    assert_eq!(browser.get(&format!("{path}/download")).status, 409);
+    for page in ["download", "report"] {
+        assert_eq!(browser.get(&format!("{path}/{page}")).status, 409);
+    }
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000, "nothing is charged yet");
     browser.press(&page, &format!("{path}/start"));
     let page = wait(&mut browser, &path, "Download result");
@@ -104,6 +106,28 @@ fn a_thousand_rows_go_from_upload_to_download() {
         assert_eq!(got.next().unwrap(), format!("{row},{verdict}"));
     }
     assert_eq!(got.next(), None);
+    let result = browser.get(&format!("{path}/download?class=deliverable&format=jsonl"));
+    assert_eq!(
+        result.header("content-disposition"),
+        Some("attachment; filename=\"mailprobe-list.deliverable.jsonl\"")
+    );
+    let good: Vec<&str> = text.lines().filter(|row| row.ends_with(",true,mailbox_exists")).collect();
+    assert_eq!(result.text().lines().count(), good.len());
+    assert!(
+        result.text().lines().all(|row| row.ends_with("\"deliverable\":true,\"reason\":\"mailbox_exists\"}"))
+    );
+    let result = browser.get(&format!("{path}/download?class=&format=xlsx"));
+    assert!(result.bytes.starts_with(b"PK"), "{:?}", result.header("content-type"));
+    for query in ["class=good", "format=ods", "class=Deliverable"] {
+        assert_eq!(browser.get(&format!("{path}/download?{query}")).status, 400, "{query}");
+    }
+    let report = browser.get(&format!("{path}/report"));
+    assert_eq!(report.header("content-type"), Some("text/html; charset=utf-8"));
+    assert!(
+        report.header("content-security-policy").is_some_and(|policy| policy.contains("default-src 'none'"))
+    );
+    report.says("1,000 addresses").says("mailbox_not_found").says("Rows without an address 200");
+    assert!(!report.text().contains("<script>."));
     // A repeat of the list has the same price: rows of batches are charged, also repeats.
     assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
     browser.get("/usage").says("800");

@@ -238,7 +238,7 @@ fn results(list: &List) -> Markup {
                 select #format name="format" {
                     @for (value, words, _) in download::FORMATS { option value=(value) { (words) } }
                 }
-                button type="submit" { "Download" }
+                button type="submit" { "Download result" }
             }
         }
     }

@@ -2,8 +2,10 @@
 
 use crate::BATCH_ADDRESSES;
 use crate::index::Index;
+use crate::work::{OTHER_RULE, has_our_rule};
+use crate::{ListSource, SourceError};
 use api::Reason;
-use lists::{Row, Source, Step};
+use lists::{Row, Step};
 use std::sync::Arc;
 use store::{List, ListState, Store};
 
@@ -13,12 +15,14 @@ const PIECE_INPUT: u64 = 256 * 1024;
 /// The rows of a list, one after another.
 pub(super) struct AnsweredRows {
     pub list: List,
-    pub source: Source,
+    pub source: ListSource,
     /// The present row.
     pub row: Row,
     store: Arc<dyn Store>,
     index: Index,
     answers: Answers,
+    /// Rows and addresses so far.
+    passed: (u64, u64),
 }
 
 /// What [`AnsweredRows::next`] has found.
@@ -72,14 +76,18 @@ impl Answers {
 impl AnsweredRows {
     /// The rows of a list whose check has ended.
     pub fn open(store: Arc<dyn Store>, list: List) -> Result<AnsweredRows, String> {
-        let source = crate::source(Arc::clone(&store), &list)?;
+        if !has_our_rule(&list) {
+            return Err(OTHER_RULE.into());
+        }
+        let source = crate::source(Arc::clone(&store), &list).map_err(|error| error.to_string())?;
         let keeps_all = list.to_check() < list.addresses;
         let answers = Answers { first: 0, answers: Vec::new(), next_batch: 0, keeps_all };
-        Ok(AnsweredRows { list, source, row: Row::default(), store, index: Index::default(), answers })
+        let (row, index) = (Row::default(), Index::default());
+        Ok(AnsweredRows { list, source, row, store, index, answers, passed: (0, 0) })
     }
 
     /// The list from its beginning, without answers.
-    pub fn source_again(&self) -> Result<Source, String> {
+    pub fn source_again(&self) -> Result<ListSource, SourceError> {
         crate::source(Arc::clone(&self.store), &self.list)
     }
 
@@ -91,14 +99,16 @@ impl AnsweredRows {
     /// Moves to the next row.
     pub fn next(&mut self) -> Result<NextRow, String> {
         match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
-            Step::Row => {}
-            Step::End => return Ok(NextRow::End),
+            Step::Row => self.passed.0 += 1,
+            Step::End if self.passed == (self.list.rows, self.list.addresses) => return Ok(NextRow::End),
+            Step::End => return Err("the list has other rows than were counted".into()),
             Step::Later => return Ok(NextRow::Later),
         }
         if self.row.address.is_none() {
             return Ok(NextRow::Row(Reason::InvalidSyntax));
         }
-        let number = self.index.next(&self.store, &self.list)?;
+        self.passed.1 += 1;
+        let number = self.index.next(&self.store, &self.list).map_err(|error| error.to_string())?;
         match self.answers.get(&self.store, &self.list, number)? {
             Some(reason) => Ok(NextRow::Row(reason)),
             None if self.list.state == ListState::Cancelled => Ok(NextRow::Unasked),
@@ -108,6 +118,6 @@ impl AnsweredRows {
 }
 
 /// Whether a piece that began at this position of a source may read more.
-pub(super) fn goes_on(source: &Source, began: u64) -> bool {
+pub(super) fn goes_on(source: &lists::Source, began: u64) -> bool {
     source.passed() - began < PIECE_INPUT
 }

@@ -2,7 +2,8 @@
 
 use super::rows::{AnsweredRows, NextRow, goes_on};
 use super::{PIECE_BYTES, Piece, Selection};
-use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Source, Step, Verdict};
+use crate::ListSource;
+use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Step, Verdict};
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -21,7 +22,7 @@ pub(super) struct Spreadsheet {
 
 enum Stage {
     /// The keys of JSON objects are collected.
-    Keys(Box<Source>, SheetKeys),
+    Keys(Box<ListSource>, SheetKeys),
     Rows(Box<SheetRows<Made>>),
     Ended,
 }
@@ -47,7 +48,10 @@ impl Spreadsheet {
         let (writer, endings) = (RowWriter::new(&rows.source, None), rows.source.shape().endings());
         let made = Made::default();
         let stage = match rows.source.shape().format {
-            Format::Jsonl => Stage::Keys(Box::new(rows.source_again()?), SheetKeys::default()),
+            Format::Jsonl => Stage::Keys(
+                Box::new(rows.source_again().map_err(|error| error.to_string())?),
+                SheetKeys::default(),
+            ),
             Format::Csv | Format::Text => {
                 Stage::Rows(Box::new(sheet(&rows, &endings, &made, SheetKeys::default())?))
             }
@@ -75,7 +79,7 @@ impl Spreadsheet {
     }
 
     /// Collects keys. Returns whether all are known.
-    fn keys(&mut self, source: &mut Source, keys: &mut SheetKeys) -> Result<bool, String> {
+    fn keys(&mut self, source: &mut ListSource, keys: &mut SheetKeys) -> Result<bool, String> {
         let (began, mut row) = (source.passed(), Row::default());
         while goes_on(source, began) {
             match source.step(&mut row).map_err(|error| error.to_string())? {

@@ -1,22 +1,23 @@
-//! The reading of a list, slice by slice: its rows are counted, and its duplicates are searched.
+//! The reading of a list, slice by slice: it counts the rows, and finds duplicates.
 
 use super::{ROWS_MAX, SLICE_BYTES};
 use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
-use lists::{Row, Source, Step};
+use crate::{ListSource, SourceError};
+use lists::{Row, Step};
 use std::path::Path;
 use std::sync::Arc;
 use store::{List, Store};
 
-/// A list whose rows are counted, and whose duplicates are searched.
+/// A list in the state of reading.
 pub(super) struct Reading {
     rows: u64,
     stage: ReadingStage,
 }
 
 enum ReadingStage {
-    Rows(Box<Source>, Row, Addresses),
-    /// A list of an earlier version, whose duplicates are not searched.
-    RowsOnly(Box<Source>, Row, u64),
+    Rows(Box<ListSource>, Row, Addresses),
+    /// A list of an earlier version, in which duplicates do not matter.
+    RowsOnly(Box<ListSource>, Row, u64),
     Grouping(Grouping),
     Indexing(Indexing),
     /// A stage has failed, and the list must be read again.
@@ -37,10 +38,19 @@ impl From<DistinctError> for ReadError {
     }
 }
 
+impl From<SourceError> for ReadError {
+    fn from(error: SourceError) -> ReadError {
+        match error {
+            SourceError::Store(error) => ReadError::Later(DistinctError::Store(error)),
+            SourceError::Unfit(why) => ReadError::Unfit(why),
+        }
+    }
+}
+
 impl Reading {
     /// Opens a list. Temporary files are in this folder.
     pub(super) fn new(store: &Arc<dyn Store>, list: &List, folder: &Path) -> Result<Reading, ReadError> {
-        let source = crate::source(Arc::clone(store), list).map_err(ReadError::Unfit)?;
+        let source = crate::source(Arc::clone(store), list)?;
         let (source, row) = (Box::new(source), Row::default());
         let stage = match list.by_row {
             true => ReadingStage::RowsOnly(source, row, 0),
@@ -96,14 +106,14 @@ impl Reading {
 
 /// Passes the rows of a slice to `each`. Returns whether the list has ended.
 fn slice(
-    source: &mut Source,
+    source: &mut ListSource,
     row: &mut Row,
     rows: &mut u64,
     mut each: impl FnMut(&Row) -> Result<(), ReadError>,
 ) -> Result<bool, ReadError> {
     let until = source.passed() + SLICE_BYTES;
     while source.passed() < until {
-        match source.step(row).map_err(|error| ReadError::Unfit(error.to_string()))? {
+        match source.step(row)? {
             Step::Row => {}
             Step::End => return Ok(true),
             Step::Later => continue,

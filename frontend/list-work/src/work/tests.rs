@@ -3,9 +3,10 @@
 use super::*;
 use crate::results::{ReportRequest, ResultFormat, Results, Selection, Wanted};
 use calamine::{Data, Reader as _, Xlsx};
-use lists::Class;
+use lists::{Class, ReadOptions, Source};
 use std::cell::RefCell;
-use std::io::Cursor;
+use std::io::{Cursor, Read};
+use std::sync::Mutex;
 use store::{AccountId, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
 use store_redb::StoreOptions;
 
@@ -142,6 +143,88 @@ fn each_different_address_is_asked_about_once_and_all_rows_get_its_answer() {
     let good = text(&store, &cancelled, &[Class::Deliverable]);
     assert_eq!(good.lines().count(), (0..1_000).filter(|n| (50..200).contains(&(n % 450))).count());
     assert_eq!(store.account(account, clock::now()).wait().unwrap().unwrap().balance.held, 0);
+}
+
+/// The beginning of a list, after which the store fails.
+struct Failing {
+    text: Cursor<&'static str>,
+    failure: Arc<Mutex<Option<StoreError>>>,
+}
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.text.read(buffer)? {
+            0 => {
+                *self.failure.lock().unwrap() = Some(StoreError::Away("no database".into()));
+                Err(io::Error::other("no database"))
+            }
+            count => Ok(count),
+        }
+    }
+}
+
+#[test]
+fn an_outage_of_the_store_is_no_fault_of_the_list() {
+    let failure = Arc::new(Mutex::new(None));
+    // As long as what is read at once, and with more behind it.
+    let text = "a@example.com\n".repeat(100_000).leak();
+    let input = Failing { text: Cursor::new(text), failure: Arc::clone(&failure) };
+    let source = Source::new(Box::new(input), "x", None, &ReadOptions::default()).unwrap();
+    let (mut source, mut row, mut rows) = (ListSource { source, failure }, Row::default(), 0);
+    let error = loop {
+        match source.step(&mut row) {
+            Ok(Step::Row) => rows += 1,
+            Ok(Step::Later) => {}
+            Ok(Step::End) => panic!("it has no end"),
+            Err(error) => break error,
+        }
+    };
+    assert!(rows > 0);
+    assert_eq!(error, SourceError::Store(StoreError::Away("no database".into())));
+    let error = source.step(&mut row).unwrap_err();
+    assert!(matches!(error, SourceError::Unfit(_) | SourceError::Store(_)));
+}
+
+#[test]
+fn a_worker_that_was_away_begins_again_where_the_list_is() {
+    let (_folder, store, account) = store_with_account();
+    let list = running(&store, account, 1, 1_000);
+    let mut open = Open::new(&store, &list).unwrap();
+    let first = |rows: Option<Rows>| rows.map(|rows| rows[0].0.clone());
+    for number in 0..3 {
+        let list = List { submitted: number * BATCH_ADDRESSES, ..list.clone() };
+        assert!(!open.is_stale(&list));
+        let at = format!("{}@example.com", list.submitted);
+        assert_eq!(first(open.batch(&store, &list).unwrap()), Some(at));
+    }
+    // Another node has gone on, or has put an earlier state back.
+    assert!(!open.is_stale(&List { submitted: 4 * BATCH_ADDRESSES, ..list.clone() }));
+    assert!(open.is_stale(&List { submitted: BATCH_ADDRESSES, ..list.clone() }));
+    open.batch.push((String::new(), store.hash_address("x@example.com")));
+    open.addresses += 1;
+    assert!(!open.is_stale(&List { submitted: 3 * BATCH_ADDRESSES, ..list.clone() }));
+    assert!(open.is_stale(&List { submitted: 4 * BATCH_ADDRESSES, ..list }));
+}
+
+#[test]
+fn a_list_that_another_rule_has_read_is_not_used() {
+    let (_folder, store, account) = store_with_account();
+    let list = checked(&store, account, "a@example.com\nb@example.com\n");
+    assert_eq!(list.rule, lists::RULE);
+    let other = List { rule: lists::RULE + 1, ..list.clone() };
+    assert!(Results::open(Arc::clone(&store), other, Wanted::Rows(Selection::ALL)).is_err());
+    // Whatever the cause: verdicts of other rows are never shown.
+    let longer = List { rows: list.rows + 1, ..list };
+    let mut results = Results::open(Arc::clone(&store), longer, Wanted::Rows(Selection::ALL)).unwrap();
+    assert!(results.any(|piece| piece.is_err()));
+
+    let list = running(&store, account, 9, 1_000);
+    let other = List { rule: lists::RULE + 1, ..list };
+    assert_eq!(store.put_list(&other, ListState::Running, None).wait(), Ok(true));
+    worker(&store).go_on(other.clone()).unwrap();
+    let unfit = store.list(account, other.id, clock::now()).wait().unwrap().unwrap();
+    assert_eq!((unfit.state, unfit.submitted), (ListState::Unfit, 0));
+    assert!(unfit.why.contains("Upload it again"));
 }
 
 #[test]

@@ -93,7 +93,9 @@ fn not_started(error: StartError) -> Refusal {
             }
         }),
         StartError::Insufficient { required, available } => {
-            let message = format!("The list takes about {required} credits; fewer are left.");
+            let message = format!(
+                "The list takes about {required} credits, and fewer are left. Get more credits, then start the list again."
+            );
             let mut refusal = Refusal::new(ErrorCode::InsufficientCredits, message);
             refusal.body.credits_remaining = Some(available);
             refusal.body.credits_required = Some(required);

@@ -32,7 +32,7 @@ use std::str::FromStr;
 pub(super) use title::PartTitle;
 
 /// The number of the rule that distributes rows. Rule 1 had the same hash, but found addresses in fewer cells.
-pub(super) const RULE: u32 = 2;
+pub(super) const RULE: u32 = lists::RULE;
 /// The end of a file name, before the index of the part.
 pub(super) const NAME_START: &str = ".part-";
 /// The text between the index and the number of parts in a file name.

@@ -59,9 +59,18 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
         Ok(PartPut::Gone),
         "it is not uploading any longer"
     );
+    let before = one.clone();
     one.done = 1;
+    one.submitted = 200;
     one.counts = vec![(Reason::CatchAll, 1)];
     assert_eq!(store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll])).wait(), Ok(true));
+    for behind in [before, List { done: 0, ..one.clone() }, List { submitted: 199, ..one.clone() }] {
+        assert_eq!(
+            store.put_list(&behind, ListState::Running, None).wait(),
+            Ok(false),
+            "of a node that was away"
+        );
+    }
     world.reopen();
     let store = world.store();
     assert_eq!(store.list(a, one.id, START).wait(), Ok(Some(one.clone())));
@@ -89,8 +98,20 @@ fn lists_are_gone_after_their_time_and_are_few() {
     assert_eq!(made, Ok(ListMade::TooMany));
     let one = list(&world, a, 0);
     world.store().put_list_part(&one, part(0, b"one@example.com"), START).wait().unwrap();
-    world.now = START + LIST_KEEP_MS - 1;
+    for n in 0..LISTS_MAX as u128 - 1 {
+        let ready = List { state: ListState::Ready, offset: 15, ..list(&world, a, n) };
+        assert_eq!(world.store().put_list(&ready, ListState::Uploading, None).wait(), Ok(true));
+    }
+    world.now = START + UPLOAD_KEEP_MS - 1;
     assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
+    world.now = START + UPLOAD_KEEP_MS;
+    assert_eq!(
+        world.store().lists(a, world.now).wait().unwrap().len(),
+        LISTS_MAX - 1,
+        "an upload that stopped"
+    );
+    world.now = START + LIST_KEEP_MS - 1;
+    assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX - 1);
     world.now = START + LIST_KEEP_MS;
     assert_eq!(world.store().lists(a, world.now).wait(), Ok(vec![]));
     assert!(world.purge().lists > 0);
@@ -122,6 +143,11 @@ fn lists_take_no_more_than_their_room() {
     assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
     read = world.store().lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);
+    // The index counts too: it has a number for each row if addresses repeat.
+    let read = List { state: ListState::Ready, addresses: 11, distinct: 10, ..read };
+    assert_eq!(world.store().put_list(&read, ListState::Reading, None).wait(), Ok(true));
+    assert_eq!(make(a, 9, 17), ListMade::AccountFull);
+    assert_eq!(make(a, 10, 16), ListMade::Made);
 }
 
 #[test]

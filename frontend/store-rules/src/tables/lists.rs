@@ -60,12 +60,13 @@ pub struct ListMore {
     pub distinct: u64,
     pub known: u64,
     pub charged: u64,
+    pub rule: u32,
 }
 
 impl ListRow {
     /// The time at which the list is removed.
     pub fn expires_at(&self) -> UnixMs {
-        let received_at = self.more.filter(|more| more.is_resumable).map(|more| more.received_at);
+        let received_at = self.more.map(|more| more.received_at);
         list_expires_at(self.state, self.created_at, received_at)
     }
 }
@@ -126,9 +127,8 @@ impl Row for ListMore {
 
     fn write(&self, out: &mut Out) {
         out.byte(u8::from(self.mode == KeyMode::Test) | u8::from(self.is_resumable) << 1);
-        for number in [self.offset, self.received_at, self.distinct, self.known, self.charged] {
-            out.number(number);
-        }
+        let numbers = [self.offset, self.received_at, self.distinct, self.known, self.charged];
+        numbers.into_iter().chain([u64::from(self.rule)]).for_each(|number| out.number(number));
     }
 
     fn read(input: &mut In<'_>) -> Option<ListMore> {
@@ -141,6 +141,7 @@ impl Row for ListMore {
             distinct: input.number()?,
             known: input.number()?,
             charged: input.number()?,
+            rule: input.small()?,
         })
     }
 }

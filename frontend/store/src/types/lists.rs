@@ -11,13 +11,15 @@ pub const LIST_KEEP_MS: UnixMs = 7 * 24 * 60 * 60 * 1000;
 /// The largest number of lists of an account.
 pub const LISTS_MAX: usize = 50;
 
-/// How long an upload in parts is kept after its last byte, in milliseconds.
+/// How long an upload is kept after its last byte, in milliseconds.
 pub const UPLOAD_KEEP_MS: UnixMs = 24 * 60 * 60 * 1000;
 
 /// The content of a list in one part; only the last part is shorter.
 ///
 /// With its seal and its key, a part of this size fills a page of 64 KiB. A row that is slightly longer takes twice the space.
 pub const LIST_PART_BYTES: usize = 60 * 1024;
+/// Bytes of a number in the index of a list, which has one for each row with an address.
+pub const LIST_INDEX_NUMBER_BYTES: u64 = 4;
 
 /// Limits on the bytes of the contents of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +173,8 @@ pub struct List {
     pub known: u64,
     /// The credits that its complete batches have cost.
     pub charged: u64,
+    /// The rule that found its addresses when it was read; 0 if it is unknown. Another rule may find others.
+    pub rule: u32,
     /// Whether each row with an address is checked and charged, also duplicates: a list of an earlier version.
     pub by_row: bool,
 }
@@ -199,6 +203,7 @@ impl List {
             distinct: 0,
             known: 0,
             charged: 0,
+            rule: 0,
             by_row: false,
         }
     }
@@ -208,7 +213,8 @@ impl List {
         if self.by_row { self.addresses } else { self.distinct }
     }
 
-    /// The estimated price of the whole list: it is exact if no address is checked or becomes older than 24 hours meanwhile.
+    /// The estimated price of the whole list. Until the list asks about an address, another check of it, or the end of 24 hours after
+    /// its last check, can change the price.
     pub fn price(&self) -> u64 {
         if self.mode == KeyMode::Test { 0 } else { self.to_check() - self.known.min(self.to_check()) }
     }
@@ -218,13 +224,13 @@ impl List {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// The time at which the list expires. An upload in parts expires earlier, unless it continues.
+    /// The time at which the list expires. An upload that does not continue expires earlier.
     pub fn expires_at(&self) -> UnixMs {
-        list_expires_at(self.state, self.created_at, self.is_resumable.then_some(self.received_at))
+        list_expires_at(self.state, self.created_at, (!self.by_row).then_some(self.received_at))
     }
 }
 
-/// The time at which a list expires. `received_at` is that of the last byte of a resumable upload.
+/// The time at which a list expires. `received_at` is that of the last byte of its upload, if it is known.
 pub fn list_expires_at(state: ListState, created_at: UnixMs, received_at: Option<UnixMs>) -> UnixMs {
     let kept = created_at.saturating_add(LIST_KEEP_MS);
     match received_at {

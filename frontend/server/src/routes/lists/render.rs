@@ -1,4 +1,4 @@
-//! The form of a list in answers.
+//! Converts a list to the JSON of the API.
 
 use crate::router::Call;
 use api::{Counts, ListStatus};
@@ -6,7 +6,7 @@ use http_core::Refusal;
 use store::credits::calendar::Iso8601;
 use store::{List, ListState};
 
-/// Renders a list.
+/// The JSON of a list.
 ///
 /// # Errors
 ///

@@ -10,7 +10,7 @@ use list_work::results::{ResultFormat, Selection, Wanted};
 use lists::Class;
 use store::{ListState, StoreError};
 
-/// The value of `format`.
+/// A value of the parameter `format`.
 #[derive(Clone, Copy, PartialEq)]
 struct WantedFormat(ResultFormat);
 
@@ -22,7 +22,7 @@ impl Choice for WantedFormat {
     ];
 }
 
-/// A value of `class`.
+/// A value of the parameter `class`: a class of verdicts.
 #[derive(Clone, Copy, PartialEq)]
 struct WantedClass(Class);
 
@@ -42,6 +42,11 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
         ListState::Completed => {}
         ListState::Cancelled if list.addresses > 0 => {}
         ListState::Cancelled => return Err(invalid_state("The list was cancelled before it was read.")),
+        ListState::Unfit => {
+            return Err(invalid_state(
+                "The list cannot be checked, so it has no results. `problem` says why.",
+            ));
+        }
         _ => {
             return Err(invalid_state(
                 "The list has no results yet. Poll it until `status` is `completed` or `cancelled`.",

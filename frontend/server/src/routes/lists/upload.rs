@@ -11,7 +11,7 @@ use http_core::{Query, Refusal};
 use list_work::upload::{BodyError, Incoming, PartWriter, UploadError, Whole};
 use std::sync::Arc;
 use store::id::random_bits;
-use store::{Idempotency, List, ListId, ListMade, ListState, UploadEnd, clock};
+use store::{Idempotency, List, ListId, ListMade, ListState, StoreError, UploadEnd, clock};
 
 /// `POST /v1/lists`: creates a list, with its content or for an upload in parts.
 pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
@@ -151,7 +151,16 @@ async fn take_whole(
     // From here on the list stays, even if the caller hangs up.
     let ended = store.end_upload(list, key, clock::now());
     whole.end();
-    let ended = ended.await?;
+    let ended = match ended.await {
+        Ok(ended) => ended,
+        Err(error) => {
+            if !matches!(error, StoreError::Unknown(_)) {
+                // If this fails too, the list goes a day after its last byte.
+                drop(call.worker.shared.lists.actions.delete(list.account, list.id).await);
+            }
+            return Err(error.into());
+        }
+    };
     match ended {
         UploadEnd::Done => call.worker.shared.lists.actions.wake(),
         UploadEnd::Replayed(_) | UploadEnd::KeyReused => {
@@ -270,9 +279,10 @@ fn not_created(made: ListMade) -> Refusal {
 
 fn not_stored(error: UploadError, bytes_max: u64) -> Refusal {
     match error {
-        UploadError::Body(BodyError::Broken) => {
-            Refusal::new(ErrorCode::InvalidRequest, "The content could not be read to its end.")
-        }
+        UploadError::Body(BodyError::Broken) => Refusal::new(
+            ErrorCode::InvalidRequest,
+            "The content broke off. If the list is uploaded in parts, read its `offset` and continue there.",
+        ),
         UploadError::Body(BodyError::TooSlow) => {
             Refusal::new(ErrorCode::RequestTimeout, "The content took too long to arrive.")
         }

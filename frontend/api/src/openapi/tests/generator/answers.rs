@@ -176,6 +176,7 @@ pub fn rows(description: &str, csv: &str, jsonl: &str, headers: &[&str]) -> Valu
             "application/x-ndjson": media("Rows as JSON lines", jsonl),
             "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": {
                 "schema": { "type": "string", "format": "binary" },
+                "examples": { "rows": { "summary": "The bytes of a spreadsheet", "value": "PK..." } },
             },
         },
     })

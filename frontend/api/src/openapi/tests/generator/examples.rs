@@ -207,7 +207,7 @@ pub fn lists_cancelled() -> Vec<Example> {
 
 /// Examples of answers of `GET /v1/lists/{list_id}`.
 pub fn lists() -> Vec<Example> {
-    let why = "The check stopped: the balance is used up.";
+    let why = "The check stopped: not enough credits: 0 left. Get more credits, then start the list again.";
     vec![
         ("ready", "It waits for its start", json!(list(ListStatus::Ready, None))),
         ("paused", "No credits are left", json!(list(ListStatus::Paused, Some(why)))),
