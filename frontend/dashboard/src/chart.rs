@@ -169,10 +169,10 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
         }
         (legend())
         div.scroll tabindex="0" role="region" aria-label="Verdicts by reason" {
-            table {
+            table.stack {
                 thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
                 tbody { @for (reason, count) in &counts {
-                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number { (count) } td.number { (share(*count)) } }
+                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number data-label="Addresses" { (count) } td.number data-label="Share" { (share(*count)) } }
                 } }
             }
         }

@@ -333,7 +333,7 @@ fn facts(report: &Report) -> Markup {
 }
 
 /// A number with separators of thousands.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -141,13 +141,13 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
             (standing(list, signed_in, credits, checked))
-        }
-        @if matches!(list.state, ListState::Ready | ListState::Running | ListState::Paused) {
-            form method="post" action={ "/lists/" (list.id) "/cancel" } {
-                (token_field(&signed_in.csrf))
-                button.small type="submit" { "Cancel check" }
+            @if matches!(list.state, ListState::Ready | ListState::Running | ListState::Paused) {
+                form method="post" action={ "/lists/" (list.id) "/cancel" } {
+                    (token_field(&signed_in.csrf))
+                    button.small type="submit" { "Cancel check" }
+                }
+                p.soft { "Addresses that were not checked are not charged, and the results so far can be downloaded." }
             }
-            p.soft { "Addresses that were not checked are not charged, and the results so far can be downloaded." }
         }
         form method="post" action={ "/lists/" (list.id) "/delete" } {
             (token_field(&signed_in.csrf))

@@ -3,7 +3,7 @@
 use super::Piece;
 use super::rows::{AnsweredRows, NextRow};
 use engine::proto::lists::Lists;
-use lists::report::{Report, ReportTypo, page};
+use lists::report::{Report, ReportTypo, grouped, page};
 use lists::{Domains, Verdict};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl ReportMaker {
         report.reasons = Verdict::all().map(counted).filter(|(_, rows)| *rows > 0).collect();
         report.reasons.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
         report.duplicates = Some(list.addresses - list.distinct).filter(|_| !list.by_row);
-        let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), number.to_string()));
+        let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), grouped(number)));
         fact("Rows", list.rows);
         fact("Rows without an address", list.rows - list.addresses);
         if self.unasked > 0 {
