@@ -211,7 +211,7 @@ export interface Delivery {
   created_at?: string;
   status?: 'waiting' | 'delivered' | 'failed' | 'discarded';
   attempts?: Attempt[];
-  /** null if there will be no further try. */
+  /** null if the message has ended, or if it waits for an earlier message of the same object. `status` tells which. */
   next_attempt_at?: string | null;
 }
 

@@ -264,7 +264,7 @@ class Delivery:
     #: `waiting`, `delivered`, `failed` or `discarded`.
     status: Optional[str] = None
     attempts: Tuple[Attempt, ...] = ()
-    #: None if there will be no further try.
+    #: None if the message has ended, or if it waits for an earlier message of the same object. `status` tells which.
     next_attempt_at: Optional[datetime] = None
     raw: Mapping[str, Any] = _raw()
 
