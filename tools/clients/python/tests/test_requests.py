@@ -132,6 +132,28 @@ def test_the_key_of_the_caller(client: Any, scripted: Scripted) -> None:
             client.batches.create(["role@example.com"], idempotency_key=bad)
 
 
+@pytest.mark.parametrize("fault", [{"lose": True}, {"truncate": True}, {"status": 503, "body": BUSY}, {"status": 200, "body": "{"}])
+def test_an_error_has_the_key_that_the_client_has_made(client: Any, scripted: Scripted, fault: Any) -> None:
+    """The caller repeats the call after its final error, and there is one batch and one list."""
+    for path, create in (("/v1/verify/batch", client.batches.create), ("/v1/lists", client.lists.upload)):
+        scripted.fault("POST", path, **fault, times=1 + QUICK.repetitions)
+        content: Any = ["deliverable@example.com"] if "batch" in path else b"deliverable@example.com\n"
+        with pytest.raises(mailprobe.MailprobeError) as caught:
+            create(content)
+        scripted.control("end-faults", {})
+        create(content, idempotency_key=caught.value.idempotency_key)
+        keys = {request["headers"]["idempotency-key"] for request in scripted.journal() if request["target"] == path}
+        assert keys == {caught.value.idempotency_key}
+    assert (len(list(client.batches.list())), len(list(client.lists.list()))) == (1, 1)
+
+
+def test_an_error_of_a_request_without_a_key(client: Any, scripted: Scripted) -> None:
+    scripted.fault("GET", "/v1/account", lose=True, times=99)
+    with pytest.raises(mailprobe.TransportError) as caught:
+        client.account()
+    assert caught.value.idempotency_key is None
+
+
 def test_a_key_in_progress_is_repeated(client: Any, scripted: Scripted) -> None:
     body = {"error": "idempotency_in_progress", "message": "wait"}
     scripted.fault("POST", "/v1/verify/batch", status=409, body=body)

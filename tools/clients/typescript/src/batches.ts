@@ -9,7 +9,10 @@ export const BATCH_EMAILS_MAX = 200;
 /** The options of a new batch. */
 export interface BatchOptions extends RequestOptions {
   name?: string;
-  /** Without a key, the client makes one. All retries of the call send the same key, so they start one batch. */
+  /**
+   * Without a key, the client makes one. All retries of the call send the same key, so they start one batch. If the call fails,
+   * `error.idempotencyKey` is the key: pass it to the next call, or the next call may start a second batch.
+   */
   idempotencyKey?: string;
 }
 

@@ -7,6 +7,12 @@ import type { MailList } from './models.js';
 
 /** The base of all errors of this package. */
 export class MailprobeError extends Error {
+  /**
+   * The Idempotency-Key of the request that failed; absent if it had none. The server may have received the request. With this key, a
+   * repetition of the call does not start a second batch or list.
+   */
+  declare idempotencyKey?: string;
+
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;

@@ -29,6 +29,7 @@ export interface UploadOptions extends PartOptions {
   size?: number;
   /** Whether the content is sent in parts. The default sends parts if the content is larger than one. */
   inParts?: boolean;
+  /** As for batches. */
   idempotencyKey?: string;
 }
 

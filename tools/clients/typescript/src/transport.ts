@@ -1,6 +1,6 @@
 /** Requests over fetch: timeouts, retries, and answers as JSON or as a stream. */
 
-import { isObject, type Call, type Page } from './calls.js';
+import { IDEMPOTENCY_KEY, isObject, type Call, type Page } from './calls.js';
 import { ApiError, MailprobeError, NotFoundError, TransportError, TransportTimeoutError, UnexpectedAnswerError } from './errors.js';
 import { apiError } from './failures.js';
 import { Tries, type Retries } from './retries.js';
@@ -103,8 +103,18 @@ export class Transport {
     }
   }
 
-  /** Sends a request once. */
-  async once<T>(call: Call<T>, { signal }: RequestOptions = {}): Promise<T> {
+  /** Sends a request once. An error of this package has the Idempotency-Key of the request. */
+  async once<T>(call: Call<T>, options: RequestOptions = {}): Promise<T> {
+    try {
+      return await this.send(call, options);
+    } catch (error) {
+      const key = call.headers?.[IDEMPOTENCY_KEY];
+      if (error instanceof MailprobeError && key !== undefined) error.idempotencyKey = key;
+      throw error;
+    }
+  }
+
+  private async send<T>(call: Call<T>, { signal }: RequestOptions): Promise<T> {
     const { answer, timer } = await this.open(call, signal);
     try {
       return call.parse(answer.status === 204 ? null : parseJson(await readAll(answer, timer)));

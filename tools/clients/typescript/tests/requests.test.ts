@@ -123,6 +123,31 @@ test('the key of the caller', async () => {
   }
 });
 
+for (const fault of [{ lose: true }, { truncate: true }, { status: 503, body: BUSY }, { status: 200, body: '{' }]) {
+  test(`an error has the key that the client has made, so a repetition makes nothing new: ${JSON.stringify(fault)}`, async () => {
+    const content = new TextEncoder().encode('deliverable@example.com\n');
+    const creations: [string, (options?: { idempotencyKey: string }) => Promise<unknown>][] = [
+      ['/v1/verify/batch', (options) => client.batches.create(['deliverable@example.com'], options)],
+      ['/v1/lists', (options) => client.lists.upload(content, options)],
+    ];
+    for (const [path, create] of creations) {
+      await server.fault('POST', path, { ...fault, times: 1 + (QUICK.repetitions ?? 0) });
+      const error = await create().catch((error: unknown) => error);
+      assert.ok(error instanceof mailprobe.MailprobeError && error.idempotencyKey !== undefined, String(error));
+      await server.control('end-faults');
+      await create({ idempotencyKey: error.idempotencyKey });
+      const seen = (await server.journal()).filter((request) => request.target === path);
+      assert.deepEqual([...new Set(seen.map((request) => request.headers['idempotency-key']))], [error.idempotencyKey]);
+    }
+    assert.deepEqual([(await all(client.batches.list())).length, (await all(client.lists.list())).length], [1, 1]);
+  });
+}
+
+test('an error of a request without a key', async () => {
+  await server.fault('GET', '/v1/account', { lose: true, times: 99 });
+  await assert.rejects(client.account(), (error) => error instanceof mailprobe.TransportError && !('idempotencyKey' in error));
+});
+
 test('a key in progress is repeated', async () => {
   await server.fault('POST', '/v1/verify/batch', { status: 409, body: { error: 'idempotency_in_progress', message: 'wait' } });
   assert.equal((await client.batches.create(['deliverable@example.com'])).emails_submitted, 1);

@@ -139,7 +139,7 @@ class Client:
         is_again = False
         while True:
             try:
-                return call.parse(self._once(call))
+                return self._once(call)
             except NotFoundError:
                 if call.deletes and is_again:
                     return call.parse(None)
@@ -151,16 +151,15 @@ class Client:
             is_again = True
             io.sleep(wait)
 
-    def _once(self, call: Call[Any], content: Any = None) -> Any:
-        """Sends a request once. The result is the JSON of its answer; None for an answer without a body."""
-        with self._answer(call, content) as answer:
-            body = self._body(answer)
-        if answer.status_code == 204:
-            return None
+    def _once(self, call: Call[T], content: Any = None) -> T:
+        """Sends a request once, and reads its answer. An error has the Idempotency-Key of the request."""
         try:
-            return json.loads(body)
-        except ValueError as error:
-            raise UnexpectedAnswerError("the answer is not JSON", status=answer.status_code) from error
+            with self._answer(call, content) as answer:
+                body = self._body(answer)
+            return call.parse(_json(body, answer.status_code))
+        except MailprobeError as error:
+            error.idempotency_key = call.headers.get(calls.IDEMPOTENCY_KEY)
+            raise
 
     @contextmanager
     def _answer(self, call: Call[Any], content: Any = None) -> Iterator[httpx.Response]:
@@ -243,7 +242,8 @@ class Batches:
     ) -> BatchCreated:
         """Starts a batch. It costs one credit for each address.
 
-        Without an `idempotency_key`, the client makes one. All retries of the call send the same key, so they start one batch.
+        Without an `idempotency_key`, the client makes one. All retries of the call send the same key, so they start one batch. If
+        the call fails, `error.idempotency_key` is the key: pass it to the next call, or the next call may start a second batch.
         """
         return self._client._call(calls.create_batch(emails, name, idempotency_key))
 
@@ -359,7 +359,7 @@ class Lists:
         while True:
             try:
                 body = io.pieces(source.read_at, min(upload.part_bytes, 1 << 20))
-                uploaded = call.parse(self._client._once(call, body))
+                uploaded = self._client._once(call, body)
             except MailprobeError as error:
                 # A content that cannot seek is gone after the first byte.
                 wait = tries.next_wait(error, repeatable=call.repeatable) if source.is_seekable else None
@@ -402,7 +402,7 @@ class Lists:
         end = offset + len(part)
         is_last = source.size is None or end >= source.size
         call = calls.upload_part(list_id, offset, part, is_last)
-        state = call.parse(self._client._once(call))
+        state = self._client._once(call)
         if not is_last and (state.offset is None or state.offset <= offset):
             raise UnexpectedAnswerError("the server has acknowledged a part, and its offset does not advance")
         return state, is_last
@@ -586,6 +586,16 @@ class Webhooks:
     def deliveries(self, webhook_id: str, *, limit: Optional[int] = None) -> Iterator[Delivery]:
         """Iterates over the messages to an endpoint, with their tries. `limit` is the size of a page."""
         return self._client._pages(lambda after: calls.list_deliveries(webhook_id, limit, after))
+
+
+def _json(body: bytes, status: int) -> Any:
+    """The JSON of an answer; None for an answer without a body."""
+    if status == 204:
+        return None
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise UnexpectedAnswerError("the answer is not JSON", status=status) from error
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:

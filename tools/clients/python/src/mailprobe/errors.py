@@ -14,6 +14,10 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type
 class MailprobeError(Exception):
     """The base of all errors of this package."""
 
+    #: The Idempotency-Key of the request that failed; None if it had none. The server may have received the request. With this key,
+    #: a repetition of the call does not start a second batch or list.
+    idempotency_key: Optional[str] = None
+
 
 class TransportError(MailprobeError):
     """No complete answer arrived. The connection failed, broke or timed out."""
