@@ -247,7 +247,10 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
             return b"".join(pieces)
         length = int(self.headers.get("content-length", 0))
-        return self.rfile.read(length if limit is None else min(length, limit))
+        body = self.rfile.read(length if limit is None else min(length, limit))
+        if limit is None and len(body) < length:
+            raise ConnectionError("the client has ended the connection within its request")
+        return body
 
     def keep_part(self, path, body):
         match = re.fullmatch(r"/v1/lists/(\w+)", path)

@@ -46,7 +46,7 @@ export class ListStoppedError extends MailprobeError {
   }
 }
 
-/** The content of an upload cannot be read as announced, for example because the file became shorter. */
+/** The content of an upload is shorter or longer than announced, or its earlier bytes cannot be read again. */
 export class UploadError extends MailprobeError {}
 
 /** An upload in parts failed after all retries. `lists.resumeUpload(listId, ...)` continues it. */

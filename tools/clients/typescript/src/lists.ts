@@ -5,7 +5,7 @@ import {
 import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
 import { mayRepeat, type Tries } from './retries.js';
-import { sourceOf, type Content, type Source } from './source.js';
+import { setSize, withSource, type Content, type Source } from './source.js';
 import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
 
 /** The size of a part of an upload. */
@@ -52,9 +52,16 @@ export class Lists {
   /**
    * Uploads a list: bytes, a Blob, a stream, or a file that `openFile` of `mailprobe/node` has opened. It is not charged before `start`.
    * After a broken connection, an upload in parts continues where it stopped. If that fails too, UploadInterruptedError is thrown.
+   * The upload ends a stream, also after a failure. UploadError is thrown before the last part if a stream is longer than its `size`.
    */
   async upload(content: Content, options: UploadOptions = {}): Promise<MailList> {
-    const source = sourceOf(content, options.size);
+    return withSource(content, (source) => {
+      setSize(source, options.size);
+      return this.#upload(source, options);
+    });
+  }
+
+  async #upload(source: Source, options: UploadOptions): Promise<MailList> {
     const { size } = source;
     if (size === undefined) throw new TypeError('the upload of a stream needs its `size`');
     const { partBytes = PART_BYTES, inParts = size > partBytes } = options;
@@ -74,12 +81,14 @@ export class Lists {
 
   /** Continues an upload in parts, also one that another process began. `content` is the whole content, from its start. */
   async resumeUpload(listId: string, content: Content, options: PartOptions = {}): Promise<MailList> {
-    const begun = await this.get(listId, options);
-    const source = sourceOf(content, begun.bytes ?? undefined);
-    if (begun.status === 'uploading' && source.size !== begun.bytes) {
-      throw new UploadError('the content has another size than the upload has announced');
-    }
-    return this.#sendParts(begun, source, options);
+    return withSource(content, async (source) => {
+      const begun = await this.get(listId, options);
+      setSize(source, begun.bytes ?? undefined);
+      if (begun.status === 'uploading' && source.size !== begun.bytes) {
+        throw new UploadError('the content has another size than the upload has announced');
+      }
+      return this.#sendParts(begun, source, options);
+    });
   }
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {

@@ -314,8 +314,9 @@ class AsyncLists:
 
         `column` names the column of the addresses; without it, the server finds the column. A content above `part_bytes` is sent in
         parts, unless `in_parts` says otherwise. After a broken connection, an upload in parts continues where it stopped. If that
-        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts. `on_progress` gets the number
-        of acknowledged bytes and the size.
+        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts, and ends there: UploadError is
+        raised before the last part if it is longer. `on_progress` gets the number of acknowledged bytes and the size. A file of the
+        caller stays open.
         """
         source = await io.run(lambda: Source(content, size))
         try:

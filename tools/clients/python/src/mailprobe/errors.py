@@ -55,7 +55,7 @@ class ListStoppedError(MailprobeError):
 
 
 class UploadError(MailprobeError):
-    """The content of an upload cannot be read as announced, for example because the file became shorter."""
+    """The content of an upload is shorter or longer than announced, or its earlier bytes cannot be read again."""
 
 
 class UploadInterruptedError(MailprobeError):
