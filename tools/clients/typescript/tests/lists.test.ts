@@ -70,6 +70,24 @@ test('a wait has a timeout, and survives failures', async () => {
   assert.equal((await client.batches.wait(batch_id, FAST)).status, 'completed');
 });
 
+for (const step of [3_600_000, -3_600_000]) {
+  test(`a step of the clock by ${step} ms does not change the timeout of a wait`, async (t) => {
+    const { batch_id } = await client.batches.create(EMAILS);
+    const body = { batch_id, status: 'processing', total: 3, checked: 0 };
+    if (step < 0) await server.fault('GET', batch_id, { status: 200, body, times: 99 });
+    const begin = performance.now();
+    const now = Date.now.bind(Date);
+    let calls = 0;
+    t.mock.method(Date, 'now', () => now() + ((calls += 1) > 1 ? step : 0));
+    if (step > 0) {
+      assert.equal((await client.batches.wait(batch_id, { timeoutMs: 10_000, ...FAST })).status, 'completed');
+    } else {
+      await assert.rejects(client.batches.wait(batch_id, { timeoutMs: 100, intervalMs: 50 }), mailprobe.WaitTimeoutError);
+      assert.ok(performance.now() - begin < 2000);
+    }
+  });
+}
+
 test('a batch is cancelled', async () => {
   const { batch_id } = await client.batches.create(EMAILS);
   assert.notEqual((await client.batches.cancel(batch_id)).status, 'processing');
