@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import Any, Callable, Dict
 
+import httpx
 import pytest
 from conftest import require
 
 import mailprobe
+from mailprobe import errors
+from mailprobe.errors import api_error
 
 CONTENT = b"row,email\n1,alice@ok.example\n2,nobody@ok.example\n3,alice@ok.example\n4,anyone@catchall.example\n"
 
@@ -78,6 +82,18 @@ def test_errors(make: Callable[..., Any], real: Dict[str, str], live: Any) -> No
     with pytest.raises(mailprobe.InvalidEmailsError) as invalid:
         live.batches.create(["alice@ok.example", "nobody"])
     assert invalid.value.invalid[0]["index"] == 1
+
+
+def test_codes(real: Dict[str, str]) -> None:
+    """Each code of the server has a class of its own, or that of its status, and there is no class for any other code."""
+    description = httpx.get(real["url"] + "/v1/openapi.json").json()["components"]["schemas"]["ErrorCode"]
+    statuses = {code: int(status) for code, status in re.findall(r"(?m)^\| `(\w+)` \| (\d{3}) \|", description["description"])}
+    assert list(statuses) == description["enum"] and len(statuses) > 20
+    for code, status in statuses.items():
+        expected = errors._BY_CODE.get(code) or errors._BY_STATUS.get(status, mailprobe.ApiError)
+        assert type(api_error(status, {}, {"error": code})) is expected, code
+    assert set(errors._BY_CODE) <= set(statuses)
+    assert set(statuses) - set(errors._BY_CODE) == {"method_not_allowed", "request_timeout", "unsupported_media_type"}
 
 
 def test_list_and_cancel_batches(real: Dict[str, str], test: Any) -> None:

@@ -180,7 +180,7 @@ ERRORS = [
     (403, "live_key_required", mailprobe.LiveKeyRequiredError),
     (403, "not_available_on_market", mailprobe.NotAvailableOnGatewayError),
     (404, "not_found", mailprobe.NotFoundError),
-    (409, "conflict", mailprobe.ConflictError),
+    (409, "something_new", mailprobe.ConflictError),
     (409, "invalid_state", mailprobe.InvalidStateError),
     (409, "offset_mismatch", mailprobe.OffsetMismatchError),
     (413, "request_too_large", mailprobe.RequestTooLargeError),

@@ -32,7 +32,8 @@ import {
 
 type ApiErrorClass = new (failure: ApiFailure) => ApiError;
 
-const BY_CODE = new Map<unknown, ApiErrorClass>([
+/** The codes of the API that have a class of their own. */
+export const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['invalid_request', InvalidRequestError],
   ['invalid_emails', InvalidEmailsError],
   ['missing_api_key', MissingApiKeyError],
@@ -42,7 +43,6 @@ const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['subscription_inactive', SubscriptionInactiveError],
   ['plan_not_allowed', PlanNotAllowedError],
   ['live_key_required', LiveKeyRequiredError],
-  ['conflict', ConflictError],
   ['invalid_state', InvalidStateError],
   ['not_found', NotFoundError],
   ['idempotency_in_progress', IdempotencyInProgressError],
@@ -55,7 +55,8 @@ const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['temporarily_unavailable', TemporarilyUnavailableError],
 ]);
 
-const BY_STATUS = new Map<number, ApiErrorClass>([
+/** The classes of all other codes. */
+export const BY_STATUS = new Map<number, ApiErrorClass>([
   [400, InvalidRequestError],
   [401, AuthenticationError],
   [402, PaymentRequiredError],

@@ -2,8 +2,14 @@
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { Client, InvalidApiKeyError, InvalidEmailsError, InvalidRequestError, NotFoundError } from 'mailprobe';
+import { ApiError, Client, InvalidApiKeyError, InvalidEmailsError, InvalidRequestError, NotFoundError } from 'mailprobe';
+import { BY_CODE, BY_STATUS, apiError } from '../dist/failures.js';
 import { all, isMissing, real, type Real } from './servers.js';
+
+/** The part of /v1/openapi.json that has the codes. */
+interface Description {
+  components: { schemas: { ErrorCode: { description: string; enum: string[] } } };
+}
 
 const server = await real();
 const CONTENT = new TextEncoder().encode(
@@ -50,6 +56,20 @@ withServer('errors', async ({ live, server }) => {
   await assert.rejects(live.batches.create(['alice@ok.example', 'nobody']), (error) => {
     return error instanceof InvalidEmailsError && error.invalid[0]?.index === 1;
   });
+});
+
+withServer('each code has a class of its own, or that of its status, and there is no class for any other code', async ({ server }) => {
+  const { components } = (await (await fetch(`${server.url}/v1/openapi.json`)).json()) as Description;
+  const { description, enum: codes } = components.schemas.ErrorCode;
+  const statuses = new Map([...description.matchAll(/^\| `(\w+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [code, Number(status)]));
+  assert.deepEqual([...statuses.keys()], codes);
+  assert.ok(codes.length > 20);
+  for (const [code, status] of statuses) {
+    const expected = BY_CODE.get(code) ?? BY_STATUS.get(status) ?? ApiError;
+    assert.equal(apiError(status, new Headers(), { error: code }).constructor, expected, code);
+  }
+  assert.deepEqual([...BY_CODE.keys()].filter((code) => !codes.includes(String(code))), []);
+  assert.deepEqual(codes.filter((code) => !BY_CODE.has(code)), ['method_not_allowed', 'request_timeout', 'unsupported_media_type']);
 });
 
 withServer('batches are listed and cancelled', async ({ test: free, server, t }) => {

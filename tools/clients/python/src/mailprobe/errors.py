@@ -232,6 +232,7 @@ class TemporarilyUnavailableError(UnavailableError):
     """503 `temporarily_unavailable`: the service is busy, starts or stops."""
 
 
+#: The codes of the API that have a class of their own.
 _BY_CODE: Dict[str, Type[ApiError]] = {
     "invalid_request": InvalidRequestError,
     "invalid_emails": InvalidEmailsError,
@@ -243,7 +244,6 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "plan_not_allowed": PlanNotAllowedError,
     "live_key_required": LiveKeyRequiredError,
     "not_found": NotFoundError,
-    "conflict": ConflictError,
     "invalid_state": InvalidStateError,
     "idempotency_in_progress": IdempotencyInProgressError,
     "offset_mismatch": OffsetMismatchError,
@@ -255,6 +255,7 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "temporarily_unavailable": TemporarilyUnavailableError,
 }
 
+#: The classes of all other codes.
 _BY_STATUS: Dict[int, Type[ApiError]] = {
     400: InvalidRequestError,
     401: AuthenticationError,
