@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+import zipfile
 from pathlib import Path
 from random import Random
 from typing import Any, Dict, List, Optional, Tuple
@@ -90,6 +91,23 @@ def test_download_to_a_path(client: Any, scripted: Scripted, tmp_path: Path) -> 
     assert count == target.stat().st_size
     assert target.read_text().splitlines()[:2] == ["row,email,deliverable,reason", "1,deliverable@example.com,true,mailbox_exists"]
     assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def sheet(content: bytes) -> bytes:
+    """The rows of the spreadsheet that the scripted server makes. Its checksum shows that no byte has changed."""
+    return zipfile.ZipFile(io.BytesIO(content)).read("xl/worksheets/sheet1.xml")
+
+
+def test_a_spreadsheet(client: Any, scripted: Scripted, tmp_path: Path) -> None:
+    list_id = run(client, CONTENT)
+    path, file, table = tmp_path / "out.xlsx", io.BytesIO(), io.BytesIO()
+    scripted.fault("GET", "/results", truncate=True)
+    assert client.lists.download(list_id, path, format="xlsx", classes=["deliverable"]) == path.stat().st_size
+    assert scripted.journal()[-1]["target"].endswith("/results?format=xlsx&class=deliverable")
+    assert sheet(path.read_bytes()).splitlines() == [b"row,email,deliverable,reason", b"1,deliverable@example.com,true,mailbox_exists"]
+    assert client.lists.download(list_id, file, format="xlsx") == len(file.getvalue())
+    client.lists.download(list_id, table)
+    assert sheet(file.getvalue()) == table.getvalue()
 
 
 def test_a_failed_download_leaves_no_file(client: Any, scripted: Scripted, tmp_path: Path) -> None:

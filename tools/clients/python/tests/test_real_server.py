@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
+from pathlib import Path
 from typing import Any, Callable, Dict
 
 import httpx
@@ -122,6 +124,26 @@ def test_list(real: Dict[str, str], live: Any, in_parts: bool) -> None:
     assert len(target.getvalue().splitlines()) == 3
     assert uploaded.list_id in [found.list_id for found in live.lists.list()]
     live.lists.delete(uploaded.list_id)
+
+
+def test_spreadsheet(real: Dict[str, str], test: Any, tmp_path: Path) -> None:
+    description = httpx.get(real["url"] + "/v1/openapi.json").json()
+    parameters = description["paths"]["/v1/lists/{list_id}/results"]["get"]["parameters"]
+    if not any("xlsx" in parameter["schema"].get("enum", ()) for parameter in parameters):
+        pytest.skip("the server has no results in the format xlsx yet")
+    list_id = test.lists.upload(b"email\nrole@example.com\n").list_id
+    test.lists.wait(list_id, until="ready", timeout=60, interval=0.1)
+    test.lists.start(list_id)
+    test.lists.wait(list_id, timeout=60, interval=0.1)
+    path, file = tmp_path / "out.xlsx", io.BytesIO()
+    assert test.lists.download(list_id, path, format="xlsx") == path.stat().st_size
+    assert test.lists.download(list_id, file, format="xlsx") == len(file.getvalue())
+    for content in (io.BytesIO(path.read_bytes()), file):
+        with zipfile.ZipFile(content) as book:
+            assert book.testzip() is None
+            text = b"".join(book.read(name) for name in book.namelist())
+        assert b"role@example.com" in text and b"role_account" in text
+    test.lists.delete(list_id)
 
 
 def test_webhooks(real: Dict[str, str], live: Any) -> None:

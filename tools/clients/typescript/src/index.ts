@@ -3,7 +3,7 @@
 export { BATCH_EMAILS_MAX, type Batches, type BatchOptions } from './batches.js';
 export { Client, type ClientOptions, type VerifyOptions } from './client.js';
 export * from './errors.js';
-export { PART_BYTES, type Lists, type PartOptions, type ResultsOptions, type UploadOptions } from './lists.js';
+export { PART_BYTES, type DownloadOptions, type Lists, type PartOptions, type ResultsOptions, type UploadOptions } from './lists.js';
 export type * from './models.js';
 export type { WaitOptions } from './polling.js';
 export { signWebhook, TOLERANCE_S, verifyWebhook, type RequestHeaders, type VerifyWebhookOptions } from './receive.js';

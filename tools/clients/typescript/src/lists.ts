@@ -39,6 +39,12 @@ export interface ResultsOptions extends RequestOptions {
   classes?: readonly ResultClass[];
 }
 
+/** The options of a download. */
+export interface DownloadOptions extends ResultsOptions {
+  /** Default: `csv`. */
+  format?: ResultsFormat;
+}
+
 const listOf = objectWith<MailList>({ list_id: 'string', status: 'string' });
 
 /** Lists: files of any length. */
@@ -235,7 +241,7 @@ export class Lists {
    * ends without an error has read the whole content.
    */
   async *download(
-    listId: string, { format = 'csv', classes = [], signal }: ResultsOptions & { format?: ResultsFormat } = {},
+    listId: string, { format = 'csv', classes = [], signal }: DownloadOptions = {},
   ): AsyncGenerator<Uint8Array, void, undefined> {
     const query: [string, string][] = [['format', format], ...classes.map((name): [string, string] => ['class', name])];
     const call: Call<void> = { method: 'GET', path: `${path(listId)}/results`, parse: nothing, query };

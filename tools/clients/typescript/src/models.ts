@@ -21,6 +21,7 @@ export type ListState =
   | 'uploading' | 'reading' | 'ready' | 'running' | 'paused' | 'completed' | 'cancelled' | 'unfit';
 /** A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded. */
 export type ResultClass = 'deliverable' | 'undeliverable' | 'unknown';
+/** The format of a download: CSV, JSON lines, or a spreadsheet with texts in all cells. */
 export type ResultsFormat = 'csv' | 'jsonl' | 'xlsx';
 export type EventType =
   | 'batch.completed'

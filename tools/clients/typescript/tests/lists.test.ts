@@ -6,6 +6,7 @@ import { mkdtemp, readFile, readdir, rm, truncate, writeFile } from 'node:fs/pro
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
+import { inflateRawSync } from 'node:zlib';
 import * as mailprobe from 'mailprobe';
 import { openFile, saveResults } from 'mailprobe/node';
 import { all, scripted } from './servers.js';
@@ -147,6 +148,25 @@ test('a download to a path begins again, and leaves no part of a file', async ()
   await assert.rejects(saveResults(client.lists, id, target), mailprobe.TransportError);
   assert.deepEqual(await readdir(folder), []);
 });
+
+test('a spreadsheet, as a file and as bytes', async () => {
+  const id = await run(CONTENT);
+  const target = join(folder, 'out.xlsx');
+  await server.fault('GET', '/results', { truncate: true });
+  const count = await saveResults(client.lists, id, target, { format: 'xlsx', classes: ['deliverable'] });
+  assert.match((await server.journal()).at(-1)?.target ?? '', /\/results\?format=xlsx&class=deliverable$/);
+  const ofFile = await readFile(target);
+  const ofBytes = Buffer.concat(await all(client.lists.download(id, { format: 'xlsx', classes: ['deliverable'] })));
+  assert.equal(count, ofFile.length);
+  for (const content of [ofFile, ofBytes]) assert.equal(sheet(content), 'row,email,deliverable,reason\n1,deliverable@example.com,true,mailbox_exists\n');
+});
+
+/** The rows of the spreadsheet that the scripted server makes: the only file of a zip file (APPNOTE.TXT 4.3.7). */
+function sheet(content: Buffer): string {
+  assert.equal(content.readUInt32LE(0), 0x04034b50);
+  const begin = 30 + content.readUInt16LE(26) + content.readUInt16LE(28);
+  return inflateRawSync(content.subarray(begin, begin + content.readUInt32LE(18))).toString();
+}
 
 test('truncated results are an error after the first row', async () => {
   const id = await run(CONTENT);

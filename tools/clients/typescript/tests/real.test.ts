@@ -6,9 +6,10 @@ import { ApiError, Client, InvalidApiKeyError, InvalidEmailsError, InvalidReques
 import { BY_CODE, BY_STATUS, apiError } from '../dist/failures.js';
 import { all, isMissing, real, type Real } from './servers.js';
 
-/** The part of /v1/openapi.json that has the codes. */
+/** The parts of /v1/openapi.json that the tests read. */
 interface Description {
   components: { schemas: { ErrorCode: { description: string; enum: string[] } } };
+  paths: { '/v1/lists/{list_id}/results': { get: { parameters: { schema: { enum?: string[] } }[] } } };
 }
 
 const server = await real();
@@ -95,6 +96,22 @@ for (const inParts of [false, true]) {
     await live.lists.delete(list_id);
   });
 }
+
+withServer('a spreadsheet', async ({ test: free, server, t }) => {
+  const { paths } = (await (await fetch(`${server.url}/v1/openapi.json`)).json()) as Description;
+  const { parameters } = paths['/v1/lists/{list_id}/results'].get;
+  if (!parameters.some(({ schema }) => schema.enum?.includes('xlsx'))) return t.skip('the server has no results in the format xlsx yet');
+  const { list_id } = await free.lists.upload(new TextEncoder().encode('email\nrole@example.com\n'));
+  await free.lists.wait(list_id, { until: 'ready', timeoutMs: 60_000, intervalMs: 100 });
+  await free.lists.start(list_id);
+  await free.lists.wait(list_id, { timeoutMs: 60_000, intervalMs: 100 });
+  const content = Buffer.concat(await all(free.lists.download(list_id, { format: 'xlsx' })));
+  // A zip file begins with a file and ends with its directory, which has the number of files (APPNOTE.TXT 4.3.16).
+  assert.equal(content.readUInt32LE(0), 0x04034b50);
+  assert.equal(content.readUInt32LE(content.length - 22), 0x06054b50);
+  assert.ok(content.readUInt16LE(content.length - 12) > 3);
+  await free.lists.delete(list_id);
+});
 
 withServer('webhooks', async ({ live, server, t }) => {
   if (await isMissing(t, server, '/v1/webhooks')) return;

@@ -499,7 +499,9 @@ class AsyncLists:
         format: ResultsFormat = "csv",
         classes: Sequence[ResultClass] = (),
     ) -> int:
-        """Writes the results of a list to a path or a file. The result is the number of bytes.
+        """Writes the results of a list to a path, or to a file that is open for writing bytes. The result is the number of bytes.
+
+        `format="xlsx"` makes a spreadsheet. `io.BytesIO()` as the target gives the content as bytes.
 
         A path gets the whole content or none: the content first goes to a file `NAME.part` beside it. A download to a path begins
         again after a broken connection. To a file that is open, it begins again only if nothing was written.

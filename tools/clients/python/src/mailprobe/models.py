@@ -27,6 +27,7 @@ BatchState = Literal["processing", "completed", "cancelled"]
 ListState = Literal["uploading", "reading", "ready", "running", "paused", "completed", "cancelled", "unfit"]
 #: A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded.
 ResultClass = Literal["deliverable", "undeliverable", "unknown"]
+#: The format of a download: CSV, JSON lines, or a spreadsheet with texts in all cells.
 ResultsFormat = Literal["csv", "jsonl", "xlsx"]
 EventType = Literal[
     "batch.completed",
