@@ -105,7 +105,7 @@ def test_nothing_was_sent_so_every_request_is_repeated(make: Callable[..., Any])
 
 
 def test_the_idempotency_key_is_one_per_call(client: Any, scripted: Scripted) -> None:
-    """The property: all tries of one call have the same key, and no two calls have the same."""
+    """The property: all attempts of one call have the same key, and no two calls have the same."""
     keys = []
     faults: List[Dict[str, Any]] = [{}, {"status": 503, "body": BUSY, "times": 3}, {"lose": True, "times": 2}]
     for number, fault in enumerate(faults):

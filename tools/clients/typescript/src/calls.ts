@@ -18,7 +18,7 @@ export interface Call<T> {
   headers?: Record<string, string>;
   /** Whether the request may arrive twice without harm. */
   repeatable?: boolean;
-  /** Whether a 404 after a broken connection means that the first try has done it. */
+  /** Whether a 404 counts as success after a repetition: an earlier request has deleted the object. */
   deletes?: boolean;
 }
 

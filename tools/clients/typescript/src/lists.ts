@@ -4,7 +4,7 @@ import {
 } from './errors.js';
 import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
-import { mayRepeat, type Tries } from './retries.js';
+import { mayRepeat, type Attempts } from './retries.js';
 import { setSize, withSource, type Content, type Source } from './source.js';
 import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
 
@@ -115,7 +115,7 @@ export class Lists {
 
   /** Sends parts until the server has the whole content. */
   async #sendParts(begun: MailList, source: Source, options: PartOptions): Promise<MailList> {
-    const tries = this.#transport.tries();
+    const attempts = this.#transport.attempts();
     let state = begun;
     let offset = begun.offset ?? 0;
     while (state.status === 'uploading') {
@@ -125,14 +125,14 @@ export class Lists {
       } catch (error) {
         if (error instanceof OffsetMismatchError && error.offset !== undefined) {
           // The server names the right offset, so there is nothing to ask. A mismatch without progress counts as a failure.
-          if (tries.nextWaitMs(new TransportError('mismatch'), true) === undefined) throw error;
+          if (attempts.nextWaitMs(new TransportError('mismatch'), true) === undefined) throw error;
           offset = error.offset;
           continue;
         }
-        state = await this.#afterFailure(error, state.list_id, offset, tries, options);
+        state = await this.#afterFailure(error, state.list_id, offset, attempts, options);
       }
       const reached = state.offset ?? offset;
-      if (reached > offset) tries.onProgress();
+      if (reached > offset) attempts.onProgress();
       offset = reached;
       options.onProgress?.(offset, source.size);
       if (isComplete) return state;
@@ -163,11 +163,11 @@ export class Lists {
 
   /** Waits, and asks the server how much it has. */
   async #afterFailure(
-    error: unknown, listId: string, offset: number, tries: Tries, { signal }: RequestOptions,
+    error: unknown, listId: string, offset: number, attempts: Attempts, { signal }: RequestOptions,
   ): Promise<MailList> {
     // Nothing is sent twice, because the offset is asked first.
     const interrupted = (cause: unknown): unknown => (mayRepeat(cause, true) ? new UploadInterruptedError(listId, offset, { cause }) : cause);
-    const wait = tries.nextWaitMs(error, true);
+    const wait = attempts.nextWaitMs(error, true);
     if (wait === undefined) throw interrupted(error);
     await sleep(wait, signal);
     try {
@@ -245,7 +245,7 @@ export class Lists {
   ): AsyncGenerator<Uint8Array, void, undefined> {
     const query: [string, string][] = [['format', format], ...classes.map((name): [string, string] => ['class', name])];
     const call: Call<void> = { method: 'GET', path: `${path(listId)}/results`, parse: nothing, query };
-    const tries = this.#transport.tries();
+    const attempts = this.#transport.attempts();
     for (let isBegun = false; ; ) {
       try {
         for await (const piece of this.#transport.stream(call, { signal })) {
@@ -254,7 +254,7 @@ export class Lists {
         }
         return;
       } catch (error) {
-        const wait = isInterruption(error) && !isBegun ? tries.nextWaitMs(error, true) : undefined;
+        const wait = isInterruption(error) && !isBegun ? attempts.nextWaitMs(error, true) : undefined;
         if (wait === undefined) throw error;
         await sleep(wait, signal);
       }

@@ -179,7 +179,7 @@ export interface WebhookEndpoint {
   enabled?: boolean;
   /** The cause, if the endpoint is disabled. */
   disabled_reason?: 'owner' | 'gone' | 'failures' | null;
-  /** The first failed try since the last success. After three days, the server disables the endpoint. */
+  /** The first failed attempt since the last success. After three days, the server disables the endpoint. */
   failing_since?: string | null;
   /** The number of messages that wait. */
   waiting?: number;
@@ -192,7 +192,7 @@ export interface WebhookEndpoint {
   created_at?: string | null;
 }
 
-/** One try to send a message. */
+/** One attempt to send a message. */
 export interface Attempt {
   at: string;
   duration_ms?: number;
@@ -202,7 +202,7 @@ export interface Attempt {
   error?: string | null;
 }
 
-/** A message to an endpoint, with all tries so far. */
+/** A message to an endpoint, with all attempts so far. */
 export interface Delivery {
   /** The same as the header `webhook-id` of the message. */
   message_id: string;
@@ -218,7 +218,7 @@ export interface Delivery {
 
 /** A verified message of the server. */
 export interface WebhookEvent {
-  /** The header `webhook-id`. It is the same in each try, so it identifies duplicates. */
+  /** The header `webhook-id`. It is the same in each attempt, so it identifies duplicates. */
   id: string;
   type: EventType;
   timestamp: string;

@@ -108,7 +108,7 @@ function isSame(expected: string, offered: string): boolean {
 }
 
 async function signatureOf(key: Uint8Array, message: Uint8Array): Promise<string> {
-  // The types of WebCrypto know no bytes of a shared memory, and there are none.
+  // The types exclude `SharedArrayBuffer`. These bytes never use one.
   const imported = await webcrypto.subtle.importKey('raw', key as BufferSource, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
   const mac = new Uint8Array(await webcrypto.subtle.sign('HMAC', imported, message as BufferSource));
   return btoa(String.fromCharCode(...mac));

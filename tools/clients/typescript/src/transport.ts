@@ -3,7 +3,7 @@
 import { IDEMPOTENCY_KEY, isObject, type Call, type Page } from './calls.js';
 import { ApiError, MailprobeError, NotFoundError, TransportError, TransportTimeoutError, UnexpectedAnswerError } from './errors.js';
 import { apiError } from './failures.js';
-import { Tries, type Retries } from './retries.js';
+import { Attempts, type Retries } from './retries.js';
 import { joined } from './source.js';
 import { VERSION } from './version.js';
 
@@ -34,7 +34,7 @@ interface Opened {
   timer: Timer;
 }
 
-/** The signal of one try. It fires at the timeout after the last event, and with the caller's signal. */
+/** The signal of one attempt. It fires at the timeout after the last event, and with the caller's signal. */
 class Timer {
   readonly controller = new AbortController();
   isOver = false;
@@ -84,19 +84,19 @@ function errorsOf(cause: Record<string, unknown>): Record<string, unknown>[] {
 export class Transport {
   constructor(private readonly settings: TransportSettings) {}
 
-  tries(): Tries {
-    return new Tries(this.settings.retries);
+  attempts(): Attempts {
+    return new Attempts(this.settings.retries);
   }
 
   /** Sends a request, again if that is safe, and reads its answer. */
   async call<T>(call: Call<T>, options: RequestOptions = {}): Promise<T> {
-    const tries = this.tries();
+    const attempts = this.attempts();
     for (let isAgain = false; ; isAgain = true) {
       try {
         return await this.once(call, options);
       } catch (error) {
         if (error instanceof NotFoundError && call.deletes && isAgain) return call.parse(null);
-        const wait = tries.nextWaitMs(error, call.repeatable ?? false);
+        const wait = attempts.nextWaitMs(error, call.repeatable ?? false);
         if (wait === undefined) throw error;
         await sleep(wait, options.signal);
       }
@@ -157,7 +157,7 @@ export class Transport {
       const answer = await this.settings.fetch(this.url(call), {
         method: call.method,
         headers: this.headers(call),
-        // The types of fetch know no bytes of a shared memory, and there are none.
+        // The types exclude `SharedArrayBuffer`. These bytes never use one.
         body: call.json === undefined ? ((call.content ?? null) as BodyInit | null) : JSON.stringify(call.json),
         // The key must not go to another host.
         redirect: 'manual',
@@ -259,7 +259,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Whether a failed try of a part of an upload or of a download may be followed by another one. */
+/** Whether a failed attempt of a part of an upload or of a download may be followed by another one. */
 export function isInterruption(error: unknown): error is ApiError | TransportError {
   return error instanceof ApiError || error instanceof TransportError;
 }

@@ -71,7 +71,7 @@ export class Webhooks {
     return this.#transport.call({ method: 'POST', path: `${path(webhookId)}/test`, parse }, options);
   }
 
-  /** Iterates over the messages to an endpoint, with their tries. `limit` is the size of a page. */
+  /** Iterates over the messages to an endpoint, with their attempts. `limit` is the size of a page. */
   deliveries(
     webhookId: string, { limit, signal }: RequestOptions & { limit?: number } = {},
   ): AsyncGenerator<Delivery, void, undefined> {

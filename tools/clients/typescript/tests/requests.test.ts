@@ -95,17 +95,17 @@ test('nothing was sent, so every request is repeated', async () => {
   assert.ok(performance.now() - begin >= 145);
 });
 
-test('property: all tries of one call have the same Idempotency-Key, and no two calls have the same', async () => {
+test('property: all attempts of one call have the same Idempotency-Key, and no two calls have the same', async () => {
   const keys = new Set<string | undefined>();
   const faults: [object | undefined, number][] = [
     [undefined, 1], [{ status: 503, body: BUSY, times: 3 }, 4], [{ lose: true, times: 2 }, 3],
   ];
-  for (const [fault, tries] of faults) {
+  for (const [fault, attempts] of faults) {
     if (fault) await server.fault('POST', '/v1/verify/batch', fault);
     const before = (await server.journal()).length;
     await client.batches.create(['deliverable@example.com']);
     const sent = (await server.journal()).slice(before).map((request) => request.headers['idempotency-key']);
-    assert.equal(sent.length, tries);
+    assert.equal(sent.length, attempts);
     assert.equal(new Set(sent).size, 1);
     keys.add(sent[0]);
   }
@@ -230,7 +230,7 @@ test('a slow server', async () => {
   await assert.rejects(impatient.verify('role@example.com'), mailprobe.TransportTimeoutError);
 });
 
-test('a signal ends a request, a wait between tries, and a poll', async () => {
+test('a signal ends a request, a wait between attempts, and a poll', async () => {
   await server.fault('POST', '/v1/verify', { delay_s: 2 });
   await assert.rejects(client.verify('role@example.com', { signal: AbortSignal.timeout(50) }), { name: 'TimeoutError' });
   await server.fault('GET', '/v1/account', { status: 429, headers: { 'Retry-After': '60' }, body: {} });

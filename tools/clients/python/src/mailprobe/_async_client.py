@@ -32,7 +32,7 @@ from . import _calls as calls
 from ._calls import Call, Page
 from ._lines import JsonLines
 from ._polling import Polling
-from ._retries import Retries, Tries, may_repeat
+from ._retries import Retries, Attempts, may_repeat
 from ._source import Content, Source
 from ._version import __version__
 from .errors import (
@@ -135,7 +135,7 @@ class AsyncClient:
 
     async def _call(self, call: Call[T]) -> T:
         """Sends a request, again if that is safe, and reads its answer."""
-        tries = self._tries()
+        attempts = self._attempts()
         is_again = False
         while True:
             try:
@@ -145,7 +145,7 @@ class AsyncClient:
                     return call.parse(None)
                 raise
             except MailprobeError as error:
-                wait = tries.next_wait(error, repeatable=call.repeatable)
+                wait = attempts.next_wait(error, repeatable=call.repeatable)
                 if wait is None:
                     raise
             is_again = True
@@ -214,8 +214,8 @@ class AsyncClient:
                 raise UnexpectedAnswerError("the answer is too long", status=answer.status_code)
         return bytes(body)
 
-    def _tries(self) -> Tries:
-        return Tries(self._retries, random.random)
+    def _attempts(self) -> Attempts:
+        return Attempts(self._retries, random.random)
 
     async def _pages(self, page_after: Callable[[Optional[str]], Call[Page[T]]]) -> AsyncIterator[T]:
         """The items of all pages. A page is requested when its first item is needed."""
@@ -356,14 +356,14 @@ class AsyncLists:
     ) -> MailList:
         source = upload.source
         call = calls.upload_whole(name, column, source.size, key, repeatable=source.is_seekable)
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while True:
             try:
                 body = io.pieces(source.read_at, min(upload.part_bytes, 1 << 20))
                 uploaded = await self._client._once(call, body)
             except MailprobeError as error:
                 # A content that cannot seek is gone after the first byte.
-                wait = tries.next_wait(error, repeatable=call.repeatable) if source.is_seekable else None
+                wait = attempts.next_wait(error, repeatable=call.repeatable) if source.is_seekable else None
                 if wait is None:
                     raise
             else:
@@ -374,7 +374,7 @@ class AsyncLists:
     async def _send_parts(self, begun: MailList, upload: _Upload) -> MailList:
         """Sends parts until the server has the whole content."""
         state, offset = begun, begun.offset or 0
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while state.status == "uploading":
             try:
                 state, is_complete = await self._send_part(state.list_id, offset, upload)
@@ -382,16 +382,16 @@ class AsyncLists:
                     upload.report(state.offset or 0)
                     return state
             except OffsetMismatchError as error:
-                wait = tries.next_wait(TransportError(str(error), sent=False), repeatable=True)
+                wait = attempts.next_wait(TransportError(str(error), sent=False), repeatable=True)
                 if error.offset is None or wait is None:
                     raise
                 # The server names the right offset, so there is nothing to ask. A mismatch without progress counts as a failure.
                 offset = error.offset
                 continue
             except (ApiError, TransportError) as error:
-                state = await self._after_failure(error, state.list_id, offset, tries)
+                state = await self._after_failure(error, state.list_id, offset, attempts)
             if state.offset is not None and state.offset > offset:
-                tries.on_progress()
+                attempts.on_progress()
             offset = offset if state.offset is None else state.offset
             upload.report(offset)
         return state
@@ -408,10 +408,10 @@ class AsyncLists:
             raise UnexpectedAnswerError("the server has acknowledged a part, and its offset does not advance")
         return state, is_last
 
-    async def _after_failure(self, error: MailprobeError, list_id: str, offset: int, tries: Tries) -> MailList:
+    async def _after_failure(self, error: MailprobeError, list_id: str, offset: int, attempts: Attempts) -> MailList:
         """Waits, and asks the server how much it has."""
         # Nothing is sent twice, because the offset is asked first.
-        wait = tries.next_wait(error, repeatable=True)
+        wait = attempts.next_wait(error, repeatable=True)
         if wait is None:
             if not may_repeat(error, True):
                 raise error
@@ -472,7 +472,7 @@ class AsyncLists:
         `classes` selects classes of verdicts. If the connection breaks after the first row, TransportError is raised.
         """
         call = calls.list_results(list_id, "jsonl", classes)
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         is_begun = False
         while True:
             lines = JsonLines()
@@ -486,7 +486,7 @@ class AsyncLists:
                         yield row
                     return
             except (ApiError, TransportError) as error:
-                wait = None if is_begun else tries.next_wait(error, repeatable=True)
+                wait = None if is_begun else attempts.next_wait(error, repeatable=True)
                 if wait is None:
                     raise
             await io.sleep(wait)
@@ -523,7 +523,7 @@ class AsyncLists:
         return count
 
     async def _save(self, call: Call[None], file: IO[bytes], again: bool) -> int:
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while True:
             count = 0
             try:
@@ -533,7 +533,7 @@ class AsyncLists:
                         count += len(piece)
                 return count
             except (ApiError, TransportError) as error:
-                wait = tries.next_wait(error, repeatable=True) if again or count == 0 else None
+                wait = attempts.next_wait(error, repeatable=True) if again or count == 0 else None
                 if wait is None:
                     raise
             if count > 0:
@@ -587,7 +587,7 @@ class AsyncWebhooks:
         return await self._client._call(calls.test_webhook(webhook_id))
 
     def deliveries(self, webhook_id: str, *, limit: Optional[int] = None) -> AsyncIterator[Delivery]:
-        """Iterates over the messages to an endpoint, with their tries. `limit` is the size of a page."""
+        """Iterates over the messages to an endpoint, with their attempts. `limit` is the size of a page."""
         return self._client._pages(lambda after: calls.list_deliveries(webhook_id, limit, after))
 
 

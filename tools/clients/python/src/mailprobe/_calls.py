@@ -49,7 +49,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     #: Whether the request may arrive twice without harm.
     repeatable: bool = False
-    #: Whether a 404 after a broken connection means that the first try has done it.
+    #: Whether a 404 counts as success after a repetition: an earlier request has deleted the object.
     deletes: bool = False
 
 

@@ -225,7 +225,7 @@ class WebhookEndpoint:
     enabled: bool = True
     #: The cause, if the endpoint is disabled: `owner`, `gone` or `failures`.
     disabled_reason: Optional[str] = None
-    #: The first failed try since the last success. After three days, the server disables the endpoint.
+    #: The first failed attempt since the last success. After three days, the server disables the endpoint.
     failing_since: Optional[datetime] = None
     #: The number of messages that wait.
     waiting: int = 0
@@ -241,7 +241,7 @@ class WebhookEndpoint:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to send a message."""
+    """One attempt to send a message."""
 
     at: datetime
     duration_ms: Optional[int] = None
@@ -254,7 +254,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message to an endpoint, with all tries so far."""
+    """A message to an endpoint, with all attempts so far."""
 
     #: The same as the header `webhook-id` of the message.
     message_id: str
@@ -292,6 +292,6 @@ class WebhookEvent:
     type: EventType
     timestamp: datetime
     data: EventData = field(default_factory=EventData)
-    #: The header `webhook-id`. It is the same in each try, so it identifies duplicates.
+    #: The header `webhook-id`. It is the same in each attempt, so it identifies duplicates.
     id: str = ""
     raw: Mapping[str, Any] = _raw()
