@@ -6,7 +6,7 @@ import type { RequestOptions, Transport } from './transport.js';
 /** The largest number of addresses in a batch. */
 export const BATCH_EMAILS_MAX = 200;
 
-/** The options of a new batch. */
+/** The name of a new batch, and the key that makes its creation repeatable. */
 export interface BatchOptions extends RequestOptions {
   name?: string;
   /**

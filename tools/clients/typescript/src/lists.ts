@@ -8,19 +8,20 @@ import { mayRepeat, type Attempts } from './retries.js';
 import { setSize, withSource, type Content, type Source } from './source.js';
 import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
 
-/** The size of a part of an upload. */
+/** The size of a part of an upload in bytes, unless `partBytes` says otherwise. */
 export const PART_BYTES = 8 << 20;
 /** More than a row of a list has. */
 const LINE_CHARS_MAX = 16 << 20;
 
-/** The options of an upload in parts. */
+/** How an upload in parts is sent and reported. */
 export interface PartOptions extends RequestOptions {
+  /** The size of a part in bytes. Default: 8 MiB. */
   partBytes?: number;
   /** Gets the number of acknowledged bytes, and the size if it is known. */
   onProgress?: (offset: number, size: number | undefined) => void;
 }
 
-/** The options of an upload. */
+/** The name and columns of a new list, and how it is sent. */
 export interface UploadOptions extends PartOptions {
   name?: string;
   /** The column of the addresses. Without it, the server finds the column. */
@@ -29,17 +30,17 @@ export interface UploadOptions extends PartOptions {
   size?: number;
   /** Whether the content is sent in parts. The default sends parts if the content is larger than one. */
   inParts?: boolean;
-  /** As for batches. */
+  /** As for batches: without a key, the client makes one, and an error has it. */
   idempotencyKey?: string;
 }
 
-/** The options of results. */
+/** The choice of rows of results. */
 export interface ResultsOptions extends RequestOptions {
   /** Selects classes of verdicts. */
   classes?: readonly ResultClass[];
 }
 
-/** The options of a download. */
+/** The choice of rows and of the format of a download. */
 export interface DownloadOptions extends ResultsOptions {
   /** Default: `csv`. */
   format?: ResultsFormat;
@@ -177,7 +178,7 @@ export class Lists {
     }
   }
 
-  /** The state of a list. */
+  /** The present state of a list: its progress, price and cause of a stop. */
   async get(listId: string, options: RequestOptions = {}): Promise<MailList> {
     return this.#transport.call({ method: 'GET', path: path(listId), parse: listOf, repeatable: true }, options);
   }

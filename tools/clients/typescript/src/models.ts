@@ -105,7 +105,7 @@ export interface Verification {
   checks?: Checks | null;
 }
 
-/** The answer to a new batch. */
+/** A batch that the server has accepted. `batch_id` is its id for all further calls. */
 export interface BatchCreated {
   batch_id: string;
   emails_submitted: number;
@@ -177,7 +177,7 @@ export interface WebhookEndpoint {
   events?: EventType[];
   label?: string | null;
   enabled?: boolean;
-  /** The cause, if the endpoint is disabled. */
+  /** The cause, if the endpoint is disabled: by its owner, after an answer 410, or after three days of failures. */
   disabled_reason?: 'owner' | 'gone' | 'failures' | null;
   /** The first failed attempt since the last success. After three days, the server disables the endpoint. */
   failing_since?: string | null;
@@ -192,7 +192,7 @@ export interface WebhookEndpoint {
   created_at?: string | null;
 }
 
-/** One attempt to send a message. */
+/** One request with a message to its endpoint. */
 export interface Attempt {
   at: string;
   duration_ms?: number;
@@ -202,7 +202,7 @@ export interface Attempt {
   error?: string | null;
 }
 
-/** A message to an endpoint, with all attempts so far. */
+/** A message to an endpoint, with all attempts so far, the oldest first. */
 export interface Delivery {
   /** The same as the header `webhook-id` of the message. */
   message_id: string;

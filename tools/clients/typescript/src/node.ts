@@ -13,7 +13,7 @@ export interface FileSource extends Source {
   close(): Promise<void>;
 }
 
-/** Opens a file for an upload. */
+/** Opens a file for an upload. Its size is that of this moment. */
 export async function openFile(path: string | URL): Promise<FileSource> {
   const file = await open(path, 'r');
   try {

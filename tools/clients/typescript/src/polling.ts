@@ -7,7 +7,7 @@ const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 5000;
 const GROWTH = 1.5;
 
-/** The options of `wait`. */
+/** The limits of a wait. */
 export interface WaitOptions extends RequestOptions {
   /** The longest wait. Then WaitTimeoutError is thrown. */
   timeoutMs?: number | undefined;

@@ -6,13 +6,13 @@ import type { WebhookEvent } from './models.js';
 import { joined } from './source.js';
 import { webcrypto } from '#webcrypto';
 
-/** The largest difference of the clocks. */
+/** The largest difference between the time of a message and the clock, in seconds, unless the caller sets another. */
 export const TOLERANCE_S = 300;
 
 const SECRET_PREFIX = 'whsec_';
 const VERSION = 'v1';
 
-/** The options of a verification. */
+/** The tolerance and the clock of a verification. */
 export interface VerifyWebhookOptions {
   /** The largest age in seconds. Default: 300. */
   toleranceSeconds?: number;

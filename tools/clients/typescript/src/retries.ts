@@ -46,7 +46,7 @@ export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   return error instanceof ApiError && LATER.includes(error.status) && (repeatable || error.status === REFUSED_UNDONE);
 }
 
-/** The attempts of one request. */
+/** Counts the failed attempts of one request. */
 export class Attempts {
   private done = 0;
 

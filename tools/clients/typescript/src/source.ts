@@ -9,13 +9,13 @@ import { UploadError } from './errors.js';
 
 /** A content that can be read at any offset. `openFile` of `mailprobe/node` makes one from a path. */
 export interface Source {
-  /** undefined if it is not known. */
+  /** The number of bytes; undefined if it is not known. */
   readonly size: number | undefined;
   /** The next bytes from an offset: `length` bytes, or fewer at the end. */
   readAt(offset: number, length: number): Promise<Uint8Array>;
 }
 
-/** What can be uploaded. */
+/** What can be uploaded: bytes, a Blob, a file, or a stream of bytes, which can be read only once. */
 export type Content = Uint8Array | Blob | Source | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 
 function sourceOf(content: Content): Source {
@@ -66,7 +66,7 @@ class BlobSource implements Source {
   }
 }
 
-/** The chunks of a stream, as an iterator. */
+/** Reads a stream, and cancels it at the end. The stream is locked until then. */
 class Chunks implements AsyncIterator<Uint8Array> {
   constructor(private readonly reader: ReadableStreamDefaultReader<Uint8Array>) {}
 

@@ -9,12 +9,12 @@ import { VERSION } from './version.js';
 
 /** The longest answer that is read at once. Results of lists are streamed and have no limit. */
 const ANSWER_BYTES_MAX = 16 << 20;
-/** A slower upload times out: bytes per millisecond. */
+/** In bytes per millisecond. An upload that is slower than this may reach the timeout. */
 const UPLOAD_RATE_MIN = 32;
 /** Failures before the server can have received the request, by the codes of Node. */
 const NOT_SENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'ENETUNREACH', 'EHOSTUNREACH', 'UND_ERR_CONNECT_TIMEOUT'];
 
-/** The options of every method that sends requests. */
+/** The way to end a call early. Every method that sends requests has it. */
 export interface RequestOptions {
   /** Ends the call. The promise is then rejected with the reason of the signal. */
   signal?: AbortSignal | undefined;

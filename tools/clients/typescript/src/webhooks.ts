@@ -31,13 +31,13 @@ export class Webhooks {
     return this.#transport.call({ method: 'POST', path: '/v1/webhooks', parse: endpointOf, json }, { signal });
   }
 
-  /** All endpoints of the account, at most ten. */
+  /** All endpoints of the account, at most ten, without their secrets. */
   async list(options: RequestOptions = {}): Promise<WebhookEndpoint[]> {
     const parse = (body: unknown): WebhookEndpoint[] => pageOf('webhooks', endpointOf)(body).items;
     return this.#transport.call({ method: 'GET', path: '/v1/webhooks', parse, repeatable: true }, options);
   }
 
-  /** One endpoint. */
+  /** An endpoint without its secret. */
   async get(webhookId: string, options: RequestOptions = {}): Promise<WebhookEndpoint> {
     return this.#transport.call({ method: 'GET', path: path(webhookId), parse: endpointOf, repeatable: true }, options);
   }
@@ -50,7 +50,7 @@ export class Webhooks {
     return this.#transport.call(call, options);
   }
 
-  /** Removes an endpoint. */
+  /** Removes an endpoint. Messages that wait for it are not sent. */
   async delete(webhookId: string, options: RequestOptions = {}): Promise<void> {
     const call: Call<void> = { method: 'DELETE', path: path(webhookId), parse: nothing, repeatable: true, deletes: true };
     return this.#transport.call(call, options);

@@ -117,7 +117,7 @@ class AsyncClient:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Closes the connections."""
+        """Closes the connections, unless they belong to an `http` of the caller."""
         if self._owns_http:
             await self._http.aclose()
 
@@ -425,7 +425,7 @@ class AsyncLists:
             raise UploadInterruptedError(list_id, offset) from failure
 
     async def get(self, list_id: str) -> MailList:
-        """The state of a list."""
+        """The present state of a list: its progress, price and cause of a stop."""
         return await self._client._call(calls.get_list(list_id))
 
     def list(self, *, limit: Optional[int] = None) -> AsyncIterator[MailList]:
@@ -555,11 +555,11 @@ class AsyncWebhooks:
         return await self._client._call(calls.create_webhook(url, events, label))
 
     async def list(self) -> List[WebhookEndpoint]:
-        """All endpoints of the account, at most ten."""
+        """All endpoints of the account, at most ten, without their secrets."""
         return await self._client._call(calls.list_webhooks())
 
     async def get(self, webhook_id: str) -> WebhookEndpoint:
-        """One endpoint."""
+        """An endpoint without its secret."""
         return await self._client._call(calls.get_webhook(webhook_id))
 
     async def update(
@@ -575,7 +575,7 @@ class AsyncWebhooks:
         return await self._client._call(calls.update_webhook(webhook_id, url, events, label, enabled))
 
     async def delete(self, webhook_id: str) -> None:
-        """Removes an endpoint."""
+        """Removes an endpoint. Messages that wait for it are not sent."""
         await self._client._call(calls.delete_webhook(webhook_id))
 
     async def rotate(self, webhook_id: str) -> WebhookEndpoint:

@@ -60,7 +60,7 @@ def may_repeat(error: MailprobeError, repeatable: bool) -> bool:
 
 
 class Attempts:
-    """The attempts of one request."""
+    """Counts the failed attempts of one request."""
 
     def __init__(self, retries: Retries, random: Callable[[], float]) -> None:
         self._retries = retries

@@ -117,7 +117,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections, unless they belong to an `http` of the caller."""
         if self._owns_http:
             self._http.close()
 
@@ -425,7 +425,7 @@ class Lists:
             raise UploadInterruptedError(list_id, offset) from failure
 
     def get(self, list_id: str) -> MailList:
-        """The state of a list."""
+        """The present state of a list: its progress, price and cause of a stop."""
         return self._client._call(calls.get_list(list_id))
 
     def list(self, *, limit: Optional[int] = None) -> Iterator[MailList]:
@@ -555,11 +555,11 @@ class Webhooks:
         return self._client._call(calls.create_webhook(url, events, label))
 
     def list(self) -> List[WebhookEndpoint]:
-        """All endpoints of the account, at most ten."""
+        """All endpoints of the account, at most ten, without their secrets."""
         return self._client._call(calls.list_webhooks())
 
     def get(self, webhook_id: str) -> WebhookEndpoint:
-        """One endpoint."""
+        """An endpoint without its secret."""
         return self._client._call(calls.get_webhook(webhook_id))
 
     def update(
@@ -575,7 +575,7 @@ class Webhooks:
         return self._client._call(calls.update_webhook(webhook_id, url, events, label, enabled))
 
     def delete(self, webhook_id: str) -> None:
-        """Removes an endpoint."""
+        """Removes an endpoint. Messages that wait for it are not sent."""
         self._client._call(calls.delete_webhook(webhook_id))
 
     def rotate(self, webhook_id: str) -> WebhookEndpoint:

@@ -136,7 +136,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class BatchCreated:
-    """The answer to a new batch."""
+    """A batch that the server has accepted. `batch_id` is its id for all further calls."""
 
     batch_id: str
     emails_submitted: int
@@ -241,7 +241,7 @@ class WebhookEndpoint:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to send a message."""
+    """One request with a message to its endpoint."""
 
     at: datetime
     duration_ms: Optional[int] = None
@@ -254,7 +254,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message to an endpoint, with all attempts so far."""
+    """A message to an endpoint, with all attempts so far, the oldest first."""
 
     #: The same as the header `webhook-id` of the message.
     message_id: str
