@@ -1,5 +1,6 @@
 /** From an error answer to its error. */
 
+import { isObject } from './calls.js';
 import {
   type ApiFailure,
   ApiError,
@@ -73,7 +74,7 @@ const GATEWAY_PREFIX = 'not_available_on_';
 
 /** The error for an answer. `body` is its JSON, or undefined. */
 export function apiError(status: number, headers: Headers, body: unknown): ApiError {
-  const envelope = typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
+  const envelope = isObject(body) ? body : {};
   const code = envelope['error'];
   const isGateway = typeof code === 'string' && code.startsWith(GATEWAY_PREFIX);
   const Kind = BY_CODE.get(code) ?? (isGateway ? NotAvailableOnGatewayError : BY_STATUS.get(status)) ?? ApiError;

@@ -9,6 +9,6 @@ export type { WaitOptions } from './polling.js';
 export { signWebhook, TOLERANCE_S, verifyWebhook, type RequestHeaders, type VerifyWebhookOptions } from './receive.js';
 export { type Retries } from './retries.js';
 export { type Content, type Source } from './source.js';
-export type { RequestOptions } from './transport.js';
+export type { PageOptions, RequestOptions } from './transport.js';
 export { VERSION } from './version.js';
 export type { WebhookChanges, Webhooks } from './webhooks.js';

@@ -1,4 +1,4 @@
-import { given, idempotency, isObject, nothing, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import { given, idempotency, isObject, nothing, objectWith, pageOf, segment, type Call } from './calls.js';
 import {
   ListStoppedError, OffsetMismatchError, TransportError, UnexpectedAnswerError, UploadError, UploadInterruptedError,
 } from './errors.js';
@@ -6,7 +6,7 @@ import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js'
 import { poll, type WaitOptions } from './polling.js';
 import { mayRepeat, type Attempts } from './retries.js';
 import { setSize, withSource, type Content, type Source } from './source.js';
-import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
+import { isInterruption, sleep, type PageOptions, type RequestOptions, type Transport } from './transport.js';
 
 /** The size of a part of an upload in bytes, unless `partBytes` says otherwise. */
 export const PART_BYTES = 8 << 20;
@@ -74,15 +74,7 @@ export class Lists {
     const { partBytes = PART_BYTES, inParts = size > partBytes } = options;
     // The server refuses an upload of no parts.
     if (!inParts || size === 0) return this.#uploadWhole(source, size, options);
-    const { name, column, idempotencyKey } = options;
-    const call: Call<MailList> = {
-      method: 'POST',
-      path: '/v1/lists',
-      parse: listOf,
-      json: given({ name, column, bytes: size }),
-      headers: idempotency(idempotencyKey),
-      repeatable: true,
-    };
+    const call = creation(options, { json: given({ name: options.name, column: options.column, bytes: size }) });
     return this.#sendParts(await this.#transport.call(call, options), source, options);
   }
 
@@ -99,16 +91,8 @@ export class Lists {
   }
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {
-    const { name, column, idempotencyKey, signal, onProgress } = options;
-    const call: Call<MailList> = {
-      method: 'POST',
-      path: '/v1/lists',
-      parse: listOf,
-      query: Object.entries(given({ name, column })),
-      content: await read(source, 0, size),
-      headers: idempotency(idempotencyKey),
-      repeatable: true,
-    };
+    const { name, column, signal, onProgress } = options;
+    const call = creation(options, { query: Object.entries(given({ name, column })), content: await read(source, 0, size) });
     const uploaded = await this.#transport.call(call, { signal });
     onProgress?.(uploaded.offset ?? size, size);
     return uploaded;
@@ -183,12 +167,9 @@ export class Lists {
     return this.#transport.call({ method: 'GET', path: path(listId), parse: listOf, repeatable: true }, options);
   }
 
-  /** Iterates over the lists of the account, the newest first. `limit` is the size of a page. */
-  list({ limit, signal }: RequestOptions & { limit?: number } = {}): AsyncGenerator<MailList, void, undefined> {
-    const parse = pageOf('lists', listOf);
-    return this.#transport.pages(
-      (after) => ({ method: 'GET', path: '/v1/lists', parse, query: range(limit, after), repeatable: true }), { signal },
-    );
+  /** Iterates over the lists of the account, the newest first. */
+  list(options: PageOptions = {}): AsyncGenerator<MailList, void, undefined> {
+    return this.#transport.pages('/v1/lists', pageOf('lists', listOf), options);
   }
 
   /** Starts the check of a list that is `ready`, or continues one that is `paused`. It is charged while it runs. */
@@ -265,6 +246,10 @@ export class Lists {
 
 function path(listId: string): string {
   return `/v1/lists/${segment(listId)}`;
+}
+
+function creation({ idempotencyKey }: UploadOptions, more: Partial<Call<MailList>>): Call<MailList> {
+  return { method: 'POST', path: '/v1/lists', parse: listOf, headers: idempotency(idempotencyKey), repeatable: true, ...more };
 }
 
 async function read(source: Source, offset: number, length: number): Promise<Uint8Array> {

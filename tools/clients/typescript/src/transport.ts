@@ -1,6 +1,6 @@
 /** Requests over fetch: timeouts, retries, and answers as JSON or as a stream. */
 
-import { IDEMPOTENCY_KEY, isObject, type Call, type Page } from './calls.js';
+import { IDEMPOTENCY_KEY, isObject, range, type Call, type Page } from './calls.js';
 import { ApiError, MailprobeError, NotFoundError, TransportError, TransportTimeoutError, UnexpectedAnswerError } from './errors.js';
 import { apiError } from './failures.js';
 import { Attempts, type Retries } from './retries.js';
@@ -18,6 +18,12 @@ const NOT_SENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'ENETUNREACH', 'EHOS
 export interface RequestOptions {
   /** Ends the call. The promise is then rejected with the reason of the signal. */
   signal?: AbortSignal | undefined;
+}
+
+/** How a collection is read. */
+export interface PageOptions extends RequestOptions {
+  /** The number of items in a page. Default: that of the server. */
+  limit?: number | undefined;
 }
 
 export interface TransportSettings {
@@ -139,10 +145,11 @@ export class Transport {
 
   /** The items of all pages. A page is requested when its first item is needed. */
   async *pages<T>(
-    pageAfter: (after: string | undefined) => Call<Page<T>>, options: RequestOptions = {},
+    path: string, parse: (body: unknown) => Page<T>, { limit, signal }: PageOptions,
   ): AsyncGenerator<T, void, undefined> {
     for (let after: string | undefined; ; ) {
-      const page: Page<T> = await this.call(pageAfter(after), options);
+      const call: Call<Page<T>> = { method: 'GET', path, parse, query: range(limit, after), repeatable: true };
+      const page: Page<T> = await this.call(call, { signal });
       yield* page.items;
       if (page.next === undefined) return;
       if (page.next === after) throw new UnexpectedAnswerError('the cursor of the pages does not advance');

@@ -1,7 +1,7 @@
-import { given, isObject, nothing, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import { given, isObject, nothing, objectWith, pageOf, segment, type Call } from './calls.js';
 import { UnexpectedAnswerError } from './errors.js';
 import type { Delivery, EventType, WebhookEndpoint } from './models.js';
-import type { RequestOptions, Transport } from './transport.js';
+import type { PageOptions, RequestOptions, Transport } from './transport.js';
 
 /** The fields of an endpoint that can be changed. */
 export interface WebhookChanges {
@@ -71,13 +71,9 @@ export class Webhooks {
     return this.#transport.call({ method: 'POST', path: `${path(webhookId)}/test`, parse }, options);
   }
 
-  /** Iterates over the messages to an endpoint, with their attempts. `limit` is the size of a page. */
-  deliveries(
-    webhookId: string, { limit, signal }: RequestOptions & { limit?: number } = {},
-  ): AsyncGenerator<Delivery, void, undefined> {
-    const parse = pageOf('deliveries', deliveryOf);
-    const at = `${path(webhookId)}/deliveries`;
-    return this.#transport.pages((after) => ({ method: 'GET', path: at, parse, query: range(limit, after), repeatable: true }), { signal });
+  /** Iterates over the messages to an endpoint, with their attempts. */
+  deliveries(webhookId: string, options: PageOptions = {}): AsyncGenerator<Delivery, void, undefined> {
+    return this.#transport.pages(`${path(webhookId)}/deliveries`, pageOf('deliveries', deliveryOf), options);
   }
 }
 

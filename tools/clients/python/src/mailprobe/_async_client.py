@@ -185,12 +185,11 @@ class AsyncClient:
                 yield answer
             finally:
                 await answer.aclose()
-        except httpx.TimeoutException as error:
-            sent = not isinstance(error, _NOT_SENT)
-            raise TransportTimeoutError(f"{type(error).__name__} after {self._timeout} s", sent=sent) from error
         except httpx.RequestError as error:
-            sent = not isinstance(error, _NOT_SENT)
-            raise TransportError(f"{type(error).__name__}: {error}", sent=sent) from error
+            sent, name = not isinstance(error, _NOT_SENT), type(error).__name__
+            if isinstance(error, httpx.TimeoutException):
+                raise TransportTimeoutError(f"{name} after {self._timeout} s", sent=sent) from error
+            raise TransportError(f"{name}: {error}", sent=sent) from error
 
     async def _check(self, answer: httpx.Response) -> None:
         """Raises the error of an answer without success."""
@@ -216,6 +215,14 @@ class AsyncClient:
 
     def _attempts(self) -> Attempts:
         return Attempts(self._retries, random.random)
+
+    async def _poll(self, call: Call[T], polling: Polling, is_end: Callable[[T], bool]) -> T:
+        """Repeats a request until its answer is the end."""
+        while True:
+            found = await self._call(call)
+            if is_end(found):
+                return found
+            await io.sleep(polling.next_pause())
 
     async def _pages(self, page_after: Callable[[Optional[str]], Call[Page[T]]]) -> AsyncIterator[T]:
         """The items of all pages. A page is requested when its first item is needed."""
@@ -258,11 +265,7 @@ class AsyncBatches:
         default begins with half a second and ends with five.
         """
         polling = Polling(f"the batch {batch_id}", timeout, interval)
-        while True:
-            batch = await self.get(batch_id)
-            if batch.is_ended:
-                return batch
-            await io.sleep(polling.next_pause())
+        return await self._client._poll(calls.get_batch(batch_id), polling, lambda batch: batch.is_ended)
 
     async def results(self, batch_id: str, *, timeout: Optional[float] = None) -> AsyncIterator[ResultRow]:
         """Waits for the end of a batch, and iterates over its rows in the order of the addresses."""
@@ -457,14 +460,15 @@ class AsyncLists:
         Raises ListStoppedError if the list is `unfit`, or `paused` while its end is awaited. `timeout` and `interval` are as for
         batches.
         """
-        polling = Polling(f"the list {list_id}", timeout, interval)
-        while True:
-            found = await self.get(list_id)
+
+        def is_end(found: MailList) -> bool:
             if found.is_ended or (until == "ready" and found.status in ("ready", "running", "paused")):
-                return found
+                return True
             if found.status in ("unfit", "paused"):
                 raise ListStoppedError(found)
-            await io.sleep(polling.next_pause())
+            return False
+
+        return await self._client._poll(calls.get_list(list_id), Polling(f"the list {list_id}", timeout, interval), is_end)
 
     async def results(self, list_id: str, *, classes: Sequence[ResultClass] = ()) -> AsyncIterator[Dict[str, Any]]:
         """Iterates over the rows of a list, each with `deliverable` and `reason`. The answer is streamed, so memory is small.
