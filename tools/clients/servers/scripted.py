@@ -36,6 +36,7 @@ import sys
 import threading
 import time
 import uuid
+import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
@@ -45,6 +46,7 @@ PAGE = 2
 SAME_WORD = {"disposable", "spamtrap", "inbox_full", "mailbox_disabled", "catch_all", "unverifiable"}
 UNKNOWN = {"catch_all", "unverifiable"}
 CREATED = "2026-11-25T12:00:00Z"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 ADDRESS = re.compile(r"[^@\s,]+@[^@\s,]+\.[^@\s,]+")
 
 
@@ -69,6 +71,14 @@ def class_of(reason, deliverable):
     if deliverable:
         return "deliverable"
     return "unknown" if reason in UNKNOWN else "undeliverable"
+
+
+def archive(name, content):
+    """A zip file with one file, as a stand-in for a spreadsheet."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive_:
+        archive_.writestr(name, content)
+    return file.getvalue()
 
 
 class State:
@@ -155,6 +165,8 @@ class MailList:
             writer.writerow([*self.header, "deliverable", "reason"])
         for row, reason, good in chosen:
             writer.writerow([*row, "true" if good else "false", reason])
+        if form == "xlsx":
+            return archive("xl/worksheets/sheet1.xml", out.getvalue().encode()), XLSX
         return out.getvalue().encode(), "text/csv"
 
 
@@ -247,7 +259,10 @@ class Handler(BaseHTTPRequestHandler):
             self.rfile.readline()
             return b"".join(pieces)
         length = int(self.headers.get("content-length", 0))
-        return self.rfile.read(length if limit is None else min(length, limit))
+        body = self.rfile.read(length if limit is None else min(length, limit))
+        if limit is None and len(body) < length:
+            raise ConnectionError("the client has ended the connection within its request")
+        return body
 
     def keep_part(self, path, body):
         match = re.fullmatch(r"/v1/lists/(\w+)", path)

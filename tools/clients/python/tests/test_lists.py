@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+import zipfile
 from pathlib import Path
 from random import Random
 from typing import Any, Dict, List, Optional, Tuple
@@ -90,6 +91,23 @@ def test_download_to_a_path(client: Any, scripted: Scripted, tmp_path: Path) -> 
     assert count == target.stat().st_size
     assert target.read_text().splitlines()[:2] == ["row,email,deliverable,reason", "1,deliverable@example.com,true,mailbox_exists"]
     assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def sheet(content: bytes) -> bytes:
+    """The rows of the spreadsheet that the scripted server makes. Its checksum shows that no byte has changed."""
+    return zipfile.ZipFile(io.BytesIO(content)).read("xl/worksheets/sheet1.xml")
+
+
+def test_a_spreadsheet(client: Any, scripted: Scripted, tmp_path: Path) -> None:
+    list_id = run(client, CONTENT)
+    path, file, table = tmp_path / "out.xlsx", io.BytesIO(), io.BytesIO()
+    scripted.fault("GET", "/results", truncate=True)
+    assert client.lists.download(list_id, path, format="xlsx", classes=["deliverable"]) == path.stat().st_size
+    assert scripted.journal()[-1]["target"].endswith("/results?format=xlsx&class=deliverable")
+    assert sheet(path.read_bytes()).splitlines() == [b"row,email,deliverable,reason", b"1,deliverable@example.com,true,mailbox_exists"]
+    assert client.lists.download(list_id, file, format="xlsx") == len(file.getvalue())
+    client.lists.download(list_id, table)
+    assert sheet(file.getvalue()) == table.getvalue()
 
 
 def test_a_failed_download_leaves_no_file(client: Any, scripted: Scripted, tmp_path: Path) -> None:
@@ -249,6 +267,47 @@ def test_a_file_that_becomes_shorter(client: Any, tmp_path: Path) -> None:
     path.write_bytes(large())
     with pytest.raises(mailprobe.UploadError):
         client.lists.upload(path, in_parts=True, part_bytes=10_000, on_progress=lambda *_: os.truncate(path, 100))
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+@pytest.mark.parametrize("part_bytes", [len(CONTENT) - 1, len(CONTENT) // 2, 1 << 20])
+def test_a_pipe_that_is_longer_than_its_size(client: Any, in_parts: bool, part_bytes: int) -> None:
+    """The server gets no list that looks complete without its rest."""
+    with pytest.raises(mailprobe.UploadError, match="longer"):
+        client.lists.upload(Pipe(CONTENT), size=len(CONTENT) - 1, in_parts=in_parts, part_bytes=part_bytes)
+    assert {found.status for found in client.lists.list()} == ({"uploading"} if in_parts else set())
+
+
+def test_a_pipe_that_is_longer_than_the_rest_of_an_upload(client: Any, scripted: Scripted) -> None:
+    scripted.fault("PATCH", "/v1/lists", reset_after=0, times=99)
+    with pytest.raises(mailprobe.UploadInterruptedError) as caught:
+        client.lists.upload(CONTENT, in_parts=True)
+    scripted.control("end-faults", {})
+    with pytest.raises(mailprobe.UploadError, match="longer"):
+        client.lists.resume_upload(caught.value.list_id, Pipe(CONTENT + b"5,x@example.com\n"))
+    assert client.lists.resume_upload(caught.value.list_id, Pipe(CONTENT)).offset == len(CONTENT)
+
+
+def test_files_of_the_caller_stay_open(client: Any, scripted: Scripted) -> None:
+    for file in (io.BytesIO(CONTENT), Pipe(CONTENT)):
+        client.lists.upload(file, size=len(CONTENT), in_parts=True)
+        assert not file.closed
+        scripted.fault("POST", "/v1/lists", status=401, body={"error": "invalid_api_key"})
+        with pytest.raises(mailprobe.InvalidApiKeyError):
+            client.lists.upload(file, size=len(CONTENT), in_parts=True)
+        assert not file.closed
+
+
+def test_own_files_are_closed(client: Any, scripted: Scripted, tmp_path: Path) -> None:
+    path = as_path(CONTENT, tmp_path)
+    open_files = Path("/proc/self/fd")
+    scripted.fault("POST", "/v1/lists", status=401, body={"error": "invalid_api_key"})
+    for _ in range(2):
+        try:
+            client.lists.upload(path)
+        except mailprobe.InvalidApiKeyError:
+            pass
+        assert str(path) not in [os.path.realpath(file) for file in open_files.iterdir()]
 
 
 def test_a_file_for_text(client: Any) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
+import zipfile
+from pathlib import Path
 from typing import Any, Callable, Dict
 
+import httpx
 import pytest
 from conftest import require
 
 import mailprobe
+from mailprobe import errors
+from mailprobe.errors import api_error
 
 CONTENT = b"row,email\n1,alice@ok.example\n2,nobody@ok.example\n3,alice@ok.example\n4,anyone@catchall.example\n"
 
@@ -80,6 +86,18 @@ def test_errors(make: Callable[..., Any], real: Dict[str, str], live: Any) -> No
     assert invalid.value.invalid[0]["index"] == 1
 
 
+def test_codes(real: Dict[str, str]) -> None:
+    """Each code of the server has a class of its own, or that of its status, and there is no class for any other code."""
+    description = httpx.get(real["url"] + "/v1/openapi.json").json()["components"]["schemas"]["ErrorCode"]
+    statuses = {code: int(status) for code, status in re.findall(r"(?m)^\| `(\w+)` \| (\d{3}) \|", description["description"])}
+    assert list(statuses) == description["enum"] and len(statuses) > 20
+    for code, status in statuses.items():
+        expected = errors._BY_CODE.get(code) or errors._BY_STATUS.get(status, mailprobe.ApiError)
+        assert type(api_error(status, {}, {"error": code})) is expected, code
+    assert set(errors._BY_CODE) <= set(statuses)
+    assert set(statuses) - set(errors._BY_CODE) == {"method_not_allowed", "request_timeout", "unsupported_media_type"}
+
+
 def test_list_and_cancel_batches(real: Dict[str, str], test: Any) -> None:
     require(real, "/v1/verify/batch")
     ids = [test.batches.create(["role@example.com"]).batch_id for _ in range(3)]
@@ -106,6 +124,26 @@ def test_list(real: Dict[str, str], live: Any, in_parts: bool) -> None:
     assert len(target.getvalue().splitlines()) == 3
     assert uploaded.list_id in [found.list_id for found in live.lists.list()]
     live.lists.delete(uploaded.list_id)
+
+
+def test_spreadsheet(real: Dict[str, str], test: Any, tmp_path: Path) -> None:
+    description = httpx.get(real["url"] + "/v1/openapi.json").json()
+    parameters = description["paths"]["/v1/lists/{list_id}/results"]["get"]["parameters"]
+    if not any("xlsx" in parameter["schema"].get("enum", ()) for parameter in parameters):
+        pytest.skip("the server has no results in the format xlsx yet")
+    list_id = test.lists.upload(b"email\nrole@example.com\n").list_id
+    test.lists.wait(list_id, until="ready", timeout=60, interval=0.1)
+    test.lists.start(list_id)
+    test.lists.wait(list_id, timeout=60, interval=0.1)
+    path, file = tmp_path / "out.xlsx", io.BytesIO()
+    assert test.lists.download(list_id, path, format="xlsx") == path.stat().st_size
+    assert test.lists.download(list_id, file, format="xlsx") == len(file.getvalue())
+    for content in (io.BytesIO(path.read_bytes()), file):
+        with zipfile.ZipFile(content) as book:
+            assert book.testzip() is None
+            text = b"".join(book.read(name) for name in book.namelist())
+        assert b"role@example.com" in text and b"role_account" in text
+    test.lists.delete(list_id)
 
 
 def test_webhooks(real: Dict[str, str], live: Any) -> None:

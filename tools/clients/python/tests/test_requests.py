@@ -105,7 +105,7 @@ def test_nothing_was_sent_so_every_request_is_repeated(make: Callable[..., Any])
 
 
 def test_the_idempotency_key_is_one_per_call(client: Any, scripted: Scripted) -> None:
-    """The property: all tries of one call have the same key, and no two calls have the same."""
+    """The property: all attempts of one call have the same key, and no two calls have the same."""
     keys = []
     faults: List[Dict[str, Any]] = [{}, {"status": 503, "body": BUSY, "times": 3}, {"lose": True, "times": 2}]
     for number, fault in enumerate(faults):
@@ -130,6 +130,28 @@ def test_the_key_of_the_caller(client: Any, scripted: Scripted) -> None:
     for bad in ("", "a b", "ä", "x" * 256):
         with pytest.raises(ValueError):
             client.batches.create(["role@example.com"], idempotency_key=bad)
+
+
+@pytest.mark.parametrize("fault", [{"lose": True}, {"truncate": True}, {"status": 503, "body": BUSY}, {"status": 200, "body": "{"}])
+def test_an_error_has_the_key_that_the_client_has_made(client: Any, scripted: Scripted, fault: Any) -> None:
+    """The caller repeats the call after its final error, and there is one batch and one list."""
+    for path, create in (("/v1/verify/batch", client.batches.create), ("/v1/lists", client.lists.upload)):
+        scripted.fault("POST", path, **fault, times=1 + QUICK.repetitions)
+        content: Any = ["deliverable@example.com"] if "batch" in path else b"deliverable@example.com\n"
+        with pytest.raises(mailprobe.MailprobeError) as caught:
+            create(content)
+        scripted.control("end-faults", {})
+        create(content, idempotency_key=caught.value.idempotency_key)
+        keys = {request["headers"]["idempotency-key"] for request in scripted.journal() if request["target"] == path}
+        assert keys == {caught.value.idempotency_key}
+    assert (len(list(client.batches.list())), len(list(client.lists.list()))) == (1, 1)
+
+
+def test_an_error_of_a_request_without_a_key(client: Any, scripted: Scripted) -> None:
+    scripted.fault("GET", "/v1/account", lose=True, times=99)
+    with pytest.raises(mailprobe.TransportError) as caught:
+        client.account()
+    assert caught.value.idempotency_key is None
 
 
 def test_a_key_in_progress_is_repeated(client: Any, scripted: Scripted) -> None:
@@ -158,7 +180,7 @@ ERRORS = [
     (403, "live_key_required", mailprobe.LiveKeyRequiredError),
     (403, "not_available_on_market", mailprobe.NotAvailableOnGatewayError),
     (404, "not_found", mailprobe.NotFoundError),
-    (409, "conflict", mailprobe.ConflictError),
+    (409, "something_new", mailprobe.ConflictError),
     (409, "invalid_state", mailprobe.InvalidStateError),
     (409, "offset_mismatch", mailprobe.OffsetMismatchError),
     (413, "request_too_large", mailprobe.RequestTooLargeError),

@@ -68,6 +68,10 @@ def test_two_secrets_while_one_is_replaced() -> None:
         verify_webhook([new, secret(3)], headers, BODY, now=NOW)
 
 
+#: A byte that a framework has decoded with `surrogateescape`; a half of a pair, as from JSON; others that no genuine header has.
+ODD = ["\udcff", "\ud800", "\x00", "\U0001f600", "\n", ","]
+
+
 def without(name: str) -> Any:
     return lambda headers: {key: value for key, value in headers.items() if key != name}
 
@@ -90,6 +94,8 @@ FORGERIES = [
     with_("webhook-signature", lambda value: value[:-1]),
     with_("webhook-signature", lambda _: "v1,"),
     with_("webhook-signature", lambda _: "v1,ä"),
+    *(with_(f"webhook-{name}", lambda value, odd=odd: value + odd) for name in ("id", "timestamp", "signature") for odd in ODD),
+    *(with_("webhook-signature", lambda _, odd=odd: "v1," + odd) for odd in ODD),
 ]
 
 
@@ -102,6 +108,16 @@ def test_forgeries(forge: Any) -> None:
 def test_another_body() -> None:
     with pytest.raises(mailprobe.WebhookVerificationError):
         verify_webhook(secret(1), sign_webhook(secret(1), "msg_1", NOW, BODY), BODY + b" ", now=NOW)
+
+
+def test_bodies_that_a_framework_has_decoded() -> None:
+    headers = sign_webhook(secret(1), "msg_1", NOW, BODY)
+    for odd in ("\udcff", "\ud800"):
+        with pytest.raises(mailprobe.WebhookVerificationError):
+            verify_webhook(secret(1), headers, BODY.decode() + odd, now=NOW)
+    content = BODY.replace(b"lst_1", "lst_ä".encode())
+    decoded = content.decode("ascii", "surrogateescape")
+    assert verify_webhook(secret(1), sign_webhook(secret(1), "msg_1", NOW, content), decoded, now=NOW).data.list_id == "lst_ä"
 
 
 @pytest.mark.parametrize("age, is_accepted", [(0, True), (300, True), (301, False), (-300, True), (-301, False)])

@@ -1,15 +1,18 @@
-import { given, idempotency, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import { given, idempotency, objectWith, pageOf, segment, type Call } from './calls.js';
 import type { Batch, BatchCreated, ResultRow } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
-import type { RequestOptions, Transport } from './transport.js';
+import type { PageOptions, RequestOptions, Transport } from './transport.js';
 
 /** The largest number of addresses in a batch. */
 export const BATCH_EMAILS_MAX = 200;
 
-/** The options of a new batch. */
+/** The name of a new batch, and the key that makes its creation repeatable. */
 export interface BatchOptions extends RequestOptions {
   name?: string;
-  /** Without a key, the client makes one. All retries of the call send the same key, so they start one batch. */
+  /**
+   * Without a key, the client makes one. All retries of the call send the same key, so they start one batch. If the call fails,
+   * `error.idempotencyKey` is the key: pass it to the next call, or the next call may start a second batch.
+   */
   idempotencyKey?: string;
 }
 
@@ -52,12 +55,9 @@ export class Batches {
     yield* (await this.wait(batchId, options)).results ?? [];
   }
 
-  /** Iterates over the batches of the account without their results, the newest first. `limit` is the size of a page. */
-  list({ limit, signal }: RequestOptions & { limit?: number } = {}): AsyncGenerator<Batch, void, undefined> {
-    const parse = pageOf('batches', batchOf);
-    return this.#transport.pages(
-      (after) => ({ method: 'GET', path: '/v1/verify/batch', parse, query: range(limit, after), repeatable: true }), { signal },
-    );
+  /** Iterates over the batches of the account without their results, the newest first. */
+  list(options: PageOptions = {}): AsyncGenerator<Batch, void, undefined> {
+    return this.#transport.pages('/v1/verify/batch', pageOf('batches', batchOf), options);
   }
 
   /** Ends a batch. Addresses that were not asked yet are refunded, and are `unverifiable`. */

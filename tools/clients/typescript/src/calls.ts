@@ -3,6 +3,7 @@
 import { UnexpectedAnswerError } from './errors.js';
 import { webcrypto } from '#webcrypto';
 
+export const IDEMPOTENCY_KEY = 'idempotency-key';
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
 
 /** One request, and the function that reads the JSON of its answer. */
@@ -17,7 +18,7 @@ export interface Call<T> {
   headers?: Record<string, string>;
   /** Whether the request may arrive twice without harm. */
   repeatable?: boolean;
-  /** Whether a 404 after a broken connection means that the first try has done it. */
+  /** Whether a 404 counts as success after a repetition: an earlier request has deleted the object. */
   deletes?: boolean;
 }
 
@@ -82,7 +83,7 @@ export function idempotency(key: string | undefined): Record<string, string> {
   if (!/^[!-~]+$/.test(chosen) || chosen.length > IDEMPOTENCY_KEY_CHARS_MAX) {
     throw new TypeError(`an Idempotency-Key has 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} visible characters of ASCII`);
   }
-  return { 'idempotency-key': chosen };
+  return { [IDEMPOTENCY_KEY]: chosen };
 }
 
 function hex(bytes: Uint8Array): string {

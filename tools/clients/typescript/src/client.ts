@@ -9,19 +9,20 @@ import { Webhooks } from './webhooks.js';
 /** A full check may wait a minute for the mail server of the recipient. */
 const TIMEOUT_MS = 90_000;
 
-/** The options of a client. */
+/** The server, the key, and the limits of a client. */
 export interface ClientOptions {
   /** The URL of the server without `/v1`. */
   baseUrl: string;
   apiKey: string;
   /** The longest wait for an event of the network, such as the next bytes of an answer. Default: 90 s. */
   timeoutMs?: number;
+  /** Replaces some of the limits of repetitions. */
   retries?: Partial<Retries>;
   /** Replaces fetch, for example to use a proxy. */
   fetch?: typeof fetch;
 }
 
-/** The options of a single check. */
+/** The kind of a single check. */
 export interface VerifyOptions extends RequestOptions {
   /** A full check asks the mail server of the recipient and costs one credit. A fast check is free and asks no mail server. */
   mode?: Mode;
@@ -56,7 +57,7 @@ export class Client {
     this.webhooks = new Webhooks(this.#transport);
   }
 
-  /** Checks one address. */
+  /** Checks one address. A repetition within 24 hours is free. */
   async verify(email: string, { mode = 'full', detail = false, signal }: VerifyOptions = {}): Promise<Verification> {
     const call: Call<Verification> = {
       method: 'POST',

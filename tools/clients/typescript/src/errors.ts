@@ -7,6 +7,12 @@ import type { MailList } from './models.js';
 
 /** The base of all errors of this package. */
 export class MailprobeError extends Error {
+  /**
+   * The Idempotency-Key of the request that failed; absent if it had none. The server may have received the request. With this key, a
+   * repetition of the call does not start a second batch or list.
+   */
+  declare idempotencyKey?: string;
+
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;
@@ -40,7 +46,7 @@ export class ListStoppedError extends MailprobeError {
   }
 }
 
-/** The content of an upload cannot be read as announced, for example because the file became shorter. */
+/** The content of an upload is shorter or longer than announced, or its earlier bytes cannot be read again. */
 export class UploadError extends MailprobeError {}
 
 /** An upload in parts failed after all retries. `lists.resumeUpload(listId, ...)` continues it. */
@@ -54,7 +60,7 @@ export class UploadInterruptedError extends MailprobeError {
 /** A request is not a genuine, recent message of the server. */
 export class WebhookVerificationError extends MailprobeError {}
 
-/** What an ApiError is made of. */
+/** The parts of an error answer. `retryAfter` is in seconds. */
 export interface ApiFailure {
   status: number;
   body: Record<string, unknown>;
@@ -64,7 +70,7 @@ export interface ApiFailure {
 
 /** An error answer of the server. */
 export class ApiError extends MailprobeError {
-  /** The HTTP status. */
+  /** The HTTP status, from 400. */
   readonly status: number;
   /** The code of the API. It is empty if the answer has no code, such as the answer of a proxy. */
   readonly code: string;
@@ -72,7 +78,7 @@ export class ApiError extends MailprobeError {
   readonly retryAfter: number | undefined;
   /** The value of X-Request-Id, for questions to the operator. */
   readonly requestId: string | undefined;
-  /** The whole body. */
+  /** The JSON of the answer; empty if it is not an object. */
   readonly body: Readonly<Record<string, unknown>>;
 
   constructor({ status, body, retryAfter, requestId }: ApiFailure) {
@@ -96,7 +102,7 @@ export class ApiError extends MailprobeError {
   }
 }
 
-/** One error in a request. */
+/** One error in a request: its position, the text for people, and the kind for programs. */
 export interface Issue {
   loc: (string | number)[];
   msg: string;
@@ -113,12 +119,12 @@ export class InvalidRequestError extends ApiError {
 
 /** 400 `invalid_emails`: the batch contains invalid addresses. Nothing was charged. */
 export class InvalidEmailsError extends ApiError {
-  /** The first invalid addresses. */
+  /** The first ten invalid addresses, with their index in the batch, from 0. */
   get invalid(): readonly { index: number; email: string }[] {
     return this.objects('invalid');
   }
 
-  /** The number of invalid addresses. */
+  /** The number of all invalid addresses of the batch, which may be more than `invalid` has. */
   get invalidCount(): number | undefined {
     return this.count('invalid_count');
   }
@@ -126,29 +132,29 @@ export class InvalidEmailsError extends ApiError {
 
 /** 401: the key is missing, unknown or revoked. */
 export class AuthenticationError extends ApiError {}
-/** 401 `missing_api_key`. */
+/** 401 `missing_api_key`: the request arrived without a key. A proxy may have removed the header. */
 export class MissingApiKeyError extends AuthenticationError {}
-/** 401 `invalid_api_key`. */
+/** 401 `invalid_api_key`: the key is unknown or malformed. */
 export class InvalidApiKeyError extends AuthenticationError {}
-/** 401 `api_key_revoked`. */
+/** 401 `api_key_revoked`: the key was revoked. */
 export class ApiKeyRevokedError extends AuthenticationError {}
 
 /** 402: the account cannot pay for the request. */
 export class PaymentRequiredError extends ApiError {
-  /** The balance. */
+  /** The credits that the account can still spend; undefined if the answer does not name them. */
   get creditsRemaining(): number | undefined {
     return this.count('credits_remaining');
   }
 
-  /** The price of the batch or list. */
+  /** The price of the batch or list in credits, or the estimated price of the rest of a list; undefined for a single check. */
   get creditsRequired(): number | undefined {
     return this.count('credits_required');
   }
 }
 
-/** 402 `insufficient_credits`. */
+/** 402 `insufficient_credits`: too few credits are left. */
 export class InsufficientCreditsError extends PaymentRequiredError {}
-/** 402 `subscription_inactive`. */
+/** 402 `subscription_inactive`: the subscription is paused or canceled. */
 export class SubscriptionInactiveError extends PaymentRequiredError {}
 
 /** 403: the plan or the gateway does not offer the request. */
@@ -177,7 +183,7 @@ export class OffsetMismatchError extends ConflictError {
 /** 409 `invalid_state`: the list is in another state than the request needs, or a limit of the account is reached. */
 export class InvalidStateError extends ConflictError {}
 
-/** 413: the body is too large. */
+/** 413 `request_too_large`: the body, or the content of the list, is longer than the server accepts. */
 export class RequestTooLargeError extends ApiError {}
 /** 422 `idempotency_key_reused`: the Idempotency-Key was used for another request. */
 export class IdempotencyKeyReusedError extends ApiError {}

@@ -1,5 +1,6 @@
 /** From an error answer to its error. */
 
+import { isObject } from './calls.js';
 import {
   type ApiFailure,
   ApiError,
@@ -32,7 +33,8 @@ import {
 
 type ApiErrorClass = new (failure: ApiFailure) => ApiError;
 
-const BY_CODE = new Map<unknown, ApiErrorClass>([
+/** The codes of the API that have a class of their own. */
+export const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['invalid_request', InvalidRequestError],
   ['invalid_emails', InvalidEmailsError],
   ['missing_api_key', MissingApiKeyError],
@@ -42,7 +44,6 @@ const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['subscription_inactive', SubscriptionInactiveError],
   ['plan_not_allowed', PlanNotAllowedError],
   ['live_key_required', LiveKeyRequiredError],
-  ['conflict', ConflictError],
   ['invalid_state', InvalidStateError],
   ['not_found', NotFoundError],
   ['idempotency_in_progress', IdempotencyInProgressError],
@@ -55,7 +56,8 @@ const BY_CODE = new Map<unknown, ApiErrorClass>([
   ['temporarily_unavailable', TemporarilyUnavailableError],
 ]);
 
-const BY_STATUS = new Map<number, ApiErrorClass>([
+/** The classes of all other codes. */
+export const BY_STATUS = new Map<number, ApiErrorClass>([
   [400, InvalidRequestError],
   [401, AuthenticationError],
   [402, PaymentRequiredError],
@@ -72,7 +74,7 @@ const GATEWAY_PREFIX = 'not_available_on_';
 
 /** The error for an answer. `body` is its JSON, or undefined. */
 export function apiError(status: number, headers: Headers, body: unknown): ApiError {
-  const envelope = typeof body === 'object' && body !== null && !Array.isArray(body) ? (body as Record<string, unknown>) : {};
+  const envelope = isObject(body) ? body : {};
   const code = envelope['error'];
   const isGateway = typeof code === 'string' && code.startsWith(GATEWAY_PREFIX);
   const Kind = BY_CODE.get(code) ?? (isGateway ? NotAvailableOnGatewayError : BY_STATUS.get(status)) ?? ApiError;

@@ -1,26 +1,27 @@
-import { given, idempotency, isObject, nothing, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import { given, idempotency, isObject, nothing, objectWith, pageOf, segment, type Call } from './calls.js';
 import {
   ListStoppedError, OffsetMismatchError, TransportError, UnexpectedAnswerError, UploadError, UploadInterruptedError,
 } from './errors.js';
 import type { ListRow, MailList, ResultClass, ResultsFormat } from './models.js';
 import { poll, type WaitOptions } from './polling.js';
-import { mayRepeat, type Tries } from './retries.js';
-import { sourceOf, type Content, type Source } from './source.js';
-import { isInterruption, sleep, type RequestOptions, type Transport } from './transport.js';
+import { mayRepeat, type Attempts } from './retries.js';
+import { setSize, withSource, type Content, type Source } from './source.js';
+import { isInterruption, sleep, type PageOptions, type RequestOptions, type Transport } from './transport.js';
 
-/** The size of a part of an upload. */
+/** The size of a part of an upload in bytes, unless `partBytes` says otherwise. */
 export const PART_BYTES = 8 << 20;
 /** More than a row of a list has. */
 const LINE_CHARS_MAX = 16 << 20;
 
-/** The options of an upload in parts. */
+/** How an upload in parts is sent and reported. */
 export interface PartOptions extends RequestOptions {
+  /** The size of a part in bytes. Default: 8 MiB. */
   partBytes?: number;
   /** Gets the number of acknowledged bytes, and the size if it is known. */
   onProgress?: (offset: number, size: number | undefined) => void;
 }
 
-/** The options of an upload. */
+/** The name and columns of a new list, and how it is sent. */
 export interface UploadOptions extends PartOptions {
   name?: string;
   /** The column of the addresses. Without it, the server finds the column. */
@@ -29,13 +30,20 @@ export interface UploadOptions extends PartOptions {
   size?: number;
   /** Whether the content is sent in parts. The default sends parts if the content is larger than one. */
   inParts?: boolean;
+  /** As for batches: without a key, the client makes one, and an error has it. */
   idempotencyKey?: string;
 }
 
-/** The options of results. */
+/** The choice of rows of results. */
 export interface ResultsOptions extends RequestOptions {
   /** Selects classes of verdicts. */
   classes?: readonly ResultClass[];
+}
+
+/** The choice of rows and of the format of a download. */
+export interface DownloadOptions extends ResultsOptions {
+  /** Default: `csv`. */
+  format?: ResultsFormat;
 }
 
 const listOf = objectWith<MailList>({ list_id: 'string', status: 'string' });
@@ -51,47 +59,40 @@ export class Lists {
   /**
    * Uploads a list: bytes, a Blob, a stream, or a file that `openFile` of `mailprobe/node` has opened. It is not charged before `start`.
    * After a broken connection, an upload in parts continues where it stopped. If that fails too, UploadInterruptedError is thrown.
+   * The upload ends a stream, also after a failure. UploadError is thrown before the last part if a stream is longer than its `size`.
    */
   async upload(content: Content, options: UploadOptions = {}): Promise<MailList> {
-    const source = sourceOf(content, options.size);
+    return withSource(content, (source) => {
+      setSize(source, options.size);
+      return this.#upload(source, options);
+    });
+  }
+
+  async #upload(source: Source, options: UploadOptions): Promise<MailList> {
     const { size } = source;
     if (size === undefined) throw new TypeError('the upload of a stream needs its `size`');
     const { partBytes = PART_BYTES, inParts = size > partBytes } = options;
     // The server refuses an upload of no parts.
     if (!inParts || size === 0) return this.#uploadWhole(source, size, options);
-    const { name, column, idempotencyKey } = options;
-    const call: Call<MailList> = {
-      method: 'POST',
-      path: '/v1/lists',
-      parse: listOf,
-      json: given({ name, column, bytes: size }),
-      headers: idempotency(idempotencyKey),
-      repeatable: true,
-    };
+    const call = creation(options, { json: given({ name: options.name, column: options.column, bytes: size }) });
     return this.#sendParts(await this.#transport.call(call, options), source, options);
   }
 
   /** Continues an upload in parts, also one that another process began. `content` is the whole content, from its start. */
   async resumeUpload(listId: string, content: Content, options: PartOptions = {}): Promise<MailList> {
-    const begun = await this.get(listId, options);
-    const source = sourceOf(content, begun.bytes ?? undefined);
-    if (begun.status === 'uploading' && source.size !== begun.bytes) {
-      throw new UploadError('the content has another size than the upload has announced');
-    }
-    return this.#sendParts(begun, source, options);
+    return withSource(content, async (source) => {
+      const begun = await this.get(listId, options);
+      setSize(source, begun.bytes ?? undefined);
+      if (begun.status === 'uploading' && source.size !== begun.bytes) {
+        throw new UploadError('the content has another size than the upload has announced');
+      }
+      return this.#sendParts(begun, source, options);
+    });
   }
 
   async #uploadWhole(source: Source, size: number, options: UploadOptions): Promise<MailList> {
-    const { name, column, idempotencyKey, signal, onProgress } = options;
-    const call: Call<MailList> = {
-      method: 'POST',
-      path: '/v1/lists',
-      parse: listOf,
-      query: Object.entries(given({ name, column })),
-      content: await read(source, 0, size),
-      headers: idempotency(idempotencyKey),
-      repeatable: true,
-    };
+    const { name, column, signal, onProgress } = options;
+    const call = creation(options, { query: Object.entries(given({ name, column })), content: await read(source, 0, size) });
     const uploaded = await this.#transport.call(call, { signal });
     onProgress?.(uploaded.offset ?? size, size);
     return uploaded;
@@ -99,7 +100,7 @@ export class Lists {
 
   /** Sends parts until the server has the whole content. */
   async #sendParts(begun: MailList, source: Source, options: PartOptions): Promise<MailList> {
-    const tries = this.#transport.tries();
+    const attempts = this.#transport.attempts();
     let state = begun;
     let offset = begun.offset ?? 0;
     while (state.status === 'uploading') {
@@ -109,14 +110,14 @@ export class Lists {
       } catch (error) {
         if (error instanceof OffsetMismatchError && error.offset !== undefined) {
           // The server names the right offset, so there is nothing to ask. A mismatch without progress counts as a failure.
-          if (tries.nextWaitMs(new TransportError('mismatch'), true) === undefined) throw error;
+          if (attempts.nextWaitMs(new TransportError('mismatch'), true) === undefined) throw error;
           offset = error.offset;
           continue;
         }
-        state = await this.#afterFailure(error, state.list_id, offset, tries, options);
+        state = await this.#afterFailure(error, state.list_id, offset, attempts, options);
       }
       const reached = state.offset ?? offset;
-      if (reached > offset) tries.onProgress();
+      if (reached > offset) attempts.onProgress();
       offset = reached;
       options.onProgress?.(offset, source.size);
       if (isComplete) return state;
@@ -147,11 +148,11 @@ export class Lists {
 
   /** Waits, and asks the server how much it has. */
   async #afterFailure(
-    error: unknown, listId: string, offset: number, tries: Tries, { signal }: RequestOptions,
+    error: unknown, listId: string, offset: number, attempts: Attempts, { signal }: RequestOptions,
   ): Promise<MailList> {
     // Nothing is sent twice, because the offset is asked first.
     const interrupted = (cause: unknown): unknown => (mayRepeat(cause, true) ? new UploadInterruptedError(listId, offset, { cause }) : cause);
-    const wait = tries.nextWaitMs(error, true);
+    const wait = attempts.nextWaitMs(error, true);
     if (wait === undefined) throw interrupted(error);
     await sleep(wait, signal);
     try {
@@ -161,17 +162,14 @@ export class Lists {
     }
   }
 
-  /** The state of a list. */
+  /** The present state of a list: its progress, price and cause of a stop. */
   async get(listId: string, options: RequestOptions = {}): Promise<MailList> {
     return this.#transport.call({ method: 'GET', path: path(listId), parse: listOf, repeatable: true }, options);
   }
 
-  /** Iterates over the lists of the account, the newest first. `limit` is the size of a page. */
-  list({ limit, signal }: RequestOptions & { limit?: number } = {}): AsyncGenerator<MailList, void, undefined> {
-    const parse = pageOf('lists', listOf);
-    return this.#transport.pages(
-      (after) => ({ method: 'GET', path: '/v1/lists', parse, query: range(limit, after), repeatable: true }), { signal },
-    );
+  /** Iterates over the lists of the account, the newest first. */
+  list(options: PageOptions = {}): AsyncGenerator<MailList, void, undefined> {
+    return this.#transport.pages('/v1/lists', pageOf('lists', listOf), options);
   }
 
   /** Starts the check of a list that is `ready`, or continues one that is `paused`. It is charged while it runs. */
@@ -225,11 +223,11 @@ export class Lists {
    * ends without an error has read the whole content.
    */
   async *download(
-    listId: string, { format = 'csv', classes = [], signal }: ResultsOptions & { format?: ResultsFormat } = {},
+    listId: string, { format = 'csv', classes = [], signal }: DownloadOptions = {},
   ): AsyncGenerator<Uint8Array, void, undefined> {
     const query: [string, string][] = [['format', format], ...classes.map((name): [string, string] => ['class', name])];
     const call: Call<void> = { method: 'GET', path: `${path(listId)}/results`, parse: nothing, query };
-    const tries = this.#transport.tries();
+    const attempts = this.#transport.attempts();
     for (let isBegun = false; ; ) {
       try {
         for await (const piece of this.#transport.stream(call, { signal })) {
@@ -238,7 +236,7 @@ export class Lists {
         }
         return;
       } catch (error) {
-        const wait = isInterruption(error) && !isBegun ? tries.nextWaitMs(error, true) : undefined;
+        const wait = isInterruption(error) && !isBegun ? attempts.nextWaitMs(error, true) : undefined;
         if (wait === undefined) throw error;
         await sleep(wait, signal);
       }
@@ -248,6 +246,10 @@ export class Lists {
 
 function path(listId: string): string {
   return `/v1/lists/${segment(listId)}`;
+}
+
+function creation({ idempotencyKey }: UploadOptions, more: Partial<Call<MailList>>): Call<MailList> {
+  return { method: 'POST', path: '/v1/lists', parse: listOf, headers: idempotency(idempotencyKey), repeatable: true, ...more };
 }
 
 async function read(source: Source, offset: number, length: number): Promise<Uint8Array> {

@@ -21,6 +21,7 @@ export type ListState =
   | 'uploading' | 'reading' | 'ready' | 'running' | 'paused' | 'completed' | 'cancelled' | 'unfit';
 /** A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded. */
 export type ResultClass = 'deliverable' | 'undeliverable' | 'unknown';
+/** The format of a download: CSV, JSON lines, or a spreadsheet with texts in all cells. */
 export type ResultsFormat = 'csv' | 'jsonl' | 'xlsx';
 export type EventType =
   | 'batch.completed'
@@ -104,7 +105,7 @@ export interface Verification {
   checks?: Checks | null;
 }
 
-/** The answer to a new batch. */
+/** A batch that the server has accepted. `batch_id` is its id for all further calls. */
 export interface BatchCreated {
   batch_id: string;
   emails_submitted: number;
@@ -176,9 +177,9 @@ export interface WebhookEndpoint {
   events?: EventType[];
   label?: string | null;
   enabled?: boolean;
-  /** The cause, if the endpoint is disabled. */
+  /** The cause, if the endpoint is disabled: by its owner, after an answer 410, or after three days of failures. */
   disabled_reason?: 'owner' | 'gone' | 'failures' | null;
-  /** The first failed try since the last success. After three days, the server disables the endpoint. */
+  /** The first failed attempt since the last success. After three days, the server disables the endpoint. */
   failing_since?: string | null;
   /** The number of messages that wait. */
   waiting?: number;
@@ -191,7 +192,7 @@ export interface WebhookEndpoint {
   created_at?: string | null;
 }
 
-/** One try to send a message. */
+/** One request with a message to its endpoint. */
 export interface Attempt {
   at: string;
   duration_ms?: number;
@@ -201,7 +202,7 @@ export interface Attempt {
   error?: string | null;
 }
 
-/** A message to an endpoint, with all tries so far. */
+/** A message to an endpoint, with all attempts so far, the oldest first. */
 export interface Delivery {
   /** The same as the header `webhook-id` of the message. */
   message_id: string;
@@ -211,13 +212,13 @@ export interface Delivery {
   created_at?: string;
   status?: 'waiting' | 'delivered' | 'failed' | 'discarded';
   attempts?: Attempt[];
-  /** null if there will be no further try. */
+  /** null if the message has ended, or if it waits for an earlier message of the same object. `status` tells which. */
   next_attempt_at?: string | null;
 }
 
 /** A verified message of the server. */
 export interface WebhookEvent {
-  /** The header `webhook-id`. It is the same in each try, so it identifies duplicates. */
+  /** The header `webhook-id`. It is the same in each attempt, so it identifies duplicates. */
   id: string;
   type: EventType;
   timestamp: string;

@@ -1,8 +1,7 @@
 /** Files of Node, for lists: `import { openFile, saveResults } from 'mailprobe/node'`. */
 
 import { open, rename, rm, type FileHandle } from 'node:fs/promises';
-import type { Lists, ResultsOptions } from './lists.js';
-import type { ResultsFormat } from './models.js';
+import type { DownloadOptions, Lists } from './lists.js';
 import { TransportError } from './errors.js';
 import type { Source } from './source.js';
 
@@ -14,7 +13,7 @@ export interface FileSource extends Source {
   close(): Promise<void>;
 }
 
-/** Opens a file for an upload. */
+/** Opens a file for an upload. Its size is that of this moment. */
 export async function openFile(path: string | URL): Promise<FileSource> {
   const file = await open(path, 'r');
   try {
@@ -43,7 +42,7 @@ async function readAt(file: FileHandle, offset: number, length: number): Promise
  * goes to a file `NAME.part` beside it. The download begins again after a broken connection.
  */
 export async function saveResults(
-  lists: Lists, listId: string, path: string, options: ResultsOptions & { format?: ResultsFormat } = {},
+  lists: Lists, listId: string, path: string, options: DownloadOptions = {},
 ): Promise<number> {
   const part = `${path}.part`;
   try {
@@ -62,7 +61,7 @@ export async function saveResults(
 }
 
 async function save(
-  lists: Lists, listId: string, part: string, options: ResultsOptions & { format?: ResultsFormat },
+  lists: Lists, listId: string, part: string, options: DownloadOptions,
 ): Promise<number> {
   const file = await open(part, 'w');
   try {

@@ -6,13 +6,13 @@ import type { WebhookEvent } from './models.js';
 import { joined } from './source.js';
 import { webcrypto } from '#webcrypto';
 
-/** The largest difference of the clocks. */
+/** The largest difference between the time of a message and the clock, in seconds, unless the caller sets another. */
 export const TOLERANCE_S = 300;
 
 const SECRET_PREFIX = 'whsec_';
 const VERSION = 'v1';
 
-/** The options of a verification. */
+/** The tolerance and the clock of a verification. */
 export interface VerifyWebhookOptions {
   /** The largest age in seconds. Default: 300. */
   toleranceSeconds?: number;
@@ -34,7 +34,7 @@ export async function verifyWebhook(
 ): Promise<WebhookEvent> {
   const keys = (typeof secrets === 'string' ? [secrets] : secrets).map(keyOf);
   if (keys.length === 0) throw new TypeError('at least one secret is needed');
-  const content = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  const content = bytesOf(body);
   const found = lowerCase(headers);
   const id = header(found, 'webhook-id');
   const timestamp = header(found, 'webhook-timestamp');
@@ -48,9 +48,13 @@ export async function verifyWebhook(
 export async function signWebhook(
   secret: string, id: string, timestamp: number, body: Uint8Array | string,
 ): Promise<Record<string, string>> {
-  const content = typeof body === 'string' ? new TextEncoder().encode(body) : body;
+  const content = bytesOf(body);
   const signature = await signatureOf(keyOf(secret), signed(id, String(timestamp), content));
   return { 'webhook-id': id, 'webhook-timestamp': String(timestamp), 'webhook-signature': `${VERSION},${signature}` };
+}
+
+function bytesOf(text: Uint8Array | string): Uint8Array {
+  return typeof text === 'string' ? new TextEncoder().encode(text) : text;
 }
 
 function keyOf(secret: string): Uint8Array {
@@ -85,7 +89,7 @@ function checkTime(timestamp: string, now: number, tolerance: number): void {
 }
 
 function signed(id: string, timestamp: string, content: Uint8Array): Uint8Array {
-  const head = new TextEncoder().encode(`${id}.${timestamp}.`);
+  const head = bytesOf(`${id}.${timestamp}.`);
   return joined([head, content], head.length + content.length);
 }
 
@@ -108,7 +112,7 @@ function isSame(expected: string, offered: string): boolean {
 }
 
 async function signatureOf(key: Uint8Array, message: Uint8Array): Promise<string> {
-  // The types of WebCrypto know no bytes of a shared memory, and there are none.
+  // The types exclude `SharedArrayBuffer`. These bytes never use one.
   const imported = await webcrypto.subtle.importKey('raw', key as BufferSource, { name: 'HMAC', hash: 'SHA-256' }, false, ['sign']);
   const mac = new Uint8Array(await webcrypto.subtle.sign('HMAC', imported, message as BufferSource));
   return btoa(String.fromCharCode(...mac));

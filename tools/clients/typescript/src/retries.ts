@@ -8,7 +8,7 @@ import { ApiError, IdempotencyInProgressError, TransportError } from './errors.j
  * at once.
  */
 export interface Retries {
-  /** The number of repetitions after the first try; 0: none. */
+  /** The number of repetitions after the first attempt; 0: none. */
   repetitions: number;
   firstWaitMs: number;
   longestWaitMs: number;
@@ -26,7 +26,7 @@ const REFUSED_UNDONE = 429;
 const SPREAD = 0.1;
 
 /**
- * The milliseconds before the next try after `done` repetitions; undefined if there is no next try. `repeatable` means that the request
+ * The milliseconds before the next attempt after `done` repetitions; undefined if there is no next attempt. `repeatable` means that the request
  * may arrive twice without harm. `random` returns a number from 0 to 1.
  */
 export function waitMs(
@@ -46,13 +46,13 @@ export function mayRepeat(error: unknown, repeatable: boolean): boolean {
   return error instanceof ApiError && LATER.includes(error.status) && (repeatable || error.status === REFUSED_UNDONE);
 }
 
-/** The tries of one request. */
-export class Tries {
+/** Counts the failed attempts of one request. */
+export class Attempts {
   private done = 0;
 
   constructor(private readonly retries: Retries) {}
 
-  /** Counts a failed try. The result is the milliseconds before the next one; undefined if the error is final. */
+  /** Counts a failed attempt. The result is the milliseconds before the next one; undefined if the error is final. */
   nextWaitMs(error: unknown, repeatable: boolean): number | undefined {
     const wait = waitMs(this.retries, this.done, error, repeatable, Math.random);
     this.done += 1;

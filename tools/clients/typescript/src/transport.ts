@@ -1,23 +1,29 @@
 /** Requests over fetch: timeouts, retries, and answers as JSON or as a stream. */
 
-import { isObject, type Call, type Page } from './calls.js';
+import { IDEMPOTENCY_KEY, isObject, range, type Call, type Page } from './calls.js';
 import { ApiError, MailprobeError, NotFoundError, TransportError, TransportTimeoutError, UnexpectedAnswerError } from './errors.js';
 import { apiError } from './failures.js';
-import { Tries, type Retries } from './retries.js';
+import { Attempts, type Retries } from './retries.js';
 import { joined } from './source.js';
 import { VERSION } from './version.js';
 
 /** The longest answer that is read at once. Results of lists are streamed and have no limit. */
 const ANSWER_BYTES_MAX = 16 << 20;
-/** A slower upload times out: bytes per millisecond. */
+/** In bytes per millisecond. An upload that is slower than this may reach the timeout. */
 const UPLOAD_RATE_MIN = 32;
 /** Failures before the server can have received the request, by the codes of Node. */
 const NOT_SENT = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'ENETUNREACH', 'EHOSTUNREACH', 'UND_ERR_CONNECT_TIMEOUT'];
 
-/** The options of every method that sends requests. */
+/** The way to end a call early. Every method that sends requests has it. */
 export interface RequestOptions {
   /** Ends the call. The promise is then rejected with the reason of the signal. */
   signal?: AbortSignal | undefined;
+}
+
+/** How a collection is read. */
+export interface PageOptions extends RequestOptions {
+  /** The number of items in a page. Default: that of the server. */
+  limit?: number | undefined;
 }
 
 export interface TransportSettings {
@@ -34,7 +40,7 @@ interface Opened {
   timer: Timer;
 }
 
-/** The signal of one try. It fires at the timeout after the last event, and with the caller's signal. */
+/** The signal of one attempt. It fires at the timeout after the last event, and with the caller's signal. */
 class Timer {
   readonly controller = new AbortController();
   isOver = false;
@@ -84,27 +90,37 @@ function errorsOf(cause: Record<string, unknown>): Record<string, unknown>[] {
 export class Transport {
   constructor(private readonly settings: TransportSettings) {}
 
-  tries(): Tries {
-    return new Tries(this.settings.retries);
+  attempts(): Attempts {
+    return new Attempts(this.settings.retries);
   }
 
   /** Sends a request, again if that is safe, and reads its answer. */
   async call<T>(call: Call<T>, options: RequestOptions = {}): Promise<T> {
-    const tries = this.tries();
+    const attempts = this.attempts();
     for (let isAgain = false; ; isAgain = true) {
       try {
         return await this.once(call, options);
       } catch (error) {
         if (error instanceof NotFoundError && call.deletes && isAgain) return call.parse(null);
-        const wait = tries.nextWaitMs(error, call.repeatable ?? false);
+        const wait = attempts.nextWaitMs(error, call.repeatable ?? false);
         if (wait === undefined) throw error;
         await sleep(wait, options.signal);
       }
     }
   }
 
-  /** Sends a request once. */
-  async once<T>(call: Call<T>, { signal }: RequestOptions = {}): Promise<T> {
+  /** Sends a request once. An error of this package has the Idempotency-Key of the request. */
+  async once<T>(call: Call<T>, options: RequestOptions = {}): Promise<T> {
+    try {
+      return await this.send(call, options);
+    } catch (error) {
+      const key = call.headers?.[IDEMPOTENCY_KEY];
+      if (error instanceof MailprobeError && key !== undefined) error.idempotencyKey = key;
+      throw error;
+    }
+  }
+
+  private async send<T>(call: Call<T>, { signal }: RequestOptions): Promise<T> {
     const { answer, timer } = await this.open(call, signal);
     try {
       return call.parse(answer.status === 204 ? null : parseJson(await readAll(answer, timer)));
@@ -129,10 +145,11 @@ export class Transport {
 
   /** The items of all pages. A page is requested when its first item is needed. */
   async *pages<T>(
-    pageAfter: (after: string | undefined) => Call<Page<T>>, options: RequestOptions = {},
+    path: string, parse: (body: unknown) => Page<T>, { limit, signal }: PageOptions,
   ): AsyncGenerator<T, void, undefined> {
     for (let after: string | undefined; ; ) {
-      const page: Page<T> = await this.call(pageAfter(after), options);
+      const call: Call<Page<T>> = { method: 'GET', path, parse, query: range(limit, after), repeatable: true };
+      const page: Page<T> = await this.call(call, { signal });
       yield* page.items;
       if (page.next === undefined) return;
       if (page.next === after) throw new UnexpectedAnswerError('the cursor of the pages does not advance');
@@ -147,7 +164,7 @@ export class Transport {
       const answer = await this.settings.fetch(this.url(call), {
         method: call.method,
         headers: this.headers(call),
-        // The types of fetch know no bytes of a shared memory, and there are none.
+        // The types exclude `SharedArrayBuffer`. These bytes never use one.
         body: call.json === undefined ? ((call.content ?? null) as BodyInit | null) : JSON.stringify(call.json),
         // The key must not go to another host.
         redirect: 'manual',
@@ -249,7 +266,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Whether a failed try of a part of an upload or of a download may be followed by another one. */
+/** Whether a failed attempt of a part of an upload or of a download may be followed by another one. */
 export function isInterruption(error: unknown): error is ApiError | TransportError {
   return error instanceof ApiError || error instanceof TransportError;
 }

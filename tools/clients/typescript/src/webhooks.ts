@@ -1,7 +1,7 @@
-import { given, isObject, nothing, objectWith, pageOf, range, segment, type Call } from './calls.js';
+import { given, isObject, nothing, objectWith, pageOf, segment, type Call } from './calls.js';
 import { UnexpectedAnswerError } from './errors.js';
 import type { Delivery, EventType, WebhookEndpoint } from './models.js';
-import type { RequestOptions, Transport } from './transport.js';
+import type { PageOptions, RequestOptions, Transport } from './transport.js';
 
 /** The fields of an endpoint that can be changed. */
 export interface WebhookChanges {
@@ -31,13 +31,13 @@ export class Webhooks {
     return this.#transport.call({ method: 'POST', path: '/v1/webhooks', parse: endpointOf, json }, { signal });
   }
 
-  /** All endpoints of the account, at most ten. */
+  /** All endpoints of the account, at most ten, without their secrets. */
   async list(options: RequestOptions = {}): Promise<WebhookEndpoint[]> {
     const parse = (body: unknown): WebhookEndpoint[] => pageOf('webhooks', endpointOf)(body).items;
     return this.#transport.call({ method: 'GET', path: '/v1/webhooks', parse, repeatable: true }, options);
   }
 
-  /** One endpoint. */
+  /** An endpoint without its secret. */
   async get(webhookId: string, options: RequestOptions = {}): Promise<WebhookEndpoint> {
     return this.#transport.call({ method: 'GET', path: path(webhookId), parse: endpointOf, repeatable: true }, options);
   }
@@ -50,7 +50,7 @@ export class Webhooks {
     return this.#transport.call(call, options);
   }
 
-  /** Removes an endpoint. */
+  /** Removes an endpoint. Messages that wait for it are not sent. */
   async delete(webhookId: string, options: RequestOptions = {}): Promise<void> {
     const call: Call<void> = { method: 'DELETE', path: path(webhookId), parse: nothing, repeatable: true, deletes: true };
     return this.#transport.call(call, options);
@@ -71,13 +71,9 @@ export class Webhooks {
     return this.#transport.call({ method: 'POST', path: `${path(webhookId)}/test`, parse }, options);
   }
 
-  /** Iterates over the messages to an endpoint, with their tries. `limit` is the size of a page. */
-  deliveries(
-    webhookId: string, { limit, signal }: RequestOptions & { limit?: number } = {},
-  ): AsyncGenerator<Delivery, void, undefined> {
-    const parse = pageOf('deliveries', deliveryOf);
-    const at = `${path(webhookId)}/deliveries`;
-    return this.#transport.pages((after) => ({ method: 'GET', path: at, parse, query: range(limit, after), repeatable: true }), { signal });
+  /** Iterates over the messages to an endpoint, with their attempts. */
+  deliveries(webhookId: string, options: PageOptions = {}): AsyncGenerator<Delivery, void, undefined> {
+    return this.#transport.pages(`${path(webhookId)}/deliveries`, pageOf('deliveries', deliveryOf), options);
   }
 }
 

@@ -1,10 +1,12 @@
 /** Batches and lists, by the scripted server: polling, uploads that break, results that stream. */
 
 import assert from 'node:assert/strict';
+import { createReadStream, type ReadStream } from 'node:fs';
 import { mkdtemp, readFile, readdir, rm, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
+import { inflateRawSync } from 'node:zlib';
 import * as mailprobe from 'mailprobe';
 import { openFile, saveResults } from 'mailprobe/node';
 import { all, scripted } from './servers.js';
@@ -69,6 +71,24 @@ test('a wait has a timeout, and survives failures', async () => {
   assert.equal((await client.batches.wait(batch_id, FAST)).status, 'completed');
 });
 
+for (const step of [3_600_000, -3_600_000]) {
+  test(`a step of the clock by ${step} ms does not change the timeout of a wait`, async (t) => {
+    const { batch_id } = await client.batches.create(EMAILS);
+    const body = { batch_id, status: 'processing', total: 3, checked: 0 };
+    if (step < 0) await server.fault('GET', batch_id, { status: 200, body, times: 99 });
+    const begin = performance.now();
+    const now = Date.now.bind(Date);
+    let calls = 0;
+    t.mock.method(Date, 'now', () => now() + ((calls += 1) > 1 ? step : 0));
+    if (step > 0) {
+      assert.equal((await client.batches.wait(batch_id, { timeoutMs: 10_000, ...FAST })).status, 'completed');
+    } else {
+      await assert.rejects(client.batches.wait(batch_id, { timeoutMs: 100, intervalMs: 50 }), mailprobe.WaitTimeoutError);
+      assert.ok(performance.now() - begin < 2000);
+    }
+  });
+}
+
 test('a batch is cancelled', async () => {
   const { batch_id } = await client.batches.create(EMAILS);
   assert.notEqual((await client.batches.cancel(batch_id)).status, 'processing');
@@ -128,6 +148,25 @@ test('a download to a path begins again, and leaves no part of a file', async ()
   await assert.rejects(saveResults(client.lists, id, target), mailprobe.TransportError);
   assert.deepEqual(await readdir(folder), []);
 });
+
+test('a spreadsheet, as a file and as bytes', async () => {
+  const id = await run(CONTENT);
+  const target = join(folder, 'out.xlsx');
+  await server.fault('GET', '/results', { truncate: true });
+  const count = await saveResults(client.lists, id, target, { format: 'xlsx', classes: ['deliverable'] });
+  assert.match((await server.journal()).at(-1)?.target ?? '', /\/results\?format=xlsx&class=deliverable$/);
+  const ofFile = await readFile(target);
+  const ofBytes = Buffer.concat(await all(client.lists.download(id, { format: 'xlsx', classes: ['deliverable'] })));
+  assert.equal(count, ofFile.length);
+  for (const content of [ofFile, ofBytes]) assert.equal(sheet(content), 'row,email,deliverable,reason\n1,deliverable@example.com,true,mailbox_exists\n');
+});
+
+/** The rows of the spreadsheet that the scripted server makes: the only file of a zip file (APPNOTE.TXT 4.3.7). */
+function sheet(content: Buffer): string {
+  assert.equal(content.readUInt32LE(0), 0x04034b50);
+  const begin = 30 + content.readUInt16LE(26) + content.readUInt16LE(28);
+  return inflateRawSync(content.subarray(begin, begin + content.readUInt32LE(18))).toString();
+}
 
 test('truncated results are an error after the first row', async () => {
   const id = await run(CONTENT);
@@ -269,6 +308,86 @@ test('a stream needs its size', async () => {
   const [uploading] = await all(client.lists.list());
   await assert.rejects(client.lists.resumeUpload(uploading?.list_id ?? '', CONTENT), mailprobe.UploadError);
   assert.equal((await client.lists.upload(pieces(CONTENT), { size: CONTENT.length })).offset, CONTENT.length);
+});
+
+for (const inParts of [false, true]) {
+  for (const partBytes of [CONTENT.length - 1, CONTENT.length >> 1, 1 << 20]) {
+    test(`a stream that is longer than its size, in parts of ${partBytes}: ${inParts}`, async () => {
+      const upload = client.lists.upload(pieces(CONTENT), { size: CONTENT.length - 1, inParts, partBytes });
+      await assert.rejects(upload, (error) => error instanceof mailprobe.UploadError && /longer/.test(error.message));
+      assert.deepEqual((await all(client.lists.list())).map((list) => list.status), inParts ? ['uploading'] : []);
+    });
+  }
+}
+
+test('a stream that is longer than the rest of an upload', async () => {
+  await server.fault('PATCH', '/v1/lists', { reset_after: 0, times: 99 });
+  const failure = await client.lists.upload(CONTENT, { inParts: true }).catch((error: unknown) => error);
+  assert.ok(failure instanceof mailprobe.UploadInterruptedError);
+  await server.control('end-faults');
+  const longer = pieces(Buffer.concat([CONTENT, bytes('5,x@example.com\n')]));
+  await assert.rejects(client.lists.resumeUpload(failure.listId, longer), mailprobe.UploadError);
+  assert.equal((await client.lists.resumeUpload(failure.listId, pieces(CONTENT))).offset, CONTENT.length);
+});
+
+async function closed(file: ReadStream): Promise<void> {
+  if (!file.closed) await new Promise<void>((resolve) => file.once('close', resolve));
+}
+
+/** The ways in which an upload can end: its fault, and its options. */
+const ENDS: [string, object | undefined, object][] = [
+  ['success', undefined, { size: CONTENT.length }],
+  ['success in parts', undefined, { size: CONTENT.length, inParts: true, partBytes: 30 }],
+  ['an error before the first read', { status: 401, body: {} }, { size: CONTENT.length, inParts: true }],
+  ['an error after it', { status: 401, body: {} }, { size: CONTENT.length }],
+  ['a size that is too small', undefined, { size: 10 }],
+  ['no size', undefined, {}],
+];
+
+for (const [name, fault, options] of ENDS) {
+  test(`the upload ends its stream: ${name}`, { timeout: 10_000 }, async () => {
+    await writeFile(join(folder, 'list.csv'), CONTENT);
+    const end = async (stream: mailprobe.Content): Promise<void> => {
+      if (fault) await server.fault('POST', '/v1/lists', fault);
+      const isGood = name.startsWith('success');
+      await (isGood ? client.lists.upload(stream, options) : assert.rejects(client.lists.upload(stream, options)));
+    };
+    const file = createReadStream(join(folder, 'list.csv'), { highWaterMark: 20 });
+    await end(file);
+    await closed(file);
+    let isCancelled = false;
+    const stream = new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(CONTENT),
+      pull: (controller) => (name.startsWith('success') ? controller.close() : controller.enqueue(CONTENT)),
+      cancel: () => void (isCancelled = true),
+    }, { highWaterMark: 1 });
+    await end(stream);
+    assert.equal(stream.locked, false);
+    assert.equal(isCancelled, !name.startsWith('success'));
+  });
+}
+
+test('a stream that cannot be ended does not hide the result', async () => {
+  const stream = { next: async () => ({ done: true, value: undefined }), return: () => Promise.reject(new Error('stuck')) };
+  const content = { [Symbol.asyncIterator]: () => stream } as AsyncIterable<Uint8Array>;
+  assert.equal((await client.lists.upload(content, { size: 0 })).offset, 0);
+});
+
+test('the caller closes its own file', async () => {
+  const file = await openFile(new URL(import.meta.url));
+  await client.lists.upload(file);
+  assert.equal((await file.readAt(0, 5)).length, 5);
+  await file.close();
+});
+
+test('a stream of a list that is complete already is ended', { timeout: 10_000 }, async () => {
+  const { list_id } = await client.lists.upload(CONTENT, { inParts: true });
+  await writeFile(join(folder, 'list.csv'), CONTENT);
+  for (const id of [list_id, 'nothing']) {
+    const file = createReadStream(join(folder, 'list.csv'));
+    await client.lists.resumeUpload(id, file).catch(() => undefined);
+    await closed(file);
+  }
 });
 
 test('results before the end', async () => {

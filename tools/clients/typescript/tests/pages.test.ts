@@ -81,11 +81,11 @@ test('the receiver', async () => {
     const body = '{"type": "list.completed", "timestamp": "2026-11-25T12:00:00Z", "data": {"list_id": "lst_1"}}';
     const headers = await signWebhook(SECRET, 'msg_1', Math.floor(Date.now() / 1000), body);
     const post = async (content: string): Promise<number> => {
-      for (let tries = 0; ; tries += 1) {
+      for (let attempts = 0; ; attempts += 1) {
         try {
           return (await fetch(`http://127.0.0.1:${port}/`, { method: 'POST', headers, body: content })).status;
         } catch (error) {
-          if (tries > 100) throw error;
+          if (attempts > 100) throw error;
           await new Promise((resolve) => setTimeout(resolve, 50));
         }
       }

@@ -2,8 +2,15 @@
 
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
-import { Client, InvalidApiKeyError, InvalidEmailsError, InvalidRequestError, NotFoundError } from 'mailprobe';
+import { ApiError, Client, InvalidApiKeyError, InvalidEmailsError, InvalidRequestError, NotFoundError } from 'mailprobe';
+import { BY_CODE, BY_STATUS, apiError } from '../dist/failures.js';
 import { all, isMissing, real, type Real } from './servers.js';
+
+/** The parts of /v1/openapi.json that the tests read. */
+interface Description {
+  components: { schemas: { ErrorCode: { description: string; enum: string[] } } };
+  paths: { '/v1/lists/{list_id}/results': { get: { parameters: { schema: { enum?: string[] } }[] } } };
+}
 
 const server = await real();
 const CONTENT = new TextEncoder().encode(
@@ -52,6 +59,20 @@ withServer('errors', async ({ live, server }) => {
   });
 });
 
+withServer('each code has a class of its own, or that of its status, and there is no class for any other code', async ({ server }) => {
+  const { components } = (await (await fetch(`${server.url}/v1/openapi.json`)).json()) as Description;
+  const { description, enum: codes } = components.schemas.ErrorCode;
+  const statuses = new Map([...description.matchAll(/^\| `(\w+)` \| (\d{3}) \|/gm)].map(([, code, status]) => [code, Number(status)]));
+  assert.deepEqual([...statuses.keys()], codes);
+  assert.ok(codes.length > 20);
+  for (const [code, status] of statuses) {
+    const expected = BY_CODE.get(code) ?? BY_STATUS.get(status) ?? ApiError;
+    assert.equal(apiError(status, new Headers(), { error: code }).constructor, expected, code);
+  }
+  assert.deepEqual([...BY_CODE.keys()].filter((code) => !codes.includes(String(code))), []);
+  assert.deepEqual(codes.filter((code) => !BY_CODE.has(code)), ['method_not_allowed', 'request_timeout', 'unsupported_media_type']);
+});
+
 withServer('batches are listed and cancelled', async ({ test: free, server, t }) => {
   if (await isMissing(t, server, '/v1/verify/batch')) return;
   const ids: string[] = [];
@@ -75,6 +96,22 @@ for (const inParts of [false, true]) {
     await live.lists.delete(list_id);
   });
 }
+
+withServer('a spreadsheet', async ({ test: free, server, t }) => {
+  const { paths } = (await (await fetch(`${server.url}/v1/openapi.json`)).json()) as Description;
+  const { parameters } = paths['/v1/lists/{list_id}/results'].get;
+  if (!parameters.some(({ schema }) => schema.enum?.includes('xlsx'))) return t.skip('the server has no results in the format xlsx yet');
+  const { list_id } = await free.lists.upload(new TextEncoder().encode('email\nrole@example.com\n'));
+  await free.lists.wait(list_id, { until: 'ready', timeoutMs: 60_000, intervalMs: 100 });
+  await free.lists.start(list_id);
+  await free.lists.wait(list_id, { timeoutMs: 60_000, intervalMs: 100 });
+  const content = Buffer.concat(await all(free.lists.download(list_id, { format: 'xlsx' })));
+  // A zip file begins with a file and ends with its directory, which has the number of files (APPNOTE.TXT 4.3.16).
+  assert.equal(content.readUInt32LE(0), 0x04034b50);
+  assert.equal(content.readUInt32LE(content.length - 22), 0x06054b50);
+  assert.ok(content.readUInt16LE(content.length - 12) > 3);
+  await free.lists.delete(list_id);
+});
 
 withServer('webhooks', async ({ live, server, t }) => {
   if (await isMissing(t, server, '/v1/webhooks')) return;

@@ -95,17 +95,17 @@ test('nothing was sent, so every request is repeated', async () => {
   assert.ok(performance.now() - begin >= 145);
 });
 
-test('property: all tries of one call have the same Idempotency-Key, and no two calls have the same', async () => {
+test('property: all attempts of one call have the same Idempotency-Key, and no two calls have the same', async () => {
   const keys = new Set<string | undefined>();
   const faults: [object | undefined, number][] = [
     [undefined, 1], [{ status: 503, body: BUSY, times: 3 }, 4], [{ lose: true, times: 2 }, 3],
   ];
-  for (const [fault, tries] of faults) {
+  for (const [fault, attempts] of faults) {
     if (fault) await server.fault('POST', '/v1/verify/batch', fault);
     const before = (await server.journal()).length;
     await client.batches.create(['deliverable@example.com']);
     const sent = (await server.journal()).slice(before).map((request) => request.headers['idempotency-key']);
-    assert.equal(sent.length, tries);
+    assert.equal(sent.length, attempts);
     assert.equal(new Set(sent).size, 1);
     keys.add(sent[0]);
   }
@@ -121,6 +121,31 @@ test('the key of the caller', async () => {
   for (const idempotencyKey of ['', 'a b', 'ä', 'x'.repeat(256)]) {
     await assert.rejects(client.batches.create(['role@example.com'], { idempotencyKey }), TypeError);
   }
+});
+
+for (const fault of [{ lose: true }, { truncate: true }, { status: 503, body: BUSY }, { status: 200, body: '{' }]) {
+  test(`an error has the key that the client has made, so a repetition makes nothing new: ${JSON.stringify(fault)}`, async () => {
+    const content = new TextEncoder().encode('deliverable@example.com\n');
+    const creations: [string, (options?: { idempotencyKey: string }) => Promise<unknown>][] = [
+      ['/v1/verify/batch', (options) => client.batches.create(['deliverable@example.com'], options)],
+      ['/v1/lists', (options) => client.lists.upload(content, options)],
+    ];
+    for (const [path, create] of creations) {
+      await server.fault('POST', path, { ...fault, times: 1 + (QUICK.repetitions ?? 0) });
+      const error = await create().catch((error: unknown) => error);
+      assert.ok(error instanceof mailprobe.MailprobeError && error.idempotencyKey !== undefined, String(error));
+      await server.control('end-faults');
+      await create({ idempotencyKey: error.idempotencyKey });
+      const seen = (await server.journal()).filter((request) => request.target === path);
+      assert.deepEqual([...new Set(seen.map((request) => request.headers['idempotency-key']))], [error.idempotencyKey]);
+    }
+    assert.deepEqual([(await all(client.batches.list())).length, (await all(client.lists.list())).length], [1, 1]);
+  });
+}
+
+test('an error of a request without a key', async () => {
+  await server.fault('GET', '/v1/account', { lose: true, times: 99 });
+  await assert.rejects(client.account(), (error) => error instanceof mailprobe.TransportError && !('idempotencyKey' in error));
 });
 
 test('a key in progress is repeated', async () => {
@@ -147,7 +172,7 @@ const ERRORS: [number, string, new (...parts: never[]) => mailprobe.ApiError][] 
   [403, 'live_key_required', mailprobe.LiveKeyRequiredError],
   [403, 'not_available_on_market', mailprobe.NotAvailableOnGatewayError],
   [404, 'not_found', mailprobe.NotFoundError],
-  [409, 'conflict', mailprobe.ConflictError],
+  [409, 'something_new', mailprobe.ConflictError],
   [409, 'invalid_state', mailprobe.InvalidStateError],
   [409, 'offset_mismatch', mailprobe.OffsetMismatchError],
   [413, 'request_too_large', mailprobe.RequestTooLargeError],
@@ -205,7 +230,7 @@ test('a slow server', async () => {
   await assert.rejects(impatient.verify('role@example.com'), mailprobe.TransportTimeoutError);
 });
 
-test('a signal ends a request, a wait between tries, and a poll', async () => {
+test('a signal ends a request, a wait between attempts, and a poll', async () => {
   await server.fault('POST', '/v1/verify', { delay_s: 2 });
   await assert.rejects(client.verify('role@example.com', { signal: AbortSignal.timeout(50) }), { name: 'TimeoutError' });
   await server.fault('GET', '/v1/account', { status: 429, headers: { 'Retry-After': '60' }, body: {} });

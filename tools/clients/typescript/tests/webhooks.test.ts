@@ -72,6 +72,12 @@ const FORGERIES: [string, (value: string) => string | undefined][] = [
   ['webhook-signature', (value) => value.slice(0, -1)],
   ['webhook-signature', () => 'v1,'],
   ['webhook-signature', () => 'v1,ä'],
+  ...['\udcff', '\ud800', '\0', '\u{1f600}', '\n', ','].flatMap((odd): typeof FORGERIES => [
+    ['webhook-id', (value) => value + odd],
+    ['webhook-timestamp', (value) => value + odd],
+    ['webhook-signature', (value) => value + odd],
+    ['webhook-signature', () => `v1,${odd}`],
+  ]),
 ];
 
 for (const [name, change] of FORGERIES) {
@@ -80,6 +86,16 @@ for (const [name, change] of FORGERIES) {
     await assert.rejects(verifyWebhook(secret(1), { ...headers, [name]: change(headers[name] ?? '') }, BODY, AT), WebhookVerificationError);
   });
 }
+
+test('headers that no server sends', async () => {
+  const headers = await signWebhook(secret(1), 'msg_1', NOW, BODY);
+  const names = Object.keys(headers);
+  for (const odd of [undefined, [], [''], ['', ''], ['x', 'y']]) {
+    for (const name of names) await assert.rejects(verifyWebhook(secret(1), { ...headers, [name]: odd }, BODY, AT), WebhookVerificationError);
+  }
+  await assert.rejects(verifyWebhook(secret(1), {}, BODY, AT), WebhookVerificationError);
+  await assert.rejects(verifyWebhook(secret(1), headers, `${BODY}\ud800`, AT), WebhookVerificationError);
+});
 
 test('another body, and messages that are no events', async () => {
   await assert.rejects(verifyWebhook(secret(1), await signWebhook(secret(1), 'm', NOW, BODY), `${BODY} `, AT), WebhookVerificationError);

@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 async def sleep(seconds: float) -> None:
-    """Waits."""
+    """Pauses the task."""
     await anyio.sleep(seconds)
 
 
 async def run(function: Callable[[], T]) -> T:
-    """Runs a function that may block."""
+    """Runs a function that may block in another thread."""
     return await anyio.to_thread.run_sync(function)
 
 

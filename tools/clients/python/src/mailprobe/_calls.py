@@ -27,6 +27,7 @@ T = TypeVar("T")
 EMAIL_CHARS_MAX = 320
 BATCH_EMAILS_MAX = 200
 NAME_CHARS_MAX = 200
+IDEMPOTENCY_KEY = "Idempotency-Key"
 IDEMPOTENCY_KEY_CHARS_MAX = 255
 #: The longest answer that is read at once. Results of lists are streamed and have no limit.
 ANSWER_BYTES_MAX = 16 << 20
@@ -48,7 +49,7 @@ class Call(Generic[T]):
     headers: Mapping[str, str] = field(default_factory=dict)
     #: Whether the request may arrive twice without harm.
     repeatable: bool = False
-    #: Whether a 404 after a broken connection means that the first try has done it.
+    #: Whether a 404 counts as success after a repetition: an earlier request has deleted the object.
     deletes: bool = False
 
 
@@ -86,8 +87,8 @@ def new_idempotency_key() -> str:
 def _idempotency(key: Optional[str]) -> Dict[str, str]:
     key = new_idempotency_key() if key is None else key
     if not _VISIBLE_ASCII.fullmatch(key) or len(key) > IDEMPOTENCY_KEY_CHARS_MAX:
-        raise ValueError(f"an Idempotency-Key has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible characters of ASCII")
-    return {"Idempotency-Key": key}
+        raise ValueError(f"an {IDEMPOTENCY_KEY} has 1 to {IDEMPOTENCY_KEY_CHARS_MAX} visible characters of ASCII")
+    return {IDEMPOTENCY_KEY: key}
 
 
 def _id(text: str) -> str:

@@ -12,7 +12,7 @@ LINE_BYTES_MAX = 16 << 20
 
 
 class JsonLines:
-    """The lines of one answer."""
+    """Joins the pieces of one answer, and cuts them into rows."""
 
     def __init__(self) -> None:
         self._rest = bytearray()

@@ -23,7 +23,7 @@ class Retries:
     replaces a shorter wait. If it is longer than `retry_after_max`, the error is raised at once.
     """
 
-    #: The number of repetitions after the first try; 0: none.
+    #: The number of repetitions after the first attempt; 0: none.
     repetitions: int = 4
     #: Seconds.
     first_wait: float = 0.5
@@ -33,7 +33,7 @@ class Retries:
     retry_after_max: float = 120.0
 
     def wait(self, done: int, error: MailprobeError, *, repeatable: bool, random: Callable[[], float]) -> Optional[float]:
-        """The seconds before the next try after `done` repetitions; None if there is no next try.
+        """The seconds before the next attempt after `done` repetitions; None if there is no next attempt.
 
         `repeatable` means that the request may arrive twice without harm. `random` returns a number from 0 to 1.
         """
@@ -59,8 +59,8 @@ def may_repeat(error: MailprobeError, repeatable: bool) -> bool:
     return False
 
 
-class Tries:
-    """The tries of one request."""
+class Attempts:
+    """Counts the failed attempts of one request."""
 
     def __init__(self, retries: Retries, random: Callable[[], float]) -> None:
         self._retries = retries
@@ -68,7 +68,7 @@ class Tries:
         self._done = 0
 
     def next_wait(self, error: MailprobeError, *, repeatable: bool) -> Optional[float]:
-        """Counts a failed try. The result is the seconds before the next one; None if the error is final."""
+        """Counts a failed attempt. The result is the seconds before the next one; None if the error is final."""
         wait = self._retries.wait(self._done, error, repeatable=repeatable, random=self._random)
         self._done += 1
         return wait

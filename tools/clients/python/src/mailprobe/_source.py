@@ -20,7 +20,7 @@ class Source:
     """A content. Offsets count from the position that the file had at first."""
 
     def __init__(self, content: Content, size: Optional[int] = None) -> None:
-        """`size` is the size of a file that cannot seek, if it is known."""
+        """`size` is the size of a file that cannot seek, if it is known. The file ends there."""
         self._owned = isinstance(content, (str, os.PathLike, bytes, bytearray, memoryview))
         self._file: Any = _opened(content)
         self.is_seekable = _is_seekable(self._file)
@@ -38,13 +38,19 @@ class Source:
     def read_at(self, offset: int, length: int) -> bytes:
         """The next bytes from an offset: `length` bytes, or fewer at the end.
 
-        Raises UploadError if the offset is gone, or if the file has become shorter.
+        Raises UploadError if the offset is gone, if the file has become shorter, or if a file that cannot seek is longer than its size.
         """
         if self.size is not None:
             length = max(0, min(length, self.size - offset))
-        part = self._seek_and_read(offset, length) if self.is_seekable else self._read_on(offset, length)
+        if self.is_seekable:
+            part = self._seek_and_read(offset, length)
+        else:
+            # One more byte at the end tells whether the file really ends there.
+            part = self._read_on(offset, length + 1 if offset + length == self.size else length)
+        if len(part) > length:
+            raise UploadError("the file is longer than its size")
         if self.size is not None and len(part) < length:
-            raise UploadError("the file became shorter during the upload")
+            raise UploadError("the file is shorter than its size")
         return part
 
     def _seek_and_read(self, offset: int, length: int) -> bytes:

@@ -32,7 +32,7 @@ from . import _calls as calls
 from ._calls import Call, Page
 from ._lines import JsonLines
 from ._polling import Polling
-from ._retries import Retries, Tries, may_repeat
+from ._retries import Retries, Attempts, may_repeat
 from ._source import Content, Source
 from ._version import __version__
 from .errors import (
@@ -117,7 +117,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections, unless they belong to an `http` of the caller."""
         if self._owns_http:
             self._http.close()
 
@@ -135,32 +135,31 @@ class Client:
 
     def _call(self, call: Call[T]) -> T:
         """Sends a request, again if that is safe, and reads its answer."""
-        tries = self._tries()
+        attempts = self._attempts()
         is_again = False
         while True:
             try:
-                return call.parse(self._once(call))
+                return self._once(call)
             except NotFoundError:
                 if call.deletes and is_again:
                     return call.parse(None)
                 raise
             except MailprobeError as error:
-                wait = tries.next_wait(error, repeatable=call.repeatable)
+                wait = attempts.next_wait(error, repeatable=call.repeatable)
                 if wait is None:
                     raise
             is_again = True
             io.sleep(wait)
 
-    def _once(self, call: Call[Any], content: Any = None) -> Any:
-        """Sends a request once. The result is the JSON of its answer; None for an answer without a body."""
-        with self._answer(call, content) as answer:
-            body = self._body(answer)
-        if answer.status_code == 204:
-            return None
+    def _once(self, call: Call[T], content: Any = None) -> T:
+        """Sends a request once, and reads its answer. An error has the Idempotency-Key of the request."""
         try:
-            return json.loads(body)
-        except ValueError as error:
-            raise UnexpectedAnswerError("the answer is not JSON", status=answer.status_code) from error
+            with self._answer(call, content) as answer:
+                body = self._body(answer)
+            return call.parse(_json(body, answer.status_code))
+        except MailprobeError as error:
+            error.idempotency_key = call.headers.get(calls.IDEMPOTENCY_KEY)
+            raise
 
     @contextmanager
     def _answer(self, call: Call[Any], content: Any = None) -> Iterator[httpx.Response]:
@@ -186,12 +185,11 @@ class Client:
                 yield answer
             finally:
                 answer.close()
-        except httpx.TimeoutException as error:
-            sent = not isinstance(error, _NOT_SENT)
-            raise TransportTimeoutError(f"{type(error).__name__} after {self._timeout} s", sent=sent) from error
         except httpx.RequestError as error:
-            sent = not isinstance(error, _NOT_SENT)
-            raise TransportError(f"{type(error).__name__}: {error}", sent=sent) from error
+            sent, name = not isinstance(error, _NOT_SENT), type(error).__name__
+            if isinstance(error, httpx.TimeoutException):
+                raise TransportTimeoutError(f"{name} after {self._timeout} s", sent=sent) from error
+            raise TransportError(f"{name}: {error}", sent=sent) from error
 
     def _check(self, answer: httpx.Response) -> None:
         """Raises the error of an answer without success."""
@@ -215,8 +213,16 @@ class Client:
                 raise UnexpectedAnswerError("the answer is too long", status=answer.status_code)
         return bytes(body)
 
-    def _tries(self) -> Tries:
-        return Tries(self._retries, random.random)
+    def _attempts(self) -> Attempts:
+        return Attempts(self._retries, random.random)
+
+    def _poll(self, call: Call[T], polling: Polling, is_end: Callable[[T], bool]) -> T:
+        """Repeats a request until its answer is the end."""
+        while True:
+            found = self._call(call)
+            if is_end(found):
+                return found
+            io.sleep(polling.next_pause())
 
     def _pages(self, page_after: Callable[[Optional[str]], Call[Page[T]]]) -> Iterator[T]:
         """The items of all pages. A page is requested when its first item is needed."""
@@ -243,7 +249,8 @@ class Batches:
     ) -> BatchCreated:
         """Starts a batch. It costs one credit for each address.
 
-        Without an `idempotency_key`, the client makes one. All retries of the call send the same key, so they start one batch.
+        Without an `idempotency_key`, the client makes one. All retries of the call send the same key, so they start one batch. If
+        the call fails, `error.idempotency_key` is the key: pass it to the next call, or the next call may start a second batch.
         """
         return self._client._call(calls.create_batch(emails, name, idempotency_key))
 
@@ -258,11 +265,7 @@ class Batches:
         default begins with half a second and ends with five.
         """
         polling = Polling(f"the batch {batch_id}", timeout, interval)
-        while True:
-            batch = self.get(batch_id)
-            if batch.is_ended:
-                return batch
-            io.sleep(polling.next_pause())
+        return self._client._poll(calls.get_batch(batch_id), polling, lambda batch: batch.is_ended)
 
     def results(self, batch_id: str, *, timeout: Optional[float] = None) -> Iterator[ResultRow]:
         """Waits for the end of a batch, and iterates over its rows in the order of the addresses."""
@@ -314,8 +317,9 @@ class Lists:
 
         `column` names the column of the addresses; without it, the server finds the column. A content above `part_bytes` is sent in
         parts, unless `in_parts` says otherwise. After a broken connection, an upload in parts continues where it stopped. If that
-        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts. `on_progress` gets the number
-        of acknowledged bytes and the size.
+        fails too, UploadInterruptedError is raised. A file that cannot seek needs its `size` for parts, and ends there: UploadError is
+        raised before the last part if it is longer. `on_progress` gets the number of acknowledged bytes and the size. A file of the
+        caller stays open.
         """
         source = io.run(lambda: Source(content, size))
         try:
@@ -355,14 +359,14 @@ class Lists:
     ) -> MailList:
         source = upload.source
         call = calls.upload_whole(name, column, source.size, key, repeatable=source.is_seekable)
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while True:
             try:
                 body = io.pieces(source.read_at, min(upload.part_bytes, 1 << 20))
-                uploaded = call.parse(self._client._once(call, body))
+                uploaded = self._client._once(call, body)
             except MailprobeError as error:
                 # A content that cannot seek is gone after the first byte.
-                wait = tries.next_wait(error, repeatable=call.repeatable) if source.is_seekable else None
+                wait = attempts.next_wait(error, repeatable=call.repeatable) if source.is_seekable else None
                 if wait is None:
                     raise
             else:
@@ -373,7 +377,7 @@ class Lists:
     def _send_parts(self, begun: MailList, upload: _Upload) -> MailList:
         """Sends parts until the server has the whole content."""
         state, offset = begun, begun.offset or 0
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while state.status == "uploading":
             try:
                 state, is_complete = self._send_part(state.list_id, offset, upload)
@@ -381,16 +385,16 @@ class Lists:
                     upload.report(state.offset or 0)
                     return state
             except OffsetMismatchError as error:
-                wait = tries.next_wait(TransportError(str(error), sent=False), repeatable=True)
+                wait = attempts.next_wait(TransportError(str(error), sent=False), repeatable=True)
                 if error.offset is None or wait is None:
                     raise
                 # The server names the right offset, so there is nothing to ask. A mismatch without progress counts as a failure.
                 offset = error.offset
                 continue
             except (ApiError, TransportError) as error:
-                state = self._after_failure(error, state.list_id, offset, tries)
+                state = self._after_failure(error, state.list_id, offset, attempts)
             if state.offset is not None and state.offset > offset:
-                tries.on_progress()
+                attempts.on_progress()
             offset = offset if state.offset is None else state.offset
             upload.report(offset)
         return state
@@ -402,15 +406,15 @@ class Lists:
         end = offset + len(part)
         is_last = source.size is None or end >= source.size
         call = calls.upload_part(list_id, offset, part, is_last)
-        state = call.parse(self._client._once(call))
+        state = self._client._once(call)
         if not is_last and (state.offset is None or state.offset <= offset):
             raise UnexpectedAnswerError("the server has acknowledged a part, and its offset does not advance")
         return state, is_last
 
-    def _after_failure(self, error: MailprobeError, list_id: str, offset: int, tries: Tries) -> MailList:
+    def _after_failure(self, error: MailprobeError, list_id: str, offset: int, attempts: Attempts) -> MailList:
         """Waits, and asks the server how much it has."""
         # Nothing is sent twice, because the offset is asked first.
-        wait = tries.next_wait(error, repeatable=True)
+        wait = attempts.next_wait(error, repeatable=True)
         if wait is None:
             if not may_repeat(error, True):
                 raise error
@@ -424,7 +428,7 @@ class Lists:
             raise UploadInterruptedError(list_id, offset) from failure
 
     def get(self, list_id: str) -> MailList:
-        """The state of a list."""
+        """The present state of a list: its progress, price and cause of a stop."""
         return self._client._call(calls.get_list(list_id))
 
     def list(self, *, limit: Optional[int] = None) -> Iterator[MailList]:
@@ -456,14 +460,15 @@ class Lists:
         Raises ListStoppedError if the list is `unfit`, or `paused` while its end is awaited. `timeout` and `interval` are as for
         batches.
         """
-        polling = Polling(f"the list {list_id}", timeout, interval)
-        while True:
-            found = self.get(list_id)
+
+        def is_end(found: MailList) -> bool:
             if found.is_ended or (until == "ready" and found.status in ("ready", "running", "paused")):
-                return found
+                return True
             if found.status in ("unfit", "paused"):
                 raise ListStoppedError(found)
-            io.sleep(polling.next_pause())
+            return False
+
+        return self._client._poll(calls.get_list(list_id), Polling(f"the list {list_id}", timeout, interval), is_end)
 
     def results(self, list_id: str, *, classes: Sequence[ResultClass] = ()) -> Iterator[Dict[str, Any]]:
         """Iterates over the rows of a list, each with `deliverable` and `reason`. The answer is streamed, so memory is small.
@@ -471,7 +476,7 @@ class Lists:
         `classes` selects classes of verdicts. If the connection breaks after the first row, TransportError is raised.
         """
         call = calls.list_results(list_id, "jsonl", classes)
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         is_begun = False
         while True:
             lines = JsonLines()
@@ -485,7 +490,7 @@ class Lists:
                         yield row
                     return
             except (ApiError, TransportError) as error:
-                wait = None if is_begun else tries.next_wait(error, repeatable=True)
+                wait = None if is_begun else attempts.next_wait(error, repeatable=True)
                 if wait is None:
                     raise
             io.sleep(wait)
@@ -498,7 +503,9 @@ class Lists:
         format: ResultsFormat = "csv",
         classes: Sequence[ResultClass] = (),
     ) -> int:
-        """Writes the results of a list to a path or a file. The result is the number of bytes.
+        """Writes the results of a list to a path, or to a file that is open for writing bytes. The result is the number of bytes.
+
+        `format="xlsx"` makes a spreadsheet. `io.BytesIO()` as the target gives the content as bytes.
 
         A path gets the whole content or none: the content first goes to a file `NAME.part` beside it. A download to a path begins
         again after a broken connection. To a file that is open, it begins again only if nothing was written.
@@ -520,7 +527,7 @@ class Lists:
         return count
 
     def _save(self, call: Call[None], file: IO[bytes], again: bool) -> int:
-        tries = self._client._tries()
+        attempts = self._client._attempts()
         while True:
             count = 0
             try:
@@ -530,7 +537,7 @@ class Lists:
                         count += len(piece)
                 return count
             except (ApiError, TransportError) as error:
-                wait = tries.next_wait(error, repeatable=True) if again or count == 0 else None
+                wait = attempts.next_wait(error, repeatable=True) if again or count == 0 else None
                 if wait is None:
                     raise
             if count > 0:
@@ -552,11 +559,11 @@ class Webhooks:
         return self._client._call(calls.create_webhook(url, events, label))
 
     def list(self) -> List[WebhookEndpoint]:
-        """All endpoints of the account, at most ten."""
+        """All endpoints of the account, at most ten, without their secrets."""
         return self._client._call(calls.list_webhooks())
 
     def get(self, webhook_id: str) -> WebhookEndpoint:
-        """One endpoint."""
+        """An endpoint without its secret."""
         return self._client._call(calls.get_webhook(webhook_id))
 
     def update(
@@ -572,7 +579,7 @@ class Webhooks:
         return self._client._call(calls.update_webhook(webhook_id, url, events, label, enabled))
 
     def delete(self, webhook_id: str) -> None:
-        """Removes an endpoint."""
+        """Removes an endpoint. Messages that wait for it are not sent."""
         self._client._call(calls.delete_webhook(webhook_id))
 
     def rotate(self, webhook_id: str) -> WebhookEndpoint:
@@ -584,8 +591,18 @@ class Webhooks:
         return self._client._call(calls.test_webhook(webhook_id))
 
     def deliveries(self, webhook_id: str, *, limit: Optional[int] = None) -> Iterator[Delivery]:
-        """Iterates over the messages to an endpoint, with their tries. `limit` is the size of a page."""
+        """Iterates over the messages to an endpoint, with their attempts. `limit` is the size of a page."""
         return self._client._pages(lambda after: calls.list_deliveries(webhook_id, limit, after))
+
+
+def _json(body: bytes, status: int) -> Any:
+    """The JSON of an answer; None for an answer without a body."""
+    if status == 204:
+        return None
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise UnexpectedAnswerError("the answer is not JSON", status=status) from error
 
 
 def _write(file: IO[bytes], piece: bytes) -> None:

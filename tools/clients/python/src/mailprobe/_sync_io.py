@@ -9,12 +9,12 @@ T = TypeVar("T")
 
 
 def sleep(seconds: float) -> None:
-    """Waits."""
+    """Pauses the thread."""
     time.sleep(seconds)
 
 
 def run(function: Callable[[], T]) -> T:
-    """Runs a function that may block."""
+    """Runs a function in this thread."""
     return function()
 
 

@@ -14,6 +14,10 @@ from typing import Any, Dict, Mapping, Optional, Tuple, Type
 class MailprobeError(Exception):
     """The base of all errors of this package."""
 
+    #: The Idempotency-Key of the request that failed; None if it had none. The server may have received the request. With this key,
+    #: a repetition of the call does not start a second batch or list.
+    idempotency_key: Optional[str] = None
+
 
 class TransportError(MailprobeError):
     """No complete answer arrived. The connection failed, broke or timed out."""
@@ -51,7 +55,7 @@ class ListStoppedError(MailprobeError):
 
 
 class UploadError(MailprobeError):
-    """The content of an upload cannot be read as announced, for example because the file became shorter."""
+    """The content of an upload is shorter or longer than announced, or its earlier bytes cannot be read again."""
 
 
 class UploadInterruptedError(MailprobeError):
@@ -75,7 +79,7 @@ class ApiError(MailprobeError):
         self, status: int, body: Mapping[str, Any], *, retry_after: Optional[float] = None, request_id: Optional[str] = None
     ) -> None:
         code, message = body.get("error"), body.get("message")
-        #: The HTTP status.
+        #: The HTTP status, from 400.
         self.status = status
         #: The code of the API. It is empty if the answer has no code, such as the answer of a proxy.
         self.code: str = code if isinstance(code, str) else ""
@@ -85,7 +89,7 @@ class ApiError(MailprobeError):
         self.retry_after = retry_after
         #: The value of X-Request-Id, for questions to the operator.
         self.request_id = request_id
-        #: The whole body.
+        #: The JSON of the answer; empty if it is not an object.
         self.body: Mapping[str, Any] = body
         super().__init__(f"{status} {self.code}: {self.message}" if self.code else f"status {status}")
 
@@ -112,12 +116,12 @@ class InvalidEmailsError(ApiError):
 
     @property
     def invalid(self) -> Tuple[Mapping[str, Any], ...]:
-        """The first invalid addresses, each with `index` and `email`."""
+        """The first ten invalid addresses, each with `index` in the batch, from 0, and `email`."""
         return self._objects("invalid")
 
     @property
     def invalid_count(self) -> Optional[int]:
-        """The number of invalid addresses."""
+        """The number of all invalid addresses of the batch, which may be more than `invalid` has."""
         return self._count("invalid_count")
 
 
@@ -126,15 +130,15 @@ class AuthenticationError(ApiError):
 
 
 class MissingApiKeyError(AuthenticationError):
-    """401 `missing_api_key`."""
+    """401 `missing_api_key`: the request arrived without a key. A proxy may have removed the header."""
 
 
 class InvalidApiKeyError(AuthenticationError):
-    """401 `invalid_api_key`."""
+    """401 `invalid_api_key`: the key is unknown or malformed."""
 
 
 class ApiKeyRevokedError(AuthenticationError):
-    """401 `api_key_revoked`."""
+    """401 `api_key_revoked`: the key was revoked."""
 
 
 class PaymentRequiredError(ApiError):
@@ -142,21 +146,21 @@ class PaymentRequiredError(ApiError):
 
     @property
     def credits_remaining(self) -> Optional[int]:
-        """The balance."""
+        """The credits that the account can still spend; None if the answer does not name them."""
         return self._count("credits_remaining")
 
     @property
     def credits_required(self) -> Optional[int]:
-        """The price of the batch or list."""
+        """The price of the batch or list in credits, or the estimated price of the rest of a list; None for a single check."""
         return self._count("credits_required")
 
 
 class InsufficientCreditsError(PaymentRequiredError):
-    """402 `insufficient_credits`."""
+    """402 `insufficient_credits`: too few credits are left."""
 
 
 class SubscriptionInactiveError(PaymentRequiredError):
-    """402 `subscription_inactive`."""
+    """402 `subscription_inactive`: the subscription is paused or canceled."""
 
 
 class PermissionDeniedError(ApiError):
@@ -201,7 +205,7 @@ class InvalidStateError(ConflictError):
 
 
 class RequestTooLargeError(ApiError):
-    """413: the body is too large."""
+    """413 `request_too_large`: the body, or the content of the list, is longer than the server accepts."""
 
 
 class IdempotencyKeyReusedError(ApiError):
@@ -228,6 +232,7 @@ class TemporarilyUnavailableError(UnavailableError):
     """503 `temporarily_unavailable`: the service is busy, starts or stops."""
 
 
+#: The codes of the API that have a class of their own.
 _BY_CODE: Dict[str, Type[ApiError]] = {
     "invalid_request": InvalidRequestError,
     "invalid_emails": InvalidEmailsError,
@@ -239,7 +244,6 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "plan_not_allowed": PlanNotAllowedError,
     "live_key_required": LiveKeyRequiredError,
     "not_found": NotFoundError,
-    "conflict": ConflictError,
     "invalid_state": InvalidStateError,
     "idempotency_in_progress": IdempotencyInProgressError,
     "offset_mismatch": OffsetMismatchError,
@@ -251,6 +255,7 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "temporarily_unavailable": TemporarilyUnavailableError,
 }
 
+#: The classes of all other codes.
 _BY_STATUS: Dict[int, Type[ApiError]] = {
     400: InvalidRequestError,
     401: AuthenticationError,

@@ -27,6 +27,7 @@ BatchState = Literal["processing", "completed", "cancelled"]
 ListState = Literal["uploading", "reading", "ready", "running", "paused", "completed", "cancelled", "unfit"]
 #: A class of verdicts. `unknown` means that the mailbox could be neither confirmed nor excluded.
 ResultClass = Literal["deliverable", "undeliverable", "unknown"]
+#: The format of a download: CSV, JSON lines, or a spreadsheet with texts in all cells.
 ResultsFormat = Literal["csv", "jsonl", "xlsx"]
 EventType = Literal[
     "batch.completed",
@@ -135,7 +136,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class BatchCreated:
-    """The answer to a new batch."""
+    """A batch that the server has accepted. `batch_id` is its id for all further calls."""
 
     batch_id: str
     emails_submitted: int
@@ -224,7 +225,7 @@ class WebhookEndpoint:
     enabled: bool = True
     #: The cause, if the endpoint is disabled: `owner`, `gone` or `failures`.
     disabled_reason: Optional[str] = None
-    #: The first failed try since the last success. After three days, the server disables the endpoint.
+    #: The first failed attempt since the last success. After three days, the server disables the endpoint.
     failing_since: Optional[datetime] = None
     #: The number of messages that wait.
     waiting: int = 0
@@ -240,7 +241,7 @@ class WebhookEndpoint:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to send a message."""
+    """One request with a message to its endpoint."""
 
     at: datetime
     duration_ms: Optional[int] = None
@@ -253,7 +254,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message to an endpoint, with all tries so far."""
+    """A message to an endpoint, with all attempts so far, the oldest first."""
 
     #: The same as the header `webhook-id` of the message.
     message_id: str
@@ -264,7 +265,7 @@ class Delivery:
     #: `waiting`, `delivered`, `failed` or `discarded`.
     status: Optional[str] = None
     attempts: Tuple[Attempt, ...] = ()
-    #: None if there will be no further try.
+    #: None if the message has ended, or if it waits for an earlier message of the same object. `status` tells which.
     next_attempt_at: Optional[datetime] = None
     raw: Mapping[str, Any] = _raw()
 
@@ -291,6 +292,6 @@ class WebhookEvent:
     type: EventType
     timestamp: datetime
     data: EventData = field(default_factory=EventData)
-    #: The header `webhook-id`. It is the same in each try, so it identifies duplicates.
+    #: The header `webhook-id`. It is the same in each attempt, so it identifies duplicates.
     id: str = ""
     raw: Mapping[str, Any] = _raw()

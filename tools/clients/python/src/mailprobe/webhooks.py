@@ -41,11 +41,11 @@ def verify_webhook(
     keys = [_key(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
     if not keys:
         raise ValueError("at least one secret is needed")
-    content = body.encode() if isinstance(body, str) else bytes(body)
+    content = _received(body) if isinstance(body, str) else bytes(body)
     found = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, signatures = (_header(found, f"webhook-{name}") for name in ("id", "timestamp", "signature"))
     _check_time(timestamp, time.time() if now is None else now, tolerance)
-    _check_signature(keys, f"{message_id}.{timestamp}.".encode() + content, signatures)
+    _check_signature(keys, _received(f"{message_id}.{timestamp}.") + content, signatures)
     return _event(content, message_id)
 
 
@@ -71,6 +71,14 @@ def _key(secret: str) -> bytes:
     return key
 
 
+def _received(text: str) -> bytes:
+    """The bytes of a text that a framework has decoded, perhaps with `surrogateescape`."""
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise WebhookVerificationError("the message is not text") from error
+
+
 def _header(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name)
     if not value:
@@ -89,7 +97,7 @@ def _check_time(timestamp: str, now: float, tolerance: float) -> None:
 def _check_signature(keys: List[bytes], signed: bytes, signatures: str) -> None:
     """Compares each signature with that of each key. The time depends only on their numbers."""
     versions = [signature.partition(",") for signature in signatures.split(" ")]
-    offered = [signature.encode() for version, _, signature in versions if version == _VERSION]
+    offered = [_received(signature) for version, _, signature in versions if version == _VERSION]
     fits = False
     for key in keys:
         expected = _signature(key, signed).encode()
