@@ -17,9 +17,11 @@ mod xml;
 
 use crate::Encoding;
 use crate::address::in_cell;
+use crate::bounded::ROW_BYTES_MAX;
 use archive::{Archive, broken};
 pub(crate) use spool::Spool;
 use spool::SpoolWriter;
+use std::borrow::Cow;
 use std::io::{Read, Result, Write};
 
 /// Number of rows in which a sheet must have an address.
@@ -175,28 +177,47 @@ impl Sampler {
 
 /// The cells of a row.
 #[derive(Default)]
-struct Cells(Vec<String>);
+struct Cells {
+    texts: Vec<String>,
+    /// Number of bytes of all cells.
+    bytes: usize,
+}
 
 impl Cells {
-    /// Sets a cell. Empty ones take no space at the end of the row.
-    fn set(&mut self, column: usize, text: String) -> Result<()> {
+    /// Sets a cell, and copies its text only if the row has room for it. Empty cells take no space at the end of the row.
+    ///
+    /// # Errors
+    /// The row is too long, or it has the cell already.
+    fn set(&mut self, column: usize, text: Cow<'_, str>) -> Result<()> {
         if column >= SHEET_COLUMNS_MAX || text.len() > CELL_BYTES_MAX {
             return Err(broken("it has too many columns or a cell that is too long"));
         }
         if text.is_empty() {
             return Ok(());
         }
-        if self.0.len() <= column {
-            self.0.resize(column + 1, String::new());
+        self.bytes += text.len();
+        if self.bytes > ROW_BYTES_MAX {
+            return Err(broken("it has a row that is too long"));
         }
-        self.0[column] = text;
+        if self.texts.len() <= column {
+            self.texts.resize(column + 1, String::new());
+        }
+        // A cell that is written again and again would take time, and no space.
+        if !self.texts[column].is_empty() {
+            return Err(broken("it has two cells in one place"));
+        }
+        self.texts[column] = text.into_owned();
         Ok(())
     }
 
     /// Hands the row over, unless it is blank.
     fn end(&mut self, take: &mut TakeRow<'_>) -> Result<bool> {
-        let goes_on = self.0.is_empty() || take(&self.0)?;
-        self.0.clear();
+        let goes_on = self.texts.is_empty() || take(&self.texts)?;
+        self.texts.clear();
+        self.bytes = 0;
         Ok(goes_on)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@ use super::numbers::number;
 use super::xml::{Xml, XmlEvent, attribute};
 use super::{CELL_BYTES_MAX, Cells, SHEET_COLUMNS_MAX, Sheet, TakeRow, Workbook, WorkbookLimits};
 use quick_xml::events::BytesStart;
+use std::borrow::Cow;
 use std::io::Result;
 
 /// Most sheets and rows, as in the programs of the format.
@@ -170,13 +171,17 @@ impl Reading {
             "line-break" if self.is_in_paragraph => self.text.push('\n'),
             _ => {}
         }
-        Ok(true)
+        self.check_text()
     }
 
     fn text(&mut self, piece: &str) -> Result<bool> {
         if self.is_in_paragraph && self.comments == 0 {
             self.text.push_str(piece);
         }
+        self.check_text()
+    }
+
+    fn check_text(&self) -> Result<bool> {
         if self.text.len() > CELL_BYTES_MAX {
             Err(broken("it has a cell that is too long"))
         } else {
@@ -204,7 +209,7 @@ impl Reading {
         let text = self.value.take().unwrap_or_else(|| std::mem::take(&mut self.text));
         if !text.is_empty() {
             for n in 0..self.cell_repeats {
-                self.cells.set(self.column + n, text.clone())?;
+                self.cells.set(self.column + n, Cow::Borrowed(&text))?;
             }
         }
         self.column += self.cell_repeats;
@@ -213,14 +218,14 @@ impl Reading {
 
     fn end_row(&mut self, take: &mut TakeRow<'_>) -> Result<bool> {
         // Blank rows up to the end of the sheet are one repeated row.
-        let repeats = if self.cells.0.is_empty() { 0 } else { self.row_repeats };
+        let repeats = if self.cells.texts.is_empty() { 0 } else { self.row_repeats };
         self.rows = self.rows.saturating_add(repeats);
         if self.rows > SHEET_ROWS_MAX {
             return Err(broken("it has too many rows"));
         }
         let row = std::mem::take(&mut self.cells);
         for _ in 0..repeats {
-            if !take(&row.0)? {
+            if !take(&row.texts)? {
                 return Ok(false);
             }
         }

@@ -4,6 +4,7 @@ use super::archive::{Archive, broken};
 use super::numbers::{date, is_date_format, number};
 use super::xml::{Xml, XmlEvent, attribute};
 use super::{CELL_BYTES_MAX, Cells, SHEET_COLUMNS_MAX, Sheet, TakeRow, Workbook, WorkbookLimits};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Result;
 
@@ -177,19 +178,19 @@ impl Xlsx {
         }
     }
 
-    fn value(&self, cell: &CellValue) -> String {
+    fn value(&self, cell: &CellValue) -> Cow<'_, str> {
         let text = &cell.text.text;
-        match cell.kind.as_str() {
+        Cow::Owned(match cell.kind.as_str() {
             "s" => {
                 let number = text.trim().parse().ok();
-                number.and_then(|number| self.strings.get(number)).unwrap_or_default().to_owned()
+                return Cow::Borrowed(number.and_then(|number| self.strings.get(number)).unwrap_or_default());
             }
-            "b" => if text.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
+            "b" => return Cow::Borrowed(if text.trim() == "1" { "TRUE" } else { "FALSE" }),
             "str" | "inlineStr" | "e" | "d" => unescaped(text),
             _ if text.trim().is_empty() => String::new(),
             _ if self.is_date.get(cell.format).is_some_and(|is_date| *is_date) => date(text, self.is_1904),
             _ => number(text),
-        }
+        })
     }
 }
 

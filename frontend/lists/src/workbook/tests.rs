@@ -1,0 +1,85 @@
+//! Spreadsheets of a few kilobytes that ask for much memory, disk or time.
+
+use super::*;
+use std::io::Cursor;
+use zip::write::{SimpleFileOptions, ZipWriter};
+
+const LIMITS: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 20, string_bytes: 1 << 20 };
+
+fn archive(parts: &[(&str, &str)]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in parts {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(content.as_bytes()).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
+/// An ods file with these sheets, each with its rows.
+fn ods(sheets: &[(&str, &str)]) -> Vec<u8> {
+    let table =
+        |(name, rows): &(&str, &str)| format!("<table:table table:name=\"{name}\">{rows}</table:table>");
+    let tables: String = sheets.iter().map(table).collect();
+    archive(&[("content.xml", &format!("<d>{tables}</d>"))])
+}
+
+/// A row of an ods file with one cell, which is repeated.
+fn repeated(count: usize, text: &str) -> String {
+    format!(
+        "<table:table-row><table:table-cell table:number-columns-repeated=\"{count}\"><text:p>{text}</text:p></table:table-cell>\
+         </table:table-row>"
+    )
+}
+
+/// An xlsx file with a sheet of these rows, which has other sheets of the same part.
+fn xlsx(rows: &str, string: &str, sheets: usize) -> Vec<u8> {
+    let sheets: String = (0..sheets).map(|n| format!("<sheet name=\"s{n}\" r:id=\"r\"/>")).collect();
+    archive(&[
+        ("[Content_Types].xml", "<Types/>"),
+        ("xl/workbook.xml", &format!("<workbook><sheets>{sheets}</sheets></workbook>")),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<r><Relationship Id=\"r\" Type=\"x/worksheet\" Target=\"worksheets/sheet1.xml\"/></r>",
+        ),
+        ("xl/sharedStrings.xml", &format!("<sst><si><t>{string}</t></si></sst>")),
+        ("xl/worksheets/sheet1.xml", &format!("<worksheet><sheetData>{rows}</sheetData></worksheet>")),
+    ])
+}
+
+fn read(file: Vec<u8>) -> std::result::Result<String, String> {
+    let mut csv = convert(Cursor::new(file), None, LIMITS).map_err(|error| error.to_string())?.csv;
+    let mut text = String::new();
+    csv.read_to_string(&mut text).unwrap();
+    Ok(text)
+}
+
+#[track_caller]
+fn check_refused(file: Vec<u8>, expected: &str) {
+    assert!(file.len() < 1 << 20, "a small file");
+    assert_eq!(read(file).map(|text| text.len()), Err(expected.to_owned()));
+}
+
+#[test]
+fn a_row_takes_no_more_than_the_longest_row() {
+    let too_long = "it has a row that is too long";
+    let text = "x".repeat(CELL_BYTES_MAX);
+    assert_eq!(read(ods(&[("a", &repeated(4, &text))])).map(|text| text.len()), Ok(3 + (1 << 20) + 3 + 2));
+    check_refused(ods(&[("a", &repeated(5, &text))]), too_long);
+    check_refused(ods(&[("a", &repeated(SHEET_COLUMNS_MAX, &text))]), too_long);
+    let shared = |count| format!("<row>{}</row>", "<c t=\"s\"><v>0</v></c>".repeat(count));
+    assert!(read(xlsx(&shared(4), &text, 1)).is_ok());
+    check_refused(xlsx(&shared(5), &text, 1), too_long);
+    check_refused(xlsx(&shared(SHEET_COLUMNS_MAX), &text, 1), too_long);
+}
+
+#[test]
+fn a_cell_is_written_once() {
+    let cells = "<c r=\"A1\" t=\"s\"><v>0</v></c>".repeat(2);
+    check_refused(xlsx(&format!("<row>{cells}</row>"), "x", 1), "it has two cells in one place");
+}
+
+#[test]
+fn spaces_count_in_the_length_of_a_cell() {
+    let spaces = "<text:s text:c=\"1000\"/>".repeat(1 + CELL_BYTES_MAX / 1000);
+    check_refused(ods(&[("a", &repeated(1, &spaces))]), "it has a cell that is too long");
+}
