@@ -23,6 +23,7 @@ pub(crate) use spool::Spool;
 use spool::SpoolWriter;
 use std::borrow::Cow;
 use std::io::{Read, Result, Write};
+use std::rc::Rc;
 
 /// Number of rows in which a sheet must have an address.
 const SAMPLE_ROWS: u64 = 1000;
@@ -74,8 +75,8 @@ pub(crate) fn convert(
     };
     let sheets = book.sheets().to_vec();
     if let Some(wanted) = wanted {
-        let Some(at) = sheets.iter().position(|sheet| sheet.name == wanted) else {
-            let names = crate::columns::listed(sheets.into_iter().map(|sheet| sheet.name));
+        let Some(at) = sheets.iter().position(|sheet| &*sheet.name == wanted) else {
+            let names = crate::columns::listed(sheets.iter().map(|sheet| sheet.name.to_string()));
             return Err(broken(&format!("there is no sheet `{wanted}`: it has {names}")));
         };
         return converted(&mut *book, at, &sheets[at], limits);
@@ -116,7 +117,7 @@ fn converted(
         }
         Ok(true)
     })?;
-    let name = crate::columns::listed(std::iter::once(sheet.name.clone()));
+    let name = crate::columns::listed(std::iter::once(sheet.name.to_string()));
     Ok(ConvertedSheet { csv: writer.finish()?, description: format!("{}, sheet {name}", book.format()) })
 }
 
@@ -140,10 +141,10 @@ fn write_row(row: &[String], line: &mut Vec<u8>) {
 /// A sheet of a spreadsheet.
 #[derive(Debug, Clone)]
 struct Sheet {
-    name: String,
+    name: Rc<str>,
     is_hidden: bool,
-    /// The part with its cells.
-    part: String,
+    /// The part with its cells. Many sheets can name one part.
+    part: Rc<str>,
 }
 
 /// Takes a row without empty cells at its end; `false` ends the reading.

@@ -2,10 +2,11 @@
 
 use super::archive::{Archive, broken};
 use super::numbers::number;
-use super::xml::{Xml, XmlEvent, attribute};
+use super::xml::{Xml, XmlEvent, attribute, name_in};
 use super::{CELL_BYTES_MAX, Cells, SHEET_COLUMNS_MAX, Sheet, TakeRow, Workbook, WorkbookLimits};
 use quick_xml::events::BytesStart;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::Result;
 
 /// Most sheets and rows, as in the programs of the format.
@@ -23,22 +24,26 @@ impl Ods {
     pub fn open(archive: Archive, limits: WorkbookLimits) -> Result<Ods> {
         let mut book = Ods { archive, limits, sheets: Vec::new() };
         let (mut xml, mut depth) = (book.content()?, 0);
-        let mut hidden_styles: Vec<String> = Vec::new();
+        let mut hidden_styles: HashSet<String> = HashSet::new();
         let mut style = None;
         loop {
             match xml.next()? {
                 XmlEvent::Start(start) => match start.local_name().as_ref() {
-                    "style" => style = attribute(&start, "name"),
+                    "style" => style = name_in(&start, "name")?,
                     "table-properties" if attribute(&start, "display").as_deref() == Some("false") => {
                         hidden_styles.extend(style.take());
                     }
                     "table" => {
                         depth += 1;
                         if depth == 1 {
-                            let name = attribute(&start, "name").unwrap_or_default();
+                            let name = name_in(&start, "name")?.unwrap_or_default();
                             let of_style = attribute(&start, "style-name");
                             let is_hidden = of_style.is_some_and(|style| hidden_styles.contains(&style));
-                            book.sheets.push(Sheet { name, is_hidden, part: String::new() });
+                            book.sheets.push(Sheet {
+                                name: name.into(),
+                                is_hidden,
+                                part: "content.xml".into(),
+                            });
                         }
                     }
                     _ => {}

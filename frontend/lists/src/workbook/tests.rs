@@ -83,3 +83,52 @@ fn spaces_count_in_the_length_of_a_cell() {
     let spaces = "<text:s text:c=\"1000\"/>".repeat(1 + CELL_BYTES_MAX / 1000);
     check_refused(ods(&[("a", &repeated(1, &spaces))]), "it has a cell that is too long");
 }
+
+#[test]
+fn open_elements_and_names_are_bounded() {
+    let deep = |depth| ods(&[("a", &format!("{}{}", "<x>".repeat(depth), "</x>".repeat(depth)))]);
+    assert!(read(deep(200)).is_ok());
+    check_refused(deep(300), "its elements are too deep, or have names that are too long");
+    let long = "x".repeat(1000);
+    let row = repeated(1, "a@b.example");
+    let element = ods(&[("a", &format!("<{long}/>{row}"))]);
+    check_refused(element, "its elements are too deep, or have names that are too long");
+    let too_long = "it has a name that is too long";
+    check_refused(ods(&[(&long, &row)]), too_long);
+    let style = format!("<style:style style:name=\"{long}\"/>");
+    check_refused(archive(&[("content.xml", &format!("<d>{style}<table:table/></d>"))]), too_long);
+    let book = |name: &str, id: &str, target: &str| {
+        archive(&[
+            ("[Content_Types].xml", "<Types/>"),
+            ("xl/workbook.xml", &format!("<w><sheet name=\"{name}\" r:id=\"r\"/></w>")),
+            (
+                "xl/_rels/workbook.xml.rels",
+                &format!("<r><Relationship Id=\"{id}\" Type=\"x/worksheet\" Target=\"{target}\"/></r>"),
+            ),
+            ("xl/s.xml", "<worksheet/>"),
+        ])
+    };
+    assert!(read(book("a", "r", "s.xml")).is_ok());
+    for (name, id, target) in [(&*long, "r", "s.xml"), ("a", &*long, "s.xml"), ("a", "r", &*long)] {
+        check_refused(book(name, id, target), too_long);
+    }
+}
+
+/// Codes of formats are as long as an event, and are not kept.
+#[test]
+fn dates_have_formats_with_codes() {
+    let styles = "<s><numFmts><numFmt numFmtId=\"164\" formatCode=\"yyyy\"/><numFmt numFmtId=\"14\" formatCode=\"0\"/></numFmts>\
+        <cellXfs><xf numFmtId=\"164\"/><xf numFmtId=\"14\"/><xf numFmtId=\"22\"/></cellXfs></s>";
+    let cells: String = (0..3).map(|style| format!("<c s=\"{style}\"><v>45292</v></c>")).collect();
+    let file = archive(&[
+        ("[Content_Types].xml", "<Types/>"),
+        ("xl/workbook.xml", "<w><sheet name=\"a\" r:id=\"r\"/></w>"),
+        (
+            "xl/_rels/workbook.xml.rels",
+            "<r><Relationship Id=\"r\" Type=\"x/worksheet\" Target=\"s.xml\"/></r>",
+        ),
+        ("xl/styles.xml", styles),
+        ("xl/s.xml", &format!("<worksheet><sheetData><row>{cells}</row></sheetData></worksheet>")),
+    ]);
+    assert_eq!(read(file), Ok("\u{feff}2024-01-01,45292,2024-01-01\r\n".to_owned()));
+}
