@@ -5,7 +5,8 @@
 //! `calamine` keeps whole ods files in memory, and reserves as much memory for shared strings as an xlsx file tells it to
 //! (`docs/decisions/0020-spreadsheets.md`). Spreadsheets of strangers need bounds.
 //!
-//! - The first visible sheet with an address in its first rows is read, or the one that the user names.
+//! - The first visible sheet with an address in its first rows is read, or the one that the user names. Only the first visible sheets
+//!   are examined ([`SAMPLE_SHEETS_MAX`]).
 //! - Blank rows are no rows. Cells are as people see them, except that numbers have all their digits, and dates are in ISO 8601.
 
 mod archive;
@@ -25,8 +26,15 @@ use std::borrow::Cow;
 use std::io::{Read, Result, Write};
 use std::rc::Rc;
 
+/// Most sheets in which an address is looked for.
+const SAMPLE_SHEETS_MAX: usize = 50;
 /// Number of rows in which a sheet must have an address.
 const SAMPLE_ROWS: u64 = 1000;
+/// Number of bytes of the cells of these rows.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// How often the largest part can be read as a whole. An ods file has all sheets in one part, which is read for their names, for
+/// each sheet in which an address is looked for, and for the rows.
+const READS_MAX: u64 = 4;
 /// Most columns of a sheet, in both formats.
 const SHEET_COLUMNS_MAX: usize = 16_384;
 /// Longest cell in bytes. Spreadsheets allow 32,767 characters.
@@ -65,7 +73,7 @@ pub(crate) fn convert(
 ) -> Result<ConvertedSheet> {
     let mut writer = SpoolWriter::new()?;
     std::io::copy(&mut input, &mut writer)?;
-    let archive = Archive::open(writer.finish()?)?;
+    let archive = Archive::open(writer.finish()?, limits.part_bytes.saturating_mul(READS_MAX))?;
     let mut book: Box<dyn Workbook> = if archive.has("content.xml") {
         Box::new(ods::Ods::open(archive, limits)?)
     } else if archive.has("[Content_Types].xml") && archive.has("xl/workbook.xml") {
@@ -82,7 +90,8 @@ pub(crate) fn convert(
         return converted(&mut *book, at, &sheets[at], limits);
     }
     let mut first = None;
-    for (at, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden) {
+    let visible = sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden);
+    for (at, sheet) in visible.take(SAMPLE_SHEETS_MAX) {
         let mut sample = Sampler::default();
         let stopped = book.rows(at, &mut |row| Ok(sample.take(row)));
         stopped?;
@@ -165,14 +174,16 @@ trait Workbook {
 #[derive(Default)]
 struct Sampler {
     rows: u64,
+    bytes: usize,
     has_address: bool,
 }
 
 impl Sampler {
     fn take(&mut self, row: &[String]) -> bool {
         self.rows += 1;
+        self.bytes += row.iter().map(String::len).sum::<usize>();
         self.has_address = row.iter().any(|cell| cell.contains('@') && in_cell(cell).address.is_some());
-        !self.has_address && self.rows < SAMPLE_ROWS
+        !self.has_address && self.rows < SAMPLE_ROWS && self.bytes < SAMPLE_BYTES
     }
 }
 

@@ -47,7 +47,11 @@ fn xlsx(rows: &str, string: &str, sheets: usize) -> Vec<u8> {
 }
 
 fn read(file: Vec<u8>) -> std::result::Result<String, String> {
-    let mut csv = convert(Cursor::new(file), None, LIMITS).map_err(|error| error.to_string())?.csv;
+    read_with(file, LIMITS)
+}
+
+fn read_with(file: Vec<u8>, limits: WorkbookLimits) -> std::result::Result<String, String> {
+    let mut csv = convert(Cursor::new(file), None, limits).map_err(|error| error.to_string())?.csv;
     let mut text = String::new();
     csv.read_to_string(&mut text).unwrap();
     Ok(text)
@@ -131,4 +135,37 @@ fn dates_have_formats_with_codes() {
         ("xl/s.xml", &format!("<worksheet><sheetData><row>{cells}</row></sheetData></worksheet>")),
     ]);
     assert_eq!(read(file), Ok("\u{feff}2024-01-01,45292,2024-01-01\r\n".to_owned()));
+}
+
+/// A part decompresses to less than the limit, but is read again for each sheet.
+#[test]
+fn all_reads_of_parts_together_are_bounded() {
+    let limits = |part_bytes| WorkbookLimits { part_bytes, ..LIMITS };
+    let too_large = "it is too large: save it as CSV".to_owned();
+    let rows = repeated(1, &"x".repeat(40_000));
+    let names: Vec<String> = (0..30).map(|n| format!("s{n}")).collect();
+    let mut sheets: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &*rows)).collect();
+    let last = repeated(1, "a@b.example");
+    sheets.push(("last", &last));
+    assert!(read_with(ods(&sheets), limits(16 << 20)).unwrap().contains("a@b.example"));
+    assert_eq!(read_with(ods(&sheets), limits(2 << 20)), Err(too_large.clone()));
+    let blank = "<row><c t=\"s\"><v>9</v></c></row>".repeat(10_000);
+    assert!(read_with(xlsx(&blank, "x", 1), limits(1 << 20)).is_ok());
+    assert_eq!(read_with(xlsx(&blank, "x", 10_000), limits(1 << 20)), Err(too_large));
+}
+
+#[test]
+fn an_address_is_looked_for_in_the_first_sheets() {
+    let (other, address) = (repeated(1, "x"), repeated(1, "a@b.example"));
+    for (at, expected) in [(0, "a@b.example"), (49, "a@b.example"), (50, "x")] {
+        let sheets: Vec<(&str, &str)> =
+            (0..60).map(|n| ("s", if n == at { &*address } else { &*other })).collect();
+        assert_eq!(read(ods(&sheets)), Ok(format!("\u{feff}\"{expected}\"\r\n")), "{at}");
+    }
+    let long = repeated(4, &"x".repeat(CELL_BYTES_MAX));
+    let rows = |count| [&*long.repeat(count), &*address].concat();
+    for (count, expected) in [(3, true), (5, false)] {
+        let csv = read_with(ods(&[("a", "<r/>"), ("b", &other), ("c", &rows(count))]), LIMITS).unwrap();
+        assert_eq!(csv.contains("a@b.example"), expected);
+    }
 }

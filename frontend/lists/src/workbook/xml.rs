@@ -6,7 +6,7 @@ use crate::bounded::Bounded;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
-use std::io::{BufReader, Read, Result};
+use std::io::{BufReader, Error, ErrorKind, Read, Result};
 
 /// Most elements that are open at once.
 const DEPTH_MAX: usize = 256;
@@ -52,7 +52,7 @@ impl Xml {
         self.buffer.clear();
         self.reader.get_mut().get_mut().refill();
         let event = self.reader.read_event_into(&mut self.buffer);
-        Ok(match event.map_err(|_| broken("a part of it is damaged or too long"))? {
+        Ok(match event.map_err(|error| unreadable(&error))? {
             Event::Start(start) => {
                 self.depth += 1;
                 if self.depth > DEPTH_MAX || start.name().as_ref().len() > NAME_BYTES_MAX {
@@ -80,6 +80,14 @@ impl Xml {
             Event::Eof => XmlEvent::Done,
             _ => XmlEvent::Other,
         })
+    }
+}
+
+/// The error of a part: our own ones say what is wrong.
+fn unreadable(error: &quick_xml::Error) -> Error {
+    match error {
+        quick_xml::Error::Io(error) if error.kind() == ErrorKind::Other => broken(&error.to_string()),
+        _ => broken("a part of it is damaged or too long"),
     }
 }
 
