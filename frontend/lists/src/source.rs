@@ -52,7 +52,7 @@ pub struct Limits {
     pub packed_without_output: u64,
     /// Largest window of Zstandard, as a power of two. The window is in memory.
     pub window_log: u32,
-    /// Maximum number of decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
+    /// Maximum number of bytes of a spreadsheet, of each decompressed part of it, and of its sheet as CSV.
     pub workbook_bytes: u64,
     /// Maximum number of bytes of the texts that cells of a spreadsheet share. They are in memory.
     pub workbook_text_bytes: usize,

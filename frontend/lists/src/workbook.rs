@@ -43,14 +43,14 @@ const CELL_BYTES_MAX: usize = 256 * 1024;
 /// Limits of a spreadsheet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkbookLimits {
-    /// Maximum number of decompressed bytes of each part, and of the CSV.
+    /// Maximum number of bytes of the file, of each decompressed part, and of the CSV.
     pub part_bytes: u64,
     /// Maximum number of bytes of shared strings.
     pub string_bytes: usize,
 }
 
 impl WorkbookLimits {
-    /// Limits for one's own files: they protect the memory and the disk from damaged ones.
+    /// Limits for `mailprobe clean`: a damaged file cannot fill memory or disk.
     pub const OWN: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20 };
 }
 
@@ -67,12 +67,15 @@ pub(crate) struct ConvertedSheet {
 /// # Errors
 /// It is none, is damaged, exceeds the limits, or does not have the wanted sheet.
 pub(crate) fn convert(
-    mut input: impl Read,
+    input: impl Read,
     wanted: Option<&str>,
     limits: WorkbookLimits,
 ) -> Result<ConvertedSheet> {
     let mut writer = SpoolWriter::new()?;
-    std::io::copy(&mut input, &mut writer)?;
+    std::io::copy(&mut input.take(limits.part_bytes.saturating_add(1)), &mut writer)?;
+    if writer.length() > limits.part_bytes {
+        return Err(broken("it is too large: save it as CSV"));
+    }
     let archive = Archive::open(writer.finish()?, limits.part_bytes.saturating_mul(READS_MAX))?;
     let mut book: Box<dyn Workbook> = if archive.has("content.xml") {
         Box::new(ods::Ods::open(archive, limits)?)

@@ -169,3 +169,27 @@ fn an_address_is_looked_for_in_the_first_sheets() {
         assert_eq!(csv.contains("a@b.example"), expected);
     }
 }
+
+/// The beginning of an archive that has no end, and counts how much of it is read.
+struct Endless<'a>(&'a mut u64);
+
+impl Read for Endless<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        buffer.fill(b'P');
+        *self.0 += buffer.len() as u64;
+        Ok(buffer.len())
+    }
+}
+
+#[test]
+fn a_file_that_is_too_large_is_not_copied_to_its_end() {
+    let mut read = 0;
+    // Without a limit, the copy ends too.
+    let input = Endless(&mut read).take(64 << 20);
+    let refused = convert(input, None, WorkbookLimits { part_bytes: 1 << 20, ..LIMITS });
+    assert_eq!(
+        refused.err().map(|error| error.to_string()),
+        Some("it is too large: save it as CSV".to_owned())
+    );
+    assert!(read <= (1 << 20) + 64 * 1024, "{read}");
+}
