@@ -159,7 +159,8 @@ pub(crate) fn has_foreign_name(deliverable: Option<&str>, reason: Option<&str>) 
 
 /// The names of the new columns: for the first column of addresses `deliverable` and `reason`, for others after their name.
 pub(super) fn names(sample: &Sample, columns: &Columns) -> Vec<VerdictNames> {
-    let kept = (0..columns.width).filter(|at| columns.has_header && !columns.earlier.contains(at));
+    let is_earlier = |at: &usize| columns.earlier.binary_search(at).is_ok();
+    let kept = (0..columns.width).filter(|at| columns.has_header && !is_earlier(at));
     let mut taken: Vec<String> = kept.map(|at| sample.text(columns.titles, at).to_lowercase()).collect();
     let mut verdicts = Vec::new();
     for (n, &address) in columns.addresses.iter().enumerate() {
