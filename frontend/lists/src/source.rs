@@ -92,7 +92,7 @@ pub struct EarlierResult {
     pub results: WrittenResults,
 }
 
-/// Particularities of the rows so far.
+/// Counts of unusual rows so far.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Notes {
     /// Number of rows with bytes that are no characters in the encoding of the list. They stay as they are.
@@ -188,7 +188,7 @@ impl Source {
         self.size
     }
 
-    /// Particularities of the rows so far.
+    /// Counts of unusual rows so far.
     pub fn notes(&self) -> Notes {
         self.notes
     }

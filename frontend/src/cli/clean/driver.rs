@@ -143,7 +143,7 @@ struct Run<'a> {
     started: Instant,
     /// The start in seconds since 1970; 0 if no result has a time.
     unix_started: u64,
-    /// The time since the start that results get, as it was at the last turn of the loop.
+    /// The time of all results of this turn of the loop, since the start.
     checked_at: Duration,
     flushed: Instant,
     /// When the last answer arrived.

@@ -1,10 +1,10 @@
 //! `--sample`: an estimate of the classes of a list from a part of its addresses.
 //!
-//! The list is read once. The sample are the distinct addresses with the smallest keyed hashes ([`Smallest`]), so every set of this
-//! many addresses has the same chance. Only the sample is checked, as a list of its own.
+//! The list is read once. The sample is the `n` distinct addresses with the smallest keyed hashes ([`Smallest`]). Every set of `n`
+//! addresses has the same chance. Only the sample is checked, as a list of its own.
 //!
-//! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. A sample that is a large part of the list
-//! tells more: the variance has the finite population correction `(N - n) / (N - 1)`, as a larger sample in the formula.
+//! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. Of `N` distinct addresses, the formula
+//! uses the effective sample size `n (N - 1) / (N - n)`, which includes the finite population correction.
 
 use super::seen::{Keyed, Seen};
 use super::state::State;

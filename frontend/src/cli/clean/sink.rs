@@ -11,7 +11,7 @@
 //! `OUT.partial` has all rows. If the output is a selection of them, several files or a spreadsheet, these are made of the complete
 //! `OUT.partial` at the end (`deliver.rs`). So a run with each of these options can be continued from any byte.
 //!
-//! A scheduler may start a part again that is complete already. With `resume`, the run then compares the complete file with the
+//! A scheduler can start a complete part a second time. With `resume`, the run then compares the complete file with the
 //! list, and writes and checks nothing.
 
 mod deliver;
