@@ -352,7 +352,7 @@ impl Sink {
         if compression == Compression::None {
             return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e)).and_then(|()| written());
         }
-        let packed = named(path, ".packed");
+        let packed = packed(path);
         let done = pack::pack(partial, &packed, compression, is_part)
             .and_then(|()| std::fs::rename(&packed, path))
             .and_then(|()| std::fs::remove_file(partial));
@@ -434,6 +434,11 @@ fn failed(target: &Target, error: &std::io::Error) -> CleanError {
 /// The file of the rows until the list is complete.
 pub(super) fn partial(path: &Path) -> PathBuf {
     named(path, ".partial")
+}
+
+/// A file at the end of the run, until it is complete.
+pub(super) fn packed(path: &Path) -> PathBuf {
+    named(path, ".packed")
 }
 
 fn named(path: &Path, ending: &str) -> PathBuf {
