@@ -469,6 +469,7 @@ impl Job {
             unordered: self.args.unordered,
             compression: self.args.compress.unwrap_or_else(by_name),
             is_part: self.args.part.is_some(),
+            is_sample: false,
             delivery: self.delivery.clone(),
         }
     }

@@ -176,3 +176,34 @@ fn intervals_cover_the_truth_of_lists() {
     }
     assert!(covered >= 930, "{covered} of 1,000");
 }
+
+#[test]
+fn a_sample_that_fails_leaves_nothing() {
+    let rows: String = (0..50).map(|n| format!("deliverable@d{n}.com\n")).collect();
+    for (name, list, expected) in [
+        (
+            "list.jsonl",
+            "{\"email\":\"a@x.com\"}\n{\"email\":\n".to_owned(),
+            "list.jsonl: line 2 is not a JSON object: write one object per line",
+        ),
+        ("list.csv", format!("email\n{rows}stop@x.com\n"), "the engine was stopped; run the command again"),
+    ] {
+        let mut desk = desk(name, list);
+        desk.args.writing.sample = Some(100);
+        desk.args.writing.seed = Some(1);
+        assert_eq!(desk.error(), expected);
+        desk.nothing_written();
+        assert!(!desk.path("out.state").exists());
+    }
+}
+
+#[test]
+fn a_sample_does_not_take_the_files_of_another_run() {
+    let mut desk = desk("list.csv", "email\ndeliverable@x.com\n");
+    desk.args.writing.sample = Some(10);
+    std::fs::write(desk.path("out.partial"), "email,deliverable,reason\n").unwrap();
+    let other = State::open(desk.args.output.as_deref(), 0).unwrap();
+    assert_eq!(desk.error(), "out.partial is left from an earlier run: delete it to start again");
+    assert!(desk.path("out.state").exists());
+    drop(other);
+}
