@@ -158,7 +158,9 @@ impl Run<'_> {
         self.parts.sink.begin(title, self.parts.source.shape(), &mut self.parts.state)?;
         if let Some(file) = self.parts.known {
             let Parts { state, sink, .. } = &mut self.parts;
-            self.known = Some(KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?);
+            let known = KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?;
+            self.summary.known_undated = known.is_undated;
+            self.known = Some(known);
         }
         loop {
             self.checked_at = self.started.elapsed();
