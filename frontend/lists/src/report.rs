@@ -34,7 +34,7 @@ pub struct Report {
     pub duplicates: Option<u64>,
     /// Probable typing mistakes, the most frequent first. The page shows the first [`ROWS_MAX`].
     pub typos: Vec<ReportTypo>,
-    /// What a later try may tell.
+    /// Rows that a later check may decide.
     pub left: Vec<ReportLeft>,
     /// Further facts about the run: a name and a text.
     pub facts: Vec<(String, String)>,

@@ -5,7 +5,8 @@
 //! `calamine` keeps whole ods files in memory, and reserves as much memory for shared strings as an xlsx file tells it to
 //! (`docs/decisions/0020-spreadsheets.md`). Spreadsheets of strangers need bounds.
 //!
-//! - The first visible sheet with an address in its first rows is read, or the one that the user names.
+//! - The first visible sheet with an address in its first rows is read, or the one that the user names. Only the first visible sheets
+//!   are examined ([`SAMPLE_SHEETS_MAX`]).
 //! - Blank rows are no rows. Cells are as people see them, except that numbers have all their digits, and dates are in ISO 8601.
 
 mod archive;
@@ -17,13 +18,23 @@ mod xml;
 
 use crate::Encoding;
 use crate::address::in_cell;
+use crate::bounded::ROW_BYTES_MAX;
 use archive::{Archive, broken};
 pub(crate) use spool::Spool;
 use spool::SpoolWriter;
+use std::borrow::Cow;
 use std::io::{Read, Result, Write};
+use std::rc::Rc;
 
+/// Most sheets in which an address is looked for.
+const SAMPLE_SHEETS_MAX: usize = 50;
 /// Number of rows in which a sheet must have an address.
 const SAMPLE_ROWS: u64 = 1000;
+/// Number of bytes of the cells of these rows.
+const SAMPLE_BYTES: usize = 4 << 20;
+/// How often the largest part can be read as a whole. An ods file has all sheets in one part, which is read for their names, for
+/// each sheet in which an address is looked for, and for the rows.
+const READS_MAX: u64 = 4;
 /// Most columns of a sheet, in both formats.
 const SHEET_COLUMNS_MAX: usize = 16_384;
 /// Longest cell in bytes. Spreadsheets allow 32,767 characters.
@@ -32,14 +43,14 @@ const CELL_BYTES_MAX: usize = 256 * 1024;
 /// Limits of a spreadsheet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkbookLimits {
-    /// Maximum number of decompressed bytes of each part, and of the CSV.
+    /// Maximum number of bytes of the file, of each decompressed part, and of the CSV.
     pub part_bytes: u64,
     /// Maximum number of bytes of shared strings.
     pub string_bytes: usize,
 }
 
 impl WorkbookLimits {
-    /// Limits for one's own files: they protect the memory and the disk from damaged ones.
+    /// Limits for `mailprobe clean`: a damaged file cannot fill memory or disk.
     pub const OWN: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20 };
 }
 
@@ -56,13 +67,16 @@ pub(crate) struct ConvertedSheet {
 /// # Errors
 /// It is none, is damaged, exceeds the limits, or does not have the wanted sheet.
 pub(crate) fn convert(
-    mut input: impl Read,
+    input: impl Read,
     wanted: Option<&str>,
     limits: WorkbookLimits,
 ) -> Result<ConvertedSheet> {
     let mut writer = SpoolWriter::new()?;
-    std::io::copy(&mut input, &mut writer)?;
-    let archive = Archive::open(writer.finish()?)?;
+    std::io::copy(&mut input.take(limits.part_bytes.saturating_add(1)), &mut writer)?;
+    if writer.length() > limits.part_bytes {
+        return Err(broken("it is too large: save it as CSV"));
+    }
+    let archive = Archive::open(writer.finish()?, limits.part_bytes.saturating_mul(READS_MAX))?;
     let mut book: Box<dyn Workbook> = if archive.has("content.xml") {
         Box::new(ods::Ods::open(archive, limits)?)
     } else if archive.has("[Content_Types].xml") && archive.has("xl/workbook.xml") {
@@ -72,14 +86,15 @@ pub(crate) fn convert(
     };
     let sheets = book.sheets().to_vec();
     if let Some(wanted) = wanted {
-        let Some(at) = sheets.iter().position(|sheet| sheet.name == wanted) else {
-            let names = crate::columns::listed(sheets.into_iter().map(|sheet| sheet.name));
+        let Some(at) = sheets.iter().position(|sheet| &*sheet.name == wanted) else {
+            let names = crate::columns::listed(sheets.iter().map(|sheet| sheet.name.to_string()));
             return Err(broken(&format!("there is no sheet `{wanted}`: it has {names}")));
         };
         return converted(&mut *book, at, &sheets[at], limits);
     }
     let mut first = None;
-    for (at, sheet) in sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden) {
+    let visible = sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden);
+    for (at, sheet) in visible.take(SAMPLE_SHEETS_MAX) {
         let mut sample = Sampler::default();
         let stopped = book.rows(at, &mut |row| Ok(sample.take(row)));
         stopped?;
@@ -114,7 +129,7 @@ fn converted(
         }
         Ok(true)
     })?;
-    let name = crate::columns::listed(std::iter::once(sheet.name.clone()));
+    let name = crate::columns::listed(std::iter::once(sheet.name.to_string()));
     Ok(ConvertedSheet { csv: writer.finish()?, description: format!("{}, sheet {name}", book.format()) })
 }
 
@@ -138,10 +153,10 @@ fn write_row(row: &[String], line: &mut Vec<u8>) {
 /// A sheet of a spreadsheet.
 #[derive(Debug, Clone)]
 struct Sheet {
-    name: String,
+    name: Rc<str>,
     is_hidden: bool,
-    /// The part with its cells.
-    part: String,
+    /// The part with its cells. Many sheets can name one part.
+    part: Rc<str>,
 }
 
 /// Takes a row without empty cells at its end; `false` ends the reading.
@@ -162,41 +177,62 @@ trait Workbook {
 #[derive(Default)]
 struct Sampler {
     rows: u64,
+    bytes: usize,
     has_address: bool,
 }
 
 impl Sampler {
     fn take(&mut self, row: &[String]) -> bool {
         self.rows += 1;
+        self.bytes += row.iter().map(String::len).sum::<usize>();
         self.has_address = row.iter().any(|cell| cell.contains('@') && in_cell(cell).address.is_some());
-        !self.has_address && self.rows < SAMPLE_ROWS
+        !self.has_address && self.rows < SAMPLE_ROWS && self.bytes < SAMPLE_BYTES
     }
 }
 
 /// The cells of a row.
 #[derive(Default)]
-struct Cells(Vec<String>);
+struct Cells {
+    texts: Vec<String>,
+    /// Number of bytes of all cells.
+    bytes: usize,
+}
 
 impl Cells {
-    /// Sets a cell. Empty ones take no space at the end of the row.
-    fn set(&mut self, column: usize, text: String) -> Result<()> {
+    /// Sets a cell, and copies its text only if the row has room for it. Empty cells take no space at the end of the row.
+    ///
+    /// # Errors
+    /// The row is too long, or it has the cell already.
+    fn set(&mut self, column: usize, text: Cow<'_, str>) -> Result<()> {
         if column >= SHEET_COLUMNS_MAX || text.len() > CELL_BYTES_MAX {
             return Err(broken("it has too many columns or a cell that is too long"));
         }
         if text.is_empty() {
             return Ok(());
         }
-        if self.0.len() <= column {
-            self.0.resize(column + 1, String::new());
+        self.bytes += text.len();
+        if self.bytes > ROW_BYTES_MAX {
+            return Err(broken("it has a row that is too long"));
         }
-        self.0[column] = text;
+        if self.texts.len() <= column {
+            self.texts.resize(column + 1, String::new());
+        }
+        // A cell that is written again and again would take time, and no space.
+        if !self.texts[column].is_empty() {
+            return Err(broken("it has two cells in one place"));
+        }
+        self.texts[column] = text.into_owned();
         Ok(())
     }
 
     /// Hands the row over, unless it is blank.
     fn end(&mut self, take: &mut TakeRow<'_>) -> Result<bool> {
-        let goes_on = self.0.is_empty() || take(&self.0)?;
-        self.0.clear();
+        let goes_on = self.texts.is_empty() || take(&self.texts)?;
+        self.texts.clear();
+        self.bytes = 0;
         Ok(goes_on)
     }
 }
+
+#[cfg(test)]
+mod tests;

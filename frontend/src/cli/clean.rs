@@ -25,6 +25,7 @@ mod join;
 mod known;
 mod left;
 mod marks;
+mod names;
 mod outage;
 mod outcome;
 mod output_args;
@@ -388,12 +389,7 @@ impl Job {
             (Some(output), Some(part)) => Some(part.file(output)),
             (output, _) => output.clone(),
         };
-        if let Some((flag, name)) = overwriting(&args, output.as_deref(), &delivery) {
-            let name = name.display();
-            return Err(CleanError::usage(format!(
-                "{name} would overwrite the input: name another file with {flag}"
-            )));
-        }
+        names::check(&args, output.as_deref(), &delivery)?;
         let options = ReadOptions {
             format: args.format.map(Format::from),
             columns: &args.column,
@@ -473,6 +469,7 @@ impl Job {
             unordered: self.args.unordered,
             compression: self.args.compress.unwrap_or_else(by_name),
             is_part: self.args.part.is_some(),
+            is_sample: false,
             delivery: self.delivery.clone(),
         }
     }
@@ -495,34 +492,7 @@ pub fn clean<C: Checker>(
     Ok(())
 }
 
-/// An option that names a file of the output, and the file, if the input is the same file.
-fn overwriting(
-    args: &CleanArgs,
-    output: Option<&Path>,
-    delivery: &Delivery,
-) -> Option<(&'static str, PathBuf)> {
-    let lists = args.output.as_deref().into_iter().chain(output).filter(|path| !is_stream(path));
-    let lists =
-        lists.flat_map(|path| [path.to_owned(), sink::partial(path)].into_iter().chain(delivery.names(path)));
-    let about = [("--summary", &args.summary), ("--report", &args.writing.report)];
-    let about = about.into_iter().filter_map(|(flag, path)| Some((flag, path.clone()?)));
-    let mut files = lists.map(|path| ("-o", path)).chain(about);
-    files.find(|(_, path)| is_same_file(&args.input, path))
-}
-
 /// Seconds since 1970.
 fn unix_now() -> u64 {
     store::clock::now() / 1000
-}
-
-/// Whether both names mean the same file, also through links.
-fn is_same_file(input: &Path, output: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    if is_stream(input) || is_stream(output) {
-        return false;
-    }
-    match (std::fs::metadata(input), std::fs::metadata(output)) {
-        (Ok(a), Ok(b)) => a.is_file() && (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
-    }
 }

@@ -3,8 +3,8 @@
 //!
 //! [`parse`] reads the arguments. [`complain`] writes an error.
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Command, Parser};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -17,6 +17,7 @@ const WRONG_USAGE: u8 = 2;
 /// # Errors
 /// The exit code, after the error, the help or the version was written.
 pub fn parse<T: Parser>(program: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
+    let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
     let error = match T::try_parse_from(arguments) {
         Ok(parsed) => return Ok(parsed),
         Err(error) => error,
@@ -35,6 +36,25 @@ pub fn parse<T: Parser>(program: &str, arguments: impl IntoIterator<Item = OsStr
             Err(ExitCode::from(WRONG_USAGE))
         }
     }
+}
+
+/// Removes `--help` after the command `help`, which takes it for the name of a command. `help` and `help COMMAND` are helps already.
+fn without_help_of_help(command: &Command, mut arguments: Vec<OsString>) -> Vec<OsString> {
+    let Some((last, words)) = arguments.split_last() else { return arguments };
+    if last != "--help" && last != "-h" {
+        return arguments;
+    }
+    let mut command = Some(command);
+    let is_help = |word: &OsString| {
+        let Some(parent) = command.filter(|parent| parent.has_subcommands()) else { return false };
+        let is_flag = word.as_encoded_bytes().starts_with(b"-");
+        command = if is_flag { command } else { parent.find_subcommand(word) };
+        word == "help"
+    };
+    if words.iter().skip(1).any(is_help) {
+        arguments.pop();
+    }
+    arguments
 }
 
 /// Writes an error to standard error. The error stays one line, even if it quotes control characters.
@@ -78,6 +98,7 @@ fn command_in_error(program: &str, text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[derive(Parser, Debug)]
     #[command(name = "tool")]
@@ -110,6 +131,24 @@ mod tests {
             let error = Tool::try_parse_from(arguments.split(' ')).unwrap_err();
             assert_eq!(in_one_line("tool", &error), expected);
         }
+    }
+
+    #[test]
+    fn help_has_a_help() {
+        for (arguments, expected) in [
+            ("tool help --help", "tool help"),
+            ("tool help run -h", "tool help run"),
+            ("tool run --help", "tool run --help"),
+            ("tool run help --help", "tool run help --help"),
+            ("tool --help", "tool --help"),
+            ("tool", "tool"),
+        ] {
+            let words = arguments.split(' ').map(OsString::from).collect();
+            let read = without_help_of_help(&Tool::command(), words);
+            assert_eq!(read.join(std::ffi::OsStr::new(" ")), expected, "{arguments}");
+        }
+        let error = Tool::try_parse_from(["tool", "help"]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DisplayHelp);
     }
 
     #[test]

@@ -6,12 +6,13 @@
 //! the values of every row are a verdict.
 //!
 //! Further columns of results ([`ResultColumn`]) are ours if they follow directly, have the same text before their names, and only
-//! have values that we write. Without a header only the two columns of a verdict are recognized.
+//! have values that we write. Without a header, only the times of checks are recognized, directly after the verdicts.
 //!
 //! Other columns with these names belong to the owner of the list. Then the names of the new columns begin with `mailprobe_`.
 
 use super::{Columns, Sample};
 use crate::{ResultColumn, VERDICT_NAMES, Verdict, VerdictNames};
+use std::ops::Range;
 
 /// The columns of a verdict that an earlier run has added.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +27,7 @@ pub(crate) struct EarlierColumns {
 pub(super) fn find(sample: &Sample, columns: &Columns) -> (Vec<usize>, Option<EarlierColumns>) {
     let rows = columns.titles + usize::from(columns.has_header);
     if !columns.has_header {
-        let found = without_header(sample, columns, rows);
-        let first = found.first().map(|&verdict| EarlierColumns { verdict, further: Vec::new() });
-        return (found, first);
+        return without_header(sample, columns, rows);
     }
     let (mut found, mut first) = (Vec::new(), None);
     let mut at = 0;
@@ -73,13 +72,30 @@ fn further(
     found
 }
 
-fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> Vec<usize> {
-    let mut end = columns.width;
+fn without_header(sample: &Sample, columns: &Columns, rows: usize) -> (Vec<usize>, Option<EarlierColumns>) {
+    let (mut end, mut first) = (columns.width, None);
     let least = columns.addresses.iter().max().map_or(1, |at| at + 1);
-    while end >= least + 2 && has_only_verdicts(sample, rows, end - 2, false) {
-        end -= 2;
+    while let Some(columns) = last_verdict(sample, rows, &(least..end)) {
+        end = columns.verdict;
+        first = Some(columns);
     }
-    (end..columns.width).collect()
+    ((end..columns.width).collect(), first)
+}
+
+/// The last columns of these, if they are a verdict, with or without the time of its check.
+fn last_verdict(sample: &Sample, rows: usize, range: &Range<usize>) -> Option<EarlierColumns> {
+    let verdict = |columns: usize| {
+        let at = range.end.checked_sub(columns)?;
+        (range.contains(&at) && has_only_verdicts(sample, rows, at, false)).then_some(at)
+    };
+    if let Some(verdict) = verdict(2) {
+        return Some(EarlierColumns { verdict, further: Vec::new() });
+    }
+    let (verdict, at) = (verdict(3)?, range.end - 1);
+    let times: Vec<_> = (rows..sample.records.len()).map(|row| sample.text(row, at)).collect();
+    let has_times = times.iter().any(|text| !text.is_empty())
+        && times.iter().all(|text| ResultColumn::CheckedAt.has_value(text));
+    has_times.then(|| EarlierColumns { verdict, further: vec![(ResultColumn::CheckedAt, at)] })
 }
 
 /// The text before `deliverable` and `reason`, if these are names of our columns.
@@ -159,7 +175,8 @@ pub(crate) fn has_foreign_name(deliverable: Option<&str>, reason: Option<&str>) 
 
 /// The names of the new columns: for the first column of addresses `deliverable` and `reason`, for others after their name.
 pub(super) fn names(sample: &Sample, columns: &Columns) -> Vec<VerdictNames> {
-    let kept = (0..columns.width).filter(|at| columns.has_header && !columns.earlier.contains(at));
+    let is_earlier = |at: &usize| columns.earlier.binary_search(at).is_ok();
+    let kept = (0..columns.width).filter(|at| columns.has_header && !is_earlier(at));
     let mut taken: Vec<String> = kept.map(|at| sample.text(columns.titles, at).to_lowercase()).collect();
     let mut verdicts = Vec::new();
     for (n, &address) in columns.addresses.iter().enumerate() {

@@ -133,6 +133,9 @@ fn earlier_columns_are_recognized() {
         ),
         ("email,x,deliverable,reason,x_deliverable,x_reason\na@b.co,,false,no_mx,,", &[2, 3], "reason"),
         ("a@b.co,true,mailbox_exists\nc@d.co,false,no_mx", &[1, 2], "reason"),
+        ("a@b.co,true,mailbox_exists,2026-01-02T03:04:05Z\nc@d.co,false,no_mx,", &[1, 2, 3], "reason"),
+        ("a@b.co,true,mailbox_exists,\nc@d.co,false,no_mx,", &[], "reason"),
+        ("a@b.co,true,mailbox_exists,2026-01-02T03:04:05Z\nc@d.co,false,no_mx,monday", &[], "reason"),
         // These belong to the owner of the list.
         ("email,deliverable,reason\na@b.co,true,he said so", &[], "mailprobe_reason"),
         ("email,deliverable,reason\na@b.co,,", &[], "mailprobe_reason"),

@@ -1,7 +1,7 @@
 //! How the rows of a list end: with a verdict, and for a few rows with more.
 //!
-//! [`Row::prefix`](super::Row::prefix) is the output row up to its verdict, and then nothing, for almost all rows. Two marks at its
-//! end say otherwise. No other row ends with these bytes, because a row ends with a delimiter.
+//! For almost all rows, [`Row::prefix`](super::Row::prefix) is the output row up to its verdict. Other prefixes end with one of these
+//! marks. No other prefix ends with these bytes, because it ends with a delimiter.
 //!
 //! | mark | meaning |
 //! | --- | --- |

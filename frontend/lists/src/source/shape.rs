@@ -74,7 +74,7 @@ impl Shape {
 
     /// Whether an earlier run has added this column, so that the output does not have it.
     pub(crate) fn is_earlier(&self, column: usize) -> bool {
-        self.columns.earlier.contains(&column)
+        self.columns.earlier.binary_search(&column).is_ok()
     }
 
     /// Whether quotes enclose CSV values. Without, they are a part of the values.
@@ -212,7 +212,9 @@ impl Shape {
         if self.columns.earlier.is_empty() {
             self.values(fields.iter().take(self.columns.width), self.columns.width, out);
         } else {
-            let is_kept = |at: &usize| !self.columns.earlier.contains(at);
+            // Both are in ascending order, so that a row costs no more than its columns.
+            let mut earlier = self.columns.earlier.iter().peekable();
+            let is_kept = |at: &usize| earlier.next_if_eq(&at).is_none();
             let kept = (0..self.columns.width).filter(is_kept).map_while(|at| fields.get(at));
             self.values(kept, self.columns.kept(), out);
         }

@@ -1,9 +1,12 @@
 //! ZIP archives (APPNOTE 6.3), as far as spreadsheets use them: stored and deflated parts, no encryption, no ZIP64. The directory
-//! takes a bounded amount of memory, whatever the archive says.
+//! takes a bounded amount of memory, whatever the archive says, and the parts together decompress to a bounded number of bytes,
+//! however often they are read.
 
 use super::spool::Spool;
 use flate2::read::DeflateDecoder;
+use std::cell::Cell;
 use std::io::{Error, Read, Result, Seek, SeekFrom};
+use std::rc::Rc;
 
 /// Most parts of an archive.
 const PARTS_MAX: u16 = 4096;
@@ -19,6 +22,8 @@ const LOCAL_BYTES: u64 = 30;
 pub(super) struct Archive {
     spool: Spool,
     parts: Vec<Part>,
+    /// How many more bytes may be read from parts.
+    left: Rc<Cell<u64>>,
 }
 
 /// A part of an archive.
@@ -31,11 +36,11 @@ struct Part {
 }
 
 impl Archive {
-    /// Reads the directory of an archive.
+    /// Reads the directory of an archive. All reads of parts together give at most `most` bytes.
     ///
     /// # Errors
     /// It is broken, or has what is not supported.
-    pub fn open(mut spool: Spool) -> Result<Archive> {
+    pub fn open(mut spool: Spool, most: u64) -> Result<Archive> {
         let length = spool.length();
         let tail_at = length.saturating_sub(END_BYTES_MAX);
         spool.seek(SeekFrom::Start(tail_at))?;
@@ -49,7 +54,7 @@ impl Archive {
         }
         spool.seek(SeekFrom::Start(at.into()))?;
         let parts = (0..count).map(|_| entry(&mut spool)).collect::<Result<_>>()?;
-        Ok(Archive { spool, parts })
+        Ok(Archive { spool, parts, left: Rc::new(Cell::new(most)) })
     }
 
     /// Whether there is a part with this name.
@@ -76,7 +81,7 @@ impl Archive {
         let packed = spool.take(part.packed);
         let plain: Box<dyn Read> =
             if part.is_deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
-        Ok(Some(Box::new(Bound { input: plain, left: most })))
+        Ok(Some(Box::new(Bound { input: plain, left: most, left_of_all: self.left.clone() })))
     }
 }
 
@@ -108,13 +113,18 @@ fn entry(spool: &mut Spool) -> Result<Part> {
 struct Bound {
     input: Box<dyn Read>,
     left: u64,
+    /// The same for all parts of the archive.
+    left_of_all: Rc<Cell<u64>>,
 }
 
 impl Read for Bound {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let count = self.input.read(buffer)?;
-        self.left =
-            self.left.checked_sub(count as u64).ok_or_else(|| broken("it is too large: save it as CSV"))?;
+        let rest = |left: u64| {
+            left.checked_sub(count as u64).ok_or_else(|| broken("it is too large: save it as CSV"))
+        };
+        self.left = rest(self.left)?;
+        self.left_of_all.set(rest(self.left_of_all.get())?);
         Ok(count)
     }
 }

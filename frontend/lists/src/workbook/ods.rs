@@ -2,9 +2,11 @@
 
 use super::archive::{Archive, broken};
 use super::numbers::number;
-use super::xml::{Xml, XmlEvent, attribute};
+use super::xml::{Xml, XmlEvent, attribute, name_in};
 use super::{CELL_BYTES_MAX, Cells, SHEET_COLUMNS_MAX, Sheet, TakeRow, Workbook, WorkbookLimits};
 use quick_xml::events::BytesStart;
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io::Result;
 
 /// Most sheets and rows, as in the programs of the format.
@@ -22,22 +24,26 @@ impl Ods {
     pub fn open(archive: Archive, limits: WorkbookLimits) -> Result<Ods> {
         let mut book = Ods { archive, limits, sheets: Vec::new() };
         let (mut xml, mut depth) = (book.content()?, 0);
-        let mut hidden_styles: Vec<String> = Vec::new();
+        let mut hidden_styles: HashSet<String> = HashSet::new();
         let mut style = None;
         loop {
             match xml.next()? {
                 XmlEvent::Start(start) => match start.local_name().as_ref() {
-                    "style" => style = attribute(&start, "name"),
+                    "style" => style = name_in(&start, "name")?,
                     "table-properties" if attribute(&start, "display").as_deref() == Some("false") => {
                         hidden_styles.extend(style.take());
                     }
                     "table" => {
                         depth += 1;
                         if depth == 1 {
-                            let name = attribute(&start, "name").unwrap_or_default();
+                            let name = name_in(&start, "name")?.unwrap_or_default();
                             let of_style = attribute(&start, "style-name");
                             let is_hidden = of_style.is_some_and(|style| hidden_styles.contains(&style));
-                            book.sheets.push(Sheet { name, is_hidden, part: String::new() });
+                            book.sheets.push(Sheet {
+                                name: name.into(),
+                                is_hidden,
+                                part: "content.xml".into(),
+                            });
                         }
                     }
                     _ => {}
@@ -170,13 +176,17 @@ impl Reading {
             "line-break" if self.is_in_paragraph => self.text.push('\n'),
             _ => {}
         }
-        Ok(true)
+        self.check_text()
     }
 
     fn text(&mut self, piece: &str) -> Result<bool> {
         if self.is_in_paragraph && self.comments == 0 {
             self.text.push_str(piece);
         }
+        self.check_text()
+    }
+
+    fn check_text(&self) -> Result<bool> {
         if self.text.len() > CELL_BYTES_MAX {
             Err(broken("it has a cell that is too long"))
         } else {
@@ -204,7 +214,7 @@ impl Reading {
         let text = self.value.take().unwrap_or_else(|| std::mem::take(&mut self.text));
         if !text.is_empty() {
             for n in 0..self.cell_repeats {
-                self.cells.set(self.column + n, text.clone())?;
+                self.cells.set(self.column + n, Cow::Borrowed(&text))?;
             }
         }
         self.column += self.cell_repeats;
@@ -213,14 +223,14 @@ impl Reading {
 
     fn end_row(&mut self, take: &mut TakeRow<'_>) -> Result<bool> {
         // Blank rows up to the end of the sheet are one repeated row.
-        let repeats = if self.cells.0.is_empty() { 0 } else { self.row_repeats };
+        let repeats = if self.cells.texts.is_empty() { 0 } else { self.row_repeats };
         self.rows = self.rows.saturating_add(repeats);
         if self.rows > SHEET_ROWS_MAX {
             return Err(broken("it has too many rows"));
         }
         let row = std::mem::take(&mut self.cells);
         for _ in 0..repeats {
-            if !take(&row.0)? {
+            if !take(&row.texts)? {
                 return Ok(false);
             }
         }

@@ -2,10 +2,12 @@
 
 use super::archive::{Archive, broken};
 use super::numbers::{date, is_date_format, number};
-use super::xml::{Xml, XmlEvent, attribute};
+use super::xml::{Xml, XmlEvent, attribute, name_in};
 use super::{CELL_BYTES_MAX, Cells, SHEET_COLUMNS_MAX, Sheet, TakeRow, Workbook, WorkbookLimits};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::Result;
+use std::rc::Rc;
 
 /// Most sheets, relationships and number formats. Files of other programs have a few.
 const ENTRIES_MAX: usize = 10_000;
@@ -77,7 +79,7 @@ impl Xlsx {
     }
 
     /// The parts of worksheets by the ids of their relationships.
-    fn targets(&self) -> Result<HashMap<String, String>> {
+    fn targets(&self) -> Result<HashMap<String, Rc<str>>> {
         let mut targets = HashMap::new();
         let Some(mut xml) = self.part("xl/_rels/workbook.xml.rels")? else { return Ok(targets) };
         loop {
@@ -85,14 +87,15 @@ impl Xlsx {
                 XmlEvent::Start(start) if start.local_name().as_ref() == "Relationship" => {
                     let is_worksheet =
                         attribute(&start, "Type").is_some_and(|kind| kind.ends_with("/worksheet"));
-                    if let (true, Some(id), Some(target)) =
-                        (is_worksheet, attribute(&start, "Id"), attribute(&start, "Target"))
-                    {
+                    if !is_worksheet {
+                        continue;
+                    }
+                    if let (Some(id), Some(target)) = (name_in(&start, "Id")?, name_in(&start, "Target")?) {
                         let part = match target.strip_prefix('/') {
                             Some(whole) => whole.to_owned(),
                             None => format!("xl/{}", target.trim_start_matches("./")),
                         };
-                        targets.insert(id, part);
+                        targets.insert(id, part.into());
                     }
                 }
                 XmlEvent::Done => return Ok(targets),
@@ -102,7 +105,7 @@ impl Xlsx {
         }
     }
 
-    fn read_sheets(&mut self, targets: &HashMap<String, String>) -> Result<()> {
+    fn read_sheets(&mut self, targets: &HashMap<String, Rc<str>>) -> Result<()> {
         let mut xml = self.part("xl/workbook.xml")?.ok_or_else(|| broken("a part of it is missing"))?;
         loop {
             match xml.next()? {
@@ -113,10 +116,10 @@ impl Xlsx {
                     }
                     "sheet" => {
                         let part = attribute(&start, "id").and_then(|id| targets.get(&id));
-                        if let (Some(name), Some(part)) = (attribute(&start, "name"), part) {
+                        if let (Some(name), Some(part)) = (name_in(&start, "name")?, part) {
                             let state = attribute(&start, "state");
                             let is_hidden = state.is_some_and(|state| state != "visible");
-                            self.sheets.push(Sheet { name, is_hidden, part: part.clone() });
+                            self.sheets.push(Sheet { name: name.into(), is_hidden, part: part.clone() });
                         }
                     }
                     _ => {}
@@ -130,7 +133,8 @@ impl Xlsx {
 
     fn read_formats(&mut self) -> Result<()> {
         let Some(mut xml) = self.part("xl/styles.xml")? else { return Ok(()) };
-        let mut codes: HashMap<u32, String> = HashMap::new();
+        // Whether each format with a code of its own shows a date.
+        let mut codes: HashMap<u32, bool> = HashMap::new();
         let mut is_in_cell_formats = false;
         loop {
             match xml.next()? {
@@ -138,13 +142,14 @@ impl Xlsx {
                     "numFmt" => {
                         let id = attribute(&start, "numFmtId").and_then(|id| id.parse().ok());
                         if let (Some(id), Some(code)) = (id, attribute(&start, "formatCode")) {
-                            codes.insert(id, code);
+                            codes.insert(id, is_date_format(id, Some(&code)));
                         }
                     }
                     "cellXfs" => is_in_cell_formats = true,
                     "xf" if is_in_cell_formats => {
                         let id = attribute(&start, "numFmtId").and_then(|id| id.parse().ok()).unwrap_or(0);
-                        self.is_date.push(is_date_format(id, codes.get(&id).map(String::as_str)));
+                        let is_date = codes.get(&id).copied().unwrap_or_else(|| is_date_format(id, None));
+                        self.is_date.push(is_date);
                     }
                     _ => {}
                 },
@@ -177,19 +182,19 @@ impl Xlsx {
         }
     }
 
-    fn value(&self, cell: &CellValue) -> String {
+    fn value(&self, cell: &CellValue) -> Cow<'_, str> {
         let text = &cell.text.text;
-        match cell.kind.as_str() {
+        Cow::Owned(match cell.kind.as_str() {
             "s" => {
                 let number = text.trim().parse().ok();
-                number.and_then(|number| self.strings.get(number)).unwrap_or_default().to_owned()
+                return Cow::Borrowed(number.and_then(|number| self.strings.get(number)).unwrap_or_default());
             }
-            "b" => if text.trim() == "1" { "TRUE" } else { "FALSE" }.to_owned(),
+            "b" => return Cow::Borrowed(if text.trim() == "1" { "TRUE" } else { "FALSE" }),
             "str" | "inlineStr" | "e" | "d" => unescaped(text),
             _ if text.trim().is_empty() => String::new(),
             _ if self.is_date.get(cell.format).is_some_and(|is_date| *is_date) => date(text, self.is_1904),
             _ => number(text),
-        }
+        })
     }
 }
 

@@ -1,16 +1,24 @@
-//! XML of spreadsheets, event by event. An event takes a bounded amount of memory.
+//! XML of spreadsheets, event by event. An event takes a bounded amount of memory, and so do the names of open elements, which the
+//! parser keeps.
 
 use super::archive::broken;
 use crate::bounded::Bounded;
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
-use std::io::{BufReader, Read, Result};
+use std::io::{BufReader, Error, ErrorKind, Read, Result};
+
+/// Most elements that are open at once.
+const DEPTH_MAX: usize = 256;
+/// Longest name of an element, and of what a spreadsheet names (sheets, styles, parts), in bytes.
+const NAME_BYTES_MAX: usize = 512;
 
 /// A reader of events. Empty elements have a start and an end.
 pub(super) struct Xml {
     reader: Reader<BufReader<Bounded<Box<dyn Read>>>>,
     buffer: Vec<u8>,
+    /// Number of open elements.
+    depth: usize,
 }
 
 /// An event that spreadsheets use.
@@ -33,20 +41,29 @@ impl Xml {
         let config = reader.config_mut();
         config.expand_empty_elements = true;
         config.check_end_names = false;
-        Xml { reader, buffer: Vec::new() }
+        Xml { reader, buffer: Vec::new(), depth: 0 }
     }
 
     /// The next event.
     ///
     /// # Errors
-    /// It is not XML, or an event is too long.
+    /// It is not XML, an event is too long, or elements are too deep.
     pub fn next(&mut self) -> Result<XmlEvent<'_>> {
         self.buffer.clear();
         self.reader.get_mut().get_mut().refill();
         let event = self.reader.read_event_into(&mut self.buffer);
-        Ok(match event.map_err(|_| broken("a part of it is damaged or too long"))? {
-            Event::Start(start) => XmlEvent::Start(start),
-            Event::End(end) => XmlEvent::End(end.local_name().as_ref().to_owned()),
+        Ok(match event.map_err(|error| unreadable(&error))? {
+            Event::Start(start) => {
+                self.depth += 1;
+                if self.depth > DEPTH_MAX || start.name().as_ref().len() > NAME_BYTES_MAX {
+                    return Err(broken("its elements are too deep, or have names that are too long"));
+                }
+                XmlEvent::Start(start)
+            }
+            Event::End(end) => {
+                self.depth = self.depth.saturating_sub(1);
+                XmlEvent::End(end.local_name().as_ref().to_owned())
+            }
             Event::Text(text) => XmlEvent::Text(text.xml10_content().into_owned()),
             Event::CData(text) => XmlEvent::Text(text.xml10_content().into_owned()),
             Event::GeneralRef(reference) => {
@@ -66,6 +83,14 @@ impl Xml {
     }
 }
 
+/// The error of a part: our own ones say what is wrong.
+fn unreadable(error: &quick_xml::Error) -> Error {
+    match error {
+        quick_xml::Error::Io(error) if error.kind() == ErrorKind::Other => broken(&error.to_string()),
+        _ => broken("a part of it is damaged or too long"),
+    }
+}
+
 /// The value of an attribute by its local name.
 pub(super) fn attribute(start: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = start.attributes();
@@ -73,4 +98,17 @@ pub(super) fn attribute(start: &BytesStart<'_>, name: &str) -> Option<String> {
     let mut attributes = attributes.with_checks(false).flatten();
     let found = attributes.find(|attribute| attribute.key.local_name().as_ref() == name)?;
     found.normalized_value(XmlVersion::Implicit1_0).ok().map(|value| value.into_owned())
+}
+
+/// The value of an attribute that is a name, which is kept.
+///
+/// # Errors
+/// It is too long.
+pub(super) fn name_in(start: &BytesStart<'_>, name: &str) -> Result<Option<String>> {
+    let value = attribute(start, name);
+    if value.as_ref().is_some_and(|value| value.len() > NAME_BYTES_MAX) {
+        return Err(broken("it has a name that is too long"));
+    }
+    // A value can have more room than it needs.
+    Ok(value.map(|value| value.into_boxed_str().into_string()))
 }

@@ -143,7 +143,7 @@ struct Run<'a> {
     started: Instant,
     /// The start in seconds since 1970; 0 if no result has a time.
     unix_started: u64,
-    /// The time since the start that results get, as it was at the last turn of the loop.
+    /// The time of all results of this turn of the loop, since the start.
     checked_at: Duration,
     flushed: Instant,
     /// When the last answer arrived.
@@ -158,7 +158,9 @@ impl Run<'_> {
         self.parts.sink.begin(title, self.parts.source.shape(), &mut self.parts.state)?;
         if let Some(file) = self.parts.known {
             let Parts { state, sink, .. } = &mut self.parts;
-            self.known = Some(KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?);
+            let known = KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?;
+            self.summary.known_undated = known.is_undated;
+            self.known = Some(known);
         }
         loop {
             self.checked_at = self.started.elapsed();

@@ -42,7 +42,6 @@ impl KnownOptions {
             (None, "catch_all" | "unverifiable" | "inbox_full") => KEPT_DAYS_SHORT,
             (None, _) => KEPT_DAYS,
         };
-        // A time in the future is a wrong clock. Its result is not older than its file.
         (self.is_fast || !is_fast) && self.now.saturating_sub(checked_at) < days * DAY
     }
 }
@@ -59,6 +58,8 @@ pub(super) struct KnownFile<'a> {
 /// The results of an earlier output by the hashes of their addresses.
 pub(super) struct KnownResults {
     table: Table,
+    /// Whether some of them have no time of their own.
+    pub is_undated: bool,
 }
 
 impl KnownResults {
@@ -75,11 +76,13 @@ impl KnownResults {
         let KnownFile { path, column, options } = file;
         let written_at =
             std::fs::metadata(path).ok().and_then(|metadata| u64::try_from(metadata.mtime()).ok());
-        let written_at = written_at.unwrap_or(options.now);
+        // A time in the future comes from a wrong clock.
+        let is_past = |at: &u64| *at <= options.now;
+        let written_at = written_at.filter(is_past).unwrap_or(options.now);
         let columns = column.get(..1).unwrap_or_default();
         let shares = state.shares;
         let mut source = Source::open(path, &ReadOptions { columns, ..ReadOptions::default() })?;
-        let mut known = KnownResults { table: Table::new(shares) };
+        let mut known = KnownResults { table: Table::new(shares), is_undated: false };
         let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
         while source.next(&mut row)? {
             if row.is_continued {
@@ -90,10 +93,13 @@ impl KnownResults {
                 continue;
             };
             results += 1;
-            let checked_at = *written.checked_at.get_or_insert(written_at);
+            let known_at = written.checked_at.filter(is_past);
+            let checked_at = known_at.unwrap_or(written_at);
+            written.checked_at = Some(checked_at);
             let Some(address) = row.address.as_ref().filter(|_| options.is_new(verdict, checked_at)) else {
                 continue;
             };
+            known.is_undated |= known_at.is_none();
             let outcome = outcomes.written(verdict.code(), &written);
             let key = seen.key(address);
             known.table.put(state, key, outcome.bits())?;

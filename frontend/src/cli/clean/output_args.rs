@@ -22,7 +22,8 @@ pub struct OutputArgs {
     #[arg(long, conflicts_with_all = ["part", "join"])]
     pub drop_duplicates: bool,
     /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with
-    /// older results are checked. The age counts from checked_at if OLD has this column, else from the last change of the file
+    /// older results are checked. The age counts from checked_at if OLD has this column, else from the last change of the file. The
+    /// output always has checked_at, so that results stay as old as they are
     #[arg(long, value_name = "OLD", conflicts_with = "join")]
     pub known: Option<PathBuf>,
     /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
@@ -76,7 +77,8 @@ const UNWRITTEN: [&str; 13] =
     ["xls", "xlsb", "xlsm", "xltx", "ods", "fods", "numbers", "pdf", "zip", "bz2", "xz", "7z", "parquet"];
 
 impl OutputArgs {
-    /// The further columns of results.
+    /// The further columns of results. With `--known`, the time of the check is one of them: without it, the next run would take the
+    /// time of this output for the time of results that came from an earlier one.
     ///
     /// # Errors
     /// A name is unknown or given twice.
@@ -98,6 +100,9 @@ impl OutputArgs {
                 return Err(CleanError::usage(format!("--columns names `{name}` twice")));
             }
             columns.push(column);
+        }
+        if self.known.is_some() && !columns.contains(&ResultColumn::CheckedAt) {
+            columns.push(ResultColumn::CheckedAt);
         }
         Ok(columns)
     }
@@ -141,6 +146,14 @@ impl CleanArgs {
             return Err(CleanError::usage(format!(
                 "a part has the rows of all classes: give {flag} to --join"
             )));
+        }
+        let names_time =
+            || self.writing.columns.iter().any(|name| name.trim().eq_ignore_ascii_case("checked_at"));
+        if self.part.is_some() && self.writing.known.is_some() && !names_time() {
+            return Err(CleanError::usage(
+                "a part with --known has the column checked_at, which --join does not know: give `--columns checked_at` to all \
+                 parts and to --join",
+            ));
         }
         let classes = self.writing.classes();
         let has_further = !self.writing.result_columns()?.is_empty();

@@ -1,10 +1,10 @@
 //! `--sample`: an estimate of the classes of a list from a part of its addresses.
 //!
-//! The list is read once. The sample are the distinct addresses with the smallest keyed hashes ([`Smallest`]), so every set of this
-//! many addresses has the same chance. Only the sample is checked, as a list of its own.
+//! The list is read once. The sample is the `n` distinct addresses with the smallest keyed hashes ([`Smallest`]). Every set of `n`
+//! addresses has the same chance. Only the sample is checked, as a list of its own.
 //!
-//! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. A sample that is a large part of the list
-//! tells more: the variance has the finite population correction `(N - n) / (N - 1)`, as a larger sample in the formula.
+//! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. Of `N` distinct addresses, the formula
+//! uses the effective sample size `n (N - 1) / (N - n)`, which includes the finite population correction.
 
 use super::seen::{Keyed, Seen};
 use super::state::State;
@@ -112,42 +112,32 @@ pub(super) fn run(
         Some(seed) => seed,
         None => random()?,
     };
-    let mut estimate = Estimate { seed, ..Estimate::default() };
-    let mut smallest = Smallest::new(most as usize, seed);
     let memory = args.memory as usize * 1024 * 1024;
-    {
-        let mut state = State::open(args.output.as_deref(), memory)?;
-        let mut seen = Seen::new(&state, false)?;
-        let mut row = Row::default();
-        while source.next(&mut row)? {
-            estimate.rows += 1;
-            let Some(address) = &row.address else {
-                estimate.without_address += 1;
-                continue;
-            };
-            if seen.earlier(&mut state, address, estimate.rows)?.is_none() {
-                estimate.distinct += 1;
-                smallest.take(&address.canonical(), address.as_str());
-            }
-        }
-    }
-    let reading = super::summary::Reading::of(&source);
-    let list = list(smallest.kept.values());
-    let source = Source::new(
-        Box::new(Cursor::new(list)),
-        "the sample",
-        None,
-        &ReadOptions { format: Some(lists::Format::Csv), ..ReadOptions::default() },
-    )?;
     let options = sink::SinkOptions {
         resume: false,
         unordered: false,
         compression: super::Compression::None,
         is_part: false,
+        is_sample: true,
         delivery: args.delivery()?,
     };
     let nowhere = Path::new("/dev/null");
+    // From here on the sink prevents other runs from using these names, also that of the state.
     let sink = sink::Sink::open(Some(args.output.as_deref().unwrap_or(nowhere)), options)?;
+    let mut estimate = Estimate { seed, ..Estimate::default() };
+    let mut smallest = Smallest::new(most as usize, seed);
+    let chosen = State::open(args.output.as_deref(), memory)
+        .and_then(|state| choose(&mut source, state, &mut estimate, &mut smallest));
+    if let Err(error) = chosen {
+        return Err(sink.keep(error));
+    }
+    let reading = super::summary::Reading::of(&source);
+    let list = list(smallest.kept.values());
+    let csv = ReadOptions { format: Some(lists::Format::Csv), ..ReadOptions::default() };
+    let source = match Source::new(Box::new(Cursor::new(list)), "the sample", None, &csv) {
+        Ok(source) => source,
+        Err(error) => return Err(sink.keep(error.into())),
+    };
     let state = match State::open(args.output.as_deref(), memory) {
         Ok(state) => state,
         Err(error) => return Err(sink.keep(error)),
@@ -171,6 +161,29 @@ pub(super) fn run(
     summary.estimate = Some(estimate);
     summary.reading = Some(reading);
     Ok(summary)
+}
+
+/// Reads the list, and chooses the sample.
+fn choose(
+    source: &mut Source,
+    mut state: State,
+    estimate: &mut Estimate,
+    smallest: &mut Smallest,
+) -> Result<(), CleanError> {
+    let mut seen = Seen::new(&state, false)?;
+    let mut row = Row::default();
+    while source.next(&mut row)? {
+        estimate.rows += 1;
+        let Some(address) = &row.address else {
+            estimate.without_address += 1;
+            continue;
+        };
+        if seen.earlier(&mut state, address, estimate.rows)?.is_none() {
+            estimate.distinct += 1;
+            smallest.take(&address.canonical(), address.as_str());
+        }
+    }
+    Ok(())
 }
 
 fn of_class(class: Class, summary: &Summary, estimate: &Estimate) -> ClassEstimate {

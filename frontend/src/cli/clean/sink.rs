@@ -11,7 +11,7 @@
 //! `OUT.partial` has all rows. If the output is a selection of them, several files or a spreadsheet, these are made of the complete
 //! `OUT.partial` at the end (`deliver.rs`). So a run with each of these options can be continued from any byte.
 //!
-//! A scheduler may start a part again that is complete already. With `resume`, the run then compares the complete file with the
+//! A scheduler can start a complete part a second time. With `resume`, the run then compares the complete file with the
 //! list, and writes and checks nothing.
 
 mod deliver;
@@ -42,6 +42,8 @@ pub(super) struct SinkOptions {
     pub compression: Compression,
     /// The output is the file of a part.
     pub is_part: bool,
+    /// The rows are a sample: no later run can continue them.
+    pub is_sample: bool,
     /// What becomes of the complete list.
     pub delivery: Delivery,
 }
@@ -156,7 +158,7 @@ impl Sink {
             return streaming(pack::packed(Device(file), compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
-        let file = open_partial(&partial, resume)?;
+        let file = open_partial(&partial, &options)?;
         let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
         let output = match length {
             0 if resume && is_part && path.is_file() => {
@@ -352,7 +354,7 @@ impl Sink {
         if compression == Compression::None {
             return std::fs::rename(partial, path).map_err(|e| unwritable(path, &e)).and_then(|()| written());
         }
-        let packed = named(path, ".packed");
+        let packed = packed(path);
         let done = pack::pack(partial, &packed, compression, is_part)
             .and_then(|()| std::fs::rename(&packed, path))
             .and_then(|()| std::fs::remove_file(partial));
@@ -364,7 +366,7 @@ impl Sink {
         written()
     }
 
-    /// The run failed: keeps the finished rows and appends this to the error. An empty file is removed.
+    /// The run failed: keeps the finished rows and appends this to the error. An empty file and a sample are removed.
     pub fn keep(mut self, error: CleanError) -> CleanError {
         // On a full disk the last row may be incomplete. A resumed run cuts it off.
         let _ = self.flush();
@@ -376,6 +378,10 @@ impl Sink {
             // The file is empty. If it cannot be removed, the next run reports it.
             let _ = std::fs::remove_file(partial);
             return error;
+        }
+        if self.options.is_sample {
+            self.discard();
+            return CleanError { message: format!("{}; run the command again", error.message), ..error };
         }
         let name = partial.display();
         CleanError {
@@ -436,6 +442,11 @@ pub(super) fn partial(path: &Path) -> PathBuf {
     named(path, ".partial")
 }
 
+/// A file at the end of the run, until it is complete.
+pub(super) fn packed(path: &Path) -> PathBuf {
+    named(path, ".packed")
+}
+
 fn named(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
@@ -449,16 +460,15 @@ fn complete(path: &Path) -> Result<Replay<Box<dyn Read>>, CleanError> {
 }
 
 /// Creates the partial file, or opens the one of an earlier run, and locks it.
-fn open_partial(partial: &Path, resume: bool) -> Result<File, CleanError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
-    let options = if resume { options.create(true).truncate(false) } else { options.create_new(true) };
-    let file = options.open(partial).map_err(|error| {
+fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanError> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true);
+    let how = if options.resume { how.create(true).truncate(false) } else { how.create_new(true) };
+    let file = how.open(partial).map_err(|error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             let name = partial.display();
-            CleanError::failed(format!(
-                "{name} is left from an earlier run: delete it to start again, or continue with --resume"
-            ))
+            let or = if options.is_sample { "" } else { ", or continue with --resume" };
+            CleanError::failed(format!("{name} is left from an earlier run: delete it to start again{or}"))
         } else {
             unwritable(partial, &error)
         }

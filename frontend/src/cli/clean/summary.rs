@@ -30,6 +30,8 @@ pub struct Summary {
     pub dropped: u64,
     /// Number of addresses whose result of an earlier output was used again.
     pub known: u64,
+    /// Whether results of the earlier output have no time of their own, so that they count as checked when it was written.
+    pub known_undated: bool,
     /// Number of retries because a server answered "later".
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
@@ -214,6 +216,13 @@ impl Summary {
         if self.known > 0 {
             let addresses = addresses(self.known);
             writeln!(f, "{addresses} not checked again, because the earlier output has new results")?;
+            if self.known_undated {
+                writeln!(
+                    f,
+                    "warning: the earlier output has results without checked_at, whose age is counted from the last change of the file: \
+                     they are older if it was copied or changed since; make outputs with --columns checked_at"
+                )?;
+            }
         }
         if self.retries > 0 {
             let retries = if self.retries == 1 { "retry" } else { "retries" };

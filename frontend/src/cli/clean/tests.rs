@@ -552,6 +552,7 @@ fn two_runs_do_not_share_a_file() {
         unordered: false,
         compression: Compression::None,
         is_part: false,
+        is_sample: false,
         delivery: Delivery::default(),
     };
     let other = Sink::open(desk.args.output.as_deref(), options).unwrap();

@@ -3,7 +3,7 @@
 //! Each file is complete in `NAME.packed` before one of them gets its name, and `OUT.partial` is removed after that. After a kill in
 //! between, a resumed run finds `OUT.partial` complete, and makes the files again.
 
-use super::{named, pack, unwritable};
+use super::{pack, unwritable};
 use crate::cli::clean::{CleanError, Compression};
 use lists::{Class, Endings, OutputRows, RowClasses, Shape, SheetSource, write_sheets};
 use std::ffi::OsString;
@@ -75,7 +75,7 @@ impl Delivery {
     /// The files for an output with this name.
     fn files(&self, path: &Path) -> Vec<WantedFile> {
         let file = |path: PathBuf, classes: Vec<Class>, class: Option<Class>| WantedFile {
-            packed: named(&path, ".packed"),
+            packed: super::packed(&path),
             path,
             classes,
             class,

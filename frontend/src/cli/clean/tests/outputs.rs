@@ -412,6 +412,59 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         },
         "list.csv would overwrite the input",
     );
+    for (report, expected) in [
+        ("out.csv", "out.csv would overwrite the output"),
+        ("../DESK/out.csv", "../DESK/out.csv would overwrite the output"),
+        ("out.csv.partial", "out.csv.partial would overwrite the output"),
+        ("out.csv.state", "out.csv.state would overwrite the output"),
+        ("out.unknown.csv", "out.unknown.csv would overwrite the output"),
+        ("out.unknown.csv.packed", "out.unknown.csv.packed would overwrite the output"),
+        ("old.csv", "old.csv would overwrite the file of --known"),
+    ] {
+        type Name = fn(&mut CleanArgs, PathBuf);
+        let flags: [(&str, Name); 2] = [
+            ("--report", |args, path| args.writing.report = Some(path)),
+            ("--summary", |args, path| args.summary = Some(path)),
+        ];
+        for (flag, set) in flags {
+            let change = |args: &mut CleanArgs| {
+                output(args, "out.csv");
+                args.writing.split = true;
+                args.writing.known = Some(args.input.with_file_name("old.csv"));
+                let folder = args.input.parent().unwrap().file_name().unwrap().to_str().unwrap();
+                set(args, args.input.with_file_name(report.replace("DESK", folder)));
+            };
+            let expected = format!("{expected}: name another file with {flag}");
+            let said = |error: CleanError, folder: &str| error.message.replace(folder, "DESK");
+            let mut desk = desk("list.csv", LIST);
+            change(&mut desk.args);
+            let error = desk.run().expect_err("an error");
+            assert_eq!(error.exit, 2);
+            let folder = desk.folder.path().file_name().unwrap().to_str().unwrap();
+            assert!(said(error, folder).ends_with(&expected), "{report} {flag}");
+        }
+    }
+    refused(
+        &|args| {
+            args.summary = Some(args.input.with_file_name("about"));
+            args.writing.report = args.summary.clone();
+        },
+        "about would overwrite the report: name another file with --summary",
+    );
+    // An existing file is the same by any name.
+    let mut linked = desk("list.csv", LIST).to("out.csv");
+    std::fs::write(linked.path("out.csv"), "").unwrap();
+    std::fs::hard_link(linked.path("out.csv"), linked.path("report.html")).unwrap();
+    linked.args.writing.report = Some(linked.path("report.html"));
+    assert_eq!(linked.error(), "report.html would overwrite the output: name another file with --report");
+    // Devices can be named twice, and the output can replace the earlier one.
+    linked.args.output = Some("/dev/null".into());
+    linked.args.writing.report = Some("/dev/null".into());
+    linked.run().unwrap();
+    let mut again = desk("list.csv", "email\na@x.com\n").to("out.csv");
+    again.run().unwrap();
+    again.args.writing.known = again.args.output.clone();
+    assert_eq!(again.run().unwrap().known, 1);
     // Any other ending is the format of the list.
     let mut desk = desk("list.csv", LIST).to("out.list");
     desk.run().unwrap();

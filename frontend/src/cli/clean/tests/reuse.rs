@@ -33,11 +33,12 @@ fn results_of_an_earlier_output_are_used_again() {
             assert_eq!(asked, ["b@x.com", "c@x.com", "d@x.com", "e@x.com"]);
             assert_eq!((summary.known, summary.duplicates, summary.total()), (1, 1, 6));
             let expected = match columns.len() {
-                0 => "a@x.com,true,mailbox_exists\n".to_owned(),
+                0 => format!("a@x.com,true,mailbox_exists,{checked_at}\n"),
                 _ => format!("a@x.com,true,mailbox_exists,accepted,{checked_at}\n"),
             };
             assert!(desk.output().contains(&expected), "{}", desk.output());
             assert!(summary.to_string().contains("1 address not checked again"));
+            assert!(!summary.to_string().contains("warning"));
         }
     }
 }
@@ -53,14 +54,86 @@ fn the_age_of_a_result_can_be_set_and_is_that_of_the_file() {
             let mut desk = desk("list.csv", "email\na@x.com\n");
             let path = desk.path(name);
             std::fs::write(&path, old).unwrap();
-            let time = std::time::SystemTime::now() - Duration::from_secs(hours * 3600);
-            std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            touch(&path, hours);
             desk.args.writing.known = Some(path);
             desk.args.writing.known_days = days;
             desk.run().unwrap();
             assert_eq!(desk.checker.submitted.len(), asked, "{name} {hours} {days:?}");
         }
     }
+}
+
+/// Sets the time of the last change of a file to this many hours before now.
+fn touch(path: &Path, hours: u64) {
+    let time = std::time::SystemTime::now() - Duration::from_secs(hours * 3600);
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(time).unwrap();
+}
+
+#[test]
+fn results_do_not_become_younger_from_run_to_run() {
+    for (name, list, old) in [
+        ("list.csv", "email\na@x.com\n", "email,deliverable,reason\na@x.com,true,mailbox_exists\n"),
+        ("list.csv", "1,a@x.com\n", "1,a@x.com,true,mailbox_exists\n"),
+        ("list.txt", "a@x.com\n", "a@x.com,true,mailbox_exists\n"),
+        (
+            "list.jsonl",
+            "{\"email\":\"a@x.com\"}\n",
+            "{\"email\":\"a@x.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n",
+        ),
+    ] {
+        let mut desk = desk(name, list);
+        let output = name.replace("list", "first").replace("txt", "csv");
+        std::fs::write(desk.path("old"), old).unwrap();
+        touch(&desk.path("old"), 100);
+        desk.args.writing.known = Some(desk.path("old"));
+        desk.args.output = Some(desk.path(&output));
+        let summary = desk.run().unwrap();
+        assert_eq!((summary.known, desk.checker.submitted.len()), (1, 0), "{name}");
+        let said = summary.to_string();
+        assert!(said.contains("\nwarning: the earlier output has results without checked_at"), "{said}");
+        // The output of now has a result that is 100 hours old.
+        desk.args.writing.known = Some(desk.path(&output));
+        desk.args.output = Some(desk.path("second"));
+        desk.args.writing.known_days = Some(5);
+        let summary = desk.run().unwrap();
+        assert_eq!((summary.known, desk.checker.submitted.len()), (1, 0), "{name}");
+        assert!(!summary.to_string().contains("warning"));
+        desk.args.writing.known_days = Some(4);
+        desk.args.output = Some(desk.path("third"));
+        desk.run().unwrap();
+        assert_eq!(desk.checker.submitted.len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_time_in_the_future_is_that_of_the_file() {
+    let future = utc_text(unix_now() + 1_000_000);
+    for (hours, asked) in [(1, 0), (24 * 8, 1)] {
+        let mut desk = desk("list.csv", "email\na@x.com\n");
+        let old = format!("email,deliverable,reason,checked_at\na@x.com,true,mailbox_exists,{future}\n");
+        std::fs::write(desk.path("old.csv"), old).unwrap();
+        touch(&desk.path("old.csv"), hours);
+        desk.args.writing.known = Some(desk.path("old.csv"));
+        let summary = desk.run().unwrap();
+        assert_eq!(desk.checker.submitted.len(), asked, "{hours}");
+        assert_eq!(summary.known_undated, asked == 0);
+        assert!(!desk.output().contains(&future));
+    }
+}
+
+#[test]
+fn parts_with_known_results_name_the_time_of_checks() {
+    let mut desk = desk("list.csv", "email\na@x.com\n");
+    std::fs::write(desk.path("old.csv"), "email,deliverable,reason\na@x.com,true,mailbox_exists\n").unwrap();
+    desk.args.writing.known = Some(desk.path("old.csv"));
+    desk.args.part = Some(ListPart::new(0, 1).unwrap());
+    assert!(desk.error().starts_with("a part with --known has the column checked_at"));
+    desk.args.writing.columns = vec!["checked_at".to_owned()];
+    desk.run().unwrap();
+    desk.args.part = None;
+    desk.args.writing.known = None;
+    Job::open(CleanArgs { join: true, ..desk.args.clone() }).unwrap().join().unwrap();
+    assert!(desk.output().starts_with("email,deliverable,reason,checked_at\na@x.com,true,mailbox_exists,"));
 }
 
 #[test]
@@ -175,4 +248,35 @@ fn intervals_cover_the_truth_of_lists() {
         covered += u32::from((class.low..=class.high).contains(&0.6));
     }
     assert!(covered >= 930, "{covered} of 1,000");
+}
+
+#[test]
+fn a_sample_that_fails_leaves_nothing() {
+    let rows: String = (0..50).map(|n| format!("deliverable@d{n}.com\n")).collect();
+    for (name, list, expected) in [
+        (
+            "list.jsonl",
+            "{\"email\":\"a@x.com\"}\n{\"email\":\n".to_owned(),
+            "list.jsonl: line 2 is not a JSON object: write one object per line",
+        ),
+        ("list.csv", format!("email\n{rows}stop@x.com\n"), "the engine was stopped; run the command again"),
+    ] {
+        let mut desk = desk(name, list);
+        desk.args.writing.sample = Some(100);
+        desk.args.writing.seed = Some(1);
+        assert_eq!(desk.error(), expected);
+        desk.nothing_written();
+        assert!(!desk.path("out.state").exists());
+    }
+}
+
+#[test]
+fn a_sample_does_not_take_the_files_of_another_run() {
+    let mut desk = desk("list.csv", "email\ndeliverable@x.com\n");
+    desk.args.writing.sample = Some(10);
+    std::fs::write(desk.path("out.partial"), "email,deliverable,reason\n").unwrap();
+    let other = State::open(desk.args.output.as_deref(), 0).unwrap();
+    assert_eq!(desk.error(), "out.partial is left from an earlier run: delete it to start again");
+    assert!(desk.path("out.state").exists());
+    drop(other);
 }

@@ -1,0 +1,69 @@
+//! The names of the files of a run: no file replaces the input or another one.
+
+use super::sink::{Delivery, packed, partial};
+use super::state::beside;
+use super::{CleanArgs, CleanError};
+use lists::is_stream;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Compares the names of all files that a run reads and writes.
+///
+/// # Errors
+/// Two of them are the same file. An output may replace the file of `--known`, which is read before.
+pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
+    let lists: Vec<&Path> =
+        args.output.as_deref().into_iter().chain(output).filter(|path| !is_stream(path)).collect();
+    let results: Vec<PathBuf> = lists
+        .iter()
+        .flat_map(|path| std::iter::once((*path).to_owned()).chain(delivery.names(path)))
+        .collect();
+    let own = lists.iter().flat_map(|path| [partial(path), beside(path)]);
+    let own = own.chain(results.iter().map(|path| packed(path))).collect();
+    let (report, summary) = (args.writing.report.clone(), args.summary.clone());
+    let mut taken = vec![("the input", args.input.clone())];
+    taken = with("-o", "the output", results, taken)?;
+    taken.extend(args.writing.known.clone().map(|path| ("the file of --known", path)));
+    taken = with("-o", "the output", own, taken)?;
+    taken = with("--report", "the report", report.into_iter().collect(), taken)?;
+    with("--summary", "the summary", summary.into_iter().collect(), taken)?;
+    Ok(())
+}
+
+/// The names that are taken, each with what it is.
+type Taken = Vec<(&'static str, PathBuf)>;
+
+/// Adds the names that follow from an option to those that are taken.
+fn with(flag: &str, what: &'static str, names: Vec<PathBuf>, mut taken: Taken) -> Result<Taken, CleanError> {
+    for name in &names {
+        if let Some((what, _)) = taken.iter().find(|(_, other)| is_same_file(name, other)) {
+            let name = name.display();
+            return Err(CleanError::usage(format!(
+                "{name} would overwrite {what}: name another file with {flag}"
+            )));
+        }
+    }
+    taken.extend(names.into_iter().map(|name| (what, name)));
+    Ok(taken)
+}
+
+/// Whether both names mean the same file, also through links. Devices are no files.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    if is_stream(one) || is_stream(other) {
+        return false;
+    }
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => one.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => place(one) == place(other),
+        _ => false,
+    }
+}
+
+/// The path of a file that does not exist, with the links of its folder resolved.
+fn place(path: &Path) -> PathBuf {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (folder.canonicalize(), path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
