@@ -9,7 +9,7 @@
 
 use crate::reason;
 use crate::row::Row;
-use crate::rows::{Rows, Walk};
+use crate::rows::{Rows, Walk, Want};
 use crate::tables::{
     DELIVERIES, DeliveryRow, Expiring, ListRow, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS,
     WebhookRow, WebhookTexts, account_range, delivery_key, due_key, join, outbox_key, split, split_due_key,
@@ -25,6 +25,9 @@ use store::{AccountId, BatchId, ListId, ListState, MessageId, StoreError, UnixMs
 
 /// The pause before a message that was claimed and not attempted is due again, in milliseconds.
 const PUT_BACK_MS: UnixMs = 1000;
+
+/// The most messages that one claim discards at a disabled endpoint. The next claim discards the rest, so no transaction is large.
+const DISCARDED_MAX: usize = 64;
 
 /// Seals the texts of an endpoint.
 pub(crate) fn seal(vault: &Vault, key: &[u8; 32], texts: &WebhookTexts) -> Result<Vec<u8>, StoreError> {
@@ -377,19 +380,49 @@ impl Txn<'_> {
         })?;
         let keys: Vec<_> = turns.iter().map(|(turn, id)| webhook_key(*id, split_turn_key(turn).1)).collect();
         WEBHOOKS.expect(self.rows(), &keys);
-        let mut claimed = Vec::new();
-        for ((turn, _), key) in turns.iter().zip(&keys) {
-            let Some(mut row) = WEBHOOKS.get(self.rows(), key)? else {
-                WEBHOOK_TURNS.remove(self.rows, turn)?;
-                continue;
-            };
-            // Another sender may have claimed it before the row was locked.
-            if row.turn_at == Some(split_turn_key(turn).0) {
-                claimed.extend(self.claim_next(key, &mut row, claimant, now)?);
-                WEBHOOKS.put(self.rows, key, &row)?;
+        let mut endpoints = Vec::new();
+        for ((turn, _), key) in turns.iter().zip(keys) {
+            match WEBHOOKS.get(self.rows(), &key)? {
+                Some(row) if row.turn_at == Some(split_turn_key(turn).0) => endpoints.push((key, row)),
+                // Another sender has claimed it before the row was locked.
+                Some(_) => {}
+                None => WEBHOOK_TURNS.remove(self.rows, turn)?,
             }
         }
+        let most = |row: &WebhookRow| if row.health.is_enabled() { 1 } else { DISCARDED_MAX };
+        let wanted: Vec<_> = endpoints.iter().map(|(key, row)| (parts(key).1, most(row))).collect();
+        self.expect_messages(&wanted)?;
+        let mut claimed = Vec::new();
+        for (key, mut row) in endpoints {
+            claimed.extend(self.claim_next(&key, &mut row, claimant, now)?);
+            WEBHOOKS.put(self.rows, &key, &row)?;
+        }
         Ok(claimed)
+    }
+
+    /// Says that up to this many of the next messages of each endpoint will be read.
+    fn expect_messages(&self, wanted: &[(WebhookId, usize)]) -> Result<(), StoreError> {
+        let rows = self.rows();
+        rows.expect(&mut wanted.iter().map(|(id, most)| {
+            let (from, to) = due_range(*id, UnixMs::MAX).into_inner();
+            let (table, from, to) = (OUTBOX_DUE.table, from.to_vec(), to.to_vec());
+            // The next one behind them tells the next turn.
+            Want::Range { table, from, to, backwards: false, most: most + 1 }
+        }));
+        let mut objects = Vec::new();
+        for &(id, most) in wanted {
+            for due in OUTBOX_DUE.keys(rows, due_range(id, UnixMs::MAX), most)? {
+                objects.push((id, outbox_key(id, split_due_key(&due).1), most));
+            }
+        }
+        OUTBOX.expect(rows, objects.iter().map(|(_, key, _)| key));
+        let mut deliveries = Vec::new();
+        for &(id, key, most) in &objects {
+            let QueueRow(queue) = OUTBOX.get(rows, &key)?.unwrap_or_default();
+            deliveries.extend(queue.messages.iter().take(most).map(|message| delivery_key(id, *message)));
+        }
+        DELIVERIES.expect(rows, &deliveries);
+        Ok(())
     }
 
     /// Claims the first message of an endpoint that is due, and sets the turn of the endpoint. The caller writes the row.
@@ -403,7 +436,10 @@ impl Txn<'_> {
         let (account, id) = parts(key);
         row.claimant = None;
         let texts = open(&self.shared.vault, key, &row.texts)?;
-        let texts = texts.filter(|_| row.health.is_enabled());
+        let Some(texts) = texts.filter(|_| row.health.is_enabled()) else {
+            self.discard_due(key, row, now)?;
+            return Ok(None);
+        };
         loop {
             let Some(due) = OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), 1)?.pop() else {
                 self.set_turn(key, row, None)?;
@@ -414,10 +450,6 @@ impl Txn<'_> {
                 self.set_turn(key, row, Some(at))?;
                 return Ok(None);
             }
-            let Some(texts) = &texts else {
-                self.discard(id, row, &due)?;
-                continue;
-            };
             let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox_key(id, object))?.unwrap_or_default();
             let Some(message) = queue.first() else {
                 OUTBOX_DUE.remove(self.rows, &due)?;
@@ -456,14 +488,35 @@ impl Txn<'_> {
         OUTBOX.put(self.rows, &outbox, &QueueRow(queue))
     }
 
-    /// Discards the messages of an object, because their endpoint gets none.
-    fn discard(&mut self, id: WebhookId, row: &mut WebhookRow, due: &[u8; 40]) -> Result<(), StoreError> {
-        let outbox = outbox_key(id, split_due_key(due).1);
-        let QueueRow(queue) = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
-        for message in queue.messages {
-            self.end_delivery(id, row, message, DeliveryState::Discarded)?;
+    /// Discards messages that are due at an endpoint that gets none, and sets the turn of the endpoint for the rest.
+    fn discard_due(&mut self, key: &[u8; 32], row: &mut WebhookRow, now: UnixMs) -> Result<(), StoreError> {
+        let id = parts(key).1;
+        self.expect_messages(&[(id, DISCARDED_MAX)])?;
+        let mut left = DISCARDED_MAX;
+        for due in OUTBOX_DUE.keys(self.rows(), due_range(id, now), DISCARDED_MAX)? {
+            let outbox = outbox_key(id, split_due_key(&due).1);
+            let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
+            for message in queue.messages.drain(..left.min(queue.messages.len())) {
+                self.end_delivery(id, row, message, DeliveryState::Discarded)?;
+                left -= 1;
+            }
+            self.put_queue(id, &due, queue)?;
+            if left == 0 {
+                break;
+            }
         }
-        self.put_queue(id, due, ObjectQueue::default())
+        self.set_turn_to_due(key, row, now)
+    }
+
+    /// Sets the turn of an endpoint to the time of its next attempt, but not before `now`. The caller writes the row.
+    fn set_turn_to_due(
+        &mut self,
+        key: &[u8; 32],
+        row: &mut WebhookRow,
+        now: UnixMs,
+    ) -> Result<(), StoreError> {
+        let due = OUTBOX_DUE.keys(self.rows(), due_range(parts(key).1, UnixMs::MAX), 1)?.pop();
+        self.set_turn(key, row, due.map(|due| split_due_key(&due).0.max(now)))
     }
 
     fn end_delivery(
@@ -505,8 +558,7 @@ impl Txn<'_> {
             next = self.claim_next(&key, &mut row, claimant, now)?;
         } else {
             row.claimant = None;
-            let due = OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), 1)?.pop();
-            self.set_turn(&key, &mut row, due.map(|due| split_due_key(&due).0.max(now)))?;
+            self.set_turn_to_due(&key, &mut row, now)?;
         }
         WEBHOOKS.put(self.rows, &key, &row)?;
         Ok(next)
@@ -567,16 +619,37 @@ impl Txn<'_> {
         DELIVERIES.put(self.rows, &key, &delivery)
     }
 
+    /// Says what the removal of these deliveries will read. The rows of endpoints are among the first, as in every other change.
+    pub(crate) fn expect_deliveries(&self, keys: &[[u8; 32]]) -> Result<(), StoreError> {
+        let rows = self.rows();
+        rows.expect(&mut keys.iter().map(|key| Want::Peek(DELIVERIES.table, key.to_vec())));
+        let mut webhooks = Vec::new();
+        for key in keys {
+            webhooks.extend(DELIVERIES.peek(rows, key)?.map(|delivery| webhook_of(key, &delivery)));
+        }
+        WEBHOOKS.expect(rows, &webhooks);
+        DELIVERIES.expect(rows, keys);
+        Ok(())
+    }
+
     /// Removes a delivery whose time in the log is over. If it still waits, the next claim skips it.
     pub(crate) fn forget_delivery(&mut self, key: &[u8; 32]) -> Result<(), StoreError> {
+        let Some(delivery) = DELIVERIES.peek(self.rows(), key)? else { return Ok(()) };
+        let webhook = webhook_of(key, &delivery);
+        let row = WEBHOOKS.get(self.rows(), &webhook)?;
+        // With the lock of the endpoint, its state no longer changes.
         let Some(delivery) = DELIVERIES.get(self.rows(), key)? else { return Ok(()) };
         DELIVERIES.remove(self.rows, key)?;
-        let webhook = webhook_key(delivery.account, WebhookId::from_bytes(split(key).0));
-        let Some(mut row) = WEBHOOKS.get(self.rows(), &webhook)? else { return Ok(()) };
+        let Some(mut row) = row else { return Ok(()) };
         row.logged = row.logged.saturating_sub(1);
         row.waiting = row.waiting.saturating_sub(u32::from(delivery.state == DeliveryState::Waiting));
         WEBHOOKS.put(self.rows, &webhook, &row)
     }
+}
+
+/// The key of the endpoint of a delivery.
+fn webhook_of(key: &[u8; 32], delivery: &DeliveryRow) -> [u8; 32] {
+    webhook_key(delivery.account, WebhookId::from_bytes(split(key).0))
 }
 
 /// The account and the endpoint of a key of `webhooks`.

@@ -334,6 +334,63 @@ fn a_410_ends_an_endpoint_at_once() {
     assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
 }
 
+/// Ends many batches at once.
+fn complete_many(world: &mut World, account: AccountId, count: u32) {
+    for _ in 0..count {
+        let mut batch = world.new_batch(account, &["one@example.com"]);
+        batch.mode = BatchMode::Test(vec![CatchAll]);
+        assert!(world.create(batch).unwrap().completed);
+    }
+}
+
+#[test]
+fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody() {
+    let (mut world, a, disabled) = world();
+    complete_many(&mut world, a, WAITING_MAX);
+    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
+    world.store().change_webhook(a, disabled, change, world.now).wait().unwrap();
+    let b = world.account("b", "free");
+    let other = webhook(&mut world, b, EventSet::ALL);
+    world.now += 1;
+    world.store().test_webhook(b, other, world.now).wait().unwrap();
+    let mut waiting = WAITING_MAX;
+    let first = claim_one(&world, ME);
+    assert_eq!(first.webhook, other);
+    note(&world, &first, 200);
+    loop {
+        let left = see(&world, a, disabled).waiting;
+        assert!((1..=100).contains(&(waiting - left)), "{waiting} and then {left}");
+        waiting = left;
+        if waiting == 0 {
+            break;
+        }
+        assert!(claim(&world, ME).is_empty());
+    }
+    assert!(log(&world, a, disabled).iter().all(|found| found.state == DeliveryState::Discarded));
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX) + 1);
+}
+
+#[test]
+fn many_messages_of_one_object_are_discarded_in_parts() {
+    let (world, a, id) = world();
+    for _ in 0..WAITING_MAX {
+        world.store().test_webhook(a, id, world.now).wait().unwrap();
+    }
+    let gone = claim_one(&world, ME);
+    // With the report of the first, a part of the others is discarded.
+    let report = AttemptReport { wants_next: true, ..report(&world, &gone, AttemptResult::Status(410)) };
+    assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+    assert!((WAITING_MAX - 100..WAITING_MAX - 1).contains(&see(&world, a, id).waiting));
+    while see(&world, a, id).waiting > 0 {
+        assert!(claim(&world, ME).is_empty());
+    }
+    let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
+    assert_eq!(states[..499], [DeliveryState::Discarded; 499]);
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+}
+
 #[test]
 fn a_success_ends_a_series_of_failures() {
     let (mut world, a, id) = world();
