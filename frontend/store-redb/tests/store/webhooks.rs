@@ -392,6 +392,24 @@ fn many_messages_of_one_object_are_discarded_in_parts() {
 }
 
 #[test]
+fn many_expired_messages_are_skipped_in_parts() {
+    let (mut world, a, id) = world();
+    for _ in 0..WAITING_MAX {
+        world.store().test_webhook(a, id, world.now).wait().unwrap();
+    }
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX));
+    let mut claims = 0;
+    while world.store().has_due_webhook(world.now).wait().unwrap() {
+        assert!(claim(&world, ME).is_empty());
+        claims += 1;
+    }
+    assert!((WAITING_MAX / 20..WAITING_MAX / 10).contains(&claims), "{claims}");
+    complete(&mut world, a);
+    claim_one(&world, ME);
+}
+
+#[test]
 fn a_success_ends_a_series_of_failures() {
     let (mut world, a, id) = world();
     complete(&mut world, a);

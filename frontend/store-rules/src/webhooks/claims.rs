@@ -1,8 +1,7 @@
 //! Claims of endpoints by senders, and the results of attempts.
 
 use super::{due_range, open, parts};
-use crate::rows::Walk;
-use crate::rows::Want;
+use crate::rows::{Walk, Want};
 use crate::tables::{
     DELIVERIES, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS, WebhookRow, delivery_key, due_key,
     outbox_key, split_due_key, split_turn_key, turn_key, webhook_key,
@@ -16,6 +15,9 @@ const PUT_BACK_MS: UnixMs = 1000;
 
 /// The most messages that one claim discards at a disabled endpoint. The next claim discards the rest, so no transaction is large.
 const DISCARDED_MAX: usize = 64;
+
+/// The most expired messages that one claim skips at an endpoint.
+const SKIPPED_MAX: usize = 16;
 
 impl Txn<'_> {
     /// Ends all claims, of a process that has ended.
@@ -108,7 +110,7 @@ impl Txn<'_> {
             self.discard_due(key, row, now)?;
             return Ok(None);
         };
-        loop {
+        for _ in 0..=SKIPPED_MAX {
             let Some(due) = OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), 1)?.pop() else {
                 self.set_turn(key, row, None)?;
                 return Ok(None);
@@ -142,6 +144,9 @@ impl Txn<'_> {
                 secrets: std::iter::once(texts.secret).chain(old).collect(),
             }));
         }
+        // The next claim goes on.
+        self.set_turn(key, row, Some(now))?;
+        Ok(None)
     }
 
     /// Replaces the messages of an object, with their row in `outbox_due`.
