@@ -164,7 +164,7 @@ impl Txn<'_> {
             logged: 0,
             missed: 0,
             turn_at: None,
-            claimant: None,
+            claim: None,
         };
         WEBHOOKS.put(self.rows, &key, &row)?;
         Ok(view(&self.shared.vault, &key, row)?)
@@ -296,7 +296,7 @@ impl Txn<'_> {
         OUTBOX.put(self.rows, &outbox, &QueueRow(queue))?;
         row.waiting = row.waiting.saturating_add(1);
         row.logged = row.logged.saturating_add(1);
-        if is_first && row.claimant.is_none() && row.turn_at.is_none_or(|at| now < at) {
+        if is_first && row.claim.is_none() && row.turn_at.is_none_or(|at| now < at) {
             self.set_turn(key, row, Some(now))?;
         }
         Ok(Some(message))

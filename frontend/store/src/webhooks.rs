@@ -106,17 +106,17 @@ pub trait WebhookStore {
     /// As [`WebhookStore::webhooks`].
     fn has_due_webhook(&self, now: UnixMs) -> Pending<bool, StoreError>;
 
-    /// Claims up to `most` endpoints with a message that is due, each with its first message. An endpoint is claimed by one
-    /// sender at a time.
+    /// Claims up to `most` endpoints with a message that is due, each with its first message. An endpoint has one claim at a time.
+    /// `claim` is a new random number.
     fn claim_webhooks(
         &self,
-        claimant: Claimant,
+        claim: ClaimNumber,
         most: usize,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError>;
 
-    /// Notes the result of an attempt and ends the claim. If the report asks for it, the next message of the endpoint that is due
-    /// is claimed at once and returned. A report of a sender that lost its claim changes nothing.
+    /// Notes the result of an attempt and ends the claim. If the report asks for it, the claim continues with the next message of
+    /// the endpoint that is due, which is returned. A report of a claim that was lost changes nothing.
     fn note_attempt(&self, report: AttemptReport, now: UnixMs)
     -> Pending<Option<ClaimedMessage>, StoreError>;
 }

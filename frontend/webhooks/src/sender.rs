@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use store::webhooks::{Attempt, AttemptFault, AttemptReport, AttemptResult, Claimant, ClaimedMessage};
+use store::webhooks::{Attempt, AttemptFault, AttemptReport, AttemptResult, ClaimNumber, ClaimedMessage};
 use store::{Store, StoreError, UnixMs, id::random_bits};
 
 /// The most attempts at once.
@@ -76,14 +76,7 @@ impl Sender {
         store.release_webhooks(clock()).wait().map_err(io::Error::other)?;
         let is_draining = Arc::<AtomicBool>::default();
         let (events, inbox) = channel();
-        let shared = Arc::new(Shared {
-            store,
-            poster,
-            clock,
-            // Never zero, which stands for no claimant.
-            claimant: (random_bits()? | 1).to_be_bytes(),
-            is_draining: Arc::clone(&is_draining),
-        });
+        let shared = Arc::new(Shared { store, poster, clock, is_draining: Arc::clone(&is_draining) });
         let main = Main { shared, events: events.clone(), busy: HashMap::new(), count: 0 };
         let thread = thread::Builder::new().name("webhooks".into()).spawn(move || main.run(&inbox))?;
         Ok(Sender { events, is_draining, thread: Some(thread) })
@@ -108,12 +101,17 @@ impl Drop for Sender {
     }
 }
 
+/// A claimed message with the number of its claim.
+struct Claimed {
+    number: ClaimNumber,
+    message: ClaimedMessage,
+}
+
 /// What all places share.
 struct Shared {
     store: Arc<dyn Store>,
     poster: Poster,
     clock: fn() -> UnixMs,
-    claimant: Claimant,
     is_draining: Arc<AtomicBool>,
 }
 
@@ -175,19 +173,21 @@ impl Main {
 
     /// Claims what is due, as far as there are places, and starts its attempts.
     fn look(&mut self) -> Result<(), StoreError> {
-        let Shared { store, clock, claimant, .. } = &*self.shared;
+        let Shared { store, clock, .. } = &*self.shared;
         let places = PLACES - self.count;
         if places == 0 || !store.may_work() || !store.has_due_webhook(clock()).wait()? {
             return Ok(());
         }
-        for claimed in store.claim_webhooks(*claimant, places, clock()).wait()? {
-            self.begin(claimed);
+        // A claim has its number until it ends, so a report of a claim that was lost is not taken for one of a later claim.
+        let number = random_bits().map_err(|error| StoreError::NotDone(error.to_string()))?.to_be_bytes();
+        for message in store.claim_webhooks(number, places, clock()).wait()? {
+            self.begin(Claimed { number, message });
         }
         Ok(())
     }
 
-    fn begin(&mut self, claimed: ClaimedMessage) {
-        let host = host_of(&self.shared, &claimed);
+    fn begin(&mut self, claimed: Claimed) {
+        let host = host_of(&self.shared, &claimed.message);
         if self.busy.get(&host).is_some_and(|count| *count >= HOST_PLACES) {
             self.shared.put_back(&claimed);
             return;
@@ -216,11 +216,11 @@ fn host_of(shared: &Shared, claimed: &ClaimedMessage) -> String {
 
 impl Shared {
     /// Attempts a message, and then the next ones of its endpoint.
-    fn send_all(&self, first: ClaimedMessage, host: &str) {
+    fn send_all(&self, first: Claimed, host: &str) {
         let mut next = Some(first);
         for number in 1..=CHAIN_MAX {
             let Some(claimed) = next else { return };
-            if number > 1 && host_of(self, &claimed) != host {
+            if number > 1 && host_of(self, &claimed.message) != host {
                 // The owner has changed the URL, and the other host has its own places.
                 self.put_back(&claimed);
                 return;
@@ -230,13 +230,13 @@ impl Shared {
     }
 
     /// Makes one attempt and notes its result; returns the next message of the endpoint, if it may be sent now.
-    fn send(&self, claimed: &ClaimedMessage, may_go_on: bool) -> Option<ClaimedMessage> {
+    fn send(&self, claimed: &Claimed, may_go_on: bool) -> Option<Claimed> {
         let began = Instant::now();
-        let result = self.attempt(claimed);
+        let result = self.attempt(&claimed.message);
         let took_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
         let attempt = Attempt { at: (self.clock)(), took_ms, result };
         if !result.is_success() {
-            let (webhook, message) = (claimed.webhook, claimed.message);
+            let ClaimedMessage { webhook, message, .. } = claimed.message;
             tracing::debug!(%webhook, %message, ?result, "an attempt failed");
         }
         let wants_next = may_go_on && !self.is_draining.load(Ordering::Acquire);
@@ -256,18 +256,14 @@ impl Shared {
     }
 
     /// Ends a claim without an attempt.
-    fn put_back(&self, claimed: &ClaimedMessage) {
+    fn put_back(&self, claimed: &Claimed) {
         self.note(claimed, None, false);
     }
 
-    fn note(
-        &self,
-        claimed: &ClaimedMessage,
-        attempt: Option<Attempt>,
-        wants_next: bool,
-    ) -> Option<ClaimedMessage> {
+    fn note(&self, claimed: &Claimed, attempt: Option<Attempt>, wants_next: bool) -> Option<Claimed> {
+        let Claimed { number, message: claimed } = claimed;
         let report = AttemptReport {
-            claimant: self.claimant,
+            claim: *number,
             account: claimed.account,
             webhook: claimed.webhook,
             message: claimed.message,
@@ -278,7 +274,7 @@ impl Shared {
         };
         for _ in 0..NOTES_MAX {
             match self.store.note_attempt(report.clone(), (self.clock)()).wait() {
-                Ok(next) => return next,
+                Ok(next) => return next.map(|message| Claimed { number: *number, message }),
                 // The claim ends by itself.
                 Err(_) if attempt.is_none() => return None,
                 Err(StoreError::Closed | StoreError::Failed(_)) => break,

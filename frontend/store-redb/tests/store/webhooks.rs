@@ -7,8 +7,8 @@ use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
 use store::*;
 
-const ME: Claimant = [1; 16];
-const OTHER: Claimant = [2; 16];
+const ME: ClaimNumber = [1; 16];
+const OTHER: ClaimNumber = [2; 16];
 const URL: &str = "https://hooks.example/in?token=needle";
 
 fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
@@ -27,19 +27,19 @@ fn world() -> (World, AccountId, WebhookId) {
     (world, account, id)
 }
 
-fn claim(world: &World, claimant: Claimant) -> Vec<ClaimedMessage> {
-    world.store().claim_webhooks(claimant, 10, world.now).wait().unwrap()
+fn claim(world: &World, number: ClaimNumber) -> Vec<ClaimedMessage> {
+    world.store().claim_webhooks(number, 10, world.now).wait().unwrap()
 }
 
-fn claim_one(world: &World, claimant: Claimant) -> ClaimedMessage {
-    let mut claimed = claim(world, claimant);
+fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
+    let mut claimed = claim(world, number);
     assert_eq!(claimed.len(), 1);
     claimed.remove(0)
 }
 
 fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> AttemptReport {
     AttemptReport {
-        claimant: ME,
+        claim: ME,
         account: claimed.account,
         webhook: claimed.webhook,
         message: claimed.message,
@@ -239,7 +239,7 @@ fn an_object_does_not_wait_for_another() {
 }
 
 #[test]
-fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
+fn an_endpoint_has_one_claim_until_its_time_is_over() {
     let (mut world, a, id) = world();
     complete(&mut world, a);
     let claimed = claim_one(&world, OTHER);
@@ -250,8 +250,8 @@ fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
     world.now += 1;
     let mine = claim_one(&world, ME);
     assert_eq!(mine.message, claimed.message);
-    // The report of the sender that lost its claim changes nothing.
-    let late = AttemptReport { claimant: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
+    // The report of the claim that was lost changes nothing.
+    let late = AttemptReport { claim: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
     assert_eq!(world.store().note_attempt(late, world.now).wait(), Ok(None));
     assert_eq!(see(&world, a, id).waiting, 2);
     note(&world, &mine, 200);

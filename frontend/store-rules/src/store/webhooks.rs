@@ -74,11 +74,11 @@ impl<B: Backend> WebhookStore for RowStore<B> {
 
     fn claim_webhooks(
         &self,
-        claimant: Claimant,
+        claim: ClaimNumber,
         most: usize,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError> {
-        self.write(Job::general(Class::New), move |txn| Ok(txn.claim_webhooks(claimant, most, now)?))
+        self.write(Job::general(Class::New), move |txn| Ok(txn.claim_webhooks(claim, most, now)?))
     }
 
     fn note_attempt(

@@ -5,7 +5,7 @@ use crate::reason;
 use crate::row::{In, Out, Row};
 use crate::rows::{Table, TypedTable};
 use store::webhooks::{
-    Attempt, AttemptFault, AttemptResult, Claimant, DeliveryState, DisableReason, EndpointHealth,
+    Attempt, AttemptFault, AttemptResult, ClaimNumber, DeliveryState, DisableReason, EndpointHealth,
     EndpointState, Event, EventKind, EventObject, EventSet, ObjectQueue, WebhookSecret,
 };
 use store::{MessageId, UnixMs, WebhookId};
@@ -85,8 +85,8 @@ pub struct WebhookRow {
     pub missed: u64,
     /// The time in its key of [`WEBHOOK_TURNS`]; `None` if it has no row there.
     pub turn_at: Option<UnixMs>,
-    /// The sender that has claimed it.
-    pub claimant: Option<Claimant>,
+    /// The number of the claim that it has.
+    pub claim: Option<ClaimNumber>,
 }
 
 impl Row for WebhookRow {
@@ -108,9 +108,9 @@ impl Row for WebhookRow {
         out.number(u64::from(self.logged));
         out.number(self.missed);
         write_time(self.turn_at, out);
-        out.byte(u8::from(self.claimant.is_some()));
-        if let Some(claimant) = &self.claimant {
-            out.bytes(claimant);
+        out.byte(u8::from(self.claim.is_some()));
+        if let Some(claim) = &self.claim {
+            out.bytes(claim);
         }
     }
 
@@ -134,7 +134,7 @@ impl Row for WebhookRow {
             logged: input.small()?,
             missed: input.number()?,
             turn_at: read_time(input)?,
-            claimant: if input.flag()? { Some(input.array()?) } else { None },
+            claim: if input.flag()? { Some(input.array()?) } else { None },
         })
     }
 }
@@ -306,7 +306,7 @@ mod tests {
                     logged: 3,
                     missed: 4,
                     turn_at: some,
-                    claimant: some.map(|_| [9; 16]),
+                    claim: some.map(|_| [9; 16]),
                 });
             }
         }

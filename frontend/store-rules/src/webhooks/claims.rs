@@ -28,7 +28,7 @@ impl Txn<'_> {
             let (at, id) = split_turn_key(&turn);
             let key = webhook_key(account, id);
             let Some(mut row) = WEBHOOKS.get(self.rows(), &key)? else { continue };
-            if row.turn_at == Some(at) && row.claimant.take().is_some() {
+            if row.turn_at == Some(at) && row.claim.take().is_some() {
                 self.set_turn(&key, &mut row, Some(now))?;
                 WEBHOOKS.put(self.rows, &key, &row)?;
             }
@@ -38,7 +38,7 @@ impl Txn<'_> {
 
     pub(crate) fn claim_webhooks(
         &mut self,
-        claimant: Claimant,
+        claim: ClaimNumber,
         most: usize,
         now: UnixMs,
     ) -> Result<Vec<ClaimedMessage>, StoreError> {
@@ -64,7 +64,7 @@ impl Txn<'_> {
         self.expect_messages(&wanted)?;
         let mut claimed = Vec::new();
         for (key, mut row) in endpoints {
-            claimed.extend(self.claim_next(&key, &mut row, claimant, now)?);
+            claimed.extend(self.claim_next(&key, &mut row, claim, now)?);
             WEBHOOKS.put(self.rows, &key, &row)?;
         }
         Ok(claimed)
@@ -100,11 +100,11 @@ impl Txn<'_> {
         &mut self,
         key: &[u8; 32],
         row: &mut WebhookRow,
-        claimant: Claimant,
+        claim: ClaimNumber,
         now: UnixMs,
     ) -> Result<Option<ClaimedMessage>, StoreError> {
         let (account, id) = parts(key);
-        row.claimant = None;
+        row.claim = None;
         let texts = open(&self.shared.vault, key, &row.texts)?;
         let Some(texts) = texts.filter(|_| row.health.is_enabled()) else {
             self.discard_due(key, row, now)?;
@@ -131,7 +131,7 @@ impl Txn<'_> {
                 self.put_queue(id, &due, queue)?;
                 continue;
             };
-            row.claimant = Some(claimant);
+            row.claim = Some(claim);
             self.set_turn(key, row, Some(now.saturating_add(CLAIM_MS)))?;
             let old = texts.old_secret.filter(|(_, until)| now < *until).map(|(secret, _)| secret);
             return Ok(Some(ClaimedMessage {
@@ -211,9 +211,9 @@ impl Txn<'_> {
         report: &AttemptReport,
         now: UnixMs,
     ) -> Result<Option<ClaimedMessage>, StoreError> {
-        let &AttemptReport { claimant, account, webhook: id, object, wants_next, .. } = report;
+        let &AttemptReport { claim, account, webhook: id, object, wants_next, .. } = report;
         let key = webhook_key(account, id);
-        let row = WEBHOOKS.get(self.rows(), &key)?.filter(|row| row.claimant == Some(claimant));
+        let row = WEBHOOKS.get(self.rows(), &key)?.filter(|row| row.claim == Some(claim));
         let Some(mut row) = row else { return Ok(None) };
         let QueueRow(queue) =
             OUTBOX.get(self.rows(), &outbox_key(id, object.to_bytes()))?.unwrap_or_default();
@@ -225,12 +225,12 @@ impl Txn<'_> {
         }
         let mut next = None;
         if report.attempt.is_none() {
-            row.claimant = None;
+            row.claim = None;
             self.set_turn(&key, &mut row, Some(now.saturating_add(PUT_BACK_MS)))?;
         } else if wants_next {
-            next = self.claim_next(&key, &mut row, claimant, now)?;
+            next = self.claim_next(&key, &mut row, claim, now)?;
         } else {
-            row.claimant = None;
+            row.claim = None;
             self.set_turn_to_due(&key, &mut row, now)?;
         }
         WEBHOOKS.put(self.rows, &key, &row)?;

@@ -210,8 +210,9 @@ pub struct WebhookChange {
     pub secret: Option<WebhookSecret>,
 }
 
-/// The random number of a sender, which distinguishes its claims from those of others and of earlier processes. It is not 0.
-pub type Claimant = [u8; 16];
+/// The random number of a claim. Each claim has its own, also each claim of the same sender: a sender that was suspended for
+/// longer than [`CLAIM_MS`](super::CLAIM_MS) must not continue with a claim that it has lost to itself.
+pub type ClaimNumber = [u8; 16];
 
 /// A message that a sender has claimed. `Debug` shows neither the URL nor a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -312,8 +313,8 @@ pub struct Attempt {
 /// The report of a sender about a claimed message.
 #[derive(Debug, Clone)]
 pub struct AttemptReport {
-    /// The sender.
-    pub claimant: Claimant,
+    /// The number of the claim.
+    pub claim: ClaimNumber,
     /// The account.
     pub account: AccountId,
     /// The endpoint.

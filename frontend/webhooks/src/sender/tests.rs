@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use store::webhooks::{DeliveryState, EventSet, NewWebhook, WebhookSecret};
+use store::webhooks::{CLAIM_MS, DeliveryState, EventSet, NewWebhook, WebhookSecret};
 use store::{AccountId, NewAccount, PlanTable, WebhookId};
 use store_redb::StoreOptions;
 use tempfile::TempDir;
@@ -154,6 +154,31 @@ fn a_host_has_few_connections_and_others_go_on() {
     world.wait_for(of_quick, &[DeliveryState::Delivered]);
     assert!(began.elapsed() < Duration::from_secs(2), "it waited for the slow host");
     assert!(slow.most.load(Ordering::Acquire) <= HOST_PLACES as u64);
+}
+
+/// A clock for [`a_claim_that_was_lost_is_not_continued`] alone.
+static LATE: AtomicU64 = AtomicU64::new(1_801_386_000_000);
+
+#[test]
+fn a_claim_that_was_lost_is_not_continued() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::from_secs(2));
+    let webhook = world.webhook(hook.url());
+    (0..4).for_each(|_| world.test(webhook));
+    let destinations = Destinations::new(vec![Network::parse("127.0.0.0/8").expect("a network")]);
+    let settings = Settings { destinations, clock: || LATE.load(Ordering::Acquire) };
+    let _sender = Sender::start(Arc::clone(&world.store), settings).expect("a thread");
+    let began = Instant::now();
+    while hook.most.load(Ordering::Acquire) == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    // As after a suspension of the process: the attempt is under way, and its claim is over.
+    LATE.fetch_add(CLAIM_MS, Ordering::AcqRel);
+    world.wait_for(webhook, &[DeliveryState::Delivered; 4]);
+    let ids = hook.ids();
+    assert_eq!(ids.len(), 5, "only the first message was sent twice: {ids:?}");
+    assert_eq!(ids[0], ids[1]);
 }
 
 #[test]

@@ -18,9 +18,9 @@ fn new(account: AccountId, number: u128) -> NewWebhook {
     }
 }
 
-fn report(claimed: &ClaimedMessage, claimant: Claimant) -> AttemptReport {
+fn report(claimed: &ClaimedMessage, claim: ClaimNumber) -> AttemptReport {
     AttemptReport {
-        claimant,
+        claim,
         account: claimed.account,
         webhook: claimed.webhook,
         message: claimed.message,
@@ -49,15 +49,15 @@ fn each_message_is_sent_by_one_node() {
         let works: Vec<_> = nodes
             .iter()
             .zip([[1; 16], [2; 16]])
-            .map(|(node, claimant)| {
+            .map(|(node, number)| {
                 scope.spawn(move || {
                     let mut sent = Vec::new();
                     while node.has_due_webhook(START).wait().unwrap() {
-                        for claimed in node.claim_webhooks(claimant, 2, START).wait().unwrap() {
+                        for claimed in node.claim_webhooks(number, 2, START).wait().unwrap() {
                             let mut next = Some(claimed);
                             while let Some(claimed) = next {
                                 sent.push(claimed.message);
-                                next = node.note_attempt(report(&claimed, claimant), START).wait().unwrap();
+                                next = node.note_attempt(report(&claimed, number), START).wait().unwrap();
                             }
                         }
                     }
