@@ -9,6 +9,8 @@
 
 mod claims;
 
+pub(crate) use claims::due_turns;
+
 use crate::reason;
 use crate::row::Row;
 use crate::rows::{Rows, Walk, Want};

@@ -106,12 +106,12 @@ pub trait WebhookStore {
     /// As [`WebhookStore::webhooks`].
     fn has_due_webhook(&self, now: UnixMs) -> Pending<bool, StoreError>;
 
-    /// Claims up to `most` endpoints with a message that is due, each with its first message. An endpoint has one claim at a time.
-    /// `claim` is a new random number.
+    /// Claims endpoints with a message that is due, each with its first message, as far as the sender has room. An endpoint has one
+    /// claim at a time. `claim` is a new random number.
     fn claim_webhooks(
         &self,
         claim: ClaimNumber,
-        most: usize,
+        room: SenderRoom,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError>;
 

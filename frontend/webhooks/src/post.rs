@@ -2,12 +2,14 @@
 //!
 //! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
 
+use crate::places::{Place, Places};
 use crate::url::WebhookUrl;
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::webhooks::{AttemptFault, AttemptResult};
 
@@ -17,6 +19,9 @@ pub const TIME_MAX: Duration = Duration::from_secs(15);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// The most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 3;
+/// The most connections to one address at the same time, over all host names and accounts. The addresses of an IPv6 network of
+/// 64 bits count as one.
+const ADDRESS_PLACES: usize = 4;
 /// The longest head of an answer, with those of interim answers, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes of a body that are read, so that a short answer ends in order. Its content is thrown away.
@@ -36,6 +41,21 @@ pub struct Poster {
     destinations: Destinations,
     look_up: Box<LookUp>,
     time_max: Duration,
+    places: Arc<Places<IpAddr>>,
+}
+
+/// The reason why an attempt got no status.
+#[derive(Debug)]
+enum Unsent {
+    Failed(AttemptFault),
+    /// There was no attempt, because too many others are under way.
+    Busy,
+}
+
+impl From<AttemptFault> for Unsent {
+    fn from(fault: AttemptFault) -> Unsent {
+        Unsent::Failed(fault)
+    }
 }
 
 /// A message that is ready to be sent.
@@ -58,7 +78,8 @@ impl Poster {
     /// TLS is not available.
     pub fn new(destinations: Destinations) -> io::Result<Poster> {
         let trust = Trust::of_system()?;
-        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX })
+        let places = Places::new(ADDRESS_PLACES);
+        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX, places })
     }
 
     /// The addresses that may be contacted.
@@ -71,22 +92,23 @@ impl Poster {
         self.trust.usable
     }
 
-    /// Sends a message once.
-    pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> AttemptResult {
+    /// Sends a message once. `None` if there was no attempt, because too many others go to the same address.
+    pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Option<AttemptResult> {
         match self.attempt(url, outgoing) {
-            Ok(status) => AttemptResult::Status(status),
-            Err(fault) => AttemptResult::Failed(fault),
+            Ok(status) => Some(AttemptResult::Status(status)),
+            Err(Unsent::Failed(fault)) => Some(AttemptResult::Failed(fault)),
+            Err(Unsent::Busy) => None,
         }
     }
 
-    fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, AttemptFault> {
+    fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, Unsent> {
         let deadline = Instant::now() + self.time_max;
         let addresses = self.addresses(url, deadline)?;
-        let stream = connect(&addresses, deadline, CONNECT_TIME_MAX).map_err(|error| fault(&error))?;
+        let (stream, _place) = self.connect(&addresses, deadline)?;
         let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
         let request = request(url, outgoing);
         if !url.is_https() {
-            return converse(&mut stream, &request);
+            return Ok(converse(&mut stream, &request)?);
         }
         let name = ServerName::try_from(url.host().to_owned()).map_err(|_| AttemptFault::Tls)?;
         let config = self.trust.config.clone();
@@ -95,7 +117,24 @@ impl Poster {
             // It fails with the reason, and returns early only at the end of the handshake.
             connection.complete_io(&mut stream).map_err(|error| handshake_fault(&error))?;
         }
-        converse(&mut StreamOwned::new(connection, stream), &request)
+        Ok(converse(&mut StreamOwned::new(connection, stream), &request)?)
+    }
+
+    /// Connects to the first address that accepts, of those that have a place.
+    fn connect(
+        &self,
+        addresses: &[SocketAddr],
+        deadline: Instant,
+    ) -> Result<(TcpStream, Place<IpAddr>), Unsent> {
+        let mut last = Unsent::Busy;
+        for address in addresses {
+            let Some(place) = self.places.take(network(address.ip())) else { continue };
+            match connect(&[*address], deadline, CONNECT_TIME_MAX) {
+                Ok(stream) => return Ok((stream, place)),
+                Err(error) => last = fault(&error).into(),
+            }
+        }
+        Err(last)
     }
 
     /// The addresses that the connection may go to. There is no look-up after this one.
@@ -114,6 +153,14 @@ impl Poster {
         };
         let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).take(ADDRESSES_MAX).collect();
         if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed) } else { Ok(permitted) }
+    }
+}
+
+/// The part of an address that usually belongs to one host.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 

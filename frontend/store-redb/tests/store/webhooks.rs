@@ -2,6 +2,7 @@
 
 use crate::world::{DAY, START, World};
 use api::Reason::{self, CatchAll, MailboxExists};
+use std::collections::HashMap;
 use store::RowOutcome::{Unanswered, Verified};
 use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
@@ -27,8 +28,12 @@ fn world() -> (World, AccountId, WebhookId) {
     (world, account, id)
 }
 
+fn room(endpoints: usize, per_account: usize) -> SenderRoom {
+    SenderRoom { endpoints, per_account, claimed: HashMap::new() }
+}
+
 fn claim(world: &World, number: ClaimNumber) -> Vec<ClaimedMessage> {
-    world.store().claim_webhooks(number, 10, world.now).wait().unwrap()
+    world.store().claim_webhooks(number, room(10, 10), world.now).wait().unwrap()
 }
 
 fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
@@ -263,6 +268,30 @@ fn an_endpoint_has_one_claim_until_its_time_is_over() {
     assert!(claim(&world, ME).is_empty());
     world.now += 1000;
     assert_eq!(claim_one(&world, ME).message, mine.message);
+}
+
+#[test]
+fn a_sender_claims_few_endpoints_of_an_account() {
+    let (mut world, a) = World::with_account("free");
+    let b = world.account("b", "free");
+    for _ in 0..WEBHOOKS_MAX {
+        webhook(&mut world, a, EventSet::ALL);
+    }
+    webhook(&mut world, b, EventSet::ALL);
+    complete(&mut world, a);
+    world.now += 1;
+    complete(&mut world, b);
+    let accounts = |claimed: Vec<ClaimedMessage>| claimed.iter().map(|one| one.account).collect::<Vec<_>>();
+    let store = world.store();
+    let claimed = HashMap::from([(a, 1)]);
+    let some = SenderRoom { claimed, ..room(4, 2) };
+    assert_eq!(accounts(store.claim_webhooks(ME, some, world.now).wait().unwrap()), [a, b]);
+    let claimed = HashMap::from([(a, 2), (b, 1)]);
+    let full = SenderRoom { claimed, ..room(4, 2) };
+    assert_eq!(store.claim_webhooks(ME, full, world.now).wait(), Ok(vec![]));
+    assert_eq!(store.claim_webhooks(ME, room(0, 2), world.now).wait(), Ok(vec![]));
+    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 2), world.now).wait().unwrap()), [a, a]);
+    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 9), world.now).wait().unwrap()), [a; 4]);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! Claims of endpoints by senders, and the results of attempts.
 
 use super::{due_range, open, parts};
-use crate::rows::{Walk, Want};
+use crate::rows::{Rows, Walk, Want};
 use crate::tables::{
     DELIVERIES, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS, WebhookRow, delivery_key, due_key,
     outbox_key, split_due_key, split_turn_key, turn_key, webhook_key,
 };
 use crate::txn::Txn;
 use store::webhooks::*;
-use store::{MessageId, StoreError, UnixMs, WebhookId};
+use store::{AccountId, MessageId, StoreError, UnixMs, WebhookId};
 
 /// The pause before a message that was claimed and not attempted is due again, in milliseconds.
 const PUT_BACK_MS: UnixMs = 1000;
@@ -18,6 +18,31 @@ const DISCARDED_MAX: usize = 64;
 
 /// The most expired messages that one claim skips at an endpoint.
 const SKIPPED_MAX: usize = 16;
+
+/// The endpoints that can be claimed now, as far as a sender has room: their keys in `webhook_turns`, and their accounts.
+pub(crate) fn due_turns(
+    rows: &dyn Rows,
+    room: &SenderRoom,
+    now: UnixMs,
+) -> Result<Vec<([u8; 24], AccountId)>, StoreError> {
+    let mut turns = Vec::new();
+    if room.endpoints == 0 {
+        return Ok(turns);
+    }
+    let mut counts = room.claimed.clone();
+    // An account without room has an endpoint among those that are claimed, so the walk passes over few endpoints.
+    let most = (room.endpoints + counts.len()) * WEBHOOKS_MAX;
+    let last = turn_key(now, WebhookId::from_bytes([0xff; 16]));
+    WEBHOOK_TURNS.walk(rows, [0; 24]..=last, most, |key, account| {
+        let count = counts.entry(account).or_default();
+        if *count < room.per_account {
+            *count += 1;
+            turns.push((key, account));
+        }
+        if turns.len() < room.endpoints { Walk::On } else { Walk::Stop }
+    })?;
+    Ok(turns)
+}
 
 impl Txn<'_> {
     /// Ends all claims, of a process that has ended.
@@ -39,15 +64,10 @@ impl Txn<'_> {
     pub(crate) fn claim_webhooks(
         &mut self,
         claim: ClaimNumber,
-        most: usize,
+        room: &SenderRoom,
         now: UnixMs,
     ) -> Result<Vec<ClaimedMessage>, StoreError> {
-        let mut turns = Vec::new();
-        let last = turn_key(now, WebhookId::from_bytes([0xff; 16]));
-        WEBHOOK_TURNS.walk(self.rows(), [0; 24]..=last, most, |key, account| {
-            turns.push((key, account));
-            Walk::On
-        })?;
+        let turns = due_turns(self.rows(), room, now)?;
         let keys: Vec<_> = turns.iter().map(|(turn, id)| webhook_key(*id, split_turn_key(turn).1)).collect();
         WEBHOOKS.expect(self.rows(), &keys);
         let mut endpoints = Vec::new();

@@ -5,6 +5,7 @@ use crate::error::from_store_error;
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
 use crate::{StoreError, UnixMs};
 use api::Reason;
+use std::collections::HashMap;
 use std::fmt;
 
 /// The bytes of a secret.
@@ -213,6 +214,17 @@ pub struct WebhookChange {
 /// The random number of a claim. Each claim has its own, also each claim of the same sender: a sender that was suspended for
 /// longer than [`CLAIM_MS`](super::CLAIM_MS) must not continue with a claim that it has lost to itself.
 pub type ClaimNumber = [u8; 16];
+
+/// What a sender has room for.
+#[derive(Debug, Clone)]
+pub struct SenderRoom {
+    /// The most endpoints that it wants to claim now.
+    pub endpoints: usize,
+    /// The most endpoints of one account that it has at the same time.
+    pub per_account: usize,
+    /// How many endpoints it has now, for each account with one.
+    pub claimed: HashMap<AccountId, usize>,
+}
 
 /// A message that a sender has claimed. `Debug` shows neither the URL nor a secret.
 #[derive(Clone, PartialEq, Eq)]
