@@ -108,7 +108,10 @@ impl Poster {
         let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
         let request = request(url, outgoing);
         if !url.is_https() {
-            return Ok(converse(&mut stream, &request)?);
+            let (status, body_bytes) = converse(&mut stream, &request)?;
+            stream.end_within(BODY_TIME_MAX);
+            skip_body(&mut stream, body_bytes);
+            return Ok(status);
         }
         let name = ServerName::try_from(url.host().to_owned()).map_err(|_| AttemptFault::Tls)?;
         let config = self.trust.config.clone();
@@ -117,7 +120,11 @@ impl Poster {
             // It fails with the reason, and returns early only at the end of the handshake.
             connection.complete_io(&mut stream).map_err(|error| handshake_fault(&error))?;
         }
-        Ok(converse(&mut StreamOwned::new(connection, stream), &request)?)
+        let mut stream = StreamOwned::new(connection, stream);
+        let (status, body_bytes) = converse(&mut stream, &request)?;
+        stream.sock.end_within(BODY_TIME_MAX);
+        skip_body(&mut stream, body_bytes);
+        Ok(status)
     }
 
     /// Connects to the first address that accepts, of those that have a place.
@@ -199,23 +206,22 @@ fn request(url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Vec<u8> {
     request
 }
 
-/// Sends the request, and returns the status of the answer.
-fn converse(stream: &mut (impl Read + Write), request: &[u8]) -> Result<u16, AttemptFault> {
+/// Sends the request. Returns the status of the answer, and the bytes of the body that came with it.
+fn converse(stream: &mut (impl Read + Write), request: &[u8]) -> Result<(u16, usize), AttemptFault> {
     // A server may answer before it has read everything.
     let sent = stream.write_all(request).and_then(|()| stream.flush());
-    let (status, mut body_bytes) = match read_status(stream) {
-        Ok(found) => found,
-        Err(error) => return Err(sent.err().map_or(error, |error| fault(&error))),
-    };
-    let until = Instant::now() + BODY_TIME_MAX;
+    read_status(stream).map_err(|error| sent.err().map_or(error, |error| fault(&error)))
+}
+
+/// Reads the rest of a body, until the stream ends or its deadline.
+fn skip_body(stream: &mut impl Read, mut body_bytes: usize) {
     let mut piece = [0; 1024];
-    while body_bytes < BODY_BYTES_MAX && Instant::now() < until {
+    while body_bytes < BODY_BYTES_MAX {
         match stream.read(&mut piece) {
-            Ok(0) | Err(_) => break,
+            Ok(0) | Err(_) => return,
             Ok(length) => body_bytes += length,
         }
     }
-    Ok(status)
 }
 
 /// Reads the head of the answer, after any interim ones (RFC 9110 15.2). Returns the status, and the bytes of the body that

@@ -133,6 +133,13 @@ fn an_attempt_ends_in_time_whatever_the_receiver_does() {
             thread::sleep(Duration::from_millis(20));
         }
     };
+    let silent_body = |mut stream: TcpStream| {
+        read_request(&mut stream);
+        stream.write_all(format!("{HEAD}\r\n").as_bytes()).expect("it is read");
+        let mut rest = Vec::new();
+        // Until the client closes.
+        let _ = stream.read_to_end(&mut rest);
+    };
     let time_max = Duration::from_millis(600);
     for (name, expected, result) in [
         ("hang", AttemptResult::Failed(AttemptFault::Timeout), {
@@ -146,6 +153,10 @@ fn an_attempt_ends_in_time_whatever_the_receiver_does() {
         ("endless body", AttemptResult::Status(200), {
             let began = Instant::now();
             (post_to(endless_body, TIME_MAX), began.elapsed())
+        }),
+        ("silent body", AttemptResult::Status(200), {
+            let began = Instant::now();
+            (post_to(silent_body, TIME_MAX), began.elapsed())
         }),
     ] {
         assert_eq!(result.0, expected, "{name}");
