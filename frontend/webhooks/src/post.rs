@@ -82,6 +82,15 @@ impl Poster {
         Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX, places })
     }
 
+    /// A poster that finds addresses in this way.
+    #[cfg(test)]
+    pub fn with_look_up(
+        destinations: Destinations,
+        look_up: impl Fn(&str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> io::Result<Poster> {
+        Ok(Poster { look_up: Box::new(look_up), ..Poster::new(destinations)? })
+    }
+
     /// The addresses that may be contacted.
     pub fn destinations(&self) -> &Destinations {
         &self.destinations
@@ -92,7 +101,8 @@ impl Poster {
         self.trust.usable
     }
 
-    /// Sends a message once. `None` if there was no attempt, because too many others go to the same address.
+    /// Sends a message once. `None` if there was no attempt, because too many look-ups are under way, or too many attempts to the
+    /// same address.
     pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Option<AttemptResult> {
         match self.attempt(url, outgoing) {
             Ok(status) => Some(AttemptResult::Status(status)),
@@ -145,13 +155,14 @@ impl Poster {
     }
 
     /// The addresses that the connection may go to. There is no look-up after this one.
-    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, AttemptFault> {
+    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Unsent> {
         let found = (self.look_up)(url.host(), url.port(), deadline).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => AttemptFault::Timeout,
-            _ => AttemptFault::NoAddress,
+            io::ErrorKind::ResourceBusy => Unsent::Busy,
+            io::ErrorKind::TimedOut => AttemptFault::Timeout.into(),
+            _ => AttemptFault::NoAddress.into(),
         })?;
         if found.is_empty() {
-            return Err(AttemptFault::NoAddress);
+            return Err(AttemptFault::NoAddress.into());
         }
         let permits = |address: &SocketAddr| match url.is_https() {
             true => self.destinations.permits(address.ip()),
@@ -159,7 +170,7 @@ impl Poster {
             false => self.destinations.is_allowed(address.ip()),
         };
         let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).take(ADDRESSES_MAX).collect();
-        if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed) } else { Ok(permitted) }
+        if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed.into()) } else { Ok(permitted) }
     }
 }
 

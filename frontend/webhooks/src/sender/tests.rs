@@ -225,6 +225,9 @@ fn a_failed_attempt_ends_a_chain() {
 /// A clock for [`a_claim_that_was_lost_is_not_continued`] alone.
 static LATE: AtomicU64 = AtomicU64::new(1_801_386_000_000);
 
+/// A clock for [`a_message_without_a_look_up_waits_and_has_no_failed_attempt`] alone.
+static BUSY: AtomicU64 = AtomicU64::new(1_801_386_000_000);
+
 #[test]
 fn a_claim_that_was_lost_is_not_continued() {
     let world = World::new();
@@ -288,6 +291,36 @@ fn a_failed_attempt_waits_for_its_time() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].result, AttemptResult::Status(500));
     assert_eq!(world.states(webhook), [DeliveryState::Waiting]);
+}
+
+#[test]
+fn a_message_without_a_look_up_waits_and_has_no_failed_attempt() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    world.test(webhook);
+    let (looks, address) = (Arc::new(AtomicU64::new(0)), hook.address);
+    let counted = Arc::clone(&looks);
+    let look_up = move |_: &str, _: u16, _: Instant| match counted.fetch_add(1, Ordering::AcqRel) {
+        0 => Err(io::ErrorKind::ResourceBusy.into()),
+        _ => Ok(vec![address]),
+    };
+    let poster = Poster::with_look_up(loopback(), look_up).expect("TLS");
+    let clock = || BUSY.load(Ordering::Acquire);
+    let _sender = Sender::start_with(Arc::clone(&world.store), poster, clock).expect("a thread");
+    let began = Instant::now();
+    while looks.load(Ordering::Acquire) == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    while hook.ids().is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        BUSY.fetch_add(100, Ordering::AcqRel);
+        thread::sleep(Duration::from_millis(10));
+    }
+    world.wait_for(webhook, &[DeliveryState::Delivered]);
+    let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
+    assert_eq!(log[0].attempts.len(), 1);
 }
 
 #[test]
