@@ -1,7 +1,9 @@
 //! `/webhooks` and `/webhooks/{id}`: the endpoints of the account, their secrets, and the log of their deliveries. A secret is
 //! shown once, in the answer to the form that created or replaced it.
 
+use crate::attempt::count;
 use crate::form::token_field;
+use crate::keys::id_of;
 use crate::page;
 use crate::problem::Problem;
 use crate::session::SignedIn;
@@ -12,6 +14,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::id::random_bits;
+use store::rate_limit::Row;
 use store::webhooks::{
     Attempt, AttemptFault, AttemptResult, Delivery, DeliveryState, DisableReason, EndpointState, EventKind,
     EventObject, EventSet, NewWebhook, WEBHOOK_LABEL_CHARS_MAX, WEBHOOK_URL_BYTES_MAX, WEBHOOKS_MAX, Webhook,
@@ -23,28 +26,38 @@ use webhooks::url::WebhookUrl;
 
 /// The deliveries of a page.
 const DELIVERIES_SHOWN: usize = 50;
+/// The field of the form that replaces a secret: it tells which secret that is.
+const SECRET_FIELD: &str = "secret";
 
 /// `GET /webhooks`: the endpoints, and the form for a new one.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
     render_all(&visit, None).await
 }
 
-/// `POST /webhooks`: creates an endpoint, and shows its secret once.
+/// `POST /webhooks`: creates an endpoint, and shows its secret once. A form that is sent again creates no second one.
 pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
+    count(&visit, account, Row::Account).await?;
     let (url, label, events) = match read(&visit) {
         Ok(read) => read,
         Err(why) => return Ok(page::with_status(render_all(&visit, Some(&why)).await?, 400)),
     };
     let secret = random_secret().map_err(|error| Problem::unready().inside(error))?;
-    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let now = clock::now();
-    let new = NewWebhook { id: WebhookId::new(now, bits), account, url, label, events, secret };
+    let Ok(nonce) = visit.form.text("nonce").parse::<WebhookId>() else { return Err(Problem::not_found()) };
+    let id = WebhookId(id_of(&visit.signed_in()?.session, nonce.0, now));
+    let new = NewWebhook { id, account, url, label, events, secret };
     match visit.checks.store.create_webhook(new, now).await {
         Ok(made) => render_one(&visit, &made, None, Some(&secret)).await,
         Err(WebhookError::TooMany) => {
             let why = format!("The account has {WEBHOOKS_MAX} webhooks. Delete one that you do not use.");
             Ok(page::with_status(render_all(&visit, Some(&why)).await?, 409))
+        }
+        // The URL and the label were checked, so the id exists.
+        Err(WebhookError::Bad) => {
+            let why =
+                "This webhook already exists, and its secret cannot be shown again. Replace its secret.";
+            Ok(page::with_status(render_all(&visit, Some(why)).await?, 409))
         }
         Err(error) => Err(problem(error)),
     }
@@ -58,7 +71,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /webhooks/{id}`: changes the URL, the label and the events of an endpoint.
 pub async fn change(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     match read(&visit) {
         Ok((url, label, events)) => {
             let (url, label, events) = (Some(url), Some(label), Some(events));
@@ -80,24 +93,40 @@ pub async fn disable(visit: Visit) -> Result<Reply, Problem> {
 }
 
 async fn set_enabled(visit: Visit, enabled: bool) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     let change = WebhookChange { enabled: Some(enabled), ..WebhookChange::default() };
     apply(&visit, &webhook, change).await?;
     Ok(page::see_other(path(&webhook)))
 }
 
-/// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once.
+/// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once. A form that is sent again replaces nothing.
 pub async fn rotate(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
+    if visit.form.text(SECRET_FIELD) != secret_mark(&webhook) {
+        let why = "The secret was replaced already, and cannot be shown again. If you do not have it, replace it once more.";
+        return Ok(page::with_status(render_one(&visit, &webhook, Some(why), None).await?, 409));
+    }
     let secret = random_secret().map_err(|error| Problem::unready().inside(error))?;
     let change = WebhookChange { secret: Some(secret), ..WebhookChange::default() };
-    let changed = apply(&visit, &webhook, change).await?;
-    render_one(&visit, &changed, None, Some(&secret)).await
+    let account = visit.signed_in()?.account;
+    match visit.checks.store.change_webhook(account, webhook.id, change, clock::now()).await {
+        Ok(changed) => render_one(&visit, &changed, None, Some(&secret)).await,
+        Err(error @ WebhookError::TooManySecrets) => {
+            let why = format!("The secret was not replaced: {error}.");
+            Ok(page::with_status(render_one(&visit, &webhook, Some(&why), None).await?, 409))
+        }
+        Err(error) => Err(problem(error)),
+    }
+}
+
+/// A value that is another one after each rotation.
+fn secret_mark(webhook: &Webhook) -> String {
+    webhook.old_secret_until.unwrap_or_default().to_string()
 }
 
 /// `POST /webhooks/{id}/test`: sends a test.
 pub async fn test(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Batch).await?;
     let account = visit.signed_in()?.account;
     match visit.checks.store.test_webhook(account, webhook.id, clock::now()).await {
         Ok(_) => Ok(page::see_other(path(&webhook))),
@@ -111,7 +140,7 @@ pub async fn test(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /webhooks/{id}/delete`: deletes an endpoint.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     visit.checks.store.delete_webhook(visit.signed_in()?.account, webhook.id).await?;
     Ok(page::see_other("/webhooks"))
 }
@@ -120,6 +149,12 @@ async fn find(visit: &Visit) -> Result<Webhook, Problem> {
     let id = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let found = visit.checks.store.webhook(visit.signed_in()?.account, id).await?;
     found.ok_or_else(Problem::not_found)
+}
+
+/// The endpoint of a form, which counts against a limit as the same request of the API.
+async fn find_to_change(visit: &Visit, row: Row) -> Result<Webhook, Problem> {
+    count(visit, visit.signed_in()?.account, row).await?;
+    find(visit).await
 }
 
 async fn apply(visit: &Visit, webhook: &Webhook, change: WebhookChange) -> Result<Webhook, Problem> {
@@ -158,6 +193,7 @@ fn read(visit: &Visit) -> Result<(String, String, EventSet), String> {
 async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let all = visit.checks.store.webhooks(signed_in.account).await?;
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let body = html! {
         h1 { "Webhooks" }
         p { "A webhook sends a message to your server when a batch or a list ends, so your program need not poll." }
@@ -176,6 +212,7 @@ async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
             h2 { "New webhook" }
             form method="post" action="/webhooks" {
                 (token_field(&signed_in.csrf))
+                input type="hidden" name="nonce" value=(WebhookId::new(clock::now(), bits));
                 (fields("", "", EventSet::ALL))
                 button type="submit" { "Create webhook" }
             }
@@ -305,7 +342,7 @@ fn facts(webhook: &Webhook) -> Markup {
             EndpointState::Disabled(DisableReason::Failures) => p.notice.warn { "The webhook is disabled: all attempts of three days have failed." },
             EndpointState::Enabled => {}
         }
-        @if let Some(since) = webhook.health.failing_since { p { "Attempts fail since " (time(since)) "." } }
+        @if let Some(since) = webhook.health.failing_since { p { "Attempts have failed since " (time(since)) "." } }
         @if webhook.missed > 0 { p { (webhook.missed) " events were not sent, because too many messages waited." } }
         @if let Some(until) = webhook.old_secret_until.filter(|until| clock::now() < *until) {
             p { "The old secret signs as well until " (time(until)) "." }
@@ -318,6 +355,7 @@ fn actions(signed_in: &SignedIn, webhook: &Webhook) -> Markup {
         html! {
             form method="post" action={ (path(webhook)) "/" (action) } {
                 (token_field(&signed_in.csrf))
+                @if action == "rotate" { input type="hidden" name=(SECRET_FIELD) value=(secret_mark(webhook)); }
                 button class=(class) type="submit" { (name) }
             }
         }

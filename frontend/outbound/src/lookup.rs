@@ -34,10 +34,10 @@ impl Drop for Place {
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::TimedOut`] if there is no answer in time, or too many look-ups are under way; otherwise the error of the
-/// resolver.
+/// [`io::ErrorKind::TimedOut`] if there is no answer in time; [`io::ErrorKind::ResourceBusy`] if the host was not looked up,
+/// because too many look-ups are under way; otherwise the error of the resolver.
 pub fn look_up(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<SocketAddr>> {
-    let place = Place::take().ok_or(io::ErrorKind::TimedOut)?;
+    let place = Place::take().ok_or(io::ErrorKind::ResourceBusy)?;
     let (sender, receiver) = sync_channel(1);
     let host: Arc<str> = host.into();
     let work = move || {
@@ -46,7 +46,8 @@ pub fn look_up(host: &str, port: u16, deadline: Instant) -> io::Result<Vec<Socke
         // The caller may have left.
         let _ = sender.send(found);
     };
-    thread::Builder::new().name("lookup".into()).spawn(work)?;
+    let thread = thread::Builder::new().name("lookup".into()).spawn(work);
+    thread.map_err(|error| io::Error::new(io::ErrorKind::ResourceBusy, error))?;
     let wait = left(deadline)?;
     receiver.recv_timeout(wait).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
@@ -67,7 +68,7 @@ mod tests {
         let mut places: Vec<Place> = std::iter::from_fn(Place::take).collect();
         assert!((LOOKUPS_MAX - 2..=LOOKUPS_MAX).contains(&places.len()));
         let full = look_up("127.0.0.1", 80, soon);
-        assert_eq!(full.map_err(|error| error.kind()), Err(io::ErrorKind::TimedOut));
+        assert_eq!(full.map_err(|error| error.kind()), Err(io::ErrorKind::ResourceBusy));
         places.pop();
         assert!(Place::take().is_some());
     }

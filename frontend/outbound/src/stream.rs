@@ -43,6 +43,11 @@ impl Bounded {
     pub fn new(stream: TcpStream, deadline: Instant, bytes_max: usize) -> Bounded {
         Bounded { stream, deadline, bytes_left: bytes_max }
     }
+
+    /// Moves the deadline to the end of this time, if it is later.
+    pub fn end_within(&mut self, time_max: Duration) {
+        self.deadline = self.deadline.min(Instant::now() + time_max);
+    }
 }
 
 impl Read for Bounded {
@@ -73,6 +78,19 @@ impl Write for Bounded {
 mod tests {
     use super::*;
     use std::net::TcpListener;
+
+    #[test]
+    fn an_earlier_end_holds() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let _host = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("a connection");
+        let (stream, _) = listener.accept().expect("a connection");
+        let began = Instant::now();
+        let mut bounded = Bounded::new(stream, began + Duration::from_secs(20), 4);
+        bounded.end_within(Duration::from_millis(50));
+        bounded.end_within(Duration::from_secs(30));
+        assert!(bounded.read(&mut [0; 3]).is_err());
+        assert!(began.elapsed() < Duration::from_secs(10));
+    }
 
     #[test]
     fn no_more_than_so_much_is_read() {

@@ -55,7 +55,7 @@ impl Txn<'_> {
         let mut late = Vec::new();
         if let Some(finishing_key) = finishing_key {
             late = self.expired(Expiring::OpenBatch, now, ENDED_MAX)?;
-            self.expect_rows(Expiring::OpenBatch, &late);
+            self.expect_rows(Expiring::OpenBatch, &late)?;
             for expiry in &late {
                 drop(self.give_up(&expiring_row(expiry), EventKind::BatchCompleted, finishing_key, now)?);
                 // The note of a batch that is no longer open still exists.
@@ -74,7 +74,7 @@ impl Txn<'_> {
         for what in REMOVABLE {
             let expired = self.expired(what, now, left)?;
             left -= expired.len();
-            self.expect_rows(what, &expired);
+            self.expect_rows(what, &expired)?;
             for expiry in &expired {
                 self.lock_row(what, &expiring_row(expiry))?;
                 EXPIRIES.remove(self.rows, expiry)?;
@@ -96,7 +96,7 @@ impl Txn<'_> {
         purged: &mut Purged,
     ) -> Result<usize, StoreError> {
         let expired = self.expired(Expiring::List, now, left)?;
-        self.expect_rows(Expiring::List, &expired);
+        self.expect_rows(Expiring::List, &expired)?;
         for expiry in expired {
             if left == 0 {
                 break;
@@ -113,31 +113,27 @@ impl Txn<'_> {
     }
 
     /// Says what the removal of these rows will read.
-    fn expect_rows(&self, what: Expiring, expired: &[[u8; 41]]) {
+    fn expect_rows(&self, what: Expiring, expired: &[[u8; 41]]) -> Result<(), StoreError> {
         let keys = expired.iter().map(expiring_row);
         let rows = self.rows();
+        let row = |table, key: [u8; 32]| Want::Row(table, key.to_vec());
         if let Some((table, key_of)) = self.replaceable(what) {
-            return rows.expect(&mut keys.map(|key| Want::Row(table, key_of(&key))));
+            rows.expect(&mut keys.map(|key| Want::Row(table, key_of(&key))));
+            return Ok(());
         }
-        let table = match what {
-            Expiring::Session => Table::Sessions,
-            Expiring::Connection => Table::Connections,
-            Expiring::Delivery => Table::Deliveries,
-            Expiring::OpenBatch => {
-                return rows.expect(&mut keys.flat_map(|key| {
-                    let (account, _) = split(&key);
-                    [
-                        Want::Row(Table::Accounts, account.to_vec()),
-                        Want::Row(Table::Batches, key.to_vec()),
-                        Want::Row(Table::BatchRows, key.to_vec()),
-                    ]
-                }));
-            }
-            Expiring::List => return rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
+        match what {
+            Expiring::Session => rows.expect(&mut keys.map(|key| row(Table::Sessions, key))),
+            Expiring::Connection => rows.expect(&mut keys.map(|key| row(Table::Connections, key))),
+            Expiring::Delivery => self.expect_deliveries(&keys.collect::<Vec<_>>())?,
+            Expiring::OpenBatch => rows.expect(&mut keys.flat_map(|key| {
+                let account = Want::Row(Table::Accounts, split(&key).0.to_vec());
+                [account, row(Table::Batches, key), row(Table::BatchRows, key)]
+            })),
+            Expiring::List => rows.expect(&mut keys.flat_map(|key| parts_of(&key))),
             // They are removed without a look at them.
-            _ => return,
-        };
-        rows.expect(&mut keys.map(|key| Want::Row(table, key.to_vec())));
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Locks a row that another transaction may be replacing. With the lock, its note is read again: a row that has a later

@@ -1,19 +1,23 @@
-//! Webhooks: endpoints, the messages that events write for them, claims by senders, and the results of attempts.
+//! Webhooks: endpoints, and the messages that events write for them. [`claims`] has the claims by senders.
 //!
 //! [`Txn::note_event`] is called where a batch or list ends. A row of `outbox` has the waiting messages of one object at one
 //! endpoint, of which the first is attempted. `outbox_due` orders these rows of an endpoint by time, and `webhook_turns` the
-//! endpoints. A claim moves the turn of an endpoint to the end of the claim. So a claim that nobody ends is over by itself.
+//! endpoints. A claim moves the turn of an endpoint to the end of the claim. A claim expires at that time if no report ends it.
 //!
 //! Each change locks the row of the endpoint first. URLs and secrets are sealed under the key of users, because they are kept
 //! as long as their endpoint.
 
+mod claims;
+
+pub(crate) use claims::due_turns;
+
 use crate::reason;
 use crate::row::Row;
-use crate::rows::{Rows, Walk};
+use crate::rows::{Rows, Walk, Want};
 use crate::tables::{
     DELIVERIES, DeliveryRow, Expiring, ListRow, OUTBOX, OUTBOX_DUE, QueueRow, WEBHOOK_TURNS, WEBHOOKS,
     WebhookRow, WebhookTexts, account_range, delivery_key, due_key, join, outbox_key, split, split_due_key,
-    split_turn_key, turn_key, webhook_key,
+    turn_key, webhook_key,
 };
 use crate::txn::Txn;
 use crate::vault::{Place, Vault};
@@ -23,8 +27,8 @@ use std::ops::RangeInclusive;
 use store::webhooks::*;
 use store::{AccountId, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
 
-/// The pause before a message that was claimed and not attempted is due again, in milliseconds.
-const PUT_BACK_MS: UnixMs = 1000;
+/// How many of the oldest deliveries are read first in the search for one that has ended: usually it is the oldest one.
+const OLDEST_FIRST: usize = 4;
 
 /// Seals the texts of an endpoint.
 pub(crate) fn seal(vault: &Vault, key: &[u8; 32], texts: &WebhookTexts) -> Result<Vec<u8>, StoreError> {
@@ -41,7 +45,7 @@ fn open(vault: &Vault, key: &[u8; 32], sealed: &[u8]) -> Result<Option<WebhookTe
 pub(crate) fn view(vault: &Vault, key: &[u8; 32], row: WebhookRow) -> Result<Webhook, StoreError> {
     let texts = open(vault, key, &row.texts)?;
     let (url, label, old) = match texts {
-        Some(WebhookTexts { url, label, old_secret, .. }) => (url, label, old_secret),
+        Some(WebhookTexts { url, label, old_secrets, .. }) => (url, label, old_secrets.first().copied()),
         None => (String::new(), String::new(), None),
     };
     Ok(Webhook {
@@ -98,6 +102,11 @@ fn due_range(webhook: WebhookId, until: UnixMs) -> RangeInclusive<[u8; 40]> {
     due_key(webhook, 0, [0; 16])..=due_key(webhook, until, [0xff; 16])
 }
 
+/// The range of an endpoint's rows in `deliveries`.
+fn log_range(webhook: WebhookId) -> RangeInclusive<[u8; 32]> {
+    join(webhook.to_bytes(), [0; 16])..=join(webhook.to_bytes(), [0xff; 16])
+}
+
 /// Whether an endpoint can be claimed at `now`.
 pub(crate) fn has_due(rows: &dyn Rows, now: UnixMs) -> Result<bool, StoreError> {
     Ok(!WEBHOOK_TURNS.keys(rows, ..=turn_key(now, WebhookId::from_bytes([0xff; 16])), 1)?.is_empty())
@@ -127,7 +136,9 @@ pub(crate) fn list_event(id: ListId, row: &ListRow) -> Option<Event> {
     };
     let checked = row.counts.iter().map(|(_, count)| count).sum();
     let (object, counts) = (EventObject::List(id), row.counts.clone());
-    Some(Event { kind, object, total: row.addresses, checked, counts })
+    // A list of format 6 checks the address of each row.
+    let total = row.more.map_or(row.addresses, |more| more.distinct);
+    Some(Event { kind, object, total, checked, counts })
 }
 
 fn fits(url: &str, label: &str) -> bool {
@@ -154,7 +165,7 @@ impl Txn<'_> {
         if WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?.len() >= WEBHOOKS_MAX {
             return refuse(WebhookError::TooMany);
         }
-        let texts = WebhookTexts { url: url.clone(), label: label.clone(), secret, old_secret: None };
+        let texts = WebhookTexts { url: url.clone(), label: label.clone(), secret, old_secrets: Vec::new() };
         let row = WebhookRow {
             created_at: now,
             events,
@@ -165,7 +176,7 @@ impl Txn<'_> {
             logged: 0,
             missed: 0,
             turn_at: None,
-            claimant: None,
+            claim: None,
         };
         WEBHOOKS.put(self.rows, &key, &row)?;
         Ok(view(&self.shared.vault, &key, row)?)
@@ -183,14 +194,26 @@ impl Txn<'_> {
             return refuse(WebhookError::Unknown);
         };
         let WebhookChange { url, label, events, enabled, secret } = change.clone();
+        let is_moved = url.as_ref().is_some_and(|url| *url != texts.url);
         texts.url = url.unwrap_or(texts.url);
         texts.label = label.unwrap_or(texts.label);
         if !fits(&texts.url, &texts.label) {
             return refuse(WebhookError::Bad);
         }
         if let Some(secret) = secret {
+            texts.old_secrets.retain(|(_, until)| now < *until);
+            if texts.old_secrets.len() >= OLD_SECRETS_MAX {
+                return refuse(WebhookError::TooManySecrets);
+            }
             let old = std::mem::replace(&mut texts.secret, secret);
-            texts.old_secret = Some((old, now.saturating_add(OLD_SECRET_MS)));
+            texts.old_secrets.insert(0, (old, now.saturating_add(OLD_SECRET_MS)));
+        }
+        if is_moved {
+            row.health.on_new_url();
+            // The result of an attempt at the old URL does not count. Its message is sent to the new one.
+            if row.claim.take().is_some() {
+                self.set_turn_to_due(&key, &mut row, now)?;
+            }
         }
         row.events = events.unwrap_or(row.events);
         if let Some(enabled) = enabled {
@@ -201,13 +224,21 @@ impl Txn<'_> {
         Ok(view(&self.shared.vault, &key, row)?)
     }
 
-    /// Deletes an endpoint. Its deliveries can no longer be read, and are removed at their expiry.
+    /// Deletes an endpoint with its messages and its log.
     pub(crate) fn delete_webhook(&mut self, account: AccountId, id: WebhookId) -> Result<bool, StoreError> {
         let key = webhook_key(account, id);
         let Some(row) = WEBHOOKS.get(self.rows(), &key)? else { return Ok(false) };
         for due in OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), WAITING_MAX as usize)? {
             OUTBOX.remove(self.rows, &outbox_key(id, split_due_key(&due).1))?;
             OUTBOX_DUE.remove(self.rows, &due)?;
+        }
+        let mut deliveries = Vec::new();
+        DELIVERIES.walk(self.rows(), log_range(id), DELIVERIES_MAX as usize, |key, row| {
+            deliveries.push((key, row.created_at));
+            Walk::On
+        })?;
+        for (key, created_at) in deliveries {
+            self.remove_delivery(&key, created_at)?;
         }
         if let Some(at) = row.turn_at {
             WEBHOOK_TURNS.remove(self.rows, &turn_key(at, id))?;
@@ -226,12 +257,25 @@ impl Txn<'_> {
     ) -> Result<(), StoreError> {
         let keys = WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?;
         WEBHOOKS.expect(self.rows(), &keys);
+        let mut wanting = Vec::new();
         for key in keys {
-            let Some(mut row) = WEBHOOKS.get(self.rows(), &key)? else { continue };
-            if row.health.is_enabled() && row.events.contains(event.kind) {
-                self.enqueue(&key, &mut row, event, now)?;
-                WEBHOOKS.put(self.rows, &key, &row)?;
-            }
+            let row = WEBHOOKS.get(self.rows(), &key)?;
+            let row = row.filter(|row| row.health.is_enabled() && row.events.contains(event.kind));
+            wanting.extend(row.map(|row| (key, row)));
+        }
+        let rows = self.rows();
+        let object = event.object.to_bytes();
+        let outbox: Vec<_> = wanting.iter().map(|(key, _)| outbox_key(parts(key).1, object)).collect();
+        OUTBOX.expect(rows, &outbox);
+        let full = wanting.iter().filter(|(_, row)| row.logged >= DELIVERIES_MAX);
+        rows.expect(&mut full.map(|(key, _)| {
+            let (from, to) = log_range(parts(key).1).into_inner();
+            let (table, from, to) = (DELIVERIES.table, from.to_vec(), to.to_vec());
+            Want::Range { table, from, to, backwards: false, most: OLDEST_FIRST }
+        }));
+        for (key, mut row) in wanting {
+            self.enqueue(&key, &mut row, event, now)?;
+            WEBHOOKS.put(self.rows, &key, &row)?;
         }
         Ok(())
     }
@@ -297,7 +341,7 @@ impl Txn<'_> {
         OUTBOX.put(self.rows, &outbox, &QueueRow(queue))?;
         row.waiting = row.waiting.saturating_add(1);
         row.logged = row.logged.saturating_add(1);
-        if is_first && row.claimant.is_none() && row.turn_at.is_none_or(|at| now < at) {
+        if is_first && row.claim.is_none() && row.turn_at.is_none_or(|at| now < at) {
             self.set_turn(key, row, Some(now))?;
         }
         Ok(Some(message))
@@ -314,20 +358,29 @@ impl Txn<'_> {
     }
 
     fn remove_oldest_ended(&mut self, id: WebhookId, row: &mut WebhookRow) -> Result<(), StoreError> {
-        let range = join(id.to_bytes(), [0; 16])..=join(id.to_bytes(), [0xff; 16]);
         let mut oldest = None;
-        DELIVERIES.walk(self.rows(), range, WAITING_MAX as usize + 1, |key, delivery| {
-            if delivery.state == DeliveryState::Waiting {
-                return Walk::On;
+        for most in [OLDEST_FIRST, WAITING_MAX as usize + 1] {
+            DELIVERIES.walk(self.rows(), log_range(id), most, |key, delivery| {
+                if delivery.state == DeliveryState::Waiting {
+                    return Walk::On;
+                }
+                oldest = Some((key, delivery.created_at));
+                Walk::Stop
+            })?;
+            if oldest.is_some() {
+                break;
             }
-            oldest = Some((key, delivery.created_at));
-            Walk::Stop
-        })?;
+        }
         let Some((key, created_at)) = oldest else { return Ok(()) };
-        DELIVERIES.remove(self.rows, &key)?;
-        self.unexpire(Expiring::Delivery, created_at.saturating_add(DELIVERY_KEEP_MS), &key)?;
+        self.remove_delivery(&key, created_at)?;
         row.logged = row.logged.saturating_sub(1);
         Ok(())
+    }
+
+    /// Removes a delivery with the note of its expiry.
+    fn remove_delivery(&mut self, key: &[u8; 32], created_at: UnixMs) -> Result<(), StoreError> {
+        DELIVERIES.remove(self.rows, key)?;
+        self.unexpire(Expiring::Delivery, created_at.saturating_add(DELIVERY_KEEP_MS), key)
     }
 
     /// Moves the turn of an endpoint, whose row the caller writes.
@@ -347,236 +400,37 @@ impl Txn<'_> {
         }
     }
 
-    /// Ends all claims, of a process that has ended.
-    pub(crate) fn release_webhooks(&mut self, now: UnixMs) -> Result<(), StoreError> {
-        let mut turns = Vec::new();
-        WEBHOOK_TURNS.walk_all(self.rows(), |key, account| turns.push((key, account)))?;
-        for (turn, account) in turns {
-            let (at, id) = split_turn_key(&turn);
-            let key = webhook_key(account, id);
-            let Some(mut row) = WEBHOOKS.get(self.rows(), &key)? else { continue };
-            if row.turn_at == Some(at) && row.claimant.take().is_some() {
-                self.set_turn(&key, &mut row, Some(now))?;
-                WEBHOOKS.put(self.rows, &key, &row)?;
-            }
+    /// Says what the removal of these deliveries will read. The rows of endpoints are among the first, as in every other change.
+    pub(crate) fn expect_deliveries(&self, keys: &[[u8; 32]]) -> Result<(), StoreError> {
+        let rows = self.rows();
+        rows.expect(&mut keys.iter().map(|key| Want::Peek(DELIVERIES.table, key.to_vec())));
+        let mut webhooks = Vec::new();
+        for key in keys {
+            webhooks.extend(DELIVERIES.peek(rows, key)?.map(|delivery| webhook_of(key, &delivery)));
         }
+        WEBHOOKS.expect(rows, &webhooks);
+        DELIVERIES.expect(rows, keys);
         Ok(())
-    }
-
-    pub(crate) fn claim_webhooks(
-        &mut self,
-        claimant: Claimant,
-        most: usize,
-        now: UnixMs,
-    ) -> Result<Vec<ClaimedMessage>, StoreError> {
-        let mut turns = Vec::new();
-        let last = turn_key(now, WebhookId::from_bytes([0xff; 16]));
-        WEBHOOK_TURNS.walk(self.rows(), [0; 24]..=last, most, |key, account| {
-            turns.push((key, account));
-            Walk::On
-        })?;
-        let keys: Vec<_> = turns.iter().map(|(turn, id)| webhook_key(*id, split_turn_key(turn).1)).collect();
-        WEBHOOKS.expect(self.rows(), &keys);
-        let mut claimed = Vec::new();
-        for ((turn, _), key) in turns.iter().zip(&keys) {
-            let Some(mut row) = WEBHOOKS.get(self.rows(), key)? else {
-                WEBHOOK_TURNS.remove(self.rows, turn)?;
-                continue;
-            };
-            // Another sender may have claimed it before the row was locked.
-            if row.turn_at == Some(split_turn_key(turn).0) {
-                claimed.extend(self.claim_next(key, &mut row, claimant, now)?);
-                WEBHOOKS.put(self.rows, key, &row)?;
-            }
-        }
-        Ok(claimed)
-    }
-
-    /// Claims the first message of an endpoint that is due, and sets the turn of the endpoint. The caller writes the row.
-    fn claim_next(
-        &mut self,
-        key: &[u8; 32],
-        row: &mut WebhookRow,
-        claimant: Claimant,
-        now: UnixMs,
-    ) -> Result<Option<ClaimedMessage>, StoreError> {
-        let (account, id) = parts(key);
-        row.claimant = None;
-        let texts = open(&self.shared.vault, key, &row.texts)?;
-        let texts = texts.filter(|_| row.health.is_enabled());
-        loop {
-            let Some(due) = OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), 1)?.pop() else {
-                self.set_turn(key, row, None)?;
-                return Ok(None);
-            };
-            let (at, object) = split_due_key(&due);
-            if at > now {
-                self.set_turn(key, row, Some(at))?;
-                return Ok(None);
-            }
-            let Some(texts) = &texts else {
-                self.discard(id, row, &due)?;
-                continue;
-            };
-            let QueueRow(mut queue) = OUTBOX.get(self.rows(), &outbox_key(id, object))?.unwrap_or_default();
-            let Some(message) = queue.first() else {
-                OUTBOX_DUE.remove(self.rows, &due)?;
-                continue;
-            };
-            let Some(delivery) = DELIVERIES.get(self.rows(), &delivery_key(id, message))? else {
-                // It has expired.
-                queue.end_first(now);
-                self.put_queue(id, &due, queue)?;
-                continue;
-            };
-            row.claimant = Some(claimant);
-            self.set_turn(key, row, Some(now.saturating_add(CLAIM_MS)))?;
-            let old = texts.old_secret.filter(|(_, until)| now < *until).map(|(secret, _)| secret);
-            return Ok(Some(ClaimedMessage {
-                account,
-                webhook: id,
-                message,
-                event: delivery.event,
-                created_at: delivery.created_at,
-                url: texts.url.clone(),
-                secrets: std::iter::once(texts.secret).chain(old).collect(),
-            }));
-        }
-    }
-
-    /// Replaces the messages of an object, with their row in `outbox_due`.
-    fn put_queue(&mut self, id: WebhookId, due: &[u8; 40], queue: ObjectQueue) -> Result<(), StoreError> {
-        let (_, object) = split_due_key(due);
-        let outbox = outbox_key(id, object);
-        OUTBOX_DUE.remove(self.rows, due)?;
-        if queue.messages.is_empty() {
-            return OUTBOX.remove(self.rows, &outbox);
-        }
-        OUTBOX_DUE.put(self.rows, &due_key(id, queue.due_at, object), &())?;
-        OUTBOX.put(self.rows, &outbox, &QueueRow(queue))
-    }
-
-    /// Discards the messages of an object, because their endpoint gets none.
-    fn discard(&mut self, id: WebhookId, row: &mut WebhookRow, due: &[u8; 40]) -> Result<(), StoreError> {
-        let outbox = outbox_key(id, split_due_key(due).1);
-        let QueueRow(queue) = OUTBOX.get(self.rows(), &outbox)?.unwrap_or_default();
-        for message in queue.messages {
-            self.end_delivery(id, row, message, DeliveryState::Discarded)?;
-        }
-        self.put_queue(id, due, ObjectQueue::default())
-    }
-
-    fn end_delivery(
-        &mut self,
-        id: WebhookId,
-        row: &mut WebhookRow,
-        message: MessageId,
-        state: DeliveryState,
-    ) -> Result<(), StoreError> {
-        let key = delivery_key(id, message);
-        let Some(mut delivery) = DELIVERIES.get(self.rows(), &key)? else { return Ok(()) };
-        row.waiting = row.waiting.saturating_sub(1);
-        (delivery.state, delivery.next_at) = (state, None);
-        DELIVERIES.put(self.rows, &key, &delivery)
-    }
-
-    pub(crate) fn note_attempt(
-        &mut self,
-        report: &AttemptReport,
-        now: UnixMs,
-    ) -> Result<Option<ClaimedMessage>, StoreError> {
-        let &AttemptReport { claimant, account, webhook: id, object, wants_next, .. } = report;
-        let key = webhook_key(account, id);
-        let row = WEBHOOKS.get(self.rows(), &key)?.filter(|row| row.claimant == Some(claimant));
-        let Some(mut row) = row else { return Ok(None) };
-        let QueueRow(queue) =
-            OUTBOX.get(self.rows(), &outbox_key(id, object.to_bytes()))?.unwrap_or_default();
-        let is_first = queue.first() == Some(report.message);
-        if let Some(attempt) = report.attempt.filter(|_| is_first)
-            && !self.is_noted(id, report.message, attempt)?
-        {
-            self.apply_attempt((id, &mut row), queue, attempt, report, now)?;
-        }
-        let mut next = None;
-        if report.attempt.is_none() {
-            row.claimant = None;
-            self.set_turn(&key, &mut row, Some(now.saturating_add(PUT_BACK_MS)))?;
-        } else if wants_next {
-            next = self.claim_next(&key, &mut row, claimant, now)?;
-        } else {
-            row.claimant = None;
-            let due = OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), 1)?.pop();
-            self.set_turn(&key, &mut row, due.map(|due| split_due_key(&due).0.max(now)))?;
-        }
-        WEBHOOKS.put(self.rows, &key, &row)?;
-        Ok(next)
-    }
-
-    /// Whether an attempt is noted already: its first report got no answer, and is repeated.
-    fn is_noted(&self, id: WebhookId, message: MessageId, attempt: Attempt) -> Result<bool, StoreError> {
-        let delivery = DELIVERIES.get(self.rows(), &delivery_key(id, message))?;
-        Ok(delivery.is_some_and(|delivery| delivery.attempts.last() == Some(&attempt)))
-    }
-
-    fn apply_attempt(
-        &mut self,
-        (id, row): (WebhookId, &mut WebhookRow),
-        mut queue: ObjectQueue,
-        attempt: Attempt,
-        report: &AttemptReport,
-        now: UnixMs,
-    ) -> Result<(), StoreError> {
-        let message = report.message;
-        let due = due_key(id, queue.due_at, report.object.to_bytes());
-        let (success, gone) = (attempt.result.is_success(), attempt.result.is_gone());
-        let state = if success {
-            row.health.on_success();
-            queue.end_first(now);
-            DeliveryState::Delivered
-        } else {
-            row.health.on_failure(now, gone);
-            if gone {
-                queue.end_first(now);
-                DeliveryState::Failed
-            } else if queue.on_failure(now, report.jitter) {
-                DeliveryState::Failed
-            } else {
-                DeliveryState::Waiting
-            }
-        };
-        let key = delivery_key(id, message);
-        if let Some(mut delivery) = DELIVERIES.get(self.rows(), &key)? {
-            delivery.attempts.push(attempt);
-            delivery.next_at = Some(queue.due_at);
-            DELIVERIES.put(self.rows, &key, &delivery)?;
-        }
-        if state != DeliveryState::Waiting {
-            self.end_delivery(id, row, message, state)?;
-            if let Some(next) = queue.first() {
-                self.set_next_at(id, next, queue.due_at)?;
-            }
-        }
-        self.put_queue(id, &due, queue)
-    }
-
-    /// The message of an object that is first now is due.
-    fn set_next_at(&mut self, id: WebhookId, message: MessageId, at: UnixMs) -> Result<(), StoreError> {
-        let key = delivery_key(id, message);
-        let Some(mut delivery) = DELIVERIES.get(self.rows(), &key)? else { return Ok(()) };
-        delivery.next_at = Some(at);
-        DELIVERIES.put(self.rows, &key, &delivery)
     }
 
     /// Removes a delivery whose time in the log is over. If it still waits, the next claim skips it.
     pub(crate) fn forget_delivery(&mut self, key: &[u8; 32]) -> Result<(), StoreError> {
+        let Some(delivery) = DELIVERIES.peek(self.rows(), key)? else { return Ok(()) };
+        let webhook = webhook_of(key, &delivery);
+        let row = WEBHOOKS.get(self.rows(), &webhook)?;
+        // With the lock of the endpoint, its state no longer changes.
         let Some(delivery) = DELIVERIES.get(self.rows(), key)? else { return Ok(()) };
         DELIVERIES.remove(self.rows, key)?;
-        let webhook = webhook_key(delivery.account, WebhookId::from_bytes(split(key).0));
-        let Some(mut row) = WEBHOOKS.get(self.rows(), &webhook)? else { return Ok(()) };
+        let Some(mut row) = row else { return Ok(()) };
         row.logged = row.logged.saturating_sub(1);
         row.waiting = row.waiting.saturating_sub(u32::from(delivery.state == DeliveryState::Waiting));
         WEBHOOKS.put(self.rows, &webhook, &row)
     }
+}
+
+/// The key of the endpoint of a delivery.
+fn webhook_of(key: &[u8; 32], delivery: &DeliveryRow) -> [u8; 32] {
+    webhook_key(delivery.account, WebhookId::from_bytes(split(key).0))
 }
 
 /// The account and the endpoint of a key of `webhooks`.
@@ -584,3 +438,6 @@ fn parts(key: &[u8; 32]) -> (AccountId, WebhookId) {
     let (account, id) = split(key);
     (AccountId::from_bytes(account), WebhookId::from_bytes(id))
 }
+
+#[cfg(test)]
+mod tests;

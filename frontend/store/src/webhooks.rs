@@ -30,6 +30,9 @@ pub const WEBHOOK_LABEL_CHARS_MAX: usize = 100;
 /// How long the old secret signs as well after a rotation, in milliseconds.
 pub const OLD_SECRET_MS: UnixMs = 24 * 60 * 60 * 1000;
 
+/// The most old secrets that sign as well. Beyond it, a rotation is refused.
+pub const OLD_SECRETS_MAX: usize = 3;
+
 /// The most messages that wait at an endpoint. Beyond it, new events are missed: they are counted, and not sent.
 pub const WAITING_MAX: u32 = 500;
 
@@ -65,7 +68,8 @@ pub trait WebhookStore {
     /// As [`WebhookStore::webhooks`].
     fn webhook(&self, account: AccountId, id: WebhookId) -> Pending<Option<Webhook>, StoreError>;
 
-    /// Changes an endpoint; [`WebhookError::Unknown`] if the account has none with this id.
+    /// Changes an endpoint; [`WebhookError::Unknown`] if the account has none with this id. A new URL ends the claim of the
+    /// endpoint, so the result of an attempt at the old URL does not count.
     fn change_webhook(
         &self,
         account: AccountId,
@@ -74,7 +78,7 @@ pub trait WebhookStore {
         now: UnixMs,
     ) -> Pending<Webhook, WebhookError>;
 
-    /// Deletes an endpoint with its waiting messages; returns whether it existed.
+    /// Deletes an endpoint with its waiting messages and its log; returns whether it existed.
     fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Pending<bool, StoreError>;
 
     /// Writes a message of [`EventKind::Test`] for one endpoint, which must be enabled.
@@ -106,17 +110,17 @@ pub trait WebhookStore {
     /// As [`WebhookStore::webhooks`].
     fn has_due_webhook(&self, now: UnixMs) -> Pending<bool, StoreError>;
 
-    /// Claims up to `most` endpoints with a message that is due, each with its first message. An endpoint is claimed by one
-    /// sender at a time.
+    /// Claims endpoints with a message that is due, each with its first message, as far as the sender has room. An endpoint has one
+    /// claim at a time. `claim` is a new random number.
     fn claim_webhooks(
         &self,
-        claimant: Claimant,
-        most: usize,
+        claim: ClaimNumber,
+        room: SenderRoom,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError>;
 
-    /// Notes the result of an attempt and ends the claim. If the report asks for it, the next message of the endpoint that is due
-    /// is claimed at once and returned. A report of a sender that lost its claim changes nothing.
+    /// Notes the result of an attempt and ends the claim. If the report asks for it, the claim continues with the next message of
+    /// the endpoint that is due, which is returned. A report of a claim that was lost changes nothing.
     fn note_attempt(&self, report: AttemptReport, now: UnixMs)
     -> Pending<Option<ClaimedMessage>, StoreError>;
 }

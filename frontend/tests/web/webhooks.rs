@@ -27,8 +27,15 @@ fn path(browser: &mut Browser) -> String {
 fn a_webhook_is_created_with_a_secret_that_is_shown_once() {
     let (server, mut browser) = signed_up();
     browser.get("/webhooks").says("There are no webhooks");
-    let page = submit(&mut browser, &[("url", URL), ("label", "mine"), ("batch.completed", "1")]);
+    let form = browser.get("/webhooks");
+    let fields = &[("url", URL), ("label", "mine"), ("batch.completed", "1")];
+    let page = browser.submit(&form, fields);
     assert_eq!(page.status, 200, "{}", page.plain());
+    // A reload sends the same form again.
+    let reloaded = browser.submit(&form, fields);
+    assert_eq!((reloaded.status, secret(&reloaded)), (409, None));
+    reloaded.says("This webhook already exists");
+    assert_eq!(reloaded.text().matches("/webhooks/whk_").count(), 1);
     let first = secret(&page).unwrap();
     assert!(first.starts_with("whsec_"));
     let path = path(&mut browser);
@@ -40,6 +47,22 @@ fn a_webhook_is_created_with_a_secret_that_is_shown_once() {
     let page = browser.press(&page, &format!("{path}/rotate"));
     assert_ne!(secret(&page).unwrap(), first);
     page.says("The old secret signs as well until");
+    let page = browser.get(&path);
+    let mark =
+        page.text().split("name=\"secret\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let rotated = browser.press(&page, &format!("{path}/rotate"));
+    let second = secret(&rotated).unwrap();
+    // A reload sends the same form again.
+    let again = format!("csrf={}&secret={mark}", rotated.token());
+    let reloaded = browser.post(&format!("{path}/rotate"), &again);
+    assert_eq!((reloaded.status, secret(&reloaded)), (409, None));
+    reloaded.says("The secret was replaced already");
+    assert_ne!(second, first);
+    let rotated = browser.press(&reloaded, &format!("{path}/rotate"));
+    assert!(secret(&rotated).is_some());
+    let refused = browser.press(&rotated, &format!("{path}/rotate"));
+    assert_eq!(refused.status, 409);
+    refused.says("The secret was not replaced: the secret was replaced 3 times within 24 hours.");
     let page = browser.get(&path);
     let page = browser.press(&page, &format!("{path}/test"));
     page.says("webhook.test");
@@ -77,6 +100,22 @@ fn wrong_forms_are_refused() {
     let page = submit(&mut browser, &[("url", URL), ("list.unfit", "1")]);
     assert_eq!(page.status, 409);
     page.says("The account has 10 webhooks");
+}
+
+#[test]
+fn the_forms_are_limited_as_the_requests_of_the_api() {
+    let (_server, mut browser) = signed_up();
+    submit(&mut browser, &[("url", URL), ("list.unfit", "1")]);
+    let path = path(&mut browser);
+    let token = browser.get("/webhooks").token();
+    let mut statuses = Vec::new();
+    // The plan has 30 batches and 300 other requests per minute; the first form was one of them.
+    for (action, limit) in [("test", 30), ("disable", 299)] {
+        let body = format!("csrf={token}");
+        let mut ended = (0..limit + 30).map(|_| browser.post(&format!("{path}/{action}"), &body).status);
+        statuses.push(ended.position(|status| status == 429));
+    }
+    assert_eq!(statuses, [Some(30), Some(299)]);
 }
 
 #[test]

@@ -12,6 +12,7 @@
 //! Invariants: a connection goes only to an address that was checked. No log has a URL, a secret or the text of an answer.
 
 pub mod payload;
+mod places;
 pub mod post;
 mod sender;
 pub mod signature;

@@ -2,12 +2,14 @@
 //!
 //! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
 
+use crate::places::{Place, Places};
 use crate::url::WebhookUrl;
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::webhooks::{AttemptFault, AttemptResult};
 
@@ -17,6 +19,9 @@ pub const TIME_MAX: Duration = Duration::from_secs(15);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// The most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 3;
+/// The most connections to one address at the same time, over all host names and accounts. The addresses of an IPv6 network of
+/// 64 bits count as one.
+const ADDRESS_PLACES: usize = 4;
 /// The longest head of an answer, with those of interim answers, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes of a body that are read, so that a short answer ends in order. Its content is thrown away.
@@ -36,6 +41,21 @@ pub struct Poster {
     destinations: Destinations,
     look_up: Box<LookUp>,
     time_max: Duration,
+    places: Arc<Places<IpAddr>>,
+}
+
+/// The reason why an attempt got no status.
+#[derive(Debug)]
+enum Unsent {
+    Failed(AttemptFault),
+    /// There was no attempt, because too many others are under way.
+    Busy,
+}
+
+impl From<AttemptFault> for Unsent {
+    fn from(fault: AttemptFault) -> Unsent {
+        Unsent::Failed(fault)
+    }
 }
 
 /// A message that is ready to be sent.
@@ -58,7 +78,17 @@ impl Poster {
     /// TLS is not available.
     pub fn new(destinations: Destinations) -> io::Result<Poster> {
         let trust = Trust::of_system()?;
-        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX })
+        let places = Places::new(ADDRESS_PLACES);
+        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX, places })
+    }
+
+    /// A poster that finds addresses in this way.
+    #[cfg(test)]
+    pub fn with_look_up(
+        destinations: Destinations,
+        look_up: impl Fn(&str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> io::Result<Poster> {
+        Ok(Poster { look_up: Box::new(look_up), ..Poster::new(destinations)? })
     }
 
     /// The addresses that may be contacted.
@@ -71,41 +101,68 @@ impl Poster {
         self.trust.usable
     }
 
-    /// Sends a message once.
-    pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> AttemptResult {
+    /// Sends a message once. `None` if there was no attempt, because too many look-ups are under way, or too many attempts to the
+    /// same address.
+    pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Option<AttemptResult> {
         match self.attempt(url, outgoing) {
-            Ok(status) => AttemptResult::Status(status),
-            Err(fault) => AttemptResult::Failed(fault),
+            Ok(status) => Some(AttemptResult::Status(status)),
+            Err(Unsent::Failed(fault)) => Some(AttemptResult::Failed(fault)),
+            Err(Unsent::Busy) => None,
         }
     }
 
-    fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, AttemptFault> {
+    fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, Unsent> {
         let deadline = Instant::now() + self.time_max;
         let addresses = self.addresses(url, deadline)?;
-        let stream = connect(&addresses, deadline, CONNECT_TIME_MAX).map_err(|error| fault(&error))?;
+        let (stream, _place) = self.connect(&addresses, deadline)?;
         let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
         let request = request(url, outgoing);
         if !url.is_https() {
-            return converse(&mut stream, &request);
+            let (status, body_bytes) = converse(&mut stream, &request)?;
+            stream.end_within(BODY_TIME_MAX);
+            skip_body(&mut stream, body_bytes);
+            return Ok(status);
         }
         let name = ServerName::try_from(url.host().to_owned()).map_err(|_| AttemptFault::Tls)?;
         let config = self.trust.config.clone();
         let mut connection = ClientConnection::new(config, name).map_err(|_| AttemptFault::Tls)?;
         while connection.is_handshaking() {
-            // It fails with the reason, and returns early only at the end of the handshake.
+            // `complete_io` may return before the handshake is complete; its errors name the cause.
             connection.complete_io(&mut stream).map_err(|error| handshake_fault(&error))?;
         }
-        converse(&mut StreamOwned::new(connection, stream), &request)
+        let mut stream = StreamOwned::new(connection, stream);
+        let (status, body_bytes) = converse(&mut stream, &request)?;
+        stream.sock.end_within(BODY_TIME_MAX);
+        skip_body(&mut stream, body_bytes);
+        Ok(status)
+    }
+
+    /// Connects to the first address that accepts, of those that have a place.
+    fn connect(
+        &self,
+        addresses: &[SocketAddr],
+        deadline: Instant,
+    ) -> Result<(TcpStream, Place<IpAddr>), Unsent> {
+        let mut last = Unsent::Busy;
+        for address in addresses {
+            let Some(place) = self.places.take(network(address.ip())) else { continue };
+            match connect(&[*address], deadline, CONNECT_TIME_MAX) {
+                Ok(stream) => return Ok((stream, place)),
+                Err(error) => last = fault(&error).into(),
+            }
+        }
+        Err(last)
     }
 
     /// The addresses that the connection may go to. There is no look-up after this one.
-    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, AttemptFault> {
+    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Unsent> {
         let found = (self.look_up)(url.host(), url.port(), deadline).map_err(|error| match error.kind() {
-            io::ErrorKind::TimedOut => AttemptFault::Timeout,
-            _ => AttemptFault::NoAddress,
+            io::ErrorKind::ResourceBusy => Unsent::Busy,
+            io::ErrorKind::TimedOut => AttemptFault::Timeout.into(),
+            _ => AttemptFault::NoAddress.into(),
         })?;
         if found.is_empty() {
-            return Err(AttemptFault::NoAddress);
+            return Err(AttemptFault::NoAddress.into());
         }
         let permits = |address: &SocketAddr| match url.is_https() {
             true => self.destinations.permits(address.ip()),
@@ -113,7 +170,15 @@ impl Poster {
             false => self.destinations.is_allowed(address.ip()),
         };
         let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).take(ADDRESSES_MAX).collect();
-        if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed) } else { Ok(permitted) }
+        if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed.into()) } else { Ok(permitted) }
+    }
+}
+
+/// The part of an address that usually belongs to one host.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        v4 => v4,
     }
 }
 
@@ -152,23 +217,22 @@ fn request(url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Vec<u8> {
     request
 }
 
-/// Sends the request, and returns the status of the answer.
-fn converse(stream: &mut (impl Read + Write), request: &[u8]) -> Result<u16, AttemptFault> {
+/// Sends the request. Returns the status of the answer, and the bytes of the body that came with it.
+fn converse(stream: &mut (impl Read + Write), request: &[u8]) -> Result<(u16, usize), AttemptFault> {
     // A server may answer before it has read everything.
     let sent = stream.write_all(request).and_then(|()| stream.flush());
-    let (status, mut body_bytes) = match read_status(stream) {
-        Ok(found) => found,
-        Err(error) => return Err(sent.err().map_or(error, |error| fault(&error))),
-    };
-    let until = Instant::now() + BODY_TIME_MAX;
+    read_status(stream).map_err(|error| sent.err().map_or(error, |error| fault(&error)))
+}
+
+/// Reads the rest of a body, until the stream ends or its deadline.
+fn skip_body(stream: &mut impl Read, mut body_bytes: usize) {
     let mut piece = [0; 1024];
-    while body_bytes < BODY_BYTES_MAX && Instant::now() < until {
+    while body_bytes < BODY_BYTES_MAX {
         match stream.read(&mut piece) {
-            Ok(0) | Err(_) => break,
+            Ok(0) | Err(_) => return,
             Ok(length) => body_bytes += length,
         }
     }
-    Ok(status)
 }
 
 /// Reads the head of the answer, after any interim ones (RFC 9110 15.2). Returns the status, and the bytes of the body that

@@ -84,6 +84,7 @@ impl From<io::Error> for FetchError {
     fn from(error: io::Error) -> FetchError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::Slow,
+            io::ErrorKind::ResourceBusy => FetchError::Busy,
             _ => FetchError::Connection(error.to_string()),
         }
     }

@@ -2,13 +2,14 @@
 
 use crate::world::{DAY, START, World};
 use api::Reason::{self, CatchAll, MailboxExists};
+use std::collections::HashMap;
 use store::RowOutcome::{Unanswered, Verified};
 use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
 use store::*;
 
-const ME: Claimant = [1; 16];
-const OTHER: Claimant = [2; 16];
+const ME: ClaimNumber = [1; 16];
+const OTHER: ClaimNumber = [2; 16];
 const URL: &str = "https://hooks.example/in?token=needle";
 
 fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
@@ -27,19 +28,23 @@ fn world() -> (World, AccountId, WebhookId) {
     (world, account, id)
 }
 
-fn claim(world: &World, claimant: Claimant) -> Vec<ClaimedMessage> {
-    world.store().claim_webhooks(claimant, 10, world.now).wait().unwrap()
+fn room(endpoints: usize, per_account: usize) -> SenderRoom {
+    SenderRoom { endpoints, per_account, claimed: HashMap::new() }
 }
 
-fn claim_one(world: &World, claimant: Claimant) -> ClaimedMessage {
-    let mut claimed = claim(world, claimant);
+fn claim(world: &World, number: ClaimNumber) -> Vec<ClaimedMessage> {
+    world.store().claim_webhooks(number, room(10, 10), world.now).wait().unwrap()
+}
+
+fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
+    let mut claimed = claim(world, number);
     assert_eq!(claimed.len(), 1);
     claimed.remove(0)
 }
 
 fn report(world: &World, claimed: &ClaimedMessage, result: AttemptResult) -> AttemptReport {
     AttemptReport {
-        claimant: ME,
+        claim: ME,
         account: claimed.account,
         webhook: claimed.webhook,
         message: claimed.message,
@@ -73,7 +78,7 @@ fn complete(world: &mut World, account: AccountId) -> BatchId {
 fn list(world: &mut World, account: AccountId) -> List {
     let id = ListId::new(world.now, world.random());
     let list = List::new(id, account, world.now, "my list.csv".into());
-    let list = List { addresses: 2, ..list };
+    let list = List { addresses: 3, distinct: 2, ..list };
     world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     list
 }
@@ -239,7 +244,7 @@ fn an_object_does_not_wait_for_another() {
 }
 
 #[test]
-fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
+fn an_endpoint_has_one_claim_until_its_time_is_over() {
     let (mut world, a, id) = world();
     complete(&mut world, a);
     let claimed = claim_one(&world, OTHER);
@@ -250,8 +255,8 @@ fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
     world.now += 1;
     let mine = claim_one(&world, ME);
     assert_eq!(mine.message, claimed.message);
-    // The report of the sender that lost its claim changes nothing.
-    let late = AttemptReport { claimant: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
+    // The report of the claim that was lost changes nothing.
+    let late = AttemptReport { claim: OTHER, ..report(&world, &claimed, AttemptResult::Status(200)) };
     assert_eq!(world.store().note_attempt(late, world.now).wait(), Ok(None));
     assert_eq!(see(&world, a, id).waiting, 2);
     note(&world, &mine, 200);
@@ -263,6 +268,30 @@ fn an_endpoint_is_claimed_by_one_sender_until_its_time_is_over() {
     assert!(claim(&world, ME).is_empty());
     world.now += 1000;
     assert_eq!(claim_one(&world, ME).message, mine.message);
+}
+
+#[test]
+fn a_sender_claims_few_endpoints_of_an_account() {
+    let (mut world, a) = World::with_account("free");
+    let b = world.account("b", "free");
+    for _ in 0..WEBHOOKS_MAX {
+        webhook(&mut world, a, EventSet::ALL);
+    }
+    webhook(&mut world, b, EventSet::ALL);
+    complete(&mut world, a);
+    world.now += 1;
+    complete(&mut world, b);
+    let accounts = |claimed: Vec<ClaimedMessage>| claimed.iter().map(|one| one.account).collect::<Vec<_>>();
+    let store = world.store();
+    let claimed = HashMap::from([(a, 1)]);
+    let some = SenderRoom { claimed, ..room(4, 2) };
+    assert_eq!(accounts(store.claim_webhooks(ME, some, world.now).wait().unwrap()), [a, b]);
+    let claimed = HashMap::from([(a, 2), (b, 1)]);
+    let full = SenderRoom { claimed, ..room(4, 2) };
+    assert_eq!(store.claim_webhooks(ME, full, world.now).wait(), Ok(vec![]));
+    assert_eq!(store.claim_webhooks(ME, room(0, 2), world.now).wait(), Ok(vec![]));
+    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 2), world.now).wait().unwrap()), [a, a]);
+    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 9), world.now).wait().unwrap()), [a; 4]);
 }
 
 #[test]
@@ -334,6 +363,81 @@ fn a_410_ends_an_endpoint_at_once() {
     assert_eq!(world.store().test_webhook(a, id, world.now).wait(), Err(WebhookError::Disabled));
 }
 
+/// Ends many batches at once.
+fn complete_many(world: &mut World, account: AccountId, count: u32) {
+    for _ in 0..count {
+        let mut batch = world.new_batch(account, &["one@example.com"]);
+        batch.mode = BatchMode::Test(vec![CatchAll]);
+        assert!(world.create(batch).unwrap().completed);
+    }
+}
+
+#[test]
+fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody() {
+    let (mut world, a, disabled) = world();
+    complete_many(&mut world, a, WAITING_MAX);
+    let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
+    world.store().change_webhook(a, disabled, change, world.now).wait().unwrap();
+    let b = world.account("b", "free");
+    let other = webhook(&mut world, b, EventSet::ALL);
+    world.now += 1;
+    world.store().test_webhook(b, other, world.now).wait().unwrap();
+    let mut waiting = WAITING_MAX;
+    let first = claim_one(&world, ME);
+    assert_eq!(first.webhook, other);
+    note(&world, &first, 200);
+    loop {
+        let left = see(&world, a, disabled).waiting;
+        assert!((1..=100).contains(&(waiting - left)), "{waiting} and then {left}");
+        waiting = left;
+        if waiting == 0 {
+            break;
+        }
+        assert!(claim(&world, ME).is_empty());
+    }
+    assert!(log(&world, a, disabled).iter().all(|found| found.state == DeliveryState::Discarded));
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX) + 1);
+}
+
+#[test]
+fn many_messages_of_one_object_are_discarded_in_parts() {
+    let (world, a, id) = world();
+    for _ in 0..WAITING_MAX {
+        world.store().test_webhook(a, id, world.now).wait().unwrap();
+    }
+    let gone = claim_one(&world, ME);
+    // With the report of the first, a part of the others is discarded.
+    let report = AttemptReport { wants_next: true, ..report(&world, &gone, AttemptResult::Status(410)) };
+    assert_eq!(world.store().note_attempt(report, world.now).wait(), Ok(None));
+    assert!((WAITING_MAX - 100..WAITING_MAX - 1).contains(&see(&world, a, id).waiting));
+    while see(&world, a, id).waiting > 0 {
+        assert!(claim(&world, ME).is_empty());
+    }
+    let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
+    assert_eq!(states[..499], [DeliveryState::Discarded; 499]);
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+}
+
+#[test]
+fn many_expired_messages_are_skipped_in_parts() {
+    let (mut world, a, id) = world();
+    for _ in 0..WAITING_MAX {
+        world.store().test_webhook(a, id, world.now).wait().unwrap();
+    }
+    world.now += DELIVERY_KEEP_MS;
+    assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX));
+    let mut claims = 0;
+    while world.store().has_due_webhook(world.now).wait().unwrap() {
+        assert!(claim(&world, ME).is_empty());
+        claims += 1;
+    }
+    assert!((WAITING_MAX / 20..WAITING_MAX / 10).contains(&claims), "{claims}");
+    complete(&mut world, a);
+    claim_one(&world, ME);
+}
+
 #[test]
 fn a_success_ends_a_series_of_failures() {
     let (mut world, a, id) = world();
@@ -343,6 +447,30 @@ fn a_success_ends_a_series_of_failures() {
     world.now += WAITS_MS[0];
     note(&world, &claim_one(&world, ME), 200);
     assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
+}
+
+#[test]
+fn results_of_the_old_url_do_not_count_against_the_new_one() {
+    let (mut world, a, id) = world();
+    let change = |world: &World, url: &str| {
+        let change = WebhookChange { url: Some(url.into()), ..WebhookChange::default() };
+        world.store().change_webhook(a, id, change, world.now).wait().unwrap()
+    };
+    complete(&mut world, a);
+    note(&world, &claim_one(&world, ME), 500);
+    assert_eq!(change(&world, URL).health.failing_since, Some(START), "the same URL");
+    world.now += WAITS_MS[0];
+    let old = claim_one(&world, ME);
+    let changed = change(&world, "https://new.example/");
+    assert_eq!(changed.health, EndpointHealth::NEW);
+    // The message is due at the new URL at once, and the end of the attempt at the old one comes later.
+    let next = claim_one(&world, OTHER);
+    assert_eq!((next.message, next.url.as_str()), (old.message, "https://new.example/"));
+    note(&world, &old, 410);
+    assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
+    let done = AttemptReport { claim: OTHER, ..report(&world, &next, AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(done, world.now).wait(), Ok(None));
+    assert_eq!(see(&world, a, id).waiting, 0);
 }
 
 #[test]
@@ -381,6 +509,38 @@ fn two_secrets_sign_for_a_day_after_a_rotation() {
 }
 
 #[test]
+fn every_secret_signs_for_a_day_after_its_rotation() {
+    let (mut world, a, id) = world();
+    let secret = |number: usize| WebhookSecret([number as u8 + 7; 24]);
+    let rotate = |world: &World, number| {
+        let change = WebhookChange { secret: Some(secret(number)), ..WebhookChange::default() };
+        world.store().change_webhook(a, id, change, world.now).wait()
+    };
+    for number in 1..=OLD_SECRETS_MAX {
+        world.now += 1000;
+        let found = rotate(&world, number).unwrap();
+        assert_eq!(found.old_secret_until, Some(world.now + OLD_SECRET_MS));
+    }
+    let before = see(&world, a, id);
+    assert_eq!(rotate(&world, 9), Err(WebhookError::TooManySecrets));
+    assert_eq!(see(&world, a, id), before);
+    world.reopen();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.secrets, [3, 2, 1, 0].map(secret));
+    note(&world, &claimed, 200);
+    // The first old secret ends, and makes room.
+    world.now = START + 1000 + OLD_SECRET_MS;
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.secrets, [3, 2, 1].map(secret));
+    note(&world, &claimed, 200);
+    rotate(&world, 4).unwrap();
+    complete(&mut world, a);
+    assert_eq!(claim_one(&world, ME).secrets, [4, 3, 2, 1].map(secret));
+}
+
+#[test]
 fn a_test_is_a_message_for_one_endpoint() {
     let (mut world, a, id) = world();
     webhook(&mut world, a, EventSet::ALL);
@@ -404,8 +564,12 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
     assert!(claim(&world, ME).is_empty());
     assert_eq!(world.store().deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
     assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    // Its log is gone, too: an endpoint with its id has none.
+    let again = NewWebhook { id, ..new(&mut world, a, EventSet::ALL) };
+    world.store().create_webhook(again, world.now).wait().unwrap();
+    assert_eq!(log(&world, a, id), []);
     world.now += DELIVERY_KEEP_MS;
-    assert_eq!(world.purge().deliveries, 2);
+    assert_eq!(world.purge().deliveries, 0);
 }
 
 #[test]

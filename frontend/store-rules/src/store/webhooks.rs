@@ -1,7 +1,9 @@
 //! The methods of webhooks: reads are here, writes in `webhooks.rs`.
 
 use super::RowStore;
-use crate::backend::{Backend, Class, Job};
+use crate::backend::{Backend, Class, Job, Prepared};
+use crate::rows::Rows;
+use crate::shared::Shared;
 use crate::tables::{WEBHOOKS, webhook_key};
 use crate::webhooks;
 use store::webhooks::*;
@@ -74,11 +76,17 @@ impl<B: Backend> WebhookStore for RowStore<B> {
 
     fn claim_webhooks(
         &self,
-        claimant: Claimant,
-        most: usize,
+        claim: ClaimNumber,
+        room: SenderRoom,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError> {
-        self.write(Job::general(Class::New), move |txn| Ok(txn.claim_webhooks(claimant, most, now)?))
+        let wanted = room.clone();
+        let prepare = move |_: &Shared, rows: &dyn Rows| match webhooks::due_turns(rows, &wanted, now)? {
+            none if none.is_empty() => Ok(Prepared::Done(Vec::new())),
+            _ => Ok(Prepared::Write(())),
+        };
+        let job = Job::general(Class::New);
+        self.write_prepared(job, prepare, move |txn, ()| Ok(txn.claim_webhooks(claim, &room, now)?))
     }
 
     fn note_attempt(

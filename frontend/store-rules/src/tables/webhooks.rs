@@ -5,8 +5,8 @@ use crate::reason;
 use crate::row::{In, Out, Row};
 use crate::rows::{Table, TypedTable};
 use store::webhooks::{
-    Attempt, AttemptFault, AttemptResult, Claimant, DeliveryState, DisableReason, EndpointHealth,
-    EndpointState, Event, EventKind, EventObject, EventSet, ObjectQueue, WebhookSecret,
+    Attempt, AttemptFault, AttemptResult, ClaimNumber, DeliveryState, DisableReason, EndpointHealth,
+    EndpointState, Event, EventKind, EventObject, EventSet, OLD_SECRETS_MAX, ObjectQueue, WebhookSecret,
 };
 use store::{MessageId, UnixMs, WebhookId};
 
@@ -85,8 +85,8 @@ pub struct WebhookRow {
     pub missed: u64,
     /// The time in its key of [`WEBHOOK_TURNS`]; `None` if it has no row there.
     pub turn_at: Option<UnixMs>,
-    /// The sender that has claimed it.
-    pub claimant: Option<Claimant>,
+    /// The number of the claim that it has.
+    pub claim: Option<ClaimNumber>,
 }
 
 impl Row for WebhookRow {
@@ -97,9 +97,7 @@ impl Row for WebhookRow {
         out.byte(self.events.bits());
         out.byte(match self.health.state {
             EndpointState::Enabled => 0,
-            EndpointState::Disabled(DisableReason::Owner) => 1,
-            EndpointState::Disabled(DisableReason::Gone) => 2,
-            EndpointState::Disabled(DisableReason::Failures) => 3,
+            EndpointState::Disabled(reason) => reason as u8,
         });
         write_time(self.health.failing_since, out);
         out.blob(&self.texts);
@@ -108,9 +106,9 @@ impl Row for WebhookRow {
         out.number(u64::from(self.logged));
         out.number(self.missed);
         write_time(self.turn_at, out);
-        out.byte(u8::from(self.claimant.is_some()));
-        if let Some(claimant) = &self.claimant {
-            out.bytes(claimant);
+        out.byte(u8::from(self.claim.is_some()));
+        if let Some(claim) = &self.claim {
+            out.bytes(claim);
         }
     }
 
@@ -121,10 +119,10 @@ impl Row for WebhookRow {
             health: EndpointHealth {
                 state: match input.byte()? {
                     0 => EndpointState::Enabled,
-                    1 => EndpointState::Disabled(DisableReason::Owner),
-                    2 => EndpointState::Disabled(DisableReason::Gone),
-                    3 => EndpointState::Disabled(DisableReason::Failures),
-                    _ => return None,
+                    number => {
+                        let reason = DisableReason::ALL.into_iter().find(|reason| *reason as u8 == number);
+                        EndpointState::Disabled(reason?)
+                    }
                 },
                 failing_since: read_time(input)?,
             },
@@ -134,7 +132,7 @@ impl Row for WebhookRow {
             logged: input.small()?,
             missed: input.number()?,
             turn_at: read_time(input)?,
-            claimant: if input.flag()? { Some(input.array()?) } else { None },
+            claim: if input.flag()? { Some(input.array()?) } else { None },
         })
     }
 }
@@ -156,8 +154,8 @@ pub struct WebhookTexts {
     pub url: String,
     pub label: String,
     pub secret: WebhookSecret,
-    /// The secret before the last rotation, and the time until which it signs.
-    pub old_secret: Option<(WebhookSecret, UnixMs)>,
+    /// The secrets before rotations, each with the time until which it signs, the newest first.
+    pub old_secrets: Vec<(WebhookSecret, UnixMs)>,
 }
 
 impl Row for WebhookTexts {
@@ -167,8 +165,9 @@ impl Row for WebhookTexts {
         out.text(&self.url);
         out.text(&self.label);
         out.bytes(&self.secret.0);
-        out.byte(u8::from(self.old_secret.is_some()));
-        if let Some((WebhookSecret(old), until)) = &self.old_secret {
+        debug_assert!(self.old_secrets.len() <= OLD_SECRETS_MAX, "a rotation is refused");
+        out.byte(self.old_secrets.len() as u8);
+        for (WebhookSecret(old), until) in &self.old_secrets {
             out.bytes(old);
             out.number(*until);
         }
@@ -179,10 +178,10 @@ impl Row for WebhookTexts {
             url: input.text()?,
             label: input.text()?,
             secret: WebhookSecret(input.array()?),
-            old_secret: if input.flag()? {
-                Some((WebhookSecret(input.array()?), input.number()?))
-            } else {
-                None
+            old_secrets: {
+                let count = input.byte().filter(|&count| usize::from(count) <= OLD_SECRETS_MAX)?;
+                let secrets = (0..count).map(|_| Some((WebhookSecret(input.array()?), input.number()?)));
+                secrets.collect::<Option<_>>()?
             },
         })
     }
@@ -306,17 +305,17 @@ mod tests {
                     logged: 3,
                     missed: 4,
                     turn_at: some,
-                    claimant: some.map(|_| [9; 16]),
+                    claim: some.map(|_| [9; 16]),
                 });
             }
         }
         let (secret, old) = (WebhookSecret([1; 24]), WebhookSecret([2; 24]));
-        for old_secret in [None, Some((old, 9))] {
+        for old_secrets in [vec![], vec![(old, 9)], vec![(old, 9), (secret, 8), (old, 7)]] {
             comes_back(&WebhookTexts {
                 url: "https://a.example/".into(),
                 label: String::new(),
                 secret,
-                old_secret,
+                old_secrets,
             });
         }
         let messages = vec![MessageId::from_bytes([1; 16]), MessageId::from_bytes([2; 16])];
@@ -340,6 +339,19 @@ mod tests {
                 next_at: Some(9),
             });
         }
+    }
+
+    /// Rows with at most one old secret are older than the others.
+    #[test]
+    fn texts_have_the_form_of_the_first_rows() {
+        let secret = WebhookSecret([1; 24]);
+        let texts = |old_secrets| WebhookTexts { url: "u".into(), label: "l".into(), secret, old_secrets };
+        let start = [&[1, b'u', 1, b'l'][..], &[1; 24]].concat();
+        assert_eq!(texts(vec![]).encode(), [&start[..], &[0]].concat());
+        let one = texts(vec![(WebhookSecret([2; 24]), 9)]);
+        assert_eq!(one.encode(), [&start[..], &[1], &[2; 24], &[9]].concat());
+        let four = [&start[..], &[4], &[0; 100]].concat();
+        assert!(WebhookTexts::decode(&four).is_err());
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Endpoints, events, messages and deliveries.
 
-use super::{EndpointHealth, WEBHOOKS_MAX};
+use super::{EndpointHealth, OLD_SECRETS_MAX, WEBHOOKS_MAX};
 use crate::error::from_store_error;
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
 use crate::{StoreError, UnixMs};
 use api::Reason;
+use std::collections::HashMap;
 use std::fmt;
 
 /// The bytes of a secret.
@@ -20,50 +21,43 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// A kind of event. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventKind {
-    /// Every row of a batch has its answer.
-    BatchCompleted = 0,
-    /// A batch was cancelled.
-    BatchCancelled = 1,
-    /// Every address of a list has its answer.
-    ListCompleted = 2,
-    /// A list was cancelled.
-    ListCancelled = 3,
-    /// A list waits for credits.
-    ListPaused = 4,
-    /// A list cannot be checked.
-    ListUnfit = 5,
-    /// The owner of an endpoint tests it.
-    Test = 6,
+/// Defines an enumeration with the numbers of its values in the tables, and their names in the API.
+macro_rules! numbered {
+    ($doc:literal $name:ident { $($text:literal $value:ident = $number:literal $meaning:literal,)* }) => {
+        #[doc = $doc]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $(#[doc = $meaning] $value = $number,)*
+        }
+
+        impl $name {
+            /// All values, in the order of their numbers.
+            pub const ALL: [$name; [$($number),*].len()] = [$($name::$value),*];
+
+            /// The name in the API.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$value => $text,)*
+                }
+            }
+        }
+    };
+}
+
+numbered! {
+    "A kind of event. The numbers are those in the tables."
+    EventKind {
+        "batch.completed" BatchCompleted = 0 "Every row of a batch has its answer.",
+        "batch.cancelled" BatchCancelled = 1 "A batch was cancelled.",
+        "list.completed" ListCompleted = 2 "Every address of a list has its answer.",
+        "list.cancelled" ListCancelled = 3 "A list was cancelled.",
+        "list.paused" ListPaused = 4 "A list waits for credits.",
+        "list.unfit" ListUnfit = 5 "A list cannot be checked.",
+        "webhook.test" Test = 6 "The owner of an endpoint tests it.",
+    }
 }
 
 impl EventKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [EventKind; 7] = [
-        EventKind::BatchCompleted,
-        EventKind::BatchCancelled,
-        EventKind::ListCompleted,
-        EventKind::ListCancelled,
-        EventKind::ListPaused,
-        EventKind::ListUnfit,
-        EventKind::Test,
-    ];
-
-    /// The name in messages and in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EventKind::BatchCompleted => "batch.completed",
-            EventKind::BatchCancelled => "batch.cancelled",
-            EventKind::ListCompleted => "list.completed",
-            EventKind::ListCancelled => "list.cancelled",
-            EventKind::ListPaused => "list.paused",
-            EventKind::ListUnfit => "list.unfit",
-            EventKind::Test => "webhook.test",
-        }
-    }
-
     /// The kind with this name.
     pub fn parse(name: &str) -> Option<EventKind> {
         EventKind::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -147,7 +141,7 @@ pub struct Event {
     pub kind: EventKind,
     /// What ended.
     pub object: EventObject,
-    /// The number of rows of a batch, or of addresses of a list.
+    /// The number of rows of a batch, or of different addresses of a list.
     pub total: u64,
     /// How many of them have an answer.
     pub checked: u64,
@@ -191,7 +185,7 @@ pub struct Webhook {
     pub waiting: u32,
     /// How many events were missed because [`WAITING_MAX`](super::WAITING_MAX) messages waited.
     pub missed: u64,
-    /// The time until which the secret before the last rotation signs as well.
+    /// The time until which the secret before the last rotation signs as well. Earlier ones end earlier.
     pub old_secret_until: Option<UnixMs>,
 }
 
@@ -206,12 +200,25 @@ pub struct WebhookChange {
     pub events: Option<EventSet>,
     /// Whether it gets messages.
     pub enabled: Option<bool>,
-    /// The new secret. The one before signs as well for [`OLD_SECRET_MS`](super::OLD_SECRET_MS).
+    /// The new secret. The one before signs as well for [`OLD_SECRET_MS`](super::OLD_SECRET_MS), even if there are further
+    /// rotations in this time.
     pub secret: Option<WebhookSecret>,
 }
 
-/// The random number of a sender, which distinguishes its claims from those of others and of earlier processes. It is not 0.
-pub type Claimant = [u8; 16];
+/// The random number of a claim. Each claim has its own, also each claim of the same sender: a sender that was suspended for
+/// longer than [`CLAIM_MS`](super::CLAIM_MS) must not continue with a claim that it has lost to itself.
+pub type ClaimNumber = [u8; 16];
+
+/// What a sender has room for.
+#[derive(Debug, Clone)]
+pub struct SenderRoom {
+    /// The most endpoints that it wants to claim now.
+    pub endpoints: usize,
+    /// The most endpoints of one account that it has at the same time.
+    pub per_account: usize,
+    /// How many endpoints it has now, for each account with one.
+    pub claimed: HashMap<AccountId, usize>,
+}
 
 /// A message that a sender has claimed. `Debug` shows neither the URL nor a secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -228,7 +235,7 @@ pub struct ClaimedMessage {
     pub created_at: UnixMs,
     /// The URL.
     pub url: String,
-    /// The secrets that sign: the present one, and the one before for some time after a rotation.
+    /// The secrets that sign: the present one, and those before for some time after a rotation. The newest one is the first.
     pub secrets: Vec<WebhookSecret>,
 }
 
@@ -253,48 +260,16 @@ impl AttemptResult {
     }
 }
 
-/// The reason why an attempt got no answer. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptFault {
-    /// The name of the host has no address.
-    NoAddress = 0,
-    /// The host has only addresses that are not public.
-    AddressNotAllowed = 1,
-    /// The connection failed or broke.
-    Connection = 2,
-    /// The handshake of TLS failed, or the certificate is not valid.
-    Tls = 3,
-    /// There was no answer in time.
-    Timeout = 4,
-    /// The answer is not HTTP.
-    InvalidAnswer = 5,
-    /// The URL is no longer allowed.
-    UrlNotAllowed = 6,
-}
-
-impl AttemptFault {
-    /// All faults, in the order of their numbers.
-    pub const ALL: [AttemptFault; 7] = [
-        AttemptFault::NoAddress,
-        AttemptFault::AddressNotAllowed,
-        AttemptFault::Connection,
-        AttemptFault::Tls,
-        AttemptFault::Timeout,
-        AttemptFault::InvalidAnswer,
-        AttemptFault::UrlNotAllowed,
-    ];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AttemptFault::NoAddress => "no_address",
-            AttemptFault::AddressNotAllowed => "address_not_allowed",
-            AttemptFault::Connection => "connection_failed",
-            AttemptFault::Tls => "tls_failed",
-            AttemptFault::Timeout => "timeout",
-            AttemptFault::InvalidAnswer => "invalid_answer",
-            AttemptFault::UrlNotAllowed => "url_not_allowed",
-        }
+numbered! {
+    "The reason why an attempt got no answer. The numbers are those in the tables."
+    AttemptFault {
+        "no_address" NoAddress = 0 "The name of the host has no address.",
+        "address_not_allowed" AddressNotAllowed = 1 "The host has only addresses that are not public.",
+        "connection_failed" Connection = 2 "The connection failed or broke.",
+        "tls_failed" Tls = 3 "The handshake of TLS failed, or the certificate is not valid.",
+        "timeout" Timeout = 4 "There was no answer in time.",
+        "invalid_answer" InvalidAnswer = 5 "The answer is not HTTP.",
+        "url_not_allowed" UrlNotAllowed = 6 "The URL is no longer allowed.",
     }
 }
 
@@ -312,8 +287,8 @@ pub struct Attempt {
 /// The report of a sender about a claimed message.
 #[derive(Debug, Clone)]
 pub struct AttemptReport {
-    /// The sender.
-    pub claimant: Claimant,
+    /// The number of the claim.
+    pub claim: ClaimNumber,
     /// The account.
     pub account: AccountId,
     /// The endpoint.
@@ -330,32 +305,13 @@ pub struct AttemptReport {
     pub wants_next: bool,
 }
 
-/// The state of a delivery. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeliveryState {
-    /// It waits for its first or next attempt.
-    Waiting = 0,
-    /// The endpoint has answered with success.
-    Delivered = 1,
-    /// All attempts have failed, or the endpoint has answered 410.
-    Failed = 2,
-    /// Its endpoint was disabled when it was due.
-    Discarded = 3,
-}
-
-impl DeliveryState {
-    /// All states, in the order of their numbers.
-    pub const ALL: [DeliveryState; 4] =
-        [DeliveryState::Waiting, DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Discarded];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DeliveryState::Waiting => "waiting",
-            DeliveryState::Delivered => "delivered",
-            DeliveryState::Failed => "failed",
-            DeliveryState::Discarded => "discarded",
-        }
+numbered! {
+    "The state of a delivery. The numbers are those in the tables."
+    DeliveryState {
+        "waiting" Waiting = 0 "It waits for its first or next attempt.",
+        "delivered" Delivered = 1 "The endpoint has answered with success.",
+        "failed" Failed = 2 "All attempts have failed, or the endpoint has answered 410.",
+        "discarded" Discarded = 3 "Its endpoint was disabled when it was due.",
     }
 }
 
@@ -387,7 +343,9 @@ pub enum WebhookError {
     Disabled,
     /// Too many messages wait at the endpoint.
     Full,
-    /// A value is out of its range, or the id is in use.
+    /// The endpoint has [`OLD_SECRETS_MAX`] old secrets that sign, so it gets no new secret.
+    TooManySecrets,
+    /// A value is out of range, or the id exists.
     Bad,
     /// The store itself failed.
     Store(StoreError),
@@ -402,7 +360,10 @@ impl fmt::Display for WebhookError {
             WebhookError::TooMany => write!(f, "the account has {WEBHOOKS_MAX} endpoints"),
             WebhookError::Disabled => f.write_str("the endpoint is disabled"),
             WebhookError::Full => f.write_str("too many messages wait at the endpoint"),
-            WebhookError::Bad => f.write_str("a bound is not kept, or the id is in use"),
+            WebhookError::TooManySecrets => {
+                write!(f, "the secret was replaced {OLD_SECRETS_MAX} times within 24 hours")
+            }
+            WebhookError::Bad => f.write_str("a value is out of range, or the id exists"),
             WebhookError::Store(error) => error.fmt(f),
         }
     }

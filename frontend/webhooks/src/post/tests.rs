@@ -13,6 +13,13 @@ fn loopback() -> Destinations {
     Destinations::new(vec![Network::parse("127.0.0.0/8").expect("a network")])
 }
 
+impl Poster {
+    /// The result of an attempt that has its place.
+    fn post_now(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> AttemptResult {
+        self.post(url, outgoing).expect("a place")
+    }
+}
+
 fn poster(time_max: Duration) -> Poster {
     Poster { time_max, ..Poster::new(loopback()).expect("TLS") }
 }
@@ -27,7 +34,7 @@ fn post_to(receive: impl FnOnce(TcpStream) + Send + 'static, time_max: Duration)
     let port = listener.local_addr().expect("it is bound").port();
     let receiver = thread::spawn(move || receive(listener.accept().expect("a connection").0));
     let url = WebhookUrl::parse(&format!("http://127.0.0.1:{port}/in?x=1"), &loopback()).expect("a URL");
-    let result = poster(time_max).post(&url, &outgoing(b"{}"));
+    let result = poster(time_max).post_now(&url, &outgoing(b"{}"));
     receiver.join().expect("the receiver has no fault");
     result
 }
@@ -126,6 +133,13 @@ fn an_attempt_ends_in_time_whatever_the_receiver_does() {
             thread::sleep(Duration::from_millis(20));
         }
     };
+    let silent_body = |mut stream: TcpStream| {
+        read_request(&mut stream);
+        stream.write_all(format!("{HEAD}\r\n").as_bytes()).expect("it is read");
+        let mut rest = Vec::new();
+        // Until the client closes.
+        let _ = stream.read_to_end(&mut rest);
+    };
     let time_max = Duration::from_millis(600);
     for (name, expected, result) in [
         ("hang", AttemptResult::Failed(AttemptFault::Timeout), {
@@ -139,6 +153,10 @@ fn an_attempt_ends_in_time_whatever_the_receiver_does() {
         ("endless body", AttemptResult::Status(200), {
             let began = Instant::now();
             (post_to(endless_body, TIME_MAX), began.elapsed())
+        }),
+        ("silent body", AttemptResult::Status(200), {
+            let began = Instant::now();
+            (post_to(silent_body, TIME_MAX), began.elapsed())
         }),
     ] {
         assert_eq!(result.0, expected, "{name}");
@@ -159,7 +177,7 @@ fn a_receiver_without_tls_or_with_an_unknown_certificate_gets_nothing() {
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
     });
     let url = WebhookUrl::parse(&format!("https://127.0.0.1:{port}/"), &loopback()).expect("a URL");
-    let result = poster(TIME_MAX).post(&url, &outgoing(b"{}"));
+    let result = poster(TIME_MAX).post_now(&url, &outgoing(b"{}"));
     assert_eq!(result, AttemptResult::Failed(AttemptFault::Tls));
     receiver.join().expect("the receiver has no fault");
 }
@@ -168,7 +186,7 @@ fn a_receiver_without_tls_or_with_an_unknown_certificate_gets_nothing() {
 fn a_port_without_a_server_is_a_failed_connection() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("it is bound").port();
     let url = WebhookUrl::parse(&format!("http://127.0.0.1:{port}/"), &loopback()).expect("a URL");
-    let result = poster(TIME_MAX).post(&url, &outgoing(b""));
+    let result = poster(TIME_MAX).post_now(&url, &outgoing(b""));
     assert_eq!(result, AttemptResult::Failed(AttemptFault::Connection));
 }
 
@@ -204,7 +222,7 @@ fn only_permitted_addresses_are_contacted_after_one_look_up() {
         (vec![vec![]], AttemptFault::NoAddress),
     ] {
         let (poster, count) = poster_with(Destinations::default(), turns);
-        assert_eq!(poster.post(&url, &outgoing(b"")), AttemptResult::Failed(expected));
+        assert_eq!(poster.post_now(&url, &outgoing(b"")), AttemptResult::Failed(expected));
         assert_eq!(count.load(Ordering::Acquire), 1);
     }
     // A name that changes its address after the check gets the connection at the address that was checked: here one of TEST-NET
@@ -212,7 +230,7 @@ fn only_permitted_addresses_are_contacted_after_one_look_up() {
     let test_net = Destinations::new(vec![Network::parse("192.0.2.0/24").expect("a network")]);
     let (poster, count) =
         poster_with(test_net, vec![vec![Ipv4Addr::new(192, 0, 2, 1)], vec![here], vec![here]]);
-    let result = poster.post(&url, &outgoing(b""));
+    let result = poster.post_now(&url, &outgoing(b""));
     assert!(
         matches!(result, AttemptResult::Failed(AttemptFault::Timeout | AttemptFault::Connection)),
         "{result:?}"
@@ -222,9 +240,48 @@ fn only_permitted_addresses_are_contacted_after_one_look_up() {
 }
 
 #[test]
+fn an_address_has_few_connections_whatever_the_names_of_its_host() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let look_up = |_: &str, port: u16, _: Instant| Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+    let poster = Poster { look_up: Box::new(look_up), ..poster(TIME_MAX) };
+    let post = |number: usize| {
+        let url = WebhookUrl::parse(&format!("http://h{number}.example:{port}/"), &loopback());
+        poster.post(&url.expect("a URL"), &outgoing(b"{}"))
+    };
+    thread::scope(|scope| {
+        let posts: Vec<_> = (0..ADDRESS_PLACES).map(|number| scope.spawn(move || post(number))).collect();
+        let mut streams: Vec<_> = (0..ADDRESS_PLACES).map(|_| listener.accept().expect("one").0).collect();
+        assert_eq!(post(ADDRESS_PLACES), None, "without an attempt");
+        for stream in &mut streams {
+            read_request(stream);
+            stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").expect("it is read");
+        }
+        drop(streams);
+        posts.into_iter().for_each(|post| {
+            assert_eq!(post.join().expect("no panic"), Some(AttemptResult::Status(204)));
+        });
+    });
+    drop(listener);
+    assert_eq!(post(0), Some(AttemptResult::Failed(AttemptFault::Connection)));
+}
+
+#[test]
+fn addresses_of_one_network_count_as_one() {
+    for (address, expected) in [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+    ] {
+        let of = |text: &str| text.parse::<IpAddr>().expect("an address");
+        assert_eq!(network(of(address)), of(expected));
+    }
+}
+
+#[test]
 fn plain_http_goes_to_allowed_networks_only() {
     let url = WebhookUrl::parse("http://a.example/", &loopback()).expect("a URL");
     let (poster, _) = poster_with(loopback(), vec![vec![Ipv4Addr::new(192, 0, 1, 1)]]);
-    let result = poster.post(&url, &outgoing(b""));
+    let result = poster.post_now(&url, &outgoing(b""));
     assert_eq!(result, AttemptResult::Failed(AttemptFault::AddressNotAllowed));
 }

@@ -2,12 +2,13 @@
 
 use super::*;
 use engine::config::Network;
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use store::webhooks::{DeliveryState, EventSet, NewWebhook, WebhookSecret};
-use store::{AccountId, NewAccount, PlanTable, WebhookId};
+use store::webhooks::{CLAIM_MS, DeliveryState, EventSet, NewWebhook, WebhookSecret};
+use store::{BatchId, BatchMode, NewAccount, NewBatch, NewRow, PlanTable, WebhookId};
 use store_redb::StoreOptions;
 use tempfile::TempDir;
 
@@ -20,6 +21,10 @@ fn now() -> UnixMs {
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
+fn loopback() -> Destinations {
+    Destinations::new(vec![Network::parse("127.0.0.0/8").expect("a network")])
+}
+
 struct World {
     store: Arc<dyn Store>,
     account: AccountId,
@@ -31,28 +36,41 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), now());
         let store: Arc<dyn Store> = Arc::new(opened.expect("a new store").0);
-        let id = AccountId::new(now(), 1);
-        let new = NewAccount { id, name: "a".into(), plan: "free".into() };
-        store.create_account(new, now()).wait().expect("an account");
-        World { store, account: id, _folder: folder }
+        let world = World { store, account: AccountId::new(now(), 1), _folder: folder };
+        world.create_account(1);
+        world
+    }
+
+    fn create_account(&self, number: u128) -> AccountId {
+        let id = AccountId::new(now(), number);
+        let new = NewAccount { id, name: number.to_string(), plan: "free".into() };
+        self.store.create_account(new, now()).wait().expect("an account");
+        id
     }
 
     fn webhook(&self, url: String) -> WebhookId {
+        self.webhook_of(self.account, url)
+    }
+
+    fn webhook_of(&self, account: AccountId, url: String) -> WebhookId {
         let id = WebhookId::new(now(), random_bits().expect("random bits"));
-        let (account, label, events) = (self.account, String::new(), EventSet::ALL);
+        let (label, events) = (String::new(), EventSet::ALL);
         let secret = WebhookSecret([7; 24]);
         let new = NewWebhook { id, account, url, label, events, secret };
         self.store.create_webhook(new, now()).wait().expect("an endpoint").id
     }
 
     fn test(&self, webhook: WebhookId) {
-        self.store.test_webhook(self.account, webhook, now()).wait().expect("a message");
+        self.test_of(self.account, webhook);
+    }
+
+    fn test_of(&self, account: AccountId, webhook: WebhookId) {
+        self.store.test_webhook(account, webhook, now()).wait().expect("a message");
     }
 
     fn sender(&self) -> Sender {
-        let network = Network::parse("127.0.0.0/8").expect("a network");
-        let destinations = Destinations::new(vec![network]);
-        Sender::start(Arc::clone(&self.store), Settings { destinations, clock: now }).expect("a thread")
+        let settings = Settings { destinations: loopback(), clock: now };
+        Sender::start(Arc::clone(&self.store), settings).expect("a thread")
     }
 
     fn states(&self, webhook: WebhookId) -> Vec<DeliveryState> {
@@ -145,15 +163,90 @@ fn a_host_has_few_connections_and_others_go_on() {
     let world = World::new();
     let slow = Hook::start(200, Duration::from_secs(2));
     let quick = Hook::start_at("127.0.0.2:0", 204, Duration::ZERO);
-    let of_slow: Vec<_> = (0..HOST_PLACES + 3).map(|_| world.webhook(slow.url())).collect();
+    for number in 0..HOST_PLACES + 3 {
+        let account = world.create_account(10 + number as u128);
+        world.test_of(account, world.webhook_of(account, slow.url()));
+    }
     let of_quick = world.webhook(quick.url());
-    of_slow.iter().for_each(|webhook| world.test(*webhook));
     world.test(of_quick);
     let began = Instant::now();
     let _sender = world.sender();
     world.wait_for(of_quick, &[DeliveryState::Delivered]);
     assert!(began.elapsed() < Duration::from_secs(2), "it waited for the slow host");
     assert!(slow.most.load(Ordering::Acquire) <= HOST_PLACES as u64);
+}
+
+#[test]
+fn two_accounts_do_not_take_all_places() {
+    let world = World::new();
+    let quick = Hook::start_at("127.0.0.2:0", 204, Duration::ZERO);
+    let mut slow = Vec::new();
+    for number in 0..2 {
+        let account = world.create_account(10 + number);
+        for host in 0..10 {
+            let address = format!("127.0.{}.{}:0", number + 1, host + 1);
+            slow.push(Hook::start_at(&address, 200, Duration::from_secs(5)));
+            let webhook = world.webhook_of(account, slow[slow.len() - 1].url());
+            (0..3).for_each(|_| world.test_of(account, webhook));
+        }
+    }
+    let of_quick = world.webhook(quick.url());
+    world.test(of_quick);
+    let began = Instant::now();
+    let _sender = world.sender();
+    world.wait_for(of_quick, &[DeliveryState::Delivered]);
+    assert!(began.elapsed() < Duration::from_secs(4), "it waited for the slow hosts");
+    let contacted =
+        |hooks: &[Hook]| hooks.iter().filter(|hook| hook.most.load(Ordering::Acquire) > 0).count();
+    assert_eq!((contacted(&slow[..10]), contacted(&slow[10..])), (ACCOUNT_PLACES, ACCOUNT_PLACES));
+}
+
+#[test]
+fn a_failed_attempt_ends_a_chain() {
+    let world = World::new();
+    let hook = Hook::start(500, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    // Messages of two objects, which do not wait for each other.
+    world.test(webhook);
+    let row =
+        NewRow { email: "one@example.com".into(), address: world.store.hash_address("one@example.com") };
+    let (id, mode) = (BatchId::new(now(), 1), BatchMode::Test(vec![api::Reason::CatchAll]));
+    let batch = NewBatch { id, account: world.account, name: None, rows: vec![row], idempotency: None, mode };
+    world.store.create_batch(batch, now()).wait().expect("a batch");
+    let room = SenderRoom { endpoints: 1, per_account: 1, claimed: HashMap::new() };
+    let message = world.store.claim_webhooks([1; 16], room, now()).wait().expect("a claim").remove(0);
+    let poster = Poster::new(loopback()).expect("TLS");
+    let shared = Shared { store: Arc::clone(&world.store), poster, clock: now, is_draining: Arc::default() };
+    shared.send_all(Claimed { number: [1; 16], message }, "127.0.0.1");
+    assert_eq!(hook.ids().len(), 1);
+    assert_eq!(world.store.has_due_webhook(now()).wait(), Ok(true));
+}
+
+/// A clock for [`a_claim_that_was_lost_is_not_continued`] alone.
+static LATE: AtomicU64 = AtomicU64::new(1_801_386_000_000);
+
+/// A clock for [`a_message_without_a_look_up_waits_and_has_no_failed_attempt`] alone.
+static BUSY: AtomicU64 = AtomicU64::new(1_801_386_000_000);
+
+#[test]
+fn a_claim_that_was_lost_is_not_continued() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::from_secs(2));
+    let webhook = world.webhook(hook.url());
+    (0..4).for_each(|_| world.test(webhook));
+    let settings = Settings { destinations: loopback(), clock: || LATE.load(Ordering::Acquire) };
+    let _sender = Sender::start(Arc::clone(&world.store), settings).expect("a thread");
+    let began = Instant::now();
+    while hook.most.load(Ordering::Acquire) == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    // As after a suspension of the process: the attempt is under way, and its claim is over.
+    LATE.fetch_add(CLAIM_MS, Ordering::AcqRel);
+    world.wait_for(webhook, &[DeliveryState::Delivered; 4]);
+    let ids = hook.ids();
+    assert_eq!(ids.len(), 5, "only the first message was sent twice: {ids:?}");
+    assert_eq!(ids[0], ids[1]);
 }
 
 #[test]
@@ -198,6 +291,36 @@ fn a_failed_attempt_waits_for_its_time() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].result, AttemptResult::Status(500));
     assert_eq!(world.states(webhook), [DeliveryState::Waiting]);
+}
+
+#[test]
+fn a_message_without_a_look_up_waits_and_has_no_failed_attempt() {
+    let world = World::new();
+    let hook = Hook::start(200, Duration::ZERO);
+    let webhook = world.webhook(hook.url());
+    world.test(webhook);
+    let (looks, address) = (Arc::new(AtomicU64::new(0)), hook.address);
+    let counted = Arc::clone(&looks);
+    let look_up = move |_: &str, _: u16, _: Instant| match counted.fetch_add(1, Ordering::AcqRel) {
+        0 => Err(io::ErrorKind::ResourceBusy.into()),
+        _ => Ok(vec![address]),
+    };
+    let poster = Poster::with_look_up(loopback(), look_up).expect("TLS");
+    let clock = || BUSY.load(Ordering::Acquire);
+    let _sender = Sender::start_with(Arc::clone(&world.store), poster, clock).expect("a thread");
+    let began = Instant::now();
+    while looks.load(Ordering::Acquire) == 0 {
+        assert!(began.elapsed() < PATIENCE);
+        thread::sleep(Duration::from_millis(10));
+    }
+    while hook.ids().is_empty() {
+        assert!(began.elapsed() < PATIENCE);
+        BUSY.fetch_add(100, Ordering::AcqRel);
+        thread::sleep(Duration::from_millis(10));
+    }
+    world.wait_for(webhook, &[DeliveryState::Delivered]);
+    let log = world.store.deliveries(world.account, webhook, None, 1).wait().expect("a log");
+    assert_eq!(log[0].attempts.len(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::two_nodes;
 use crate::postgres::{self, InSchema};
 use crate::world::{START, plans};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use store::webhooks::*;
 use store::*;
 
@@ -18,9 +18,9 @@ fn new(account: AccountId, number: u128) -> NewWebhook {
     }
 }
 
-fn report(claimed: &ClaimedMessage, claimant: Claimant) -> AttemptReport {
+fn report(claimed: &ClaimedMessage, claim: ClaimNumber) -> AttemptReport {
     AttemptReport {
-        claimant,
+        claim,
         account: claimed.account,
         webhook: claimed.webhook,
         message: claimed.message,
@@ -49,15 +49,16 @@ fn each_message_is_sent_by_one_node() {
         let works: Vec<_> = nodes
             .iter()
             .zip([[1; 16], [2; 16]])
-            .map(|(node, claimant)| {
+            .map(|(node, number)| {
                 scope.spawn(move || {
                     let mut sent = Vec::new();
+                    let room = SenderRoom { endpoints: 2, per_account: 2, claimed: HashMap::new() };
                     while node.has_due_webhook(START).wait().unwrap() {
-                        for claimed in node.claim_webhooks(claimant, 2, START).wait().unwrap() {
+                        for claimed in node.claim_webhooks(number, room.clone(), START).wait().unwrap() {
                             let mut next = Some(claimed);
                             while let Some(claimed) = next {
                                 sent.push(claimed.message);
-                                next = node.note_attempt(report(&claimed, claimant), START).wait().unwrap();
+                                next = node.note_attempt(report(&claimed, number), START).wait().unwrap();
                             }
                         }
                     }
