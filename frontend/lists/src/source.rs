@@ -428,7 +428,6 @@ fn next_line(
 mod tests {
     use super::*;
     use std::io::Cursor;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn blank_lines_end_a_step() {
@@ -444,25 +443,5 @@ mod tests {
             assert!(source.passed() - before < STEP_BYTES + 100);
         }
         assert_eq!(steps, [Step::Row, Step::Later, Step::Later, Step::Row, Step::End]);
-    }
-
-    /// The time to read the rows of a list with these names of columns.
-    fn time(names: &str) -> Duration {
-        let row = |values: &str| format!("a@x.com{}\n", format!(",{values}").repeat(1500));
-        let list = row(names).replace("a@x.com", "email") + &row("true,mailbox_exists").repeat(20);
-        let mut source =
-            Source::new(Box::new(Cursor::new(list)), "x", None, &ReadOptions::default()).unwrap();
-        let (mut row, mut rows, began) = (Row::default(), 0, Instant::now());
-        while source.next(&mut row).unwrap() {
-            rows += 1;
-        }
-        assert!(rows >= 20);
-        began.elapsed()
-    }
-
-    #[test]
-    fn columns_of_an_earlier_run_take_no_more_time_than_others() {
-        let (others, earlier) = (time("d,r"), time("deliverable,reason"));
-        assert!(earlier < 8 * others + Duration::from_millis(20), "{earlier:?}, others {others:?}");
     }
 }
