@@ -61,11 +61,12 @@ pub struct Results {
     pub content_type: String,
     /// The ending of a file with this content.
     pub ending: &'static str,
-    maker: Maker,
+    content: Content,
     ended: bool,
 }
 
-enum Maker {
+/// Makes the pieces.
+enum Content {
     Rows(Box<RowMaker>),
     Spreadsheet(Box<Spreadsheet>),
     Report(Box<ReportMaker>),
@@ -78,26 +79,26 @@ impl Results {
     /// A line for the log: the list cannot be read.
     pub fn open(store: Arc<dyn Store>, list: List, wanted: Wanted) -> Result<Results, String> {
         let rows = AnsweredRows::open(store, list)?;
-        let (content_type, ending, maker) = match wanted {
+        let (content_type, ending, content) = match wanted {
             Wanted::Report(request) => {
-                let maker = Maker::Report(Box::new(ReportMaker::new(rows, request)));
-                ("text/html; charset=utf-8".to_owned(), "html", maker)
+                let content = Content::Report(Box::new(ReportMaker::new(rows, request)));
+                ("text/html; charset=utf-8".to_owned(), "html", content)
             }
             Wanted::Rows(selection) if selection.format == ResultFormat::Xlsx => {
-                let maker = Maker::Spreadsheet(Box::new(Spreadsheet::new(rows, selection)?));
+                let content = Content::Spreadsheet(Box::new(Spreadsheet::new(rows, selection)?));
                 (
                     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet".to_owned(),
                     "xlsx",
-                    maker,
+                    content,
                 )
             }
             Wanted::Rows(selection) => {
                 let maker = RowMaker::new(rows, selection);
                 let (content_type, ending) = maker.content();
-                (content_type, ending, Maker::Rows(Box::new(maker)))
+                (content_type, ending, Content::Rows(Box::new(maker)))
             }
         };
-        Ok(Results { content_type, ending, maker, ended: false })
+        Ok(Results { content_type, ending, content, ended: false })
     }
 }
 
@@ -108,10 +109,10 @@ impl Iterator for Results {
         if self.ended {
             return None;
         }
-        let piece = match &mut self.maker {
-            Maker::Rows(maker) => maker.piece(),
-            Maker::Spreadsheet(maker) => maker.piece(),
-            Maker::Report(maker) => maker.piece(),
+        let piece = match &mut self.content {
+            Content::Rows(maker) => maker.piece(),
+            Content::Spreadsheet(maker) => maker.piece(),
+            Content::Report(maker) => maker.piece(),
         };
         let (piece, is_last) = match piece {
             Ok(piece) => (Ok(piece.bytes), piece.is_last),

@@ -44,7 +44,7 @@ impl ReportMaker {
         ReportMaker { rows, lists, report, domains, codes, unasked: 0, compared: None }
     }
 
-    /// The next piece.
+    /// Works for a short time, and returns the next piece.
     pub fn piece(&mut self) -> Result<Piece, String> {
         match self.compared {
             None => {

@@ -59,7 +59,7 @@ impl Spreadsheet {
         Ok(Spreadsheet { rows, selection, writer, endings, stage, made, line: Vec::new() })
     }
 
-    /// The next piece.
+    /// Works for a short time, and returns the next piece.
     pub fn piece(&mut self) -> Result<Piece, String> {
         match std::mem::replace(&mut self.stage, Stage::Ended) {
             Stage::Keys(mut source, mut keys) => {
