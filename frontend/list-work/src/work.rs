@@ -6,6 +6,7 @@
 //! list in memory, and other accounts get their turn.
 
 mod reading;
+mod window;
 
 use super::{BATCH_ADDRESSES, ListSource, SourceError};
 use crate::distinct::{Counted, DistinctError};
@@ -30,9 +31,8 @@ use store::{
     AddressHash, BatchError, BatchMode, BatchOfList, HoldError, KeyMode, List, ListId, ListState, NewBatch,
     NewRow, OpenBatch, Store, StoreError,
 };
+use window::Window;
 
-/// Most open batches of a list at a time.
-const OPEN_MAX: u32 = 20;
 /// Most rows of a list. A longer list would take too long.
 pub const ROWS_MAX: u64 = 5_000_000;
 /// Bytes of a list that are read before the next list gets its turn.
@@ -90,6 +90,7 @@ struct Worker {
     counted: HashMap<ListId, Reading>,
     /// The lists whose rows go into batches.
     open: HashMap<ListId, Open>,
+    windows: HashMap<ListId, Window>,
     /// The lists whose turn failed, and the time of their next turn.
     resting: HashMap<ListId, Instant>,
     /// Whether a list can be read further at once.
@@ -162,8 +163,9 @@ impl Open {
 
 impl Worker {
     fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> Worker {
-        let (counted, open, resting) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Worker { store, new_batches, folder, counted, open, resting, more: false, waits: false }
+        let (counted, open, windows, resting) =
+            (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
+        Worker { store, new_batches, folder, counted, open, windows, resting, more: false, waits: false }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -207,6 +209,7 @@ impl Worker {
         (self.more, self.waits) = (false, false);
         self.counted.retain(|id, _| lists.iter().any(|list| list.id == *id));
         self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        self.windows.retain(|id, _| lists.iter().any(|list| list.id == *id));
         self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
         for list in &lists {
             if self.resting.contains_key(&list.id) {
@@ -315,10 +318,18 @@ impl Worker {
     /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
         while self.take_answers(&mut list)? {}
-        while batches(list.submitted) - list.done < OPEN_MAX && list.submitted < list.to_check() {
-            if !self.submit(&mut list)? {
-                return Ok(());
+        if list.submitted < list.to_check() {
+            let mut window = self.windows.remove(&list.id).unwrap_or_default();
+            window.follow(&list);
+            window.look(&*self.store, &list)?;
+            while window.has_room(&list) && list.submitted < list.to_check() {
+                if !self.submit(&mut list)? {
+                    self.windows.insert(list.id, window);
+                    return Ok(());
+                }
+                window.follow(&list);
             }
+            self.windows.insert(list.id, window);
         }
         if list.submitted >= list.to_check() && list.done == batches(list.submitted) {
             list.state = ListState::Completed;

@@ -206,6 +206,33 @@ fn a_worker_that_was_away_begins_again_where_the_list_is() {
     assert!(open.is_stale(&List { submitted: 4 * BATCH_ADDRESSES, ..list }));
 }
 
+/// Rows that wait, for example after greylisting, do not stop the others.
+#[test]
+fn rows_that_wait_do_not_stop_the_others() {
+    let (_folder, store, account) = store_with_account();
+    let mut list = running(&store, account, 1, 40_000);
+    let mut worker = worker(&store);
+    let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
+    let mut answered = 0;
+    for round in 0..40 {
+        worker.go_on(list.clone()).unwrap();
+        list = store.list(account, list.id, clock::now()).wait().unwrap().unwrap();
+        let submitted = batches(list.submitted);
+        assert_eq!(list.done, 0, "a row of the first batch waits");
+        assert!(submitted <= window::SPAN_MAX, "{submitted} in round {round}");
+        for number in answered..submitted {
+            let batch = store.batch_of_list(&list, number);
+            let rows = 1..BATCH_ADDRESSES as u32;
+            let answers = rows.map(|index| RowAnswer { batch, index, outcome }).collect();
+            store.answer_rows(answers, clock::now()).wait().unwrap();
+        }
+        answered = submitted;
+    }
+    assert_eq!(answered, window::SPAN_MAX);
+    let cancelled = store.cancel_list(account, list.id, clock::now()).wait().unwrap().unwrap().list;
+    assert_eq!(cancelled.charged, u64::from(window::SPAN_MAX) * (BATCH_ADDRESSES - 1));
+}
+
 #[test]
 fn a_list_that_another_rule_has_read_is_not_used() {
     let (_folder, store, account) = store_with_account();

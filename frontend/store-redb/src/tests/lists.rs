@@ -47,9 +47,10 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
         let files = std::fs::read_dir(folder.path().join(KEY_FOLDER)).unwrap();
         files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>()
     };
-    let of_list = format!("list-{}", list.expires_at() / 3_600_000);
+    let kept_until = list.created_at + LIST_KEEP_MS;
+    let of_list = format!("list-{}", kept_until / 3_600_000);
     assert!(keys().contains(&of_list));
-    let later = list.expires_at() + 3_600_000;
+    let later = kept_until + 3_600_000;
     store.purge(later).wait().unwrap();
     assert!(!keys().contains(&of_list) && keys().contains(&"users".to_owned()));
     check_index(&store);
