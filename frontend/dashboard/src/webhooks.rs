@@ -23,6 +23,8 @@ use webhooks::url::WebhookUrl;
 
 /// The deliveries of a page.
 const DELIVERIES_SHOWN: usize = 50;
+/// The field of the form that replaces a secret: it tells which secret that is.
+const SECRET_FIELD: &str = "secret";
 
 /// `GET /webhooks`: the endpoints, and the form for a new one.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
@@ -86,13 +88,29 @@ async fn set_enabled(visit: Visit, enabled: bool) -> Result<Reply, Problem> {
     Ok(page::see_other(path(&webhook)))
 }
 
-/// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once.
+/// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once. A form that is sent again replaces nothing.
 pub async fn rotate(visit: Visit) -> Result<Reply, Problem> {
     let webhook = find(&visit).await?;
+    if visit.form.text(SECRET_FIELD) != secret_mark(&webhook) {
+        let why = "The secret was replaced already, and cannot be shown again. If you do not have it, replace it once more.";
+        return Ok(page::with_status(render_one(&visit, &webhook, Some(why), None).await?, 409));
+    }
     let secret = random_secret().map_err(|error| Problem::unready().inside(error))?;
     let change = WebhookChange { secret: Some(secret), ..WebhookChange::default() };
-    let changed = apply(&visit, &webhook, change).await?;
-    render_one(&visit, &changed, None, Some(&secret)).await
+    let account = visit.signed_in()?.account;
+    match visit.checks.store.change_webhook(account, webhook.id, change, clock::now()).await {
+        Ok(changed) => render_one(&visit, &changed, None, Some(&secret)).await,
+        Err(error @ WebhookError::TooManySecrets) => {
+            let why = format!("The secret was not replaced: {error}.");
+            Ok(page::with_status(render_one(&visit, &webhook, Some(&why), None).await?, 409))
+        }
+        Err(error) => Err(problem(error)),
+    }
+}
+
+/// A value that is another one after each rotation.
+fn secret_mark(webhook: &Webhook) -> String {
+    webhook.old_secret_until.unwrap_or_default().to_string()
 }
 
 /// `POST /webhooks/{id}/test`: sends a test.
@@ -318,6 +336,7 @@ fn actions(signed_in: &SignedIn, webhook: &Webhook) -> Markup {
         html! {
             form method="post" action={ (path(webhook)) "/" (action) } {
                 (token_field(&signed_in.csrf))
+                @if action == "rotate" { input type="hidden" name=(SECRET_FIELD) value=(secret_mark(webhook)); }
                 button class=(class) type="submit" { (name) }
             }
         }

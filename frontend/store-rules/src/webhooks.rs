@@ -42,7 +42,7 @@ fn open(vault: &Vault, key: &[u8; 32], sealed: &[u8]) -> Result<Option<WebhookTe
 pub(crate) fn view(vault: &Vault, key: &[u8; 32], row: WebhookRow) -> Result<Webhook, StoreError> {
     let texts = open(vault, key, &row.texts)?;
     let (url, label, old) = match texts {
-        Some(WebhookTexts { url, label, old_secret, .. }) => (url, label, old_secret),
+        Some(WebhookTexts { url, label, old_secrets, .. }) => (url, label, old_secrets.first().copied()),
         None => (String::new(), String::new(), None),
     };
     Ok(Webhook {
@@ -155,7 +155,7 @@ impl Txn<'_> {
         if WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?.len() >= WEBHOOKS_MAX {
             return refuse(WebhookError::TooMany);
         }
-        let texts = WebhookTexts { url: url.clone(), label: label.clone(), secret, old_secret: None };
+        let texts = WebhookTexts { url: url.clone(), label: label.clone(), secret, old_secrets: Vec::new() };
         let row = WebhookRow {
             created_at: now,
             events,
@@ -190,8 +190,12 @@ impl Txn<'_> {
             return refuse(WebhookError::Bad);
         }
         if let Some(secret) = secret {
+            texts.old_secrets.retain(|(_, until)| now < *until);
+            if texts.old_secrets.len() >= OLD_SECRETS_MAX {
+                return refuse(WebhookError::TooManySecrets);
+            }
             let old = std::mem::replace(&mut texts.secret, secret);
-            texts.old_secret = Some((old, now.saturating_add(OLD_SECRET_MS)));
+            texts.old_secrets.insert(0, (old, now.saturating_add(OLD_SECRET_MS)));
         }
         row.events = events.unwrap_or(row.events);
         if let Some(enabled) = enabled {

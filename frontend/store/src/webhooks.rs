@@ -30,6 +30,9 @@ pub const WEBHOOK_LABEL_CHARS_MAX: usize = 100;
 /// How long the old secret signs as well after a rotation, in milliseconds.
 pub const OLD_SECRET_MS: UnixMs = 24 * 60 * 60 * 1000;
 
+/// The most old secrets that sign as well. Beyond it, a rotation is refused.
+pub const OLD_SECRETS_MAX: usize = 3;
+
 /// The most messages that wait at an endpoint. Beyond it, new events are missed: they are counted, and not sent.
 pub const WAITING_MAX: u32 = 500;
 

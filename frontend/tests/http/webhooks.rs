@@ -106,6 +106,12 @@ fn endpoints_are_managed_with_live_keys() {
     let rotated = server.post(&server.live, &format!("{path}/rotate"), "").json();
     assert!(rotated["secret"].as_str().is_some_and(|next| next != secret));
     assert!(rotated["old_secret_until"].is_string());
+    for _ in 0..2 {
+        assert_eq!(server.post(&server.live, &format!("{path}/rotate"), "").status, 200);
+    }
+    let refused = server.post(&server.live, &format!("{path}/rotate"), "");
+    assert_eq!((refused.status, refused.error().as_str()), (409, "invalid_state"));
+    assert!(refused.body.contains("the secret was replaced 3 times within 24 hours"), "{refused:?}");
 
     let stranger = server.stranger();
     for method in ["GET", "PATCH", "DELETE"] {

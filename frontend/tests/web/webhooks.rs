@@ -41,6 +41,22 @@ fn a_webhook_is_created_with_a_secret_that_is_shown_once() {
     assert_ne!(secret(&page).unwrap(), first);
     page.says("The old secret signs as well until");
     let page = browser.get(&path);
+    let mark =
+        page.text().split("name=\"secret\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let rotated = browser.press(&page, &format!("{path}/rotate"));
+    let second = secret(&rotated).unwrap();
+    // A reload sends the same form again.
+    let again = format!("csrf={}&secret={mark}", rotated.token());
+    let reloaded = browser.post(&format!("{path}/rotate"), &again);
+    assert_eq!((reloaded.status, secret(&reloaded)), (409, None));
+    reloaded.says("The secret was replaced already");
+    assert_ne!(second, first);
+    let rotated = browser.press(&reloaded, &format!("{path}/rotate"));
+    assert!(secret(&rotated).is_some());
+    let refused = browser.press(&rotated, &format!("{path}/rotate"));
+    assert_eq!(refused.status, 409);
+    refused.says("The secret was not replaced: the secret was replaced 3 times within 24 hours.");
+    let page = browser.get(&path);
     let page = browser.press(&page, &format!("{path}/test"));
     page.says("webhook.test");
     let page = browser.press(&page, &format!("{path}/disable"));

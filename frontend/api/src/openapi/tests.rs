@@ -153,7 +153,7 @@ fn every_operation_declares_what_the_contract_says() {
             ("get", "/v1/webhooks") => &["200", "403"],
             ("patch", "/v1/webhooks/{webhook_id}") => &["200", "403", "404", "413", "415"],
             ("delete", "/v1/webhooks/{webhook_id}") => &["204", "403", "404"],
-            ("post", "/v1/webhooks/{webhook_id}/rotate") => &["200", "403", "404"],
+            ("post", "/v1/webhooks/{webhook_id}/rotate") => &["200", "403", "404", "409"],
             ("post", "/v1/webhooks/{webhook_id}/test") => &["202", "403", "404", "409"],
             ("get", path) if path.starts_with("/v1/webhooks/") => &["200", "403", "404"],
             _ => &["200"],

@@ -152,7 +152,10 @@ fn refusal(error: WebhookError) -> Refusal {
         |error: WebhookError| Refusal::new(ErrorCode::InvalidState, format!("Not possible: {error}."));
     match error {
         WebhookError::Unknown => no_such_webhook(),
-        WebhookError::TooMany | WebhookError::Disabled | WebhookError::Full => conflict(error),
+        WebhookError::TooMany
+        | WebhookError::Disabled
+        | WebhookError::Full
+        | WebhookError::TooManySecrets => conflict(error),
         WebhookError::Store(error) => error.into(),
         // The URL, the label and the id were checked or made here.
         WebhookError::Bad => Refusal::defect().inside(error),

@@ -485,6 +485,38 @@ fn two_secrets_sign_for_a_day_after_a_rotation() {
 }
 
 #[test]
+fn every_secret_signs_for_a_day_after_its_rotation() {
+    let (mut world, a, id) = world();
+    let secret = |number: usize| WebhookSecret([number as u8 + 7; 24]);
+    let rotate = |world: &World, number| {
+        let change = WebhookChange { secret: Some(secret(number)), ..WebhookChange::default() };
+        world.store().change_webhook(a, id, change, world.now).wait()
+    };
+    for number in 1..=OLD_SECRETS_MAX {
+        world.now += 1000;
+        let found = rotate(&world, number).unwrap();
+        assert_eq!(found.old_secret_until, Some(world.now + OLD_SECRET_MS));
+    }
+    let before = see(&world, a, id);
+    assert_eq!(rotate(&world, 9), Err(WebhookError::TooManySecrets));
+    assert_eq!(see(&world, a, id), before);
+    world.reopen();
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.secrets, [3, 2, 1, 0].map(secret));
+    note(&world, &claimed, 200);
+    // The first old secret ends, and makes room.
+    world.now = START + 1000 + OLD_SECRET_MS;
+    complete(&mut world, a);
+    let claimed = claim_one(&world, ME);
+    assert_eq!(claimed.secrets, [3, 2, 1].map(secret));
+    note(&world, &claimed, 200);
+    rotate(&world, 4).unwrap();
+    complete(&mut world, a);
+    assert_eq!(claim_one(&world, ME).secrets, [4, 3, 2, 1].map(secret));
+}
+
+#[test]
 fn a_test_is_a_message_for_one_endpoint() {
     let (mut world, a, id) = world();
     webhook(&mut world, a, EventSet::ALL);

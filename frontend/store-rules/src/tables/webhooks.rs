@@ -6,7 +6,7 @@ use crate::row::{In, Out, Row};
 use crate::rows::{Table, TypedTable};
 use store::webhooks::{
     Attempt, AttemptFault, AttemptResult, ClaimNumber, DeliveryState, DisableReason, EndpointHealth,
-    EndpointState, Event, EventKind, EventObject, EventSet, ObjectQueue, WebhookSecret,
+    EndpointState, Event, EventKind, EventObject, EventSet, OLD_SECRETS_MAX, ObjectQueue, WebhookSecret,
 };
 use store::{MessageId, UnixMs, WebhookId};
 
@@ -156,8 +156,8 @@ pub struct WebhookTexts {
     pub url: String,
     pub label: String,
     pub secret: WebhookSecret,
-    /// The secret before the last rotation, and the time until which it signs.
-    pub old_secret: Option<(WebhookSecret, UnixMs)>,
+    /// The secrets before rotations, each with the time until which it signs, the newest first.
+    pub old_secrets: Vec<(WebhookSecret, UnixMs)>,
 }
 
 impl Row for WebhookTexts {
@@ -167,8 +167,9 @@ impl Row for WebhookTexts {
         out.text(&self.url);
         out.text(&self.label);
         out.bytes(&self.secret.0);
-        out.byte(u8::from(self.old_secret.is_some()));
-        if let Some((WebhookSecret(old), until)) = &self.old_secret {
+        debug_assert!(self.old_secrets.len() <= OLD_SECRETS_MAX, "a rotation is refused");
+        out.byte(self.old_secrets.len() as u8);
+        for (WebhookSecret(old), until) in &self.old_secrets {
             out.bytes(old);
             out.number(*until);
         }
@@ -179,10 +180,10 @@ impl Row for WebhookTexts {
             url: input.text()?,
             label: input.text()?,
             secret: WebhookSecret(input.array()?),
-            old_secret: if input.flag()? {
-                Some((WebhookSecret(input.array()?), input.number()?))
-            } else {
-                None
+            old_secrets: {
+                let count = input.byte().filter(|&count| usize::from(count) <= OLD_SECRETS_MAX)?;
+                let secrets = (0..count).map(|_| Some((WebhookSecret(input.array()?), input.number()?)));
+                secrets.collect::<Option<_>>()?
             },
         })
     }
@@ -311,12 +312,12 @@ mod tests {
             }
         }
         let (secret, old) = (WebhookSecret([1; 24]), WebhookSecret([2; 24]));
-        for old_secret in [None, Some((old, 9))] {
+        for old_secrets in [vec![], vec![(old, 9)], vec![(old, 9), (secret, 8), (old, 7)]] {
             comes_back(&WebhookTexts {
                 url: "https://a.example/".into(),
                 label: String::new(),
                 secret,
-                old_secret,
+                old_secrets,
             });
         }
         let messages = vec![MessageId::from_bytes([1; 16]), MessageId::from_bytes([2; 16])];
@@ -340,6 +341,19 @@ mod tests {
                 next_at: Some(9),
             });
         }
+    }
+
+    /// Rows with at most one old secret are older than the others.
+    #[test]
+    fn texts_have_the_form_of_the_first_rows() {
+        let secret = WebhookSecret([1; 24]);
+        let texts = |old_secrets| WebhookTexts { url: "u".into(), label: "l".into(), secret, old_secrets };
+        let start = [&[1, b'u', 1, b'l'][..], &[1; 24]].concat();
+        assert_eq!(texts(vec![]).encode(), [&start[..], &[0]].concat());
+        let one = texts(vec![(WebhookSecret([2; 24]), 9)]);
+        assert_eq!(one.encode(), [&start[..], &[1], &[2; 24], &[9]].concat());
+        let four = [&start[..], &[4], &[0; 100]].concat();
+        assert!(WebhookTexts::decode(&four).is_err());
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl Txn<'_> {
             };
             row.claim = Some(claim);
             self.set_turn(key, row, Some(now.saturating_add(CLAIM_MS)))?;
-            let old = texts.old_secret.filter(|(_, until)| now < *until).map(|(secret, _)| secret);
+            let old = texts.old_secrets.iter().filter(|(_, until)| now < *until).map(|(secret, _)| *secret);
             return Ok(Some(ClaimedMessage {
                 account,
                 webhook: id,

@@ -1,6 +1,6 @@
 //! Endpoints, events, messages and deliveries.
 
-use super::{EndpointHealth, WEBHOOKS_MAX};
+use super::{EndpointHealth, OLD_SECRETS_MAX, WEBHOOKS_MAX};
 use crate::error::from_store_error;
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
 use crate::{StoreError, UnixMs};
@@ -192,7 +192,7 @@ pub struct Webhook {
     pub waiting: u32,
     /// How many events were missed because [`WAITING_MAX`](super::WAITING_MAX) messages waited.
     pub missed: u64,
-    /// The time until which the secret before the last rotation signs as well.
+    /// The time until which the secret before the last rotation signs as well. Earlier ones end earlier.
     pub old_secret_until: Option<UnixMs>,
 }
 
@@ -207,7 +207,8 @@ pub struct WebhookChange {
     pub events: Option<EventSet>,
     /// Whether it gets messages.
     pub enabled: Option<bool>,
-    /// The new secret. The one before signs as well for [`OLD_SECRET_MS`](super::OLD_SECRET_MS).
+    /// The new secret. The one before signs as well for [`OLD_SECRET_MS`](super::OLD_SECRET_MS), even if there are further
+    /// rotations in this time.
     pub secret: Option<WebhookSecret>,
 }
 
@@ -241,7 +242,7 @@ pub struct ClaimedMessage {
     pub created_at: UnixMs,
     /// The URL.
     pub url: String,
-    /// The secrets that sign: the present one, and the one before for some time after a rotation.
+    /// The secrets that sign: the present one, and those before for some time after a rotation. The newest one is the first.
     pub secrets: Vec<WebhookSecret>,
 }
 
@@ -400,6 +401,8 @@ pub enum WebhookError {
     Disabled,
     /// Too many messages wait at the endpoint.
     Full,
+    /// The endpoint has [`OLD_SECRETS_MAX`] old secrets that sign, so it gets no new secret.
+    TooManySecrets,
     /// A value is out of its range, or the id is in use.
     Bad,
     /// The store itself failed.
@@ -415,6 +418,9 @@ impl fmt::Display for WebhookError {
             WebhookError::TooMany => write!(f, "the account has {WEBHOOKS_MAX} endpoints"),
             WebhookError::Disabled => f.write_str("the endpoint is disabled"),
             WebhookError::Full => f.write_str("too many messages wait at the endpoint"),
+            WebhookError::TooManySecrets => {
+                write!(f, "the secret was replaced {OLD_SECRETS_MAX} times within 24 hours")
+            }
             WebhookError::Bad => f.write_str("a bound is not kept, or the id is in use"),
             WebhookError::Store(error) => error.fmt(f),
         }

@@ -70,8 +70,8 @@ pub fn of_error(code: ErrorCode) -> &'static str {
             "The upload continues at another byte than the list has; continue at `offset`."
         }
         ErrorCode::InvalidState => {
-            "The `status` of the list does not allow this, or the account has as many or as large lists as it \
-                may have."
+            "The state of the list or endpoint does not allow this, or the account has as many or as large lists, or \
+                as many endpoints, as it may have."
         }
         ErrorCode::RequestTooLarge => {
             "The body has more than 256 KiB; the content of a list has more bytes than a list may have, or than \

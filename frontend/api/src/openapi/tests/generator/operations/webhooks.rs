@@ -110,14 +110,14 @@ pub fn rotate() -> Value {
         "operationId": "rotateWebhookSecret",
         "tags": ["Webhooks"],
         "summary": "Replace the secret",
-        "description": "For 24 hours, each message has two signatures: by the new secret and by the one before. A \
-            further rotation ends the earlier overlap.",
+        "description": "Each message has a signature by the new secret and, for 24 hours, one by the secret before. \
+            More than three rotations within 24 hours are refused.",
         "parameters": [id()],
         "responses": responses(
             "200",
             one("The endpoint with its new `secret`.", "rotated", "After a rotation", &rotated()),
             &answers::INVALID,
-            &[&answers::LIVE_ONLY, &answers::NOT_FOUND],
+            &[&answers::LIVE_ONLY, &answers::NOT_FOUND, &answers::INVALID_STATE],
         ),
     })
 }
