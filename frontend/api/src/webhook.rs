@@ -60,9 +60,9 @@ pub enum WebhookData {
         batch_id: String,
         /// Its status.
         status: &'static str,
-        /// The number of addresses.
+        /// The number of rows.
         total: u64,
-        /// The number of addresses with an answer.
+        /// The number of rows with an answer.
         checked: u64,
         /// How often each reason occurs.
         counts: ReasonCounts,
@@ -73,9 +73,9 @@ pub enum WebhookData {
         list_id: String,
         /// Its status.
         status: &'static str,
-        /// The number of addresses.
+        /// The number of different addresses.
         total: u64,
-        /// The number of addresses with an answer.
+        /// The number of different addresses with an answer.
         checked: u64,
         /// How often each reason occurs.
         counts: ReasonCounts,

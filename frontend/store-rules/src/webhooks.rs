@@ -128,7 +128,9 @@ pub(crate) fn list_event(id: ListId, row: &ListRow) -> Option<Event> {
     };
     let checked = row.counts.iter().map(|(_, count)| count).sum();
     let (object, counts) = (EventObject::List(id), row.counts.clone());
-    Some(Event { kind, object, total: row.addresses, checked, counts })
+    // A list of format 6 checks the address of each row.
+    let total = row.more.map_or(row.addresses, |more| more.distinct);
+    Some(Event { kind, object, total, checked, counts })
 }
 
 fn fits(url: &str, label: &str) -> bool {

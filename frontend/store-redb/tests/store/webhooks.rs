@@ -78,7 +78,7 @@ fn complete(world: &mut World, account: AccountId) -> BatchId {
 fn list(world: &mut World, account: AccountId) -> List {
     let id = ListId::new(world.now, world.random());
     let list = List::new(id, account, world.now, "my list.csv".into());
-    let list = List { addresses: 2, ..list };
+    let list = List { addresses: 3, distinct: 2, ..list };
     world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     list
 }

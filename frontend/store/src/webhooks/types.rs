@@ -148,7 +148,7 @@ pub struct Event {
     pub kind: EventKind,
     /// What ended.
     pub object: EventObject,
-    /// The number of rows of a batch, or of addresses of a list.
+    /// The number of rows of a batch, or of different addresses of a list.
     pub total: u64,
     /// How many of them have an answer.
     pub checked: u64,
