@@ -186,6 +186,7 @@ impl Txn<'_> {
             return refuse(WebhookError::Unknown);
         };
         let WebhookChange { url, label, events, enabled, secret } = change.clone();
+        let is_moved = url.as_ref().is_some_and(|url| *url != texts.url);
         texts.url = url.unwrap_or(texts.url);
         texts.label = label.unwrap_or(texts.label);
         if !fits(&texts.url, &texts.label) {
@@ -198,6 +199,13 @@ impl Txn<'_> {
             }
             let old = std::mem::replace(&mut texts.secret, secret);
             texts.old_secrets.insert(0, (old, now.saturating_add(OLD_SECRET_MS)));
+        }
+        if is_moved {
+            row.health.on_new_url();
+            // The result of an attempt at the old URL does not count. Its message is sent to the new one.
+            if row.claim.take().is_some() {
+                self.set_turn_to_due(&key, &mut row, now)?;
+            }
         }
         row.events = events.unwrap_or(row.events);
         if let Some(enabled) = enabled {

@@ -68,7 +68,8 @@ pub trait WebhookStore {
     /// As [`WebhookStore::webhooks`].
     fn webhook(&self, account: AccountId, id: WebhookId) -> Pending<Option<Webhook>, StoreError>;
 
-    /// Changes an endpoint; [`WebhookError::Unknown`] if the account has none with this id.
+    /// Changes an endpoint; [`WebhookError::Unknown`] if the account has none with this id. A new URL ends the claim of the
+    /// endpoint, so the result of an attempt at the old URL does not count.
     fn change_webhook(
         &self,
         account: AccountId,

@@ -450,6 +450,30 @@ fn a_success_ends_a_series_of_failures() {
 }
 
 #[test]
+fn results_of_the_old_url_do_not_count_against_the_new_one() {
+    let (mut world, a, id) = world();
+    let change = |world: &World, url: &str| {
+        let change = WebhookChange { url: Some(url.into()), ..WebhookChange::default() };
+        world.store().change_webhook(a, id, change, world.now).wait().unwrap()
+    };
+    complete(&mut world, a);
+    note(&world, &claim_one(&world, ME), 500);
+    assert_eq!(change(&world, URL).health.failing_since, Some(START), "the same URL");
+    world.now += WAITS_MS[0];
+    let old = claim_one(&world, ME);
+    let changed = change(&world, "https://new.example/");
+    assert_eq!(changed.health, EndpointHealth::NEW);
+    // The message is due at the new URL at once, and the end of the attempt at the old one comes later.
+    let next = claim_one(&world, OTHER);
+    assert_eq!((next.message, next.url.as_str()), (old.message, "https://new.example/"));
+    note(&world, &old, 410);
+    assert_eq!(see(&world, a, id).health, EndpointHealth::NEW);
+    let done = AttemptReport { claim: OTHER, ..report(&world, &next, AttemptResult::Status(200)) };
+    assert_eq!(world.store().note_attempt(done, world.now).wait(), Ok(None));
+    assert_eq!(see(&world, a, id).waiting, 0);
+}
+
+#[test]
 fn a_report_that_is_repeated_counts_once() {
     let (mut world, a, id) = world();
     complete(&mut world, a);

@@ -202,7 +202,7 @@ impl Txn<'_> {
     }
 
     /// Sets the turn of an endpoint to the time of its next attempt, but not before `now`. The caller writes the row.
-    fn set_turn_to_due(
+    pub(super) fn set_turn_to_due(
         &mut self,
         key: &[u8; 32],
         row: &mut WebhookRow,

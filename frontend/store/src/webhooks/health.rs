@@ -66,6 +66,11 @@ impl EndpointHealth {
         }
     }
 
+    /// The owner has changed its URL, so earlier failures no longer count. An endpoint that is disabled stays so.
+    pub fn on_new_url(&mut self) {
+        self.failing_since = None;
+    }
+
     /// The owner enables or disables it. An endpoint that is enabled again begins without earlier failures.
     pub fn set_enabled(&mut self, enabled: bool) {
         match (enabled, self.state) {
@@ -87,12 +92,13 @@ mod tests {
         Gone(UnixMs),
         Enable,
         Disable,
+        Move,
     }
 
     #[test]
     fn states_follow_from_attempts_and_the_owner() {
         use DisableReason::{Failures, Gone, Owner};
-        use Step::{Disable, Enable, Failure, Success};
+        use Step::{Disable, Enable, Failure, Move, Success};
         const DAY: UnixMs = 24 * 60 * 60 * 1000;
         let enabled = EndpointState::Enabled;
         let disabled = EndpointState::Disabled;
@@ -112,6 +118,9 @@ mod tests {
             (&[Step::Gone(7), Disable], disabled(Gone), Some(7)),
             (&[Failure(0), Failure(3 * DAY), Enable, Failure(3 * DAY + 1)], enabled, Some(3 * DAY + 1)),
             (&[Failure(1), Enable], enabled, Some(1)),
+            (&[Failure(5), Move], enabled, None),
+            (&[Failure(0), Move, Failure(3 * DAY)], enabled, Some(3 * DAY)),
+            (&[Step::Gone(7), Move], disabled(Gone), None),
             // A clock that goes back.
             (&[Failure(9 * DAY), Failure(0)], enabled, Some(9 * DAY)),
         ] {
@@ -123,6 +132,7 @@ mod tests {
                     Step::Gone(at) => health.on_failure(at, true),
                     Enable => health.set_enabled(true),
                     Disable => health.set_enabled(false),
+                    Move => health.on_new_url(),
                 }
             }
             assert_eq!(health, EndpointHealth { state, failing_since });
