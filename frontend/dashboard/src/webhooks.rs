@@ -1,6 +1,7 @@
 //! `/webhooks` and `/webhooks/{id}`: the endpoints of the account, their secrets, and the log of their deliveries. A secret is
 //! shown once, in the answer to the form that created or replaced it.
 
+use crate::attempt::count;
 use crate::form::token_field;
 use crate::page;
 use crate::problem::Problem;
@@ -12,6 +13,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::id::random_bits;
+use store::rate_limit::Row;
 use store::webhooks::{
     Attempt, AttemptFault, AttemptResult, Delivery, DeliveryState, DisableReason, EndpointState, EventKind,
     EventObject, EventSet, NewWebhook, WEBHOOK_LABEL_CHARS_MAX, WEBHOOK_URL_BYTES_MAX, WEBHOOKS_MAX, Webhook,
@@ -34,6 +36,7 @@ pub async fn index(visit: Visit) -> Result<Reply, Problem> {
 /// `POST /webhooks`: creates an endpoint, and shows its secret once.
 pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
+    count(&visit, account, Row::Account).await?;
     let (url, label, events) = match read(&visit) {
         Ok(read) => read,
         Err(why) => return Ok(page::with_status(render_all(&visit, Some(&why)).await?, 400)),
@@ -60,7 +63,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /webhooks/{id}`: changes the URL, the label and the events of an endpoint.
 pub async fn change(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     match read(&visit) {
         Ok((url, label, events)) => {
             let (url, label, events) = (Some(url), Some(label), Some(events));
@@ -82,7 +85,7 @@ pub async fn disable(visit: Visit) -> Result<Reply, Problem> {
 }
 
 async fn set_enabled(visit: Visit, enabled: bool) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     let change = WebhookChange { enabled: Some(enabled), ..WebhookChange::default() };
     apply(&visit, &webhook, change).await?;
     Ok(page::see_other(path(&webhook)))
@@ -90,7 +93,7 @@ async fn set_enabled(visit: Visit, enabled: bool) -> Result<Reply, Problem> {
 
 /// `POST /webhooks/{id}/rotate`: replaces the secret, and shows the new one once. A form that is sent again replaces nothing.
 pub async fn rotate(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     if visit.form.text(SECRET_FIELD) != secret_mark(&webhook) {
         let why = "The secret was replaced already, and cannot be shown again. If you do not have it, replace it once more.";
         return Ok(page::with_status(render_one(&visit, &webhook, Some(why), None).await?, 409));
@@ -115,7 +118,7 @@ fn secret_mark(webhook: &Webhook) -> String {
 
 /// `POST /webhooks/{id}/test`: sends a test.
 pub async fn test(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Batch).await?;
     let account = visit.signed_in()?.account;
     match visit.checks.store.test_webhook(account, webhook.id, clock::now()).await {
         Ok(_) => Ok(page::see_other(path(&webhook))),
@@ -129,7 +132,7 @@ pub async fn test(visit: Visit) -> Result<Reply, Problem> {
 
 /// `POST /webhooks/{id}/delete`: deletes an endpoint.
 pub async fn delete(visit: Visit) -> Result<Reply, Problem> {
-    let webhook = find(&visit).await?;
+    let webhook = find_to_change(&visit, Row::Account).await?;
     visit.checks.store.delete_webhook(visit.signed_in()?.account, webhook.id).await?;
     Ok(page::see_other("/webhooks"))
 }
@@ -138,6 +141,12 @@ async fn find(visit: &Visit) -> Result<Webhook, Problem> {
     let id = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let found = visit.checks.store.webhook(visit.signed_in()?.account, id).await?;
     found.ok_or_else(Problem::not_found)
+}
+
+/// The endpoint of a form, which counts against a limit as the same request of the API.
+async fn find_to_change(visit: &Visit, row: Row) -> Result<Webhook, Problem> {
+    count(visit, visit.signed_in()?.account, row).await?;
+    find(visit).await
 }
 
 async fn apply(visit: &Visit, webhook: &Webhook, change: WebhookChange) -> Result<Webhook, Problem> {

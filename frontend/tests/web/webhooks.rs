@@ -96,6 +96,22 @@ fn wrong_forms_are_refused() {
 }
 
 #[test]
+fn the_forms_are_limited_as_the_requests_of_the_api() {
+    let (_server, mut browser) = signed_up();
+    submit(&mut browser, &[("url", URL), ("list.unfit", "1")]);
+    let path = path(&mut browser);
+    let token = browser.get("/webhooks").token();
+    let mut statuses = Vec::new();
+    // The plan has 30 batches and 300 other requests per minute; the first form was one of them.
+    for (action, limit) in [("test", 30), ("disable", 299)] {
+        let body = format!("csrf={token}");
+        let mut ended = (0..limit + 30).map(|_| browser.post(&format!("{path}/{action}"), &body).status);
+        statuses.push(ended.position(|status| status == 429));
+    }
+    assert_eq!(statuses, [Some(30), Some(299)]);
+}
+
+#[test]
 fn a_webhook_is_text_and_belongs_to_its_account() {
     let (server, mut browser) = signed_up();
     submit(&mut browser, &[("url", URL), ("label", "<script>alert(1)</script>"), ("list.paused", "1")]);
