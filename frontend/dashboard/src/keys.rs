@@ -16,7 +16,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use ring::hmac;
 use store::clock;
-use store::id::random_bits;
+use store::id::{Uuid7, random_bits};
 use store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
 
 /// Most revoked keys that the page shows. It shows the newest ones.
@@ -42,7 +42,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&visit, "A label can have at most 100 characters.", 400).await;
     }
     let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
-    let id = id_of(&visit.signed_in()?.session, nonce, clock::now());
+    let id = KeyId(id_of(&visit.signed_in()?.session, nonce.0, clock::now()));
     if let Err(TooOften { wait_s }) = visit.dashboard.throttle.new_key(account, clock::now()) {
         let problem = Problem::too_often(wait_s);
         return Ok(refuse(&visit, problem.message(), problem.status())
@@ -82,12 +82,11 @@ pub async fn revoke(visit: Visit) -> Result<Reply, Problem> {
     Ok(page::see_other("/keys"))
 }
 
-/// The id of the key that this form of this session creates. Its time is the time of the form, so the same form gives the
-/// same id again.
-fn id_of(session: &TokenHash, nonce: KeyId, now: UnixMs) -> KeyId {
+/// The id of what this form of this session creates. Its time is the time of the form, so the same form gives the same id again.
+pub fn id_of(session: &TokenHash, nonce: Uuid7, now: UnixMs) -> Uuid7 {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, session), &nonce.to_bytes());
     let bits = tag.as_ref().iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
-    KeyId::new(nonce.0.made_at().min(now), bits)
+    Uuid7::new(nonce.made_at().min(now), bits)
 }
 
 async fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
@@ -207,19 +206,19 @@ mod tests {
     #[test]
     fn an_id_is_the_forms_and_not_the_callers() {
         const NOW: UnixMs = 1_800_000_000_000;
-        let (session, nonce) = ([1; 32], KeyId::new(NOW - 1, 7));
+        let (session, nonce) = ([1; 32], Uuid7::new(NOW - 1, 7));
         let id = id_of(&session, nonce, NOW);
-        assert_ne!(id, nonce, "it may have the bits of an account");
-        assert_eq!(id.0.made_at(), NOW - 1);
-        assert_eq!(id_of(&session, nonce, NOW + 60_000), id, "the same form makes the same key");
+        assert!(id != nonce, "it may have the bits of an account");
+        assert_eq!(id.made_at(), NOW - 1);
+        assert!(id_of(&session, nonce, NOW + 60_000) == id, "the same form makes the same id");
         let others = [
             id_of(&[2; 32], nonce, NOW),
-            id_of(&session, KeyId::new(NOW - 1, 8), NOW),
-            id_of(&session, KeyId::new(NOW - 2, 7), NOW),
+            id_of(&session, Uuid7::new(NOW - 1, 8), NOW),
+            id_of(&session, Uuid7::new(NOW - 2, 7), NOW),
         ];
         assert!(!others.contains(&id));
         assert_eq!(
-            id_of(&session, KeyId::from_bytes([0xff; 16]), NOW).0.made_at(),
+            id_of(&session, Uuid7::from_bytes([0xff; 16]), NOW).made_at(),
             NOW,
             "none is of a time to come"
         );

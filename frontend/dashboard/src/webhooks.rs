@@ -3,6 +3,7 @@
 
 use crate::attempt::count;
 use crate::form::token_field;
+use crate::keys::id_of;
 use crate::page;
 use crate::problem::Problem;
 use crate::session::SignedIn;
@@ -33,7 +34,7 @@ pub async fn index(visit: Visit) -> Result<Reply, Problem> {
     render_all(&visit, None).await
 }
 
-/// `POST /webhooks`: creates an endpoint, and shows its secret once.
+/// `POST /webhooks`: creates an endpoint, and shows its secret once. A form that is sent again creates no second one.
 pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let account = visit.signed_in()?.account;
     count(&visit, account, Row::Account).await?;
@@ -42,14 +43,21 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
         Err(why) => return Ok(page::with_status(render_all(&visit, Some(&why)).await?, 400)),
     };
     let secret = random_secret().map_err(|error| Problem::unready().inside(error))?;
-    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let now = clock::now();
-    let new = NewWebhook { id: WebhookId::new(now, bits), account, url, label, events, secret };
+    let Ok(nonce) = visit.form.text("nonce").parse::<WebhookId>() else { return Err(Problem::not_found()) };
+    let id = WebhookId(id_of(&visit.signed_in()?.session, nonce.0, now));
+    let new = NewWebhook { id, account, url, label, events, secret };
     match visit.checks.store.create_webhook(new, now).await {
         Ok(made) => render_one(&visit, &made, None, Some(&secret)).await,
         Err(WebhookError::TooMany) => {
             let why = format!("The account has {WEBHOOKS_MAX} webhooks. Delete one that you do not use.");
             Ok(page::with_status(render_all(&visit, Some(&why)).await?, 409))
+        }
+        // The URL and the label were checked, so the id exists.
+        Err(WebhookError::Bad) => {
+            let why =
+                "This webhook already exists, and its secret cannot be shown again. Replace its secret.";
+            Ok(page::with_status(render_all(&visit, Some(why)).await?, 409))
         }
         Err(error) => Err(problem(error)),
     }
@@ -185,6 +193,7 @@ fn read(visit: &Visit) -> Result<(String, String, EventSet), String> {
 async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let all = visit.checks.store.webhooks(signed_in.account).await?;
+    let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let body = html! {
         h1 { "Webhooks" }
         p { "A webhook sends a message to your server when a batch or a list ends, so your program need not poll." }
@@ -203,6 +212,7 @@ async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
             h2 { "New webhook" }
             form method="post" action="/webhooks" {
                 (token_field(&signed_in.csrf))
+                input type="hidden" name="nonce" value=(WebhookId::new(clock::now(), bits));
                 (fields("", "", EventSet::ALL))
                 button type="submit" { "Create webhook" }
             }

@@ -27,8 +27,15 @@ fn path(browser: &mut Browser) -> String {
 fn a_webhook_is_created_with_a_secret_that_is_shown_once() {
     let (server, mut browser) = signed_up();
     browser.get("/webhooks").says("There are no webhooks");
-    let page = submit(&mut browser, &[("url", URL), ("label", "mine"), ("batch.completed", "1")]);
+    let form = browser.get("/webhooks");
+    let fields = &[("url", URL), ("label", "mine"), ("batch.completed", "1")];
+    let page = browser.submit(&form, fields);
     assert_eq!(page.status, 200, "{}", page.plain());
+    // A reload sends the same form again.
+    let reloaded = browser.submit(&form, fields);
+    assert_eq!((reloaded.status, secret(&reloaded)), (409, None));
+    reloaded.says("This webhook already exists");
+    assert_eq!(reloaded.text().matches("/webhooks/whk_").count(), 1);
     let first = secret(&page).unwrap();
     assert!(first.starts_with("whsec_"));
     let path = path(&mut browser);
