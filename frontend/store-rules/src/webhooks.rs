@@ -99,6 +99,11 @@ fn due_range(webhook: WebhookId, until: UnixMs) -> RangeInclusive<[u8; 40]> {
     due_key(webhook, 0, [0; 16])..=due_key(webhook, until, [0xff; 16])
 }
 
+/// The range of an endpoint's rows in `deliveries`.
+fn log_range(webhook: WebhookId) -> RangeInclusive<[u8; 32]> {
+    join(webhook.to_bytes(), [0; 16])..=join(webhook.to_bytes(), [0xff; 16])
+}
+
 /// Whether an endpoint can be claimed at `now`.
 pub(crate) fn has_due(rows: &dyn Rows, now: UnixMs) -> Result<bool, StoreError> {
     Ok(!WEBHOOK_TURNS.keys(rows, ..=turn_key(now, WebhookId::from_bytes([0xff; 16])), 1)?.is_empty())
@@ -216,13 +221,21 @@ impl Txn<'_> {
         Ok(view(&self.shared.vault, &key, row)?)
     }
 
-    /// Deletes an endpoint. Its deliveries can no longer be read, and are removed at their expiry.
+    /// Deletes an endpoint with its messages and its log.
     pub(crate) fn delete_webhook(&mut self, account: AccountId, id: WebhookId) -> Result<bool, StoreError> {
         let key = webhook_key(account, id);
         let Some(row) = WEBHOOKS.get(self.rows(), &key)? else { return Ok(false) };
         for due in OUTBOX_DUE.keys(self.rows(), due_range(id, UnixMs::MAX), WAITING_MAX as usize)? {
             OUTBOX.remove(self.rows, &outbox_key(id, split_due_key(&due).1))?;
             OUTBOX_DUE.remove(self.rows, &due)?;
+        }
+        let mut deliveries = Vec::new();
+        DELIVERIES.walk(self.rows(), log_range(id), DELIVERIES_MAX as usize, |key, row| {
+            deliveries.push((key, row.created_at));
+            Walk::On
+        })?;
+        for (key, created_at) in deliveries {
+            self.remove_delivery(&key, created_at)?;
         }
         if let Some(at) = row.turn_at {
             WEBHOOK_TURNS.remove(self.rows, &turn_key(at, id))?;
@@ -329,9 +342,8 @@ impl Txn<'_> {
     }
 
     fn remove_oldest_ended(&mut self, id: WebhookId, row: &mut WebhookRow) -> Result<(), StoreError> {
-        let range = join(id.to_bytes(), [0; 16])..=join(id.to_bytes(), [0xff; 16]);
         let mut oldest = None;
-        DELIVERIES.walk(self.rows(), range, WAITING_MAX as usize + 1, |key, delivery| {
+        DELIVERIES.walk(self.rows(), log_range(id), WAITING_MAX as usize + 1, |key, delivery| {
             if delivery.state == DeliveryState::Waiting {
                 return Walk::On;
             }
@@ -339,10 +351,15 @@ impl Txn<'_> {
             Walk::Stop
         })?;
         let Some((key, created_at)) = oldest else { return Ok(()) };
-        DELIVERIES.remove(self.rows, &key)?;
-        self.unexpire(Expiring::Delivery, created_at.saturating_add(DELIVERY_KEEP_MS), &key)?;
+        self.remove_delivery(&key, created_at)?;
         row.logged = row.logged.saturating_sub(1);
         Ok(())
+    }
+
+    /// Removes a delivery with the note of its expiry.
+    fn remove_delivery(&mut self, key: &[u8; 32], created_at: UnixMs) -> Result<(), StoreError> {
+        DELIVERIES.remove(self.rows, key)?;
+        self.unexpire(Expiring::Delivery, created_at.saturating_add(DELIVERY_KEEP_MS), key)
     }
 
     /// Moves the turn of an endpoint, whose row the caller writes.

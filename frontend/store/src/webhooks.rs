@@ -78,7 +78,7 @@ pub trait WebhookStore {
         now: UnixMs,
     ) -> Pending<Webhook, WebhookError>;
 
-    /// Deletes an endpoint with its waiting messages; returns whether it existed.
+    /// Deletes an endpoint with its waiting messages and its log; returns whether it existed.
     fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Pending<bool, StoreError>;
 
     /// Writes a message of [`EventKind::Test`] for one endpoint, which must be enabled.
