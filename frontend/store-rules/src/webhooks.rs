@@ -27,6 +27,9 @@ use std::ops::RangeInclusive;
 use store::webhooks::*;
 use store::{AccountId, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
 
+/// How many of the oldest deliveries are read first in the search for one that has ended: usually it is the oldest one.
+const OLDEST_FIRST: usize = 4;
+
 /// Seals the texts of an endpoint.
 pub(crate) fn seal(vault: &Vault, key: &[u8; 32], texts: &WebhookTexts) -> Result<Vec<u8>, StoreError> {
     vault.users_key()?.seal(Place { table: WebhookRow::TABLE, row: key }, &texts.encode())
@@ -254,12 +257,25 @@ impl Txn<'_> {
     ) -> Result<(), StoreError> {
         let keys = WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?;
         WEBHOOKS.expect(self.rows(), &keys);
+        let mut wanting = Vec::new();
         for key in keys {
-            let Some(mut row) = WEBHOOKS.get(self.rows(), &key)? else { continue };
-            if row.health.is_enabled() && row.events.contains(event.kind) {
-                self.enqueue(&key, &mut row, event, now)?;
-                WEBHOOKS.put(self.rows, &key, &row)?;
-            }
+            let row = WEBHOOKS.get(self.rows(), &key)?;
+            let row = row.filter(|row| row.health.is_enabled() && row.events.contains(event.kind));
+            wanting.extend(row.map(|row| (key, row)));
+        }
+        let rows = self.rows();
+        let object = event.object.to_bytes();
+        let outbox: Vec<_> = wanting.iter().map(|(key, _)| outbox_key(parts(key).1, object)).collect();
+        OUTBOX.expect(rows, &outbox);
+        let full = wanting.iter().filter(|(_, row)| row.logged >= DELIVERIES_MAX);
+        rows.expect(&mut full.map(|(key, _)| {
+            let (from, to) = log_range(parts(key).1).into_inner();
+            let (table, from, to) = (DELIVERIES.table, from.to_vec(), to.to_vec());
+            Want::Range { table, from, to, backwards: false, most: OLDEST_FIRST }
+        }));
+        for (key, mut row) in wanting {
+            self.enqueue(&key, &mut row, event, now)?;
+            WEBHOOKS.put(self.rows, &key, &row)?;
         }
         Ok(())
     }
@@ -343,13 +359,18 @@ impl Txn<'_> {
 
     fn remove_oldest_ended(&mut self, id: WebhookId, row: &mut WebhookRow) -> Result<(), StoreError> {
         let mut oldest = None;
-        DELIVERIES.walk(self.rows(), log_range(id), WAITING_MAX as usize + 1, |key, delivery| {
-            if delivery.state == DeliveryState::Waiting {
-                return Walk::On;
+        for most in [OLDEST_FIRST, WAITING_MAX as usize + 1] {
+            DELIVERIES.walk(self.rows(), log_range(id), most, |key, delivery| {
+                if delivery.state == DeliveryState::Waiting {
+                    return Walk::On;
+                }
+                oldest = Some((key, delivery.created_at));
+                Walk::Stop
+            })?;
+            if oldest.is_some() {
+                break;
             }
-            oldest = Some((key, delivery.created_at));
-            Walk::Stop
-        })?;
+        }
         let Some((key, created_at)) = oldest else { return Ok(()) };
         self.remove_delivery(&key, created_at)?;
         row.logged = row.logged.saturating_sub(1);
@@ -417,3 +438,6 @@ fn parts(key: &[u8; 32]) -> (AccountId, WebhookId) {
     let (account, id) = split(key);
     (AccountId::from_bytes(account), WebhookId::from_bytes(id))
 }
+
+#[cfg(test)]
+mod tests;
