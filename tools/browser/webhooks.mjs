@@ -132,7 +132,7 @@ await suite({
     await page.waitForTimeout(1_000);
     await page.reload();
     await page.getByText('status 500').waitFor();
-    await page.getByText('Attempts fail since').waitFor();
+    await page.getByText('Attempts have failed since').waitFor();
     await t.inspect(page, 'webhook-failing');
     await page.getByRole('button', { name: 'Disable' }).click();
     await page.getByText('You have disabled this webhook.').waitFor();

@@ -342,7 +342,7 @@ fn facts(webhook: &Webhook) -> Markup {
             EndpointState::Disabled(DisableReason::Failures) => p.notice.warn { "The webhook is disabled: all attempts of three days have failed." },
             EndpointState::Enabled => {}
         }
-        @if let Some(since) = webhook.health.failing_since { p { "Attempts fail since " (time(since)) "." } }
+        @if let Some(since) = webhook.health.failing_since { p { "Attempts have failed since " (time(since)) "." } }
         @if webhook.missed > 0 { p { (webhook.missed) " events were not sent, because too many messages waited." } }
         @if let Some(until) = webhook.old_secret_until.filter(|until| clock::now() < *until) {
             p { "The old secret signs as well until " (time(until)) "." }

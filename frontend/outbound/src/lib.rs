@@ -6,8 +6,8 @@
 //!
 //! Certificates are verified with the system's list of authorities (`SSL_CERT_FILE` names another list).
 //!
-//! No HTTP client is used: it would have to connect to exactly the address that was checked, and ureq offers its hook for that
-//! (`ureq::unversioned`) without a promise that it stays.
+//! No HTTP client is used. It must connect to the checked address. ureq has a hook for this (`ureq::unversioned`), but the hook is
+//! not a stable interface.
 
 mod destinations;
 pub mod host;

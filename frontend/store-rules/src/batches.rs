@@ -613,7 +613,7 @@ impl Txn<'_> {
         Ok((AccountId::from_bytes(account), BatchId::from_bytes(id)))
     }
 
-    /// Tells the endpoints of the account that a batch has ended. Of a list, only its own end is an event.
+    /// Tells the endpoints of the account that a batch has ended. A batch of a list creates no event.
     fn note_batch_event(
         &mut self,
         kind: EventKind,

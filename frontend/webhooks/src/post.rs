@@ -127,7 +127,7 @@ impl Poster {
         let config = self.trust.config.clone();
         let mut connection = ClientConnection::new(config, name).map_err(|_| AttemptFault::Tls)?;
         while connection.is_handshaking() {
-            // It fails with the reason, and returns early only at the end of the handshake.
+            // `complete_io` may return before the handshake is complete; its errors name the cause.
             connection.complete_io(&mut stream).map_err(|error| handshake_fault(&error))?;
         }
         let mut stream = StreamOwned::new(connection, stream);

@@ -1,6 +1,6 @@
 //! The URLs of endpoints. The parser is strict, so the host that is checked and the host that is connected to are the same.
 //!
-//! An URL has `https`, a DNS name, perhaps a port, a path and a query. User information, fragments and addresses in the place
+//! A URL has `https`, a DNS name, perhaps a port, a path and a query. User information, fragments and addresses in the place
 //! of names are refused. The port is 443, or 1024 and above, so that no request goes to a server of another protocol. If the
 //! operator allows networks ([`Destinations::has_allowed`]), plain `http` to them and their addresses are accepted too.
 

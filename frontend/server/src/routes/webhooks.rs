@@ -1,7 +1,6 @@
 //! `/v1/webhooks`: the endpoints of an account, and the log of their deliveries.
 //!
-//! Only live keys may use it: an endpoint learns of the batches and lists of the whole account, and test keys are kept with
-//! less care.
+//! Only live keys may use it: an endpoint gets the events of the whole account, and users protect test keys less well.
 
 use crate::router::Call;
 use api::request::Choice;
@@ -132,8 +131,7 @@ fn owner(call: &Call) -> Result<Caller, Refusal> {
     match caller.mode {
         KeyMode::Live => Ok(caller),
         KeyMode::Test => {
-            let message =
-                "Webhooks need a live key: an endpoint hears of all batches and lists of the account.";
+            let message = "Webhooks need a live key: an endpoint gets the events of the whole account.";
             Err(Refusal::new(ErrorCode::LiveKeyRequired, message))
         }
     }

@@ -38,7 +38,8 @@ pub const TOTAL_MS_MAX: UnixMs = {
     total
 };
 
-// A message that always fails is given up when its endpoint is disabled, and not before.
+// The last attempt of a message is later than `FAILING_MS_MAX`. So the endpoint is disabled before its message is given up, or
+// with it.
 const _: () = assert!(TOTAL_MS_MAX > FAILING_MS_MAX);
 
 /// The time of the next attempt after `failed` failed ones, the last at `now`. `jitter` is a random number. `None` if the

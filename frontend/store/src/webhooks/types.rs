@@ -403,7 +403,7 @@ pub enum WebhookError {
     Full,
     /// The endpoint has [`OLD_SECRETS_MAX`] old secrets that sign, so it gets no new secret.
     TooManySecrets,
-    /// A value is out of its range, or the id is in use.
+    /// A value is out of range, or the id exists.
     Bad,
     /// The store itself failed.
     Store(StoreError),
@@ -421,7 +421,7 @@ impl fmt::Display for WebhookError {
             WebhookError::TooManySecrets => {
                 write!(f, "the secret was replaced {OLD_SECRETS_MAX} times within 24 hours")
             }
-            WebhookError::Bad => f.write_str("a bound is not kept, or the id is in use"),
+            WebhookError::Bad => f.write_str("a value is out of range, or the id exists"),
             WebhookError::Store(error) => error.fmt(f),
         }
     }
