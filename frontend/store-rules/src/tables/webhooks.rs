@@ -97,9 +97,7 @@ impl Row for WebhookRow {
         out.byte(self.events.bits());
         out.byte(match self.health.state {
             EndpointState::Enabled => 0,
-            EndpointState::Disabled(DisableReason::Owner) => 1,
-            EndpointState::Disabled(DisableReason::Gone) => 2,
-            EndpointState::Disabled(DisableReason::Failures) => 3,
+            EndpointState::Disabled(reason) => reason as u8,
         });
         write_time(self.health.failing_since, out);
         out.blob(&self.texts);
@@ -121,10 +119,10 @@ impl Row for WebhookRow {
             health: EndpointHealth {
                 state: match input.byte()? {
                     0 => EndpointState::Enabled,
-                    1 => EndpointState::Disabled(DisableReason::Owner),
-                    2 => EndpointState::Disabled(DisableReason::Gone),
-                    3 => EndpointState::Disabled(DisableReason::Failures),
-                    _ => return None,
+                    number => {
+                        let reason = DisableReason::ALL.into_iter().find(|reason| *reason as u8 == number);
+                        EndpointState::Disabled(reason?)
+                    }
                 },
                 failing_since: read_time(input)?,
             },

@@ -10,15 +10,20 @@
 use super::schedule::FAILING_MS_MAX;
 use crate::UnixMs;
 
-/// The reason why an endpoint is disabled.
+/// The reason why an endpoint is disabled. The numbers are those in the tables, where 0 is an endpoint that is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisableReason {
     /// Its owner has disabled it.
-    Owner,
+    Owner = 1,
     /// It has answered 410.
-    Gone,
+    Gone = 2,
     /// All attempts of three days have failed.
-    Failures,
+    Failures = 3,
+}
+
+impl DisableReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [DisableReason; 3] = [DisableReason::Owner, DisableReason::Gone, DisableReason::Failures];
 }
 
 /// Whether an endpoint gets messages.

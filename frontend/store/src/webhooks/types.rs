@@ -21,50 +21,43 @@ impl fmt::Debug for WebhookSecret {
     }
 }
 
-/// A kind of event. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventKind {
-    /// Every row of a batch has its answer.
-    BatchCompleted = 0,
-    /// A batch was cancelled.
-    BatchCancelled = 1,
-    /// Every address of a list has its answer.
-    ListCompleted = 2,
-    /// A list was cancelled.
-    ListCancelled = 3,
-    /// A list waits for credits.
-    ListPaused = 4,
-    /// A list cannot be checked.
-    ListUnfit = 5,
-    /// The owner of an endpoint tests it.
-    Test = 6,
+/// Defines an enumeration with the numbers of its values in the tables, and their names in the API.
+macro_rules! numbered {
+    ($doc:literal $name:ident { $($text:literal $value:ident = $number:literal $meaning:literal,)* }) => {
+        #[doc = $doc]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name {
+            $(#[doc = $meaning] $value = $number,)*
+        }
+
+        impl $name {
+            /// All values, in the order of their numbers.
+            pub const ALL: [$name; [$($number),*].len()] = [$($name::$value),*];
+
+            /// The name in the API.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($name::$value => $text,)*
+                }
+            }
+        }
+    };
+}
+
+numbered! {
+    "A kind of event. The numbers are those in the tables."
+    EventKind {
+        "batch.completed" BatchCompleted = 0 "Every row of a batch has its answer.",
+        "batch.cancelled" BatchCancelled = 1 "A batch was cancelled.",
+        "list.completed" ListCompleted = 2 "Every address of a list has its answer.",
+        "list.cancelled" ListCancelled = 3 "A list was cancelled.",
+        "list.paused" ListPaused = 4 "A list waits for credits.",
+        "list.unfit" ListUnfit = 5 "A list cannot be checked.",
+        "webhook.test" Test = 6 "The owner of an endpoint tests it.",
+    }
 }
 
 impl EventKind {
-    /// All kinds, in the order of their numbers.
-    pub const ALL: [EventKind; 7] = [
-        EventKind::BatchCompleted,
-        EventKind::BatchCancelled,
-        EventKind::ListCompleted,
-        EventKind::ListCancelled,
-        EventKind::ListPaused,
-        EventKind::ListUnfit,
-        EventKind::Test,
-    ];
-
-    /// The name in messages and in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            EventKind::BatchCompleted => "batch.completed",
-            EventKind::BatchCancelled => "batch.cancelled",
-            EventKind::ListCompleted => "list.completed",
-            EventKind::ListCancelled => "list.cancelled",
-            EventKind::ListPaused => "list.paused",
-            EventKind::ListUnfit => "list.unfit",
-            EventKind::Test => "webhook.test",
-        }
-    }
-
     /// The kind with this name.
     pub fn parse(name: &str) -> Option<EventKind> {
         EventKind::ALL.into_iter().find(|kind| kind.as_str() == name)
@@ -267,48 +260,16 @@ impl AttemptResult {
     }
 }
 
-/// The reason why an attempt got no answer. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AttemptFault {
-    /// The name of the host has no address.
-    NoAddress = 0,
-    /// The host has only addresses that are not public.
-    AddressNotAllowed = 1,
-    /// The connection failed or broke.
-    Connection = 2,
-    /// The handshake of TLS failed, or the certificate is not valid.
-    Tls = 3,
-    /// There was no answer in time.
-    Timeout = 4,
-    /// The answer is not HTTP.
-    InvalidAnswer = 5,
-    /// The URL is no longer allowed.
-    UrlNotAllowed = 6,
-}
-
-impl AttemptFault {
-    /// All faults, in the order of their numbers.
-    pub const ALL: [AttemptFault; 7] = [
-        AttemptFault::NoAddress,
-        AttemptFault::AddressNotAllowed,
-        AttemptFault::Connection,
-        AttemptFault::Tls,
-        AttemptFault::Timeout,
-        AttemptFault::InvalidAnswer,
-        AttemptFault::UrlNotAllowed,
-    ];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            AttemptFault::NoAddress => "no_address",
-            AttemptFault::AddressNotAllowed => "address_not_allowed",
-            AttemptFault::Connection => "connection_failed",
-            AttemptFault::Tls => "tls_failed",
-            AttemptFault::Timeout => "timeout",
-            AttemptFault::InvalidAnswer => "invalid_answer",
-            AttemptFault::UrlNotAllowed => "url_not_allowed",
-        }
+numbered! {
+    "The reason why an attempt got no answer. The numbers are those in the tables."
+    AttemptFault {
+        "no_address" NoAddress = 0 "The name of the host has no address.",
+        "address_not_allowed" AddressNotAllowed = 1 "The host has only addresses that are not public.",
+        "connection_failed" Connection = 2 "The connection failed or broke.",
+        "tls_failed" Tls = 3 "The handshake of TLS failed, or the certificate is not valid.",
+        "timeout" Timeout = 4 "There was no answer in time.",
+        "invalid_answer" InvalidAnswer = 5 "The answer is not HTTP.",
+        "url_not_allowed" UrlNotAllowed = 6 "The URL is no longer allowed.",
     }
 }
 
@@ -344,32 +305,13 @@ pub struct AttemptReport {
     pub wants_next: bool,
 }
 
-/// The state of a delivery. The numbers are those in the tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeliveryState {
-    /// It waits for its first or next attempt.
-    Waiting = 0,
-    /// The endpoint has answered with success.
-    Delivered = 1,
-    /// All attempts have failed, or the endpoint has answered 410.
-    Failed = 2,
-    /// Its endpoint was disabled when it was due.
-    Discarded = 3,
-}
-
-impl DeliveryState {
-    /// All states, in the order of their numbers.
-    pub const ALL: [DeliveryState; 4] =
-        [DeliveryState::Waiting, DeliveryState::Delivered, DeliveryState::Failed, DeliveryState::Discarded];
-
-    /// The name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            DeliveryState::Waiting => "waiting",
-            DeliveryState::Delivered => "delivered",
-            DeliveryState::Failed => "failed",
-            DeliveryState::Discarded => "discarded",
-        }
+numbered! {
+    "The state of a delivery. The numbers are those in the tables."
+    DeliveryState {
+        "waiting" Waiting = 0 "It waits for its first or next attempt.",
+        "delivered" Delivered = 1 "The endpoint has answered with success.",
+        "failed" Failed = 2 "All attempts have failed, or the endpoint has answered 410.",
+        "discarded" Discarded = 3 "Its endpoint was disabled when it was due.",
     }
 }
 
