@@ -3,7 +3,7 @@
 use super::super::answers::{self, answer, with_limits};
 use super::super::examples::Example;
 use super::super::{examples, schemas};
-use super::{body, responses};
+use super::{body, id_pattern, responses};
 use crate::{
     Delivery, DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Webhook, WebhookBody,
     WebhookChangeBody, WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
@@ -159,7 +159,7 @@ pub fn deliveries() -> Value {
         "in": "query",
         "required": false,
         "description": "The value of `next` in the answer before.",
-        "schema": { "type": "string" },
+        "schema": { "type": "string", "pattern": id_pattern("msg") },
         "examples": { "cursor": { "value": MESSAGE_ID } },
     });
     let log = answer(
