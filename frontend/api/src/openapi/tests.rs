@@ -226,6 +226,32 @@ fn every_response_says_what_it_carries() {
     }
 }
 
+#[test]
+fn links_lead_to_operations_and_states() {
+    let whole = described();
+    let ids: Vec<&Value> =
+        operations(&whole).iter().map(|(_, _, operation)| &operation["operationId"]).collect();
+    let mut polls = 0;
+    for (_, path, operation) in operations(&whole) {
+        for response in operation["responses"].as_object().unwrap().values() {
+            for link in
+                response.get("links").and_then(Value::as_object).into_iter().flat_map(|it| it.values())
+            {
+                assert!(ids.contains(&&link["operationId"]), "{path}: {link}");
+                let Some(poll) = link.get("x-poll") else { continue };
+                assert!(ids.contains(&&poll["operationId"]), "{path}: {poll}");
+                let schema = resolve(&whole, &response["content"]["application/json"]["schema"]);
+                let field = &schema["properties"][poll["field"].as_str().unwrap()];
+                // A reference with a description.
+                let field = resolve(&whole, field.get("allOf").map_or(field, |all| &all[0]));
+                assert!(field["enum"].as_array().unwrap().contains(&poll["while"]), "{path}: {poll}");
+                polls += 1;
+            }
+        }
+    }
+    assert_eq!(polls, 2);
+}
+
 /// A validator for the part of JSON Schema that the description uses. An unknown keyword is a failure, so that nothing
 /// is skipped.
 fn conforms(whole: &Value, schema: &Value, value: &Value) -> Result<(), String> {

@@ -40,6 +40,22 @@ fn one(description: &str, shown: Vec<examples::Example>, headers: &[&'static str
     answer(description, &schemas::of::<List>(), shown, &with_limits(headers))
 }
 
+/// A link from an answer with a list to an operation on this list.
+fn link(operation: &str, description: &str) -> Value {
+    json!({
+        "operationId": operation,
+        "parameters": { "list_id": "$response.body#/list_id" },
+        "description": description,
+    })
+}
+
+/// A link to an operation that is not possible while the list has this status. The API reference makes a loop of `x-poll`.
+fn link_after(status: &str, operation: &str, description: &str) -> Value {
+    let mut link = link(operation, description);
+    link["x-poll"] = json!({ "operationId": "showList", "field": "status", "while": status });
+    link
+}
+
 pub fn create() -> Value {
     let key = idempotency_key(
         "c81e728d-customers-june",
@@ -56,19 +72,11 @@ pub fn create() -> Value {
         "email",
     );
     let mut created = one("The list is created.", examples::lists_created(), &["Idempotent-Replayed"]);
-    let link = |operation: &str, description: &str| {
-        json!({
-            "operationId": operation,
-            "parameters": { "list_id": "$response.body#/list_id" },
-            "description": description,
-        })
-    };
     created["links"] = json!({
         "append": link("appendToList", "Upload the content in parts."),
         "show": link("showList", "Poll until `status` is `ready`, and later until it is `completed`."),
-        "start": link("startList", "Start the check of a list that is `ready`."),
+        "start": link_after("reading", "startList", "Start the check when `status` is `ready`."),
         "cancel": link("cancelList", "End the check."),
-        "results": link("listResults", "Download the results."),
         "delete": link("deleteList", "Delete the list."),
     });
     let mut request = body::<ListBody>(examples::list_requests());
@@ -183,7 +191,10 @@ pub fn delete() -> Value {
 }
 
 pub fn start() -> Value {
-    let started = one("The list is started.", examples::lists_started(), &[]);
+    let mut started = one("The list is started.", examples::lists_started(), &[]);
+    started["links"] = json!({
+        "results": link_after("running", "listResults", "Download the results when `status` is `completed`."),
+    });
     let refused = [&answers::NOT_ALLOWED, &answers::NOT_FOUND, &answers::INVALID_STATE];
     json!({
         "operationId": "startList",

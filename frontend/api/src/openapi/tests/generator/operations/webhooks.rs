@@ -15,12 +15,27 @@ const MESSAGE_ID: &str = "msg_01kdvf0q40c2v9f7n6x8y5r3ta";
 const CREATED_AT: &str = "2026-01-01T00:00:00+00:00";
 
 pub fn create() -> Value {
-    let made = answer(
+    let mut made = answer(
         "The endpoint was created. Store its `secret`: it is not shown again.",
         &schemas::of::<Webhook>(),
         vec![("created", "A new endpoint", json!(secret_webhook()))],
         &with_limits(&[]),
     );
+    let link = |operation: &str, description: &str| {
+        json!({
+            "operationId": operation,
+            "parameters": { "webhook_id": "$response.body#/webhook_id" },
+            "description": description,
+        })
+    };
+    made["links"] = json!({
+        "show": link("showWebhook", "Look at the endpoint."),
+        "change": link("changeWebhook", "Change or disable the endpoint."),
+        "delete": link("deleteWebhook", "Delete the endpoint."),
+        "rotate": link("rotateWebhookSecret", "Get another secret."),
+        "test": link("testWebhook", "Send a message to the endpoint."),
+        "deliveries": link("listDeliveries", "Look at the messages and their attempts."),
+    });
     json!({
         "operationId": "createWebhook",
         "tags": ["Webhooks"],
