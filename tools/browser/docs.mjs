@@ -57,14 +57,20 @@ await suite({
     for (const key of [t.test, t.live]) {
       const told = setup.replace('mp_test_...', key);
       for (const example of examples) {
-        // Webhooks need a live key, and results a list that was uploaded and checked (frontend/tests/http/lists.rs).
-        if ((key === t.test && example.includes('/v1/webhooks')) || example.includes('/results')) continue;
-        const answer = JSON.parse((await t.shell(`${told}\n${STRICT}${example}`)) || '{}');
-        for (const field of Object.keys(answer)) seen.add(field);
+        // Webhooks need a live key.
+        if (key === t.test && example.includes('/v1/webhooks')) continue;
+        const said = await t.shell(`${told}\n${STRICT}${example}`);
+        if (example.includes('/results')) {
+          const [header, ...rows] = said.trimEnd().split('\n');
+          assert.ok(header.endsWith(',deliverable,reason') && rows.length === 3, said);
+          seen.add('rows');
+        } else {
+          for (const field of Object.keys(JSON.parse(said || '{}'))) seen.add(field);
+        }
       }
     }
     assert.ok(variable);
-    for (const field of ['reason', 'checks', 'detail', 'batch_id', 'results', 'plan', 'openapi']) {
+    for (const field of ['reason', 'checks', 'detail', 'batch_id', 'results', 'plan', 'openapi', 'list_id', 'rows']) {
       assert.ok(seen.has(field), `no answer had ${field}`);
     }
   },

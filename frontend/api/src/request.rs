@@ -20,6 +20,8 @@ pub const BATCH_NAME_CHARS_MAX: usize = 200;
 pub const LIST_NAME_CHARS_MAX: usize = 100;
 /// The most characters of the name of a list's column.
 pub const LIST_COLUMN_CHARS_MAX: usize = 200;
+/// The most bytes of a list. An operator can set a lower limit.
+pub const LIST_BYTES_MAX: u64 = 4 << 30;
 /// The longest value that an issue repeats.
 const INPUT_CHARS_MAX: usize = 64;
 
@@ -185,12 +187,13 @@ impl BatchBody {
 #[cfg_attr(test, schema(as = ListRequest))]
 pub struct ListBody {
     /// The size of the whole content in bytes.
-    #[cfg_attr(test, schema(minimum = 1))]
+    #[cfg_attr(test, schema(minimum = 1, maximum = 4294967296_u64))]
     pub bytes: u64,
-    /// A name that you choose.
+    /// A name that you choose. It replaces the query parameter; null is the same as absent.
     #[cfg_attr(test, schema(max_length = 100))]
     pub name: Option<String>,
-    /// The column with the addresses, by its name or number, starting at 1. Without it, the column is found by its name or content.
+    /// The column with the addresses, by its name or number, starting at 1. It replaces the query parameter; null is the same
+    /// as absent.
     #[cfg_attr(test, schema(max_length = 200))]
     pub column: Option<String>,
 }
@@ -214,16 +217,21 @@ impl ListBody {
     }
 }
 
+/// A number with a fraction of zero is an integer too (JSON Schema 2020-12, Validation 6.1.1).
 fn bytes(fields: &Map<String, Value>) -> Result<u64, Issue> {
-    let issue = |kind, msg: &'static str| Issue::new(&["body", "bytes"], kind, msg);
-    match fields.get("bytes") {
-        None => Err(issue(IssueType::Missing, "this field is required")),
-        Some(value) => match value.as_u64() {
-            Some(0) => Err(issue(IssueType::OutOfRange, "at least 1").ctx("minimum", 1)),
-            Some(bytes) => Ok(bytes),
-            None => Err(with_scalar_input(issue(IssueType::IntType, "must be an integer"), value)),
-        },
+    let issue = |kind, msg: String| Issue::new(&["body", "bytes"], kind, msg);
+    let Some(value) = fields.get("bytes") else {
+        return Err(issue(IssueType::Missing, "this field is required".into()));
+    };
+    let Some(number) = value.as_f64().filter(|number| number.fract() == 0.0) else {
+        return Err(with_scalar_input(issue(IssueType::IntType, "must be an integer".into()), value));
+    };
+    if !(1.0..=LIST_BYTES_MAX as f64).contains(&number) {
+        let issue = issue(IssueType::OutOfRange, format!("must be from 1 to {LIST_BYTES_MAX}"));
+        return Err(issue.ctx("minimum", 1).ctx("maximum", LIST_BYTES_MAX));
     }
+    // Exact: the range is within the integers that an f64 represents.
+    Ok(number as u64)
 }
 
 /// Items are checked only if there are not too many of them, so that there are never more issues than addresses.
@@ -373,12 +381,24 @@ mod tests {
         let parse = |body: &str| ListBody::parse(body.as_bytes());
         let read = parse(r#"{"bytes":10,"name":"x","column":null}"#).ok().unwrap();
         assert_eq!((read.bytes, read.name.as_deref(), read.column), (10, Some("x"), None));
+        for (number, bytes) in [
+            ("163915.0", 163_915),
+            ("1e3", 1000),
+            ("4294967296", LIST_BYTES_MAX),
+            ("4294967295.0", LIST_BYTES_MAX - 1),
+        ] {
+            let read = parse(&format!(r#"{{"bytes":{number}}}"#)).ok().unwrap();
+            assert_eq!(read.bytes, bytes, "{number}");
+        }
         for (body, place, kind) in [
             ("{}", r#"["body","bytes"]"#, IssueType::Missing),
             (r#"{"bytes":0}"#, r#"["body","bytes"]"#, IssueType::OutOfRange),
             (r#"{"bytes":1.5}"#, r#"["body","bytes"]"#, IssueType::IntType),
             (r#"{"bytes":"1"}"#, r#"["body","bytes"]"#, IssueType::IntType),
-            (r#"{"bytes":-1}"#, r#"["body","bytes"]"#, IssueType::IntType),
+            (r#"{"bytes":-1}"#, r#"["body","bytes"]"#, IssueType::OutOfRange),
+            (r#"{"bytes":4294967297}"#, r#"["body","bytes"]"#, IssueType::OutOfRange),
+            (r#"{"bytes":18446744073709551616}"#, r#"["body","bytes"]"#, IssueType::OutOfRange),
+            (r#"{"bytes":true}"#, r#"["body","bytes"]"#, IssueType::IntType),
             (r#"{"bytes":1,"name":1}"#, r#"["body","name"]"#, IssueType::StringType),
             ("[]", r#"["body"]"#, IssueType::ObjectType),
         ] {

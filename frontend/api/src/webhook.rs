@@ -277,7 +277,7 @@ pub struct WebhookBody {
     #[cfg_attr(test, schema(min_items = 1, max_items = 6))]
     pub events: Option<Vec<WebhookEvent>>,
     /// Your name for the endpoint.
-    #[cfg_attr(test, schema(max_length = 100))]
+    #[cfg_attr(test, schema(max_length = 100, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$"))]
     pub label: Option<String>,
 }
 
@@ -312,7 +312,7 @@ pub struct WebhookChangeBody {
     #[cfg_attr(test, schema(min_items = 1, max_items = 6))]
     pub events: Option<Vec<WebhookEvent>>,
     /// Your name for the endpoint; an empty text removes it.
-    #[cfg_attr(test, schema(max_length = 100))]
+    #[cfg_attr(test, schema(max_length = 100, pattern = "^[^\\x00-\\x1f\\x7f-\\x9f]*$"))]
     pub label: Option<String>,
     /// Whether the endpoint gets messages.
     pub enabled: Option<bool>,

@@ -6,6 +6,7 @@ use super::values::{
     seconds, set_list, show_list, socket, state_file, text,
 };
 use super::{Config, LogFormat, sources};
+use api::request::LIST_BYTES_MAX;
 use engine::config::{DriverChoice, Network, Pace, RuntimeChoice};
 use engine::proto::lists::ListKind;
 use toml::Value;
@@ -355,7 +356,9 @@ pub const SETTINGS: &[Setting] = &[
         group: Group::Dashboard,
         scope: Scope::Server,
         many: false,
-        set: |config, given| put(&mut config.dashboard.upload_mib, number(one(given), 1, 4096)),
+        set: |config, given| {
+            put(&mut config.dashboard.upload_mib, number(one(given), 1, LIST_BYTES_MAX >> 20))
+        },
         show: |config| integer(config.dashboard.upload_mib.try_into().ok()?),
     },
     Setting {

@@ -254,13 +254,30 @@ fn headers_of_a_part_are_read_strictly() {
         let got = server.send(request("PATCH", &server.live, &format!("{LISTS}/{id}"), headers, b"a"));
         assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{headers}");
     }
-    for body in ["{}", "{\"bytes\":0}", "{\"bytes\":\"1\"}", "[]", "{\"bytes\":1,\"name\":1}"] {
+    for body in [
+        "{}",
+        "{\"bytes\":0}",
+        "{\"bytes\":\"1\"}",
+        "[]",
+        "{\"bytes\":1,\"name\":1}",
+        "{\"bytes\":4294967297}",
+    ] {
         let got = server.post(&server.live, LISTS, body);
         assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{body}");
     }
-    let got = upload(&server, &server.live, &format!("?name={}", "n".repeat(101)), CONTENT);
-    assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
-    for query in ["limit=0", "limit=101", "limit=x", "after=lst_1"] {
+    let long = format!("?name={}", "n".repeat(101));
+    for got in [
+        upload(&server, &server.live, &long, CONTENT),
+        server.post(&server.live, &format!("{LISTS}{long}"), "{\"bytes\":1,\"name\":\"n\"}"),
+    ] {
+        assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"));
+    }
+    let named = server.post(&server.live, &format!("{LISTS}?name=a.csv"), "{\"bytes\":10.0}");
+    assert_eq!(
+        (named.status, named.json()["name"].as_str(), &named.json()["bytes"]),
+        (201, Some("a.csv"), &json!(10))
+    );
+    for query in ["limit=0", "limit=101", "limit=x", "after=lst_1", "after="] {
         assert_eq!(server.get(&server.live, &format!("{LISTS}?{query}")).status, 400, "{query}");
         assert_eq!(server.get(&server.live, &format!("/v1/verify/batch?{query}")).status, 400, "{query}");
     }

@@ -31,6 +31,8 @@ pub enum UrlFault {
     Length,
     /// It has characters that are not part of URLs.
     Character,
+    /// It has a percent sign without two hexadecimal digits (RFC 3986 2.1).
+    Percent,
     /// It has another scheme.
     Scheme,
     /// It has user information.
@@ -50,6 +52,7 @@ impl fmt::Display for UrlFault {
             UrlFault::Character => {
                 "must have only the characters of URLs; write international names in A-labels (xn--)"
             }
+            UrlFault::Percent => "must have two hexadecimal digits after each percent sign; write it as %25",
             UrlFault::Scheme => "must begin with https://",
             UrlFault::UserInfo => "must not have a user name",
             UrlFault::Fragment => "must not have a fragment",
@@ -74,6 +77,10 @@ impl WebhookUrl {
         }
         if !text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\\\"<>^`{|}".contains(&byte)) {
             return Err(UrlFault::Character);
+        }
+        let is_escape = |rest: &str| rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+        if !text.split('%').skip(1).all(is_escape) {
+            return Err(UrlFault::Percent);
         }
         let (scheme, behind) = text.split_once("://").ok_or(UrlFault::Scheme)?;
         let is_https = match scheme.to_ascii_lowercase().as_str() {
@@ -182,6 +189,7 @@ mod tests {
             ("https://a.example:443/", "a.example", 443, "a.example:443", "/"),
             ("https://xn--bcher-kva.example/", "xn--bcher-kva.example", 443, "xn--bcher-kva.example", "/"),
             ("https://a.example/@b", "a.example", 443, "a.example", "/@b"),
+            ("https://a.example/%c3%A9?%2F", "a.example", 443, "a.example", "/%c3%A9?%2F"),
         ] {
             let url = WebhookUrl::parse(text, &Destinations::default()).expect(text);
             let read = (url.host(), url.port(), url.authority(), url.target());
@@ -205,7 +213,7 @@ mod tests {
 
     #[test]
     fn all_others_are_refused() {
-        use UrlFault::{Character, Fragment, Host, Length, Port, Scheme, UserInfo};
+        use UrlFault::{Character, Fragment, Host, Length, Percent, Port, Scheme, UserInfo};
         for (text, fault) in [
             ("", Length),
             ("a.example", Scheme),
@@ -227,6 +235,9 @@ mod tests {
             ("https://b\u{fc}cher.example/", Character),
             ("https://127\u{3002}0\u{3002}0\u{3002}1/", Character),
             ("https://\u{2460}27.0.0.1/", Character),
+            ("https://a.example/%", Percent),
+            ("https://a.example/%2", Percent),
+            ("https://a.example/?100%&x", Percent),
             ("https://a..example/", Host),
             ("https://a.example./", Host),
             ("https://127.0.0.1/", Host),

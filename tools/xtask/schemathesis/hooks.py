@@ -3,19 +3,27 @@
 The description calls the addresses of a batch `idn-email` and says nothing of which ones are there; here they get
 domains of mailnet's scenario, and others that do not exist. An idempotency key belongs to one body, so every example
 gets its own; and `mode` and `detail` must not say one thing in the query and another in the body, so there the query stays
-silent. URLs of webhooks get a form that the API accepts. An account has at most ten of them, so a new one is deleted at once, and each
-example of a deletion gets one of its own. At the end the count goes to the file that MAILPROBE_COUNTS names.
+silent. URLs of webhooks get a form that the API accepts.
+
+Some operations on a list need a state: a start needs a list that was read, a part needs the offset of an upload. Each positive
+example of them gets a list in this state. Each positive example of a deletion gets a webhook or list of its own, unless it
+deletes what an example has created. An account has at most ten webhooks and 50 lists, so the hooks delete created ones: at
+once in the phases that ask each operation alone, and later in scenarios, which use what they create. At the end the count of
+answers goes to the file that MAILPROBE_COUNTS names.
 """
 
 import atexit
 import collections
 import json
 import os
+import time
 import urllib.request
 import uuid
 
 import schemathesis
 from hypothesis import strategies as st
+from schemathesis.generation.meta import TestPhase
+from schemathesis.transport.serialization import Binary
 
 KEY = "Idempotency-Key"
 KEY_CHARS_MAX = 255
@@ -36,21 +44,82 @@ ADDRESS = st.builds("{}@{}".format, LOCAL, DOMAIN)
 schemathesis.openapi.format("idn-email", ADDRESS)
 
 NAME = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=20)
-TARGET = st.text("abcXYZ019-._~/?&=%", max_size=40)
+# A percent sign needs two hexadecimal digits (RFC 3986 2.1).
+TARGET = st.lists(st.sampled_from([*"abcXYZ019-._~/?&=", "%2F", "%c3%A9"]), max_size=40).map("".join)
 schemathesis.openapi.format("uri", st.builds("https://{}.hooks.example/{}".format, NAME, TARGET))
 
 
-def api(method, path, body=None):
-    """A request of our own, beside the examples."""
-    headers = {"Authorization": f"Bearer {os.environ['MAILPROBE_KEY']}", "Content-Type": "application/json"}
+def api(method, path, body=None, headers=None):
+    """A request of our own, beside the examples. Bytes are sent as they are, other bodies as JSON."""
+    kind = "text/csv" if isinstance(body, bytes) else "application/json"
+    headers = {"Authorization": f"Bearer {os.environ['MAILPROBE_KEY']}", "Content-Type": kind, **(headers or {})}
     url = os.environ["MAILPROBE_URL"] + path
-    request = urllib.request.Request(url, None if body is None else json.dumps(body).encode(), headers, method=method)
+    body = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url, body, headers, method=method)
     with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read() or b"null")
 
 
 def is_positive(case):
     return case.meta is not None and case.meta.generation.mode.is_positive
+
+
+def is_stateful(case):
+    return case.meta is not None and case.meta.phase.name == TestPhase.STATEFUL
+
+
+class Created:
+    """The objects of one kind that examples have created and no example has deleted."""
+
+    # A scenario has at most 6 steps (`max-steps` of schemathesis), so the newest 6 can be in use.
+    KEPT = 6
+
+    def __init__(self, path, field):
+        self.path = path
+        self.field = field
+        self.ids = []
+
+    def on_created(self, case, response):
+        created = response.json()[self.field]
+        if created not in self.ids:
+            # Otherwise this is the answer to a repeated Idempotency-Key.
+            self.ids.append(created)
+        while len(self.ids) > (self.KEPT if is_stateful(case) else 0):
+            api("DELETE", f"{self.path}/{self.ids.pop(0)}")
+
+    def on_deleted(self, case):
+        if case.path_parameters[self.field] in self.ids:
+            self.ids.remove(case.path_parameters[self.field])
+
+    def has(self, case):
+        return case.path_parameters[self.field] in self.ids
+
+
+WEBHOOKS = Created("/v1/webhooks", "webhook_id")
+LISTS = Created("/v1/lists", "list_id")
+CONTENT = b"email\nalice@ok.example\nnobody@ok.example\n"
+# The list that the hooks made for the current example.
+made = []
+
+
+def make_list(case, body):
+    made.append(api("POST", "/v1/lists", body)["list_id"])
+    case.path_parameters["list_id"] = made[-1]
+    return f"/v1/lists/{made[-1]}"
+
+
+def ready_list(case):
+    path = make_list(case, CONTENT)
+    while api("GET", path)["status"] != "ready":
+        time.sleep(0.005)
+
+
+def uploading_list(case):
+    """A list that has one byte, and whose other bytes are the body of the example."""
+    body = case.body.data if isinstance(case.body, Binary) else case.body
+    path = make_list(case, {"bytes": 1 + len(body)})
+    api("PATCH", path, b"\n", {"Upload-Offset": "0"})
+    case.headers["Upload-Offset"] = "1"
 
 
 @schemathesis.hook
@@ -60,13 +129,22 @@ def before_call(context, case, kwargs):
     if case.headers is not None and KEY in case.headers:
         own = uuid.uuid4().hex
         case.headers[KEY] = case.headers[KEY][: KEY_CHARS_MAX - len(own)] + own
-    if case.operation.label == "DELETE /v1/webhooks/{webhook_id}":
-        made = api("POST", "/v1/webhooks", {"url": "https://deleted.hooks.example/"})
-        case.path_parameters["webhook_id"] = made["webhook_id"]
-    if case.operation.label == "PATCH /v1/webhooks/{webhook_id}" and isinstance(case.body, dict):
-        if case.body.get("enabled") is False:
+    match case.operation.label:
+        case "DELETE /v1/webhooks/{webhook_id}" if not WEBHOOKS.has(case):
+            own = api("POST", "/v1/webhooks", {"url": "https://deleted.hooks.example/"})
+            case.path_parameters["webhook_id"] = own["webhook_id"]
+        case "PATCH /v1/webhooks/{webhook_id}" if isinstance(case.body, dict) and case.body.get("enabled") is False:
             # A disabled one takes no tests.
             case.body["enabled"] = True
+        case "POST /v1/lists" if is_stateful(case) and isinstance(case.body, dict):
+            # The lists of a scenario together fit in the account.
+            case.body["bytes"] = min(case.body["bytes"], 1 << 20)
+        case "DELETE /v1/lists/{list_id}" if not LISTS.has(case):
+            make_list(case, CONTENT)
+        case "POST /v1/lists/{list_id}/start" if not LISTS.has(case):
+            ready_list(case)
+        case "PATCH /v1/lists/{list_id}":
+            uploading_list(case)
     if isinstance(case.body, dict) and case.query:
         for name in ("mode", "detail"):
             if case.body.get(name) not in (None, case.query.get(name)):
@@ -80,8 +158,18 @@ counts = collections.defaultdict(collections.Counter)
 def after_call(context, case, response):
     mode = "positive" if is_positive(case) else "negative"
     counts[case.operation.label][f"{mode} {response.status_code}"] += 1
-    if case.operation.label == "POST /v1/webhooks" and response.status_code == 201:
-        api("DELETE", f"/v1/webhooks/{response.json()['webhook_id']}")
+    match case.operation.label, response.status_code:
+        case "POST /v1/webhooks", 201:
+            WEBHOOKS.on_created(case, response)
+        case "POST /v1/lists", 201:
+            LISTS.on_created(case, response)
+        case "DELETE /v1/webhooks/{webhook_id}", 204:
+            WEBHOOKS.on_deleted(case)
+        case "DELETE /v1/lists/{list_id}", 204:
+            LISTS.on_deleted(case)
+            made.clear()
+    while made:
+        api("DELETE", f"/v1/lists/{made.pop()}")
 
 
 @atexit.register

@@ -14,7 +14,8 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The options of `cargo xtask schemathesis`.
 #[derive(Args)]
@@ -45,14 +46,22 @@ const REQUIREMENTS: &str = include_str!("../schemathesis/requirements.txt");
 const CREDITS: u64 = 1_000_000_000;
 /// How many batches exist from the start, for examples that poll.
 const BATCHES: usize = 20;
-/// How many webhooks exist from the start: more examples create some.
-const WEBHOOKS: usize = 6;
+/// How many webhooks exist from the start. An account has at most ten; `hooks.py` needs room for seven.
+const WEBHOOKS: usize = 3;
+/// How many completed lists exist from the start. An account has at most 50; `hooks.py` needs room for seven.
+const LISTS: usize = 20;
+/// The limit of lists in MiB which the description states.
+const LIST_MIB: &str = "4096";
 /// The number of operations in the description.
-const OPERATIONS: usize = 14;
+const OPERATIONS: usize = 24;
 /// This operation has neither an input nor a key to vary.
 const ALWAYS_THE_SAME: &str = "GET /v1/openapi.json";
 const VERSION_LIMIT: Duration = Duration::from_secs(60);
 const RUN_LIMIT: Duration = Duration::from_secs(1200);
+/// The time limit for each state of a list.
+const LIST_LIMIT: Duration = Duration::from_secs(30);
+/// The time between two looks at a list.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Runs schemathesis; the exit code is 0 if all its checks passed.
 pub fn main(options: &SchemathesisOptions) -> ExitCode {
@@ -64,7 +73,8 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
     let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mailnet = world.mailnet(SCENARIO)?;
     let plans = world.plans()?;
-    let mut serve = world.serve(&mailnet, &plans.each_ref().map(String::as_str))?;
+    let flags = [&plans.each_ref().map(String::as_str)[..], &["--dashboard-upload-mib", LIST_MIB]].concat();
+    let mut serve = world.serve(&mailnet, &flags)?;
     let key = world.unlimited("schemathesis", CREDITS)?;
     prepare(&world, &serve, &key)?;
 
@@ -84,6 +94,10 @@ fn run(options: &SchemathesisOptions) -> Result<Tally, Failure> {
 
     let mut tally = Tally::default();
     tally.check("every check of schemathesis", holds(finished.status.success(), finished.status.to_string()));
+    // An exception in a hook ends a scenario, and the exit status stays 0.
+    let has_errors = finished.stdout.contains(" errored");
+    tally
+        .check("exceptions in hooks.py", holds(!has_errors, if has_errors { "some" } else { "none" }.into()));
     let counts = fs::read_to_string(&counts).map_err(|error| Failure(format!("no counts: {error}")))?;
     shares(&mut tally, &counts, options)?;
     serve.running()?;
@@ -113,8 +127,8 @@ fn installed(venv: &Path) -> Result<PathBuf, Failure> {
     Ok(program)
 }
 
-/// Writes the configuration, batches to poll, and the description as a file: if it were read from its URL, schemathesis
-/// would not test the operation that serves it.
+/// Writes the configuration, and the ids of batches, webhooks and completed lists. Writes the description as a file, because
+/// schemathesis does not test the operation at the URL of the description.
 fn prepare(world: &CampaignFolder, serve: &Serve, key: &str) -> Result<(), Failure> {
     let write = |name: &str, text: &str| {
         fs::write(world.path(name), text).map_err(|error| Failure(format!("{name}: {error}")))
@@ -142,7 +156,41 @@ fn prepare(world: &CampaignFolder, serve: &Serve, key: &str) -> Result<(), Failu
         }
         ids.push_str(&format!("\"{}\"\n", answer.text("webhook_id")));
     }
-    write("webhooks.dict", &ids)
+    write("webhooks.dict", &ids)?;
+    let mut ids = String::new();
+    for number in 0..LISTS {
+        ids.push_str(&format!("\"{}\"\n", completed_list(serve, key, number)?));
+    }
+    write("lists.dict", &ids)
+}
+
+/// Uploads a list, checks it, and returns its id.
+fn completed_list(serve: &Serve, key: &str, number: usize) -> Result<String, Failure> {
+    let content = format!("email\nuser-{number}@ok.example\nnobody@ok.example\nnone\n");
+    let call = |method: &str, path: &str, content: &str, status: u16| {
+        let fields = "Content-Type: text/csv\r\n";
+        let answer = http::request(serve.address, key, (method, path), fields, content.as_bytes());
+        match answer.map_err(Failure)? {
+            answer if answer.status == status => Ok(answer),
+            answer => Err(Failure(format!("{method} {path} was answered {}", answer.status))),
+        }
+    };
+    let wait = |path: &str, status: &str| {
+        let began = Instant::now();
+        while call("GET", path, "", 200)?.text("status") != status {
+            if began.elapsed() > LIST_LIMIT {
+                return Err(Failure(format!("a list did not become {status}")));
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    };
+    let id = call("POST", "/v1/lists", &content, 201)?.text("list_id").to_owned();
+    let path = format!("/v1/lists/{id}");
+    wait(&path, "ready")?;
+    call("POST", &format!("{path}/start"), "", 202)?;
+    wait(&path, "completed")?;
+    Ok(id)
 }
 
 /// Checks that every operation was called often enough, and enough calls were answered 2xx.

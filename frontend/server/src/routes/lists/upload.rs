@@ -17,10 +17,8 @@ use store::{Idempotency, List, ListId, ListMade, ListState, StoreError, UploadEn
 pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     let caller = call.caller()?;
     let key = idempotency::key(&call.idempotency_key).map_err(|issue| Refusal::invalid(vec![issue]))?;
-    let (wanted, fingerprint) = match call.content {
-        Some(_) => ListRequest::of_query(&call.query)?,
-        None => ListRequest::of_body(&call.body)?,
-    };
+    let announcement = call.content.is_none().then_some(&*call.body);
+    let (wanted, fingerprint) = ListRequest::read(&call.query, announcement)?;
     let claim = match &key {
         Some(key) => Some(claim(&call, caller, key)?),
         None => None,
@@ -69,9 +67,9 @@ struct ListRequest {
 }
 
 impl ListRequest {
-    /// Reads the query of a request whose body is the content. The fingerprint covers the query.
-    fn of_query(text: &str) -> Result<(ListRequest, [u8; 32]), Refusal> {
-        let query = Query::parse(text).map_err(Refusal::invalid)?;
+    /// Reads the query, and the body of a request for an upload in parts. The fingerprint covers both.
+    fn read(query: &str, announcement: Option<&[u8]>) -> Result<(ListRequest, [u8; 32]), Refusal> {
+        let query = Query::parse(query).map_err(Refusal::invalid)?;
         let mut issues = Vec::new();
         let mut read = |name: &'static str, chars_max: usize| match query.get(name) {
             Ok(Some(text)) if text.chars().count() > chars_max => {
@@ -87,24 +85,30 @@ impl ListRequest {
             }
         };
         let (name, column) = (read("name", LIST_NAME_CHARS_MAX), read("column", LIST_COLUMN_CHARS_MAX));
+        let body = announcement.map(ListBody::parse).transpose().unwrap_or_else(|found| {
+            issues.extend(found);
+            None
+        });
         if !issues.is_empty() {
             return Err(Refusal::invalid(issues));
         }
-        let request = serde_json::json!({ "content": { "name": &name, "column": &column } });
-        Ok((
-            ListRequest { name: plain(&name), column, bytes: None },
-            fingerprint(request.to_string().as_bytes())?,
-        ))
-    }
-
-    /// Reads the body of a request for an upload in parts.
-    fn of_body(body: &[u8]) -> Result<(ListRequest, [u8; 32]), Refusal> {
-        let ListBody { bytes, name, column } = ListBody::parse(body).map_err(Refusal::invalid)?;
-        // The same body must not be that of a batch.
-        let request = [b"{\"parts\":", body, b"}"].concat();
-        let name = plain(&name.unwrap_or_default());
-        let wanted = ListRequest { name, column: column.unwrap_or_default(), bytes: Some(bytes) };
-        Ok((wanted, fingerprint(&request)?))
+        let request = serde_json::json!({ "name": &name, "column": &column }).to_string();
+        let fingerprint = match announcement {
+            None => fingerprint(&[b"{\"content\":", request.as_bytes(), b"}"].concat())?,
+            // The same body must not be that of a batch.
+            Some(body) => {
+                fingerprint(&[b"{\"parts\":", body, b",\"query\":", request.as_bytes(), b"}"].concat())?
+            }
+        };
+        let wanted = match body {
+            None => ListRequest { name, column, bytes: None },
+            Some(body) => ListRequest {
+                name: body.name.unwrap_or(name),
+                column: body.column.unwrap_or(column),
+                bytes: Some(body.bytes),
+            },
+        };
+        Ok((ListRequest { name: plain(&wanted.name), ..wanted }, fingerprint))
     }
 }
 
@@ -320,12 +324,30 @@ mod tests {
 
     #[test]
     fn equal_requests_have_equal_fingerprints() {
-        let query = |text: &str| ListRequest::of_query(text).ok().unwrap().1;
-        let body = |text: &str| ListRequest::of_body(text.as_bytes()).ok().unwrap().1;
+        let read = |query: &str, body: Option<&str>| {
+            ListRequest::read(query, body.map(str::as_bytes)).ok().unwrap().1
+        };
+        let (query, body) = (|text: &str| read(text, None), |text: &str| read("", Some(text)));
         assert_eq!(query("name=a%62&column="), query("name=ab"));
         assert_ne!(query("name=ab"), query("name=ab&column=2"));
         assert_eq!(body(r#"{"bytes":1,"name":"x"}"#), body(r#"{ "name": "x", "bytes": 1 }"#));
         assert_ne!(body(r#"{"bytes":1}"#), body(r#"{"bytes":2}"#));
+        assert_ne!(body(r#"{"bytes":1}"#), read("name=x", Some(r#"{"bytes":1}"#)));
         assert_ne!(body(r#"{"bytes":1}"#), idempotency::fingerprint(br#"{"bytes":1}"#).unwrap());
+    }
+
+    #[test]
+    fn fields_of_the_body_replace_the_query() {
+        let read = |query: &str, body: &str| {
+            let (wanted, _) =
+                ListRequest::read(query, Some(body.as_bytes())).map_err(|it| it.body.detail.len())?;
+            Ok((wanted.name, wanted.column))
+        };
+        let both = |name: &str, column: &str| Ok((name.to_owned(), column.to_owned()));
+        assert_eq!(read("name=a&column=2", r#"{"bytes":1}"#), both("a", "2"));
+        assert_eq!(read("name=a&column=2", r#"{"bytes":1,"name":"b\n","column":null}"#), both("b", "2"));
+        let long = "x".repeat(LIST_NAME_CHARS_MAX + 1);
+        assert_eq!(read(&format!("name={long}"), r#"{"bytes":1,"name":"b"}"#), Err(1));
+        assert_eq!(read(&format!("name={long}"), r#"{"bytes":0,"name":"b"}"#), Err(2));
     }
 }

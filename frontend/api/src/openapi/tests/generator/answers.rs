@@ -11,6 +11,8 @@ pub struct Refused {
     /// The codes of the response.
     pub codes: &'static [ErrorCode],
     headers: &'static [&'static str],
+    /// Headers that only some of the codes have.
+    some: &'static [&'static str],
 }
 
 const ID: &str = "X-Request-Id";
@@ -45,8 +47,10 @@ pub const TOO_SLOW: Refused = refused("RequestTimeout", &[ErrorCode::RequestTime
 pub const IN_PROGRESS: Refused =
     refused("IdempotencyInProgress", &[ErrorCode::IdempotencyInProgress], &["Retry-After"]);
 /// The response 409 to the creation of a list.
-pub const LIST_CONFLICT: Refused =
-    refused("ListConflict", &[ErrorCode::IdempotencyInProgress, ErrorCode::InvalidState], &["Retry-After"]);
+pub const LIST_CONFLICT: Refused = Refused {
+    some: &["Retry-After"],
+    ..refused("ListConflict", &[ErrorCode::IdempotencyInProgress, ErrorCode::InvalidState], &[])
+};
 /// The response 409 to a part of a list.
 pub const OFFSET_MISMATCH: Refused =
     refused("OffsetMismatch", &[ErrorCode::OffsetMismatch, ErrorCode::InvalidState], &[]);
@@ -103,7 +107,7 @@ const fn refused(
     codes: &'static [ErrorCode],
     headers: &'static [&'static str],
 ) -> Refused {
-    Refused { name, codes, headers }
+    Refused { name, codes, headers, some: &[] }
 }
 
 impl Refused {
@@ -129,9 +133,15 @@ impl Refused {
             401 | 403 | 405 => self.headers.to_vec(),
             _ => self.headers.iter().copied().chain(LIMITS).collect(),
         };
+        let mut carried = carried(&headers);
+        for name in self.some {
+            // The shared header says that every answer has it.
+            carried[*name] = self::headers()[*name].clone();
+            carried[*name]["required"] = json!(false);
+        }
         json!({
             "description": sentences.join(" Or: "),
-            "headers": carried(&headers),
+            "headers": carried,
             "content": {
                 "application/json": { "schema": schemas::of::<ErrorBody>(), "examples": examples },
             },

@@ -145,8 +145,8 @@ fn batch_id() -> Value {
     })
 }
 
-/// The parameters of a page.
-fn page(id: &str) -> [Value; 2] {
+/// The parameters of a page, with the prefix of its ids and an example.
+fn page(prefix: &str, id: &str) -> [Value; 2] {
     let limit = json!({
         "name": "limit",
         "in": "query",
@@ -160,10 +160,15 @@ fn page(id: &str) -> [Value; 2] {
         "in": "query",
         "required": false,
         "description": "The value of `next` of the page before.",
-        "schema": { "type": "string" },
+        "schema": { "type": "string", "pattern": id_pattern(prefix) },
         "examples": { "next": { "value": id } },
     });
     [limit, after]
+}
+
+/// The form of ids, which are 128 bits in Crockford's base 32.
+fn id_pattern(prefix: &str) -> String {
+    format!("^{prefix}_[0-7][0-9a-hjkmnp-tv-z]{{25}}$")
 }
 
 fn list_batches() -> Value {
@@ -175,7 +180,7 @@ fn list_batches() -> Value {
         "summary": "List batches",
         "description": "Free. The batches of the account without their results, the newest first. The \
             parts of lists are not among them.",
-        "parameters": page(examples::BATCH_ID),
+        "parameters": page("bat", examples::BATCH_ID),
         "responses": responses("200", shown, &answers::INVALID, &[]),
     })
 }

@@ -3,6 +3,7 @@
 use super::super::answers::{self, answer, rows, with_limits};
 use super::super::{examples, schemas};
 use super::{body, idempotency_key, page, responses};
+use crate::request::LIST_BYTES_MAX;
 use crate::{List, ListBody, ListPage};
 use serde_json::{Value, json};
 
@@ -39,39 +40,54 @@ fn one(description: &str, shown: Vec<examples::Example>, headers: &[&'static str
     answer(description, &schemas::of::<List>(), shown, &with_limits(headers))
 }
 
+/// A link from an answer with a list to an operation on this list.
+fn link(operation: &str, description: &str) -> Value {
+    json!({
+        "operationId": operation,
+        "parameters": { "list_id": "$response.body#/list_id" },
+        "description": description,
+    })
+}
+
+/// A link to an operation that is not possible while the list has this status. The API reference makes a loop of `x-poll`.
+fn link_after(status: &str, operation: &str, description: &str) -> Value {
+    let mut link = link(operation, description);
+    link["x-poll"] = json!({ "operationId": "showList", "field": "status", "while": status });
+    link
+}
+
 pub fn create() -> Value {
     let key = idempotency_key(
         "c81e728d-customers-june",
-        "Makes a retry safe: for 24 hours, the same key with the same query or JSON gets the list that the \
-            first request created, with `Idempotent-Replayed: true`. The content is not compared.",
+        "Makes a retry safe: for 24 hours, the same key with the same query and JSON gets the list that the \
+            first request created, with `Idempotent-Replayed: true`, or 404 after the deletion of this list. The \
+            content is not compared.",
     );
-    let name = text("name", "A name that you choose, if the body is the content.", 100, "june.csv");
+    let name = text("name", "A name that you choose.", 100, "june.csv");
     let column = text(
         "column",
-        "The column with the addresses, by its name or number, starting at 1, if the body is the content. \
-            Without it, the column is found by its name or content.",
+        "The column with the addresses, by its name or number, starting at 1. Without it, the column is found \
+            by its name or content.",
         200,
         "email",
     );
     let mut created = one("The list is created.", examples::lists_created(), &["Idempotent-Replayed"]);
-    let link = |operation: &str, description: &str| {
-        json!({
-            "operationId": operation,
-            "parameters": { "list_id": "$response.body#/list_id" },
-            "description": description,
-        })
-    };
     created["links"] = json!({
         "append": link("appendToList", "Upload the content in parts."),
         "show": link("showList", "Poll until `status` is `ready`, and later until it is `completed`."),
-        "start": link("startList", "Start the check of a list that is `ready`."),
+        "start": link_after("reading", "startList", "Start the check when `status` is `ready`."),
         "cancel": link("cancelList", "End the check."),
-        "results": link("listResults", "Download the results."),
         "delete": link("deleteList", "Delete the list."),
     });
     let mut request = body::<ListBody>(examples::list_requests());
     request["content"]["text/csv"] = content("The content, in one request");
-    let refused = [&answers::NOT_ALLOWED, &answers::LIST_CONFLICT, &answers::TOO_LARGE, &answers::KEY_REUSED];
+    let refused = [
+        &answers::NOT_ALLOWED,
+        &answers::NOT_FOUND,
+        &answers::LIST_CONFLICT,
+        &answers::TOO_LARGE,
+        &answers::KEY_REUSED,
+    ];
     json!({
         "operationId": "createList",
         "tags": ["Lists"],
@@ -96,7 +112,7 @@ pub fn index() -> Value {
         "summary": "List lists",
         "description": "Free. The lists of the account, with those of the dashboard, the newest first. A test \
             key has lists of its own.",
-        "parameters": page(examples::LIST_ID),
+        "parameters": page("lst", examples::LIST_ID),
         "responses": responses("200", shown, &answers::INVALID, &[]),
     })
 }
@@ -123,7 +139,7 @@ pub fn append() -> Value {
             "examples": { "value": { "value": example } },
         })
     };
-    let number = json!({ "type": "integer", "minimum": 0 });
+    let number = json!({ "type": "integer", "minimum": 0, "maximum": LIST_BYTES_MAX });
     let offset = header(
         "Upload-Offset",
         true,
@@ -175,7 +191,10 @@ pub fn delete() -> Value {
 }
 
 pub fn start() -> Value {
-    let started = one("The list is started.", examples::lists_started(), &[]);
+    let mut started = one("The list is started.", examples::lists_started(), &[]);
+    started["links"] = json!({
+        "results": link_after("running", "listResults", "Download the results when `status` is `completed`."),
+    });
     let refused = [&answers::NOT_ALLOWED, &answers::NOT_FOUND, &answers::INVALID_STATE];
     json!({
         "operationId": "startList",

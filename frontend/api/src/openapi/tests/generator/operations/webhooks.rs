@@ -3,7 +3,7 @@
 use super::super::answers::{self, answer, with_limits};
 use super::super::examples::Example;
 use super::super::{examples, schemas};
-use super::{body, responses};
+use super::{body, id_pattern, responses};
 use crate::{
     Delivery, DeliveryAttempt, DeliveryError, DeliveryList, DeliveryStatus, Webhook, WebhookBody,
     WebhookChangeBody, WebhookDisabledReason, WebhookEvent, WebhookList, WebhookTested,
@@ -15,12 +15,27 @@ const MESSAGE_ID: &str = "msg_01kdvf0q40c2v9f7n6x8y5r3ta";
 const CREATED_AT: &str = "2026-01-01T00:00:00+00:00";
 
 pub fn create() -> Value {
-    let made = answer(
+    let mut made = answer(
         "The endpoint was created. Store its `secret`: it is not shown again.",
         &schemas::of::<Webhook>(),
         vec![("created", "A new endpoint", json!(secret_webhook()))],
         &with_limits(&[]),
     );
+    let link = |operation: &str, description: &str| {
+        json!({
+            "operationId": operation,
+            "parameters": { "webhook_id": "$response.body#/webhook_id" },
+            "description": description,
+        })
+    };
+    made["links"] = json!({
+        "show": link("showWebhook", "Look at the endpoint."),
+        "change": link("changeWebhook", "Change or disable the endpoint."),
+        "delete": link("deleteWebhook", "Delete the endpoint."),
+        "rotate": link("rotateWebhookSecret", "Get another secret."),
+        "test": link("testWebhook", "Send a message to the endpoint."),
+        "deliveries": link("listDeliveries", "Look at the messages and their attempts."),
+    });
     json!({
         "operationId": "createWebhook",
         "tags": ["Webhooks"],
@@ -159,7 +174,7 @@ pub fn deliveries() -> Value {
         "in": "query",
         "required": false,
         "description": "The value of `next` in the answer before.",
-        "schema": { "type": "string" },
+        "schema": { "type": "string", "pattern": id_pattern("msg") },
         "examples": { "cursor": { "value": MESSAGE_ID } },
     });
     let log = answer(
