@@ -98,14 +98,21 @@ class Created:
 WEBHOOKS = Created("/v1/webhooks", "webhook_id")
 LISTS = Created("/v1/lists", "list_id")
 CONTENT = b"email\nalice@ok.example\nnobody@ok.example\n"
-# The list that the hooks made for the current example.
+# The paths of the objects that the hooks made for the current example, and that it does not delete.
 made = []
 
 
 def make_list(case, body):
-    made.append(api("POST", "/v1/lists", body)["list_id"])
-    case.path_parameters["list_id"] = made[-1]
-    return f"/v1/lists/{made[-1]}"
+    own = api("POST", "/v1/lists", body)["list_id"]
+    case.path_parameters["list_id"] = own
+    made.append(f"/v1/lists/{own}")
+    return made[-1]
+
+
+def make_webhook(case):
+    own = api("POST", "/v1/webhooks", {"url": "https://own.hooks.example/"})["webhook_id"]
+    case.path_parameters["webhook_id"] = own
+    made.append(f"/v1/webhooks/{own}")
 
 
 def ready_list(case):
@@ -131,8 +138,10 @@ def before_call(context, case, kwargs):
         case.headers[KEY] = case.headers[KEY][: KEY_CHARS_MAX - len(own)] + own
     match case.operation.label:
         case "DELETE /v1/webhooks/{webhook_id}" if not WEBHOOKS.has(case):
-            own = api("POST", "/v1/webhooks", {"url": "https://deleted.hooks.example/"})
-            case.path_parameters["webhook_id"] = own["webhook_id"]
+            make_webhook(case)
+        case "POST /v1/webhooks/{webhook_id}/rotate" if not WEBHOOKS.has(case):
+            # A secret can be replaced three times in 24 hours.
+            make_webhook(case)
         case "PATCH /v1/webhooks/{webhook_id}" if isinstance(case.body, dict) and case.body.get("enabled") is False:
             # A disabled one takes no tests.
             case.body["enabled"] = True
@@ -165,11 +174,12 @@ def after_call(context, case, response):
             LISTS.on_created(case, response)
         case "DELETE /v1/webhooks/{webhook_id}", 204:
             WEBHOOKS.on_deleted(case)
+            made.clear()
         case "DELETE /v1/lists/{list_id}", 204:
             LISTS.on_deleted(case)
             made.clear()
     while made:
-        api("DELETE", f"/v1/lists/{made.pop()}")
+        api("DELETE", made.pop())
 
 
 @atexit.register
