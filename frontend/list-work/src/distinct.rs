@@ -33,7 +33,7 @@ pub enum DistinctError {
     Store(StoreError),
     /// The temporary file cannot be written or read.
     File(io::Error),
-    /// The list was deleted or cancelled meanwhile.
+    /// The list was deleted or cancelled while it was read.
     Gone,
 }
 

@@ -78,7 +78,7 @@ impl Downloads {
         Ok(Downloads(jobs))
     }
 
-    /// Opens a list whose check has ended; [`StoreError::Busy`] if no place is free in time.
+    /// Opens a download of a list after its check. The answer is [`StoreError::Busy`] if no place is free in time.
     pub fn open(&self, list: List, wanted: Wanted) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
         // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.

@@ -73,7 +73,7 @@ enum Content {
 }
 
 impl Results {
-    /// Opens a list whose check has ended.
+    /// Opens a list after its check.
     ///
     /// # Errors
     /// A line for the log: the list cannot be read.

@@ -320,7 +320,7 @@ fn malformed() -> Problem {
     Problem::new(400, "The upload is malformed. Send the form in the same way as the page.")
 }
 
-/// A body whose pieces are in memory, for tests and fuzzing.
+/// A body with all its pieces in memory, for tests and fuzzing.
 #[cfg(any(test, feature = "fuzzing"))]
 struct GivenPieces(std::vec::IntoIter<bytes::Bytes>);
 

@@ -74,7 +74,7 @@ impl Answers {
 }
 
 impl AnsweredRows {
-    /// The rows of a list whose check has ended.
+    /// The rows of a list after its check.
     pub fn open(store: Arc<dyn Store>, list: List) -> Result<AnsweredRows, String> {
         if !has_our_rule(&list) {
             return Err(OTHER_RULE.into());

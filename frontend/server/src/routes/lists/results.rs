@@ -34,7 +34,7 @@ impl Choice for WantedClass {
     ];
 }
 
-/// Opens the results of a list whose check has ended.
+/// Opens the results of a list after its check.
 pub async fn results(call: Call) -> Result<Reply, Refusal> {
     let selection = selection(&call.query)?;
     let list = find(&call).await?;

@@ -19,10 +19,10 @@ pub const BATCH_ID: &str = "bat_01kdvds2j0emq8k9w39qsaekf4";
 pub const LIST_ID: &str = "lst_01kdvds2j0f0srt7c5m2q9z3ab";
 /// The content of a list.
 pub const CONTENT: &str = "email\nalice@example.com\nnobody@example.com\nALICE@example.com\n";
-/// The results of the list with [`CONTENT`], as CSV and as JSON lines.
+/// The results of the list with [`CONTENT`] as CSV.
 pub const RESULTS_CSV: &str = "email,deliverable,reason\nalice@example.com,true,mailbox_exists\n\
     nobody@example.com,false,mailbox_not_found\nALICE@example.com,true,mailbox_exists\n";
-/// See [`RESULTS_CSV`].
+/// The deliverable rows of [`RESULTS_CSV`] as JSON lines.
 pub const RESULTS_JSONL: &str =
     "{\"email\":\"alice@example.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\"}\n";
 

@@ -91,8 +91,8 @@ pub fn change() -> Value {
         "tags": ["Webhooks"],
         "summary": "Change an endpoint",
         "description": "Fields that are absent stay as they are. An endpoint that is enabled again begins without \
-            earlier failures. A disabled endpoint gets no messages, and messages whose attempt is due meanwhile are \
-            discarded.",
+            earlier failures. A disabled endpoint gets no messages: each message is discarded when its next attempt \
+            would begin.",
         "parameters": [id()],
         "requestBody": body::<WebhookChangeBody>(changes()),
         "responses": responses(
