@@ -213,6 +213,26 @@ fn a_cancelled_list_keeps_its_answers_and_gets_the_rest_back() {
     assert_eq!(world.store().cancel_list(other, list.id, world.now).wait(), Ok(None));
 }
 
+/// As many as a list has at most. Each of them is read and written in the same transaction.
+#[test]
+fn a_hundred_open_batches_end_at_once() {
+    let (mut world, a) = World::with_account("free");
+    world.grant(a, 19_900).unwrap();
+    let mut list = running(&world, a, 1, 20_000);
+    for number in 0..100 {
+        let addresses: Vec<String> = (0..200).map(|row| format!("{number}-{row}@example.com")).collect();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        let new = world.new_batch(a, &addresses);
+        let new = NewBatch { id: world.store().batch_of_list(&list, number), ..new };
+        list.submitted += 200;
+        let made = world.store().submit_batch_of_list(&list, new, world.now).wait().unwrap();
+        assert!(matches!(made, BatchOfList::Made(_)));
+    }
+    let cancelled = world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((cancelled.list.done, cancelled.batches.len()), (100, 100));
+    world.check(a, (100, 19_900, 0, 0, 0));
+}
+
 #[test]
 fn a_cancelled_list_has_the_answers_of_its_complete_batches() {
     let (mut world, a) = World::with_account("free");
