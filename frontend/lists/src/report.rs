@@ -173,8 +173,8 @@ fn advice(class: Class) -> &'static str {
             "Do not send to these addresses. Remove them, or correct the typing mistakes first and check them again."
         }
         Class::Unknown => {
-            "The check does not tell. Send in small amounts, only where your mail is expected, and remove what bounces. \
-             A later check may tell more about unverifiable addresses."
+            "The check does not show whether the mailbox exists. Send in small amounts, only to people who expect your \
+             mail, and remove the addresses that bounce. A later check may decide unverifiable addresses."
         }
     }
 }
