@@ -42,6 +42,9 @@ struct CutTest<'a> {
     answers: Answers,
     answered: HashSet<String>,
     ends: Ends,
+    /// Cuts that came, and cuts at messages that did not come.
+    cuts: usize,
+    missed: usize,
 }
 
 impl CutTest<'_> {
@@ -62,8 +65,17 @@ impl CutTest<'_> {
         let jobs = self.jobs();
         self.proxy.arm(cut);
         let report = lane.run_group(self.seq, jobs).await;
-        assert_eq!(self.proxy.was_cut(), cut.is_some(), "{cut:?}");
         self.seen = self.proxy.seen();
+        match cut {
+            Some(cut) if !self.proxy.was_cut() => {
+                // On a busy machine the server may end an idle transaction before this message.
+                let seen = if cut.way == Way::ToServer { self.seen[0] } else { self.seen[1] };
+                assert!(seen <= cut.at, "{cut:?} of {seen}");
+                self.missed += 1;
+            }
+            Some(_) => self.cuts += 1,
+            None => assert!(!self.proxy.was_cut()),
+        }
         self.seq = report.next;
         let (ends, jobs) = match report.end {
             GroupEnd::Done => (&mut self.ends.done, Vec::new()),
@@ -139,6 +151,8 @@ impl CutTest<'_> {
             answers: Answers::default(),
             answered: HashSet::new(),
             ends: Ends::default(),
+            cuts: 0,
+            missed: 0,
         }
     }
 }
@@ -150,7 +164,6 @@ fn a_cut_at_any_message_never_hides_the_truth() {
         let mut test = CutTest::new(&server, "cut_anywhere", false).await;
         test.run(None).await;
         let seen = test.seen;
-        let mut cuts = 0;
         for is_half in [false, true] {
             for (way, messages) in [(Way::ToServer, seen[0]), (Way::ToClient, seen[1])] {
                 for at in 0..messages {
@@ -160,13 +173,13 @@ fn a_cut_at_any_message_never_hides_the_truth() {
                             continue;
                         }
                         test.run(Some(Cut { way, at, part, is_half })).await;
-                        cuts += 1;
                     }
                 }
             }
         }
         test.run(None).await;
-        println!("{driver}: {seen:?} messages, {cuts} cuts: {:?}", test.ends);
+        println!("{driver}: {seen:?} messages, {} cuts: {:?}", test.cuts, test.ends);
+        assert!(test.missed * 10 <= test.cuts, "{} of {} cuts are missing", test.missed, test.cuts);
         let Ends { done, not_done, unknown_done, unknown_not_done } = test.ends;
         assert!(done >= 2 && not_done > 0 && unknown_done > 0 && unknown_not_done > 0);
     });
@@ -190,6 +203,7 @@ fn a_cut_in_a_divided_group_loses_no_job() {
             }
         }
         println!("{driver}: {seen:?} messages: {:?}", test.ends);
+        assert!(test.missed * 10 <= test.cuts, "{} of {} cuts are missing", test.missed, test.cuts);
         let Ends { not_done, unknown_done, unknown_not_done, .. } = test.ends;
         assert!(not_done > 0 && unknown_done > 0 && unknown_not_done > 0);
     });
