@@ -173,7 +173,7 @@ fn advice(class: Class) -> &'static str {
             "Do not send to these addresses. Remove them, or correct the typing mistakes first and check them again."
         }
         Class::Unknown => {
-            "The check does not show whether the mailbox exists. Send in small amounts, only to people who expect your \
+            "The check does not show whether the mailbox exists. Send in small amounts, only to recipients that expect your \
              mail, and remove the addresses that bounce. A later check may decide unverifiable addresses."
         }
     }
