@@ -109,13 +109,13 @@ struct LimitFlags {
     /// Full checks per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     verify: Option<u32>,
-    /// Batches per key in 60 seconds.
+    /// New batches and tests of webhooks per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     batch: Option<u32>,
     /// Polls of batches and lists per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
-    /// Requests to /v1/account per key in 60 seconds.
+    /// Requests to /v1/account, and to /v1/webhooks except tests, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     account: Option<u32>,
     /// Charged full checks of the account per second, after the burst.

@@ -56,7 +56,7 @@ pub struct OutputArgs {
 pub enum ClassArg {
     /// Mail can be sent
     Deliverable,
-    /// Mail will bounce, or must not be sent
+    /// All other reasons: mail would bounce, or you should not send it
     Undeliverable,
     /// The check does not show whether the mailbox exists: catch_all, unverifiable, fast_check_passed
     Unknown,
