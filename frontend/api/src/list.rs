@@ -70,8 +70,8 @@ pub struct List {
     pub checked: u64,
     /// The share of different addresses with a verdict in whole percent, rounded down.
     pub progress: u64,
-    /// The estimated price: the number of different addresses that the account had not checked within 24 hours when the list was
-    /// read.
+    /// The estimated price: the number of different addresses that, at the time of reading, the account had not checked within
+    /// 24 hours.
     pub credits_required: Option<u64>,
     /// The credits that were charged so far. A part of the list is charged when all its addresses have a verdict.
     pub credits_charged: u64,

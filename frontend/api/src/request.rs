@@ -189,11 +189,11 @@ pub struct ListBody {
     /// The size of the whole content in bytes.
     #[cfg_attr(test, schema(minimum = 1, maximum = 4294967296_u64))]
     pub bytes: u64,
-    /// A name that you choose. It replaces the query parameter; null is the same as absent.
+    /// A name that you choose. It replaces the query parameter. Null has no effect.
     #[cfg_attr(test, schema(max_length = 100))]
     pub name: Option<String>,
-    /// The column with the addresses, by its name or number, starting at 1. It replaces the query parameter; null is the same
-    /// as absent.
+    /// The column with the addresses, by its name or number, starting at 1. It replaces the query parameter. Null
+    /// has no effect.
     #[cfg_attr(test, schema(max_length = 200))]
     pub column: Option<String>,
 }

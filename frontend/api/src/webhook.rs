@@ -54,7 +54,7 @@ pub struct WebhookPayload {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum WebhookData {
-    /// A batch.
+    /// The end of a batch.
     Batch {
         /// The id of the batch.
         batch_id: String,

@@ -2,6 +2,7 @@
 //! in the legend and in the table.
 
 use api::Reason;
+use lists::Class;
 use maud::{Markup, html};
 use store::credits::calendar::Iso8601;
 use store::{DayCounts, UnixMs};
@@ -27,10 +28,10 @@ impl Tone {
 
     /// The tone of a reason.
     pub fn of(reason: Reason) -> Tone {
-        match reason {
-            Reason::CatchAll | Reason::Unverifiable | Reason::FastCheckPassed => Tone::Unsure,
-            other if other.deliverable() == Some(true) => Tone::Good,
-            _ => Tone::Bad,
+        match Class::of(reason) {
+            Class::Deliverable => Tone::Good,
+            Class::Unknown => Tone::Unsure,
+            Class::Undeliverable => Tone::Bad,
         }
     }
 

@@ -71,7 +71,6 @@ impl ListWork {
         data: &Path,
         bytes_max: u64,
     ) -> io::Result<Arc<ListWork>> {
-        sort::remove_old_files(data)?;
         let lists = Lists::start(Arc::clone(store), Arc::clone(new_batches), data.to_owned())?;
         Ok(Arc::new(ListWork {
             bytes_max,

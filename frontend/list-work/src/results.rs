@@ -25,7 +25,7 @@ pub enum ResultFormat {
     Csv,
     /// One JSON object per line.
     Jsonl,
-    /// A spreadsheet whose cells are texts.
+    /// A spreadsheet (xlsx). All cells are texts.
     Xlsx,
 }
 

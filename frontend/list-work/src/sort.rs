@@ -1,45 +1,18 @@
 //! A sort of many short records with little memory. Sorted runs of records go to a temporary file, and are merged.
 //!
-//! The file is removed as soon as it is open, so it does not survive the process.
+//! The file has no name, so it does not survive the process.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The beginning of the names of temporary files.
-const PREFIX: &str = "list-sort-";
 /// The bytes of the records of a run, which are in memory until they are sorted.
 const RUN_BYTES: usize = 4 << 20;
 /// The bytes of a run that are read at once.
 const READ_BYTES: usize = 64 << 10;
-
-static NEXT: AtomicU64 = AtomicU64::new(0);
-
-/// Removes files that a crash has left, between their creation and their removal.
-///
-/// # Errors
-/// The folder cannot be read or written.
-pub fn remove_old_files(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-fn temporary_file(folder: &Path) -> io::Result<File> {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let path = folder.join(format!("{PREFIX}{number}"));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    fs::remove_file(path)?;
-    Ok(file)
-}
 
 /// Collects records of N bytes, and returns them in the order of their bytes.
 pub struct Sorter<const N: usize> {
@@ -87,7 +60,7 @@ impl<const N: usize> Sorter<N> {
         self.run.sort_unstable();
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(temporary_file(&self.folder)?),
+            None => self.file.insert(tempfile::tempfile_in(&self.folder)?),
         };
         let at = self.ends.last().copied().unwrap_or(0);
         file.write_all_at(self.run.as_flattened(), at)?;
@@ -177,7 +150,7 @@ mod tests {
         for record in &records {
             sorter.push(*record).unwrap();
         }
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "no file has a name");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file has a name");
         let mut sorted = sorter.finish().unwrap();
         records.sort_unstable();
         for record in records {
@@ -192,16 +165,5 @@ mod tests {
         for count in [0, 1, 100, run - 1, run, run + 1, 3 * run + 7] {
             check(count);
         }
-    }
-
-    #[test]
-    fn files_of_a_crash_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        for name in ["list-sort-3", "other"] {
-            fs::write(folder.path().join(name), "x").unwrap();
-        }
-        remove_old_files(folder.path()).unwrap();
-        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
-        assert_eq!(left, ["other"]);
     }
 }

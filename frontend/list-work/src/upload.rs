@@ -128,7 +128,8 @@ fn number(offset: u64) -> u32 {
     u32::try_from(offset / LIST_PART_BYTES as u64).unwrap_or(u32::MAX)
 }
 
-/// A list whose whole content is one request. If the connection ends, the handler is dropped and the list is deleted.
+/// Deletes a list when it is dropped, unless [`Whole::end`] was called. An upload in one request holds it: if the connection ends,
+/// the handler is dropped.
 pub struct Whole {
     store: Arc<dyn Store>,
     account: AccountId,

@@ -102,7 +102,7 @@ struct Worker {
 /// The addresses of a list's next batch, with their hashes.
 type Rows = Vec<(String, AddressHash)>;
 
-/// A list whose addresses go into batches, slice by slice.
+/// A list that is being divided into batches, slice by slice.
 struct Open {
     source: ListSource,
     row: Row,
@@ -318,24 +318,26 @@ impl Worker {
     /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
         while self.take_answers(&mut list)? {}
-        if list.submitted < list.to_check() {
-            let mut window = self.windows.remove(&list.id).unwrap_or_default();
-            window.follow(&list);
-            window.look(&*self.store, &list)?;
-            while window.has_room(&list) && list.submitted < list.to_check() {
-                if !self.submit(&mut list)? {
-                    self.windows.insert(list.id, window);
-                    return Ok(());
-                }
-                window.follow(&list);
+        while list.submitted < list.to_check() && self.has_room(&list)? {
+            if !self.submit(&mut list)? {
+                return Ok(());
             }
-            self.windows.insert(list.id, window);
         }
         if list.submitted >= list.to_check() && list.done == batches(list.submitted) {
             list.state = ListState::Completed;
             self.store.put_list(&list, ListState::Running, None).wait()?;
         }
         Ok(())
+    }
+
+    /// Whether another batch of a list can be submitted.
+    fn has_room(&mut self, list: &List) -> Result<bool, StoreError> {
+        let window = self.windows.entry(list.id).or_default();
+        window.follow(list);
+        if !window.has_room(list) {
+            window.look(&*self.store, list)?;
+        }
+        Ok(window.has_room(list))
     }
 
     /// Takes the answers of the oldest open batch. Returns whether that batch was complete.

@@ -69,7 +69,8 @@ impl RowWriter {
             Form::CsvOfObjects => {
                 let object = Object::parse(source.line_bytes()).ok();
                 let text = object.and_then(|object| object.text(&source.shape().key)).unwrap_or_default();
-                csv_value(&text, out);
+                source.shape().value(text.as_bytes(), out);
+                out.push(source.shape().delimiter());
             }
             Form::ObjectsOfValues(names) => object_of(names, source, out),
         }
@@ -119,16 +120,6 @@ fn object_of(names: &[String], source: &Source, out: &mut Vec<u8>) {
             // A row that is longer than the others.
             None => write(&format!("column_{}", at + 1), value),
         }
-    }
-}
-
-/// Writes one value and a comma, with quotes if they are needed (RFC 4180 2).
-fn csv_value(value: &str, out: &mut Vec<u8>) {
-    if value.contains(['"', ',', '\r', '\n']) {
-        out.extend_from_slice(format!("\"{}\",", value.replace('"', "\"\"")).as_bytes());
-    } else {
-        out.extend_from_slice(value.as_bytes());
-        out.push(b',');
     }
 }
 

@@ -13,7 +13,8 @@ restore this copy and do not use this command.
 
 This command keeps accounts, API keys and credits, but no user can sign in to these accounts. To give a user access to the old \
 account, run `mailprobe account set-password ACCOUNT --email ADDRESS` before the user signs up again. Batches, lists and stored results \
-can no longer be read. The rows of open batches are refunded 6 days after the creation of the batch.";
+can no longer be read. The endpoints of webhooks get no more messages: delete them, and create new ones. The rows of open batches \
+are refunded 6 days after the creation of the batch.";
 
 /// The command has no arguments of its own.
 #[derive(Debug, Clone, Args)]

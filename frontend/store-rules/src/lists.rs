@@ -218,7 +218,7 @@ impl Txn<'_> {
         self.remember(given, &created, now)
     }
 
-    /// Ends the upload of a list, unless its idempotency key has become known meanwhile.
+    /// Ends the upload of a list, unless another request has used its idempotency key during the upload.
     pub(crate) fn end_upload(
         &mut self,
         (account, id): (AccountId, ListId),

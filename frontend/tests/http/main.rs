@@ -6,6 +6,7 @@ mod auth;
 mod backup;
 mod batches;
 mod budgets;
+mod certificate;
 mod charging;
 mod clean;
 mod client;

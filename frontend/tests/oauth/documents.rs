@@ -2,10 +2,9 @@
 
 use crate::assistant::*;
 use crate::browser::Browser;
+use crate::certificate::tls;
 use crate::server::Server;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::PrivateKeyDer;
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -27,23 +26,11 @@ struct Host {
 impl Host {
     /// Starts a host. The server of this folder trusts its certificate if `trusted`.
     fn start(folder: &Path, trusted: bool) -> Host {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let other = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let known = if trusted { cert.pem() } else { other.cert.pem() };
-        std::fs::write(folder.join(AUTHORITIES), known).unwrap();
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .unwrap();
+        let config = tls(&folder.join(AUTHORITIES), "localhost", trusted);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let host = Host { port, pages: Arc::default(), asked: Arc::default() };
-        let (pages, asked, config) = (Arc::clone(&host.pages), Arc::clone(&host.asked), Arc::new(config));
+        let (pages, asked) = (Arc::clone(&host.pages), Arc::clone(&host.asked));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let connection = ServerConnection::new(Arc::clone(&config)).unwrap();

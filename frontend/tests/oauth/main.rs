@@ -6,6 +6,8 @@ mod assistant;
 mod attacks;
 #[path = "../web/browser.rs"]
 mod browser;
+#[path = "../http/certificate.rs"]
+mod certificate;
 #[expect(dead_code, reason = "shared with the tests of the API, which use all of it")]
 #[path = "../http/client.rs"]
 mod client;

@@ -29,7 +29,7 @@ pub(super) struct AnsweredRows {
 pub(super) enum NextRow {
     /// A row with its reason.
     Row(Reason),
-    /// A row whose address was not asked before the list was cancelled.
+    /// A row without an answer, because the list was cancelled first.
     Unasked,
     /// Nothing yet: the source has worked for long enough.
     Later,

@@ -242,8 +242,8 @@ impl Shape {
         out.extend_from_slice(self.dialect.line_end.bytes());
     }
 
-    /// Writes one value.
-    fn value(&self, field: &[u8], out: &mut Vec<u8>) {
+    /// Writes one value as CSV.
+    pub(crate) fn value(&self, field: &[u8], out: &mut Vec<u8>) {
         csv_value(field, &self.quoted_bytes, out);
     }
 }

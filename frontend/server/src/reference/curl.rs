@@ -107,7 +107,7 @@ impl Parameters<'_> {
     }
 }
 
-/// A command for an operation. `id` is the path parameter whose value is in the shell variable of the same name.
+/// A command for an operation. `id` names a path parameter, and the shell variable with its value.
 fn command(
     whole: &Whole<'_>,
     operation: &Operation<'_>,
@@ -195,7 +195,7 @@ impl<'d> Preparation<'d> {
     }
 }
 
-/// The first link that leads to this operation, and the operation whose answer has it.
+/// The first link to this operation, with the operation that it comes from.
 fn link_to<'d>(whole: &Whole<'d>, operation: &Operation<'_>) -> Option<(Operation<'d>, &'d Value)> {
     for origin in whole.operations() {
         for (_, response) in entries(origin.value, "/responses") {

@@ -94,7 +94,7 @@ pub enum UploadEnd {
     Done,
     /// Another upload with the same idempotency key was faster, and created this list.
     Replayed(ListId),
-    /// The idempotency key was used meanwhile by another request.
+    /// Another request has used the idempotency key during the upload.
     KeyReused,
     /// The list is not being uploaded any longer.
     Gone,

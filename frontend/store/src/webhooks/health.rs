@@ -58,7 +58,7 @@ impl EndpointHealth {
         self.failing_since = None;
     }
 
-    /// An attempt has failed. An endpoint that its owner has disabled meanwhile stays so.
+    /// An attempt has failed. If the owner has disabled the endpoint during the attempt, it stays disabled.
     pub fn on_failure(&mut self, now: UnixMs, is_gone: bool) {
         let since = *self.failing_since.get_or_insert(now);
         if !self.is_enabled() {

@@ -101,7 +101,7 @@ impl EventSet {
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventObject {
-    /// A batch.
+    /// The batch that has ended.
     Batch(BatchId),
     /// A list.
     List(ListId),

@@ -1,9 +1,8 @@
 //! A receiver of webhooks with a script: what it does with each request, in turn.
 
+use crate::certificate::tls;
 use data_encoding::BASE64;
-use rcgen::{CertifiedKey, generate_simple_self_signed};
 use ring::hmac;
-use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -77,19 +76,8 @@ impl Receiver {
 
     /// Starts a receiver with a certificate for this name. The server of this folder trusts it if `trusted`.
     pub fn start_tls(folder: &Path, name: &str, trusted: bool) -> Receiver {
-        let make = || generate_simple_self_signed([name.to_owned()]).unwrap();
-        let (CertifiedKey { cert, signing_key }, other) = (make(), make());
-        let known = if trusted { cert.pem() } else { other.cert.pem() };
-        std::fs::write(folder.join("authorities.pem"), known).unwrap();
-        let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(vec![cert.der().clone()], key)
-            .unwrap();
-        Receiver::serve(vec![ok()], Some(Arc::new(config)))
+        let config = tls(&folder.join("authorities.pem"), name, trusted);
+        Receiver::serve(vec![ok()], Some(config))
     }
 
     fn serve(acts: Vec<Act>, tls: Option<Arc<ServerConfig>>) -> Receiver {

@@ -148,7 +148,7 @@ pub fn test() -> Value {
         "operationId": "testWebhook",
         "tags": ["Webhooks"],
         "summary": "Send a test",
-        "description": "Sends an event `webhook.test` to the endpoint, whatever events it gets. It counts against the \
+        "description": "Sends an event `webhook.test` to the endpoint, even if its `events` do not contain it. It counts against the \
             limit of new batches.",
         "parameters": [id()],
         "responses": responses(
