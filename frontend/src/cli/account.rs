@@ -112,7 +112,7 @@ struct LimitFlags {
     /// New batches and tests of webhooks per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     batch: Option<u32>,
-    /// Polls of batches and lists per key in 60 seconds.
+    /// Reads and cancellations of batches, and reads of lists, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
     /// Requests to /v1/account, and to /v1/webhooks except tests, per key in 60 seconds.

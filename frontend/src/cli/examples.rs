@@ -47,7 +47,7 @@ Example:
 /// For `account`.
 pub(super) const ACCOUNT: &str = "\
 Examples:
-  mailprobe account create shop --plan pro
+  mailprobe account create shop --plan starter
   mailprobe account show shop
   mailprobe account grant shop 50000 --note invoice-17";
 

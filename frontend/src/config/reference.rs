@@ -165,7 +165,7 @@ pub fn commented_file() -> String {
             let _ = match (setting.show)(&defaults) {
                 Some(value) => writeln!(text, "#{} = {value}", setting.key),
                 None => {
-                    writeln!(text, "# Example; there is no default:\n#{} = {}", setting.key, example(setting))
+                    writeln!(text, "# Example:\n#{} = {}", setting.key, example(setting))
                 }
             };
         }

@@ -23,7 +23,7 @@ pub struct OutputArgs {
     pub drop_duplicates: bool,
     /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with
     /// older results are checked. The age counts from checked_at if OLD has this column, else from the last change of the file. The
-    /// output always has checked_at, so that results stay as old as they are
+    /// output always has checked_at: so a later run with this output as OLD knows the time of each check
     #[arg(long, value_name = "OLD", conflicts_with = "join")]
     pub known: Option<PathBuf>,
     /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]

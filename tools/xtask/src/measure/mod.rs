@@ -5,6 +5,7 @@
 //! - `site` (site.rs): a million addresses of one site, compared with smtp-source;
 //! - `delay` (delay.rs): 20 ms between the client and the servers (root: it creates two network namespaces);
 //! - `long` (long.rs): lists from ten thousand to ten million lines;
+//! - `outputs` (outputs.rs): a list with further columns, one file per class, the report and a spreadsheet, beside the plain run;
 //! - `sessions` (sessions.rs): the memory of an open session;
 //! - `sick` (sick.rs): three defective sites among a thousand;
 //! - `api` (api.rs, wrk.rs): checks over HTTP compared with a bare hyper server;
@@ -35,6 +36,7 @@ mod intake;
 mod link;
 mod loadtest;
 mod long;
+mod outputs;
 mod plot;
 mod records;
 mod resolvers;
@@ -58,13 +60,13 @@ pub use crate::interop::Failure;
 /// The options of `cargo xtask measure`.
 #[derive(Args)]
 pub struct MeasureOptions {
-    /// Measurements [default: all except `long`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions`, `cluster` and `verifiers`]
+    /// Measurements [default: all except `long`, `outputs`, `api`, `downloads`, `intake`, `dns`, `records`, `bursts`, `instructions`, `cluster` and `verifiers`]
     #[arg(value_enum)]
     names: Vec<MeasurementName>,
     /// Number of runs of each row; the table shows the run with the median CPU time.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
-    /// long: length of the longest list, in lines.
+    /// long, outputs: length of the longest list, in lines.
     #[arg(long, value_name = "N", default_value_t = 10_000_000)]
     lines: u64,
     /// verifiers: file for the plot, as SVG.
@@ -90,6 +92,8 @@ enum MeasurementName {
     Delay,
     /// CPU time and memory for long lists.
     Long,
+    /// CPU time and memory of further columns, files per class, the report and a spreadsheet.
+    Outputs,
     /// Memory of an open session.
     Sessions,
     /// Time for healthy sites beside faulty ones.
@@ -141,6 +145,7 @@ fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
             MeasurementName::Site => site::run(&bench, &mut tally)?,
             MeasurementName::Delay => delay::run(&bench, &mut tally)?,
             MeasurementName::Long => long::run(&bench, &mut tally)?,
+            MeasurementName::Outputs => outputs::run(&bench, &mut tally)?,
             MeasurementName::Sessions => sessions::run(&bench, &mut tally)?,
             MeasurementName::Sick => sick::run(&bench, &mut tally)?,
             MeasurementName::Api => api::run(&bench, &mut tally)?,

@@ -72,7 +72,7 @@ pub struct SoakOptions {
     /// Campaign.
     #[arg(value_enum)]
     name: CampaignName,
-    /// The version of `.ci/run`: debug builds, a fixed seed, under a minute.
+    /// The version of `.ci/run`: debug builds, a fixed seed, under a minute (cluster: three minutes, and not in `.ci/run`).
     #[arg(long)]
     small: bool,
     /// Seed of the random draws [default: a fixed seed with --small, otherwise the current time].
