@@ -257,7 +257,7 @@ pub enum DeliveryError {
     ConnectionFailed,
     /// The handshake of TLS failed, or the certificate is not valid.
     TlsFailed,
-    /// There was no answer within 15 seconds.
+    /// There was no connection to an address within 5 seconds, or no answer within 15 seconds in total.
     Timeout,
     /// The answer is not HTTP.
     InvalidAnswer,

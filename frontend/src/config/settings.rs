@@ -365,8 +365,9 @@ pub const SETTINGS: &[Setting] = &[
         key: "self_checks",
         value_name: "BOOL",
         help: "Look for faults of the machine while the server runs: true or false",
-        details: "The server checks its resolvers, the names of its sources, the limits of the system, the data folder \
-                  and the certificate, as `mailprobe doctor` does. The log, `/readyz` and the dashboard show the faults.",
+        details: "The server checks its resolvers, the names of its sources, the limits of the system, the data folder, the \
+                  PostgreSQL of a cluster and the certificate, as `mailprobe doctor` does. The log, `/readyz` and the dashboard \
+                  show the faults.",
         group: Group::Observation,
         scope: Scope::Server,
         many: false,
@@ -633,7 +634,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "queue",
         value_name: "N",
         help: "Maximum number of addresses in progress or waiting",
-        details: "Above this number `serve` answers 503.",
+        details: "Above this number `serve` answers 503. The default of `clean` is 100000; with `--pace lab` it is ten times \
+                  `sessions`, from 10000 to 100000.",
         group: Group::Engine,
         scope: Scope::Engine,
         many: false,

@@ -313,8 +313,9 @@ fn sentence(text: &str) -> String {
 
 fn page(lists: &[WrittenList], today: &str) -> RefreshOutcome<String> {
     let mut page = format!(
-        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the packages of the \
-         table, and writes the\nfiles of the table (to `engine/proto/data/`) and this page. Review the changes before you \
+        "# Lists\n\nThe program contains these lists, as of {today}. `cargo xtask refresh-lists` fetches the newest packages of \
+         npm and PyPI in the\ntable, and writes the files of the table (to `engine/proto/data/`) and this page. The version of \
+         mailchecker is that of\n`Cargo.lock`: update it first with `cargo update mailchecker`. Review the changes before you \
          commit them.\n\n\
          | list | entries | source | note |\n| --- | --- | --- | --- |\n"
     );

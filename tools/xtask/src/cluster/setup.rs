@@ -17,9 +17,10 @@ pub enum EtcdApi {
     /// The interface of etcd 2, which etcd 3.4 still has. Patroni renews its lock only if the lock still has its name.
     #[value(name = "2")]
     V2,
-    /// The interface of etcd 3. After a pause of Patroni that was longer than the lock, Patroni 3.0.2 may write its own name over the
-    /// name of the new primary, depending on what it did when it was paused: `_update_leader` in its `dcs/etcd3.py` compares nothing.
-    /// That of 3.2.2 compares. The standbys then follow the former primary again, and all rows of the new primary are lost.
+    /// The interface of etcd 3. After a pause of Patroni that was longer than the time of the lock (`--ttl`), Patroni 3.0.2 may
+    /// write its own name over the name of the new primary. This depends on what it did when it was paused. The cause: its function
+    /// `_update_leader` in `dcs/etcd3.py` does not compare the name in the lock with its own. The standbys then follow the former
+    /// primary again, and all rows of the new primary are lost. In Patroni 3.2.2, the function compares the names.
     #[value(name = "3")]
     V3,
 }
