@@ -49,8 +49,10 @@ pub struct Tally {
 /// The step of a session at which the site ended it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Before MAIL or at it: between two transactions.
+    /// Between two transactions, before it took the command (RSET) that ends the last one.
     Between,
+    /// At MAIL, after it had taken RSET: a server that allows no further error takes no command at all.
+    Mail,
     /// It ended in place of the reply to a recipient.
     Recipient,
 }
@@ -251,7 +253,10 @@ impl SitePace {
 
     /// The site ended a session that had got answers, while `open` were open: it bore so much and no more.
     pub fn on_cut_off(&mut self, tally: &Tally, end: End, open: u32) {
-        if tally.errors > 0 {
+        if end == End::Mail {
+            // The last one that was begun is the one that it refused.
+            self.transactions.lower(tally.transactions.saturating_sub(1));
+        } else if tally.errors > 0 {
             // A site that allows far less than before is under stress (Postfix: all its processes are in use).
             if tally.errors < self.budget.min(self.errors.limit) / 2 {
                 self.halve(open);
@@ -259,7 +264,6 @@ impl SitePace {
             self.errors.lower(tally.errors);
             self.budget = self.budget.min(self.errors.limit);
         } else if end == End::Between {
-            // The last one that was begun is the one that it refused.
             self.transactions.lower(tally.transactions.saturating_sub(1));
         } else {
             self.recipients.lower(tally.answers);

@@ -209,7 +209,11 @@ pub(super) fn blame<R: Runtime>(context: &ProbeContext<'_, R>, closure: &Closure
     if tally.answers > 0 && breaks_between(closure) {
         group.site.pace.borrow_mut().on_broke_between(tally);
     } else if tally.answers > 0 && (hung_up || tally.errors > 0) {
-        let end = if at_recipient { End::Recipient } else { End::Between };
+        let end = match closure {
+            _ if at_recipient => End::Recipient,
+            Closure::Refused { step: Step::Mail, .. } | Closure::Closed(Step::Mail) => End::Mail,
+            _ => End::Between,
+        };
         let site = &group.site;
         site.pace.borrow_mut().on_cut_off(tally, end, site.open.get());
     }

@@ -171,6 +171,9 @@ fn limits_without_errors_are_told_apart_by_where_the_session_ended() {
     pace.on_cut_off(&tally(4, 12, 0), End::Between, 1);
     assert_eq!((pace.group(&tally(2, 8, 0)), pace.group(&tally(3, 9, 0))), (20, 0));
     let (mut pace, _) = lab();
+    pace.on_cut_off(&tally(2, 12, 6), End::Mail, 1);
+    assert!(pace.bears_one_transaction() && !pace.bounds_errors(), "it took RSET after six refusals");
+    let (mut pace, _) = lab();
     pace.on_cut_off(&Tally { transactions: 1, asked: 20, answers: 12, errors: 0 }, End::Recipient, 1);
     assert_eq!((pace.group(&tally(0, 0, 0)), pace.group(&tally(7, 12, 0))), (12, 0));
     let (mut pace, _) = lab();
