@@ -78,6 +78,8 @@ const OTHERS_TURN: Duration = Duration::from_millis(1);
 /// The time limit from the complete request to the answer: longer than all its parts together.
 const HANDLER_TIME_MAX: Duration = Duration::from_secs(80);
 const _: () = assert!(HANDLER_TIME_MAX.as_secs() > PROBE_TIME_MAX.as_secs());
+/// How long a drain waits for the first request of a connection.
+const NEW_CONNECTION_TIME: Duration = Duration::from_millis(500);
 const REQUEST_ID_CHARS_MAX: usize = 64;
 /// The capacity for header fields that most answers need; more fields are possible.
 const HEADERS: usize = 12;
@@ -139,8 +141,16 @@ where
             .serve_connection(stream, service)
     );
     let mut is_closing = false;
+    let mut patience = None;
     let ended = poll_fn(|cx| {
-        let close_reason = if is_closing { None } else { activity.permit.close_reason(cx) };
+        let mut close_reason = if is_closing { None } else { activity.permit.close_reason(cx) };
+        if close_reason == Some(CloseReason::Draining) && activity.is_new() {
+            // The request may be under way, and a client repeats none that was sent over a new connection.
+            let patience = patience.get_or_insert_with(|| Box::pin(monoio::time::sleep(NEW_CONNECTION_TIME)));
+            if patience.as_mut().poll(cx).is_pending() {
+                close_reason = None;
+            }
+        }
         if let Some(why) = close_reason {
             is_closing = true;
             connection.as_mut().graceful_shutdown();

@@ -4,7 +4,7 @@
 //! bound without the option, which fails if another process uses the port. Only then is the option set for the other
 //! sockets.
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ const PEER_SILENT_MAX: Duration = Duration::from_secs(30);
 /// How long a start waits for an address that is in use.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long the threads accept waiting connections after [`refuse_new`].
+pub const QUEUE_TIME: Duration = Duration::from_millis(100);
 
 /// The listening sockets of the server.
 pub struct Listeners {
@@ -70,6 +73,25 @@ impl Listeners {
     }
 }
 
+/// Lets no further connection begin on a listening socket: the kernel drops each SYN. Handshakes under way are completed. A client
+/// sends its SYN again after a second, when the socket is closed, and gets the refusal.
+///
+/// # Errors
+///
+/// The kernel takes no filter.
+pub fn refuse_new(listener: &TcpListener) -> io::Result<()> {
+    // The position of the flags in a TCP header, and ACK (RFC 9293 3.1). Only the first segment of a connection has no ACK.
+    const FLAGS: u32 = 13;
+    const ACK: u32 = 0x10;
+    let step = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
+    SockRef::from(listener).attach_filter(&[
+        step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, FLAGS),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 1, ACK),
+        step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0),
+    ])
+}
+
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -94,6 +116,17 @@ mod tests {
         });
         assert_eq!(Listeners::open(address, 2).unwrap().address, address);
         gives_back.join().unwrap();
+    }
+
+    #[test]
+    fn connections_that_wait_are_accepted_and_further_ones_do_not_begin() {
+        let listeners = Listeners::open(SocketAddr::from(([127, 0, 0, 1], 0)), 1).unwrap();
+        let waits = TcpStream::connect(listeners.address).unwrap();
+        refuse_new(&listeners.sockets[0]).unwrap();
+        assert!(TcpStream::connect_timeout(&listeners.address, Duration::from_millis(50)).is_err());
+        let (accepted, peer) = listeners.sockets[0].accept().unwrap();
+        assert_eq!(peer, waits.local_addr().unwrap());
+        drop((accepted, waits));
     }
 
     #[test]

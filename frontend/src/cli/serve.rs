@@ -509,9 +509,18 @@ fn until_the_end(
 }
 
 /// Closes all sockets before it informs a thread, so that no thread accepts a connection that another has refused.
+///
+/// The kernel resets the connections that a closed socket has not accepted yet, with the requests that their clients have sent. So
+/// first no further connection begins, and the threads accept those that wait.
 fn drain(threads: &[Thread], status: &Status) {
     status.enter(Phase::Draining);
     tell(ServiceState::Stopping);
+    let refused: Vec<io::Result<()>> =
+        threads.iter().map(|thread| server::listen::refuse_new(&thread.listener)).collect();
+    match refused.into_iter().collect::<io::Result<()>>() {
+        Ok(()) => std::thread::sleep(server::listen::QUEUE_TIME),
+        Err(error) => tracing::debug!("connections that wait will be reset: {error}"),
+    }
     for thread in threads {
         if let Err(error) = SockRef::from(&thread.listener).shutdown(Shutdown::Both) {
             tracing::warn!("cannot close a listening socket: {error}");

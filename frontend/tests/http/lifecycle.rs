@@ -1,7 +1,8 @@
 //! The start, the drain and the end; and data that must not be in the log.
 
 use crate::server::{Server, UNREAD_LOG, get, mailprobe, post};
-use std::net::TcpStream;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,39 @@ fn a_drain_finishes_what_is_under_way() {
     assert_eq!(answer.header("connection"), Some("close"));
     assert_eq!(server.wait().code(), Some(0), "{}", server.log());
     assert!(!server.data().join("admin.sock").exists());
+}
+
+#[test]
+fn a_drain_loses_no_request_of_a_new_connection() {
+    let mut server = Server::start(&["--frontends", "1"]);
+    let address = server.address;
+    // Waits for its request when the drain begins.
+    let mut late = server.connect();
+    let clients: Vec<_> = (0..16).map(|_| std::thread::spawn(move || call_until_refused(address))).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    server.signal(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(200));
+    late.send(get("", "/livez"));
+    assert_eq!(late.read().header("connection"), Some("close"));
+    for client in clients {
+        let (answered, lost) = client.join().unwrap();
+        assert!(answered > 0 && lost.is_empty(), "{answered} answered, lost: {lost:?}");
+    }
+    assert_eq!(server.wait().code(), Some(0), "{}", server.log());
+}
+
+/// Sends requests over new connections until one is refused. The number of answers, and what happened to the requests without one.
+fn call_until_refused(address: SocketAddr) -> (u32, Vec<String>) {
+    let (mut answered, mut lost) = (0, Vec::new());
+    while let Ok(mut stream) = TcpStream::connect(address) {
+        let mut answer = String::new();
+        let sent = stream.write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        match sent.and_then(|()| stream.read_to_string(&mut answer)) {
+            Ok(_) if answer.starts_with("HTTP/1.1 200") => answered += 1,
+            other => lost.push(format!("{other:?} {answer}")),
+        }
+    }
+    (answered, lost)
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct ConnectionActivity {
     /// The requests since the last pause, and the bytes of answers to them.
     requests_in_a_row: Cell<u32>,
     bytes_in_a_row: Cell<usize>,
+    /// Whether a request has arrived.
+    has_request: Cell<bool>,
     /// The permit of the connection, which it may have to free while it is idle.
     pub permit: ConnectionPermit,
 }
@@ -51,6 +53,7 @@ impl ConnectionActivity {
             unsent: Cell::new(None),
             requests_in_a_row: Cell::new(0),
             bytes_in_a_row: Cell::new(0),
+            has_request: Cell::new(false),
             permit,
         })
     }
@@ -73,8 +76,14 @@ impl ConnectionActivity {
         self.bytes_in_a_row.set(0);
     }
 
+    /// Whether no request has arrived yet.
+    pub fn is_new(&self) -> bool {
+        !self.has_request.get()
+    }
+
     /// Notes that a head is complete.
     pub fn set_busy(&self) {
+        self.has_request.set(true);
         self.state.set(State::Busy);
         self.permit.set_busy();
     }

@@ -251,6 +251,9 @@ fn batches(calls: &[ClusterCall]) -> Finding {
     finding
 }
 
+/// The deadline of the store for a read or write, in milliseconds.
+const CALL_TIME_MS: u64 = 15_000;
+
 /// Whether the API allows an answer, apart from faults of a node.
 fn is_allowed(call: &ClusterCall) -> bool {
     let CallEnd::Answer(answer) = &call.result else { return false };
@@ -264,12 +267,23 @@ fn is_allowed(call: &ClusterCall) -> bool {
     }
 }
 
-/// A connection may break while a fault hits its node.
+/// A connection may break while a fault hits its node. A node that was stopped for longer than a call may take answers 503 when it
+/// runs again.
 fn is_explained(call: &ClusterCall, windows: &[FaultWindow]) -> bool {
-    let hits = |window: &FaultWindow| {
+    let hits = |window: &&FaultWindow| {
         window.node == Some(call.node) && call.begin <= window.end && call.end >= window.begin
     };
-    !matches!(call.result, CallEnd::Answer(_)) && windows.iter().any(hits)
+    let mut hits = windows.iter().filter(hits);
+    match &call.result {
+        CallEnd::Answer(answer) => {
+            let is_stopped = |window: &FaultWindow| {
+                let stopped = window.end.min(call.end).saturating_sub(window.begin.max(call.begin));
+                window.name.starts_with("pause-node") && stopped > CALL_TIME_MS
+            };
+            answer.status == 503 && answer.retry_after && hits.any(is_stopped)
+        }
+        _ => hits.next().is_some(),
+    }
 }
 
 fn answers(calls: &[ClusterCall], windows: &[FaultWindow]) -> Finding {

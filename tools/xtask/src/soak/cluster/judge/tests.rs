@@ -93,3 +93,20 @@ fn pauses_begin_before_the_window() {
     assert_eq!(longest_pause(&[1, 9, 40, 50, 61, 100], &window), 31);
     assert_eq!(longest_pause(&[], &window), 0);
 }
+
+#[test]
+fn a_stopped_node_may_refuse_what_it_had_begun() {
+    let window = |name, end| FaultWindow { name, node: Some(0), begin: 1000, end };
+    let fast = |end: u64| {
+        let answer = NodeAnswer { status: 503, retry_after: true, ..NodeAnswer::default() };
+        call(NodeRequest::Fast, (900, end), answer)
+    };
+    for (name, end, is_right) in
+        [("pause-node-60-s", 61_000, true), ("pause-node", 12_000, false), ("isolate-node", 61_000, false)]
+    {
+        let finding = answers(&[fast(end)], &[window(name, end)]);
+        assert_eq!(finding.wrong.is_empty(), is_right, "{name}");
+    }
+    let other = [FaultWindow { node: Some(1), ..window("pause-node-60-s", 61_000) }];
+    assert!(!answers(&[fast(61_000)], &other).wrong.is_empty());
+}
