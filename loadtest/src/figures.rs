@@ -1,13 +1,17 @@
 //! The measurements of a machine, which are the input of a plan.
 
+use crate::origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The results of `calibrate`. CPU is the user and system time of mailprobe alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The machine: cores and kernel.
+    /// The machine: processor, cores, memory and kernel.
     pub machine: String,
+    /// The date, the versions and the command; older files have none.
+    #[serde(default)]
+    pub origin: Option<Origin>,
     pub cores: u32,
     /// The cost of the parts in CPU microseconds.
     pub cpu_us: Parts,

@@ -25,6 +25,8 @@ mod mix;
 mod model;
 mod objective;
 mod options;
+mod origin;
+mod peer;
 mod plan;
 mod providers;
 mod random;
@@ -41,6 +43,7 @@ mod world;
 
 use clap::{Args, Parser, Subcommand};
 use options::{LoadArgs, OutputArgs, TargetArgs};
+use origin::Origin;
 use run::Loop;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -136,8 +139,10 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     raise_open_files();
     let addresses = args.load.supply()?;
     let (target, world) = args.target.reach(&args.load)?;
+    let origin = Origin::now(target.version.clone());
     let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
-    let summary = Summary::of(&outcome, &args.output.objectives);
+    let mut summary = Summary::of(&outcome, &args.output.objectives);
+    summary.origin = Some(origin);
     say(&summary.text())?;
     args.output.write(&summary, &html::report(&summary))?;
     if let Some(world) = world {

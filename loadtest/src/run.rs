@@ -5,17 +5,20 @@ use crate::arrivals::Spread;
 use crate::ask::ask;
 use crate::http;
 use crate::mix::{Endpoint, Mix};
+use crate::peer::Peer;
 use crate::sampler::{Sample, Watched};
 use crate::sender::{self, Brought, Orders, Slice, batch_body};
 use crate::stats::{Stats, quantile_ms};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// A client whose busiest thread uses more of its core may have limited the rate.
+pub const CLIENT_BUSY: f64 = 0.8;
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,10 +32,12 @@ pub enum Loop {
 /// The server under test, with its keys and process.
 #[derive(Debug, Clone)]
 pub struct Target {
-    pub server: SocketAddr,
+    pub server: Peer,
     pub host: String,
     pub keys: Vec<String>,
     pub watched: Watched,
+    /// The version of the server, if it is known.
+    pub version: Option<String>,
 }
 
 /// The load of a run with its limits.
@@ -103,7 +108,7 @@ impl Outcome {
 
     /// Whether the client may have limited the rate: its figures then say little about the server.
     pub fn client_limited(&self) -> bool {
-        self.client_busy > 0.8
+        self.client_busy > CLIENT_BUSY
     }
 }
 
@@ -127,7 +132,7 @@ pub fn run(
         Loop::Closed(clients) => (None, clients),
     };
     let orders = Orders {
-        server: target.server,
+        server: target.server.clone(),
         host: target.host.clone(),
         keys: target.keys.clone(),
         addresses,
@@ -286,9 +291,10 @@ fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String>
     let (mut body, mut request) = (String::new(), String::new());
     batch_body(&mut body, addresses, 1);
     http::post(&mut request, &target.host, "/v1/verify/batch", key, &body);
-    let (status, body) = ask(target.server, &request)
-        .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.server))?;
-    match (status, http::text_field(&body, "batch_id")) {
+    let reply = ask(&target.server, &request)
+        .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.host))?;
+    let status = reply.status;
+    match (status, http::text_field(&reply.body, "batch_id")) {
         (202, Some(id)) => Ok(id.to_owned()),
         _ => Err(format!(
             "the run needs a batch to poll, and its request got {status}: use a --mix without poll"

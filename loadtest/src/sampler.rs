@@ -3,6 +3,7 @@
 
 use crate::ask::ask;
 use crate::http;
+use crate::peer::Peer;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -103,8 +104,8 @@ fn status_kib(status: &str, name: &str) -> Option<u64> {
 fn page(metrics: SocketAddr) -> Option<String> {
     let mut request = String::new();
     http::get(&mut request, &metrics.to_string(), "/metrics", "");
-    let (status, body) = ask(metrics, &request).ok()?;
-    (status == 200).then(|| String::from_utf8(body).ok()).flatten()
+    let reply = ask(&Peer::plain(metrics), &request).ok()?;
+    (reply.status == 200).then(|| String::from_utf8(reply.body).ok()).flatten()
 }
 
 /// The sum of a family's samples over their labels.

@@ -3,6 +3,7 @@
 
 use crate::objective::{Objective, Verdict, time};
 use crate::options::{LoadArgs, OutputArgs, TargetArgs};
+use crate::origin::Origin;
 use crate::run::{Load, Loop, Target, run};
 use crate::summary::Summary;
 use crate::{End, say};
@@ -111,6 +112,8 @@ pub struct Step {
 /// The result of a search.
 #[derive(Debug, Serialize)]
 pub struct Found {
+    /// The date, the versions, the machine and the command.
+    pub origin: Option<Origin>,
     /// The highest rate that was kept; `None` if not even the lowest was.
     pub highest: Option<f64>,
     pub objectives: Vec<Objective>,
@@ -134,6 +137,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     let objectives = objectives(args)?;
     let addresses = args.load.supply()?;
     let (target, world) = args.target.reach(&args.load)?;
+    let origin = Some(Origin::now(target.version.clone()));
     let mut series = Series { args, target, objectives, addresses: Some(addresses), stop };
     let (highest, steps) = series.find()?;
     let held = match highest.filter(|_| !args.hold.is_zero() && !stop.load(Ordering::Relaxed)) {
@@ -142,7 +146,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     };
     let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
-    let end = report(args, &Found { highest, objectives, steps, held, memory_flat })?;
+    let end = report(args, &Found { origin, highest, objectives, steps, held, memory_flat })?;
     if let Some(world) = world {
         world.stop()?;
     }
@@ -259,6 +263,9 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         Some(true) => lines.push(format!("memory grew by less than {:.0} % in the final run", FLAT * 100.0)),
         Some(false) => lines.push(format!("memory grew by {:.0} % or more in the final run", FLAT * 100.0)),
         None => {}
+    }
+    if let Some(origin) = &found.origin {
+        lines.push(format!("\n{}", origin.text().trim_end()));
     }
     say(&lines.join("\n"))?;
     args.output.write(found, &report::page(found, &lines[0]))?;

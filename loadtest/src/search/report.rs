@@ -37,6 +37,9 @@ pub fn page(found: &Found, first: &str) -> String {
         out.push_str("<h2>Final run</h2>\n");
         html::content(&mut out, held);
     }
+    if let Some(origin) = &found.origin {
+        html::origin(&mut out, origin);
+    }
     html::page("mailprobe load test: the highest rate", &out)
 }
 
@@ -120,7 +123,7 @@ mod tests {
             }
         };
         let steps = steps.iter().map(step).collect();
-        Found { highest, objectives, steps, held: None, memory_flat: None }
+        Found { origin: None, highest, objectives, steps, held: None, memory_flat: None }
     }
 
     fn marks(plot: &Plot) -> Vec<(Shape, Vec<f64>)> {
