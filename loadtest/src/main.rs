@@ -2,6 +2,7 @@
 //!
 //! - `run`: sends requests at a rate or with a number of clients, and reports (run.rs, sender.rs, summary.rs);
 //! - `search`: finds the highest rate that meets the objectives (search.rs);
+//! - `compare`: compares two builds by the results of `run --json` (compare.rs);
 //! - `calibrate`: measures the costs of each part of the work on this machine (calibrate.rs, fit.rs, figures.rs);
 //! - `plan`: adds these costs up for a number of addresses per day, and checks itself (plan.rs, model.rs, providers.rs,
 //!   check.rs);
@@ -15,6 +16,7 @@ mod ask;
 mod calibrate;
 mod ceiling;
 mod check;
+mod compare;
 mod connection;
 mod figures;
 mod fit;
@@ -68,6 +70,8 @@ enum Command {
     Run(RunArgs),
     /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),
+    /// Compare two builds or settings of a server, by results of `run --json` that were made in turn
+    Compare(compare::CompareArgs),
     /// Measure the costs of each part of the work on this machine, for `plan`
     Calibrate(calibrate::CalibrateArgs),
     /// Calculate the cores, memory, sessions, source addresses and hours that a number of addresses per day needs
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
     let done = watch_signals(&stop).and_then(|()| match &options.command {
         Command::Run(args) => run_once(args, &stop),
         Command::Search(args) => search::search(args, &stop),
+        Command::Compare(args) => compare::compare(args),
         Command::Calibrate(args) => calibrate::calibrate(args, &stop),
         Command::Plan(args) => plan::plan(args, &stop),
         Command::Ceiling(args) => ceiling::ceiling(args, &stop),
