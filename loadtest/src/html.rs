@@ -26,7 +26,7 @@ stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(-
 svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-width:3px}
 .dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
 table.pairs td{text-align:left;overflow-wrap:anywhere}table.pairs td:first-child{white-space:nowrap;width:1%;color:var(--dim)}
-.scroll{overflow-x:auto}
+.scroll{overflow-x:auto}@media(max-width:40rem){body{margin:1rem auto}svg text{font-size:18px}td,th{padding:.25rem .35rem}}
 code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
 
 /// A page with this content.
@@ -107,7 +107,7 @@ fn tiles(out: &mut String, summary: &Summary) {
 
 fn table(out: &mut String, endpoints: &[EndpointShown]) {
     out.push_str(
-        "<h2>Latency in milliseconds</h2>\n<table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
+        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
     );
     for (name, _) in SHOWN {
         let _ = write!(out, "<th>{name}</th>");
@@ -124,7 +124,7 @@ fn table(out: &mut String, endpoints: &[EndpointShown]) {
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table>\n");
+    out.push_str("</table></div>\n");
 }
 
 fn errors(out: &mut String, endpoints: &[EndpointShown]) {

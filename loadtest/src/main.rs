@@ -18,6 +18,7 @@ mod ceiling;
 mod check;
 mod compare;
 mod connection;
+mod digits;
 mod figures;
 mod fit;
 mod html;

@@ -6,7 +6,7 @@ use crate::ask::ask;
 use crate::http;
 use crate::mix::{Endpoint, Mix};
 use crate::peer::Peer;
-use crate::sampler::{Sample, Watched};
+use crate::sampler::{Sample, Watched, machine_times};
 use crate::sender::{self, Brought, Orders, Slice, batch_body};
 use crate::stats::{Stats, quantile_ms};
 use hdrhistogram::Histogram;
@@ -80,6 +80,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// The CPU seconds of the server during the counted time.
     pub server_cpu_s: Option<f64>,
+    /// The busy share of all cores of this machine during the counted time.
+    pub machine_busy: Option<f64>,
     /// The largest CPU share of a sending thread.
     pub client_busy: f64,
     /// The CPU microseconds of the sending threads per request.
@@ -160,6 +162,7 @@ pub fn run(
 /// The CPU time of the server during the counted time, and its length.
 struct Window {
     cpu_s: Option<f64>,
+    machine_busy: Option<f64>,
     seconds: f64,
 }
 
@@ -198,10 +201,13 @@ fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
 /// Reads the server's CPU time at the start and at the end of the counted time.
 fn window(orders: &Orders, watched: Watched) -> Window {
     wait_for(orders, orders.count_from);
+    let machine = machine_times();
     let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
     wait_for(orders, orders.end);
     let (seconds, after) = (began.elapsed().as_secs_f64(), watched.look(orders.begin).cpu_s);
-    Window { cpu_s: before.zip(after).map(|(before, after)| (after - before).max(0.0)), seconds }
+    let cpu_s = before.zip(after).map(|(before, after)| (after - before).max(0.0));
+    let machine_busy = machine.zip(machine_times()).and_then(|(before, after)| after.busy_since(before));
+    Window { cpu_s, machine_busy, seconds }
 }
 
 fn wait_for(orders: &Orders, when: Instant) {
@@ -272,6 +278,7 @@ fn outcome(
         timeline: seconds.into_values().collect(),
         samples,
         server_cpu_s: window.cpu_s,
+        machine_busy: window.machine_busy,
         client_busy: busy.iter().copied().fold(0.0, f64::max) / whole,
         client_us: busy.iter().sum::<f64>() * 1e6 / sent.max(1) as f64,
         interrupted,
@@ -322,6 +329,7 @@ pub mod tests {
             timeline: (0..10).map(second).collect(),
             samples: (0..10).map(sample).collect(),
             server_cpu_s: Some(0.05),
+            machine_busy: None,
             client_busy: 0.1,
             client_us: 20.0,
             interrupted: false,

@@ -91,6 +91,8 @@ pub struct ClientShown {
     /// The largest CPU share of a thread.
     pub busy: f64,
     pub us_per_request: f64,
+    /// The busy share of all cores of the client's machine.
+    pub machine_busy: Option<f64>,
 }
 
 /// The figures of one second in the report's JSON.
@@ -138,7 +140,11 @@ impl Summary {
             cached: outcome.stats.cached,
             batch_rows: outcome.stats.batch_rows,
             server: server(outcome),
-            client: ClientShown { busy: outcome.client_busy, us_per_request: outcome.client_us },
+            client: ClientShown {
+                busy: outcome.client_busy,
+                us_per_request: outcome.client_us,
+                machine_busy: outcome.machine_busy,
+            },
             objectives: objectives.iter().map(|one| one.judge(outcome)).collect(),
             warnings: warnings(outcome, &all),
             interrupted: outcome.interrupted,
@@ -218,7 +224,7 @@ impl Summary {
             });
             let _ = writeln!(out, "server: {rss:.1} MiB maximum resident memory{growth}");
         }
-        let ClientShown { busy, us_per_request } = self.client;
+        let ClientShown { busy, us_per_request, .. } = self.client;
         let _ = writeln!(
             out,
             "client: {us_per_request:.1} us of CPU per request, its busiest thread {:.0} % busy",
