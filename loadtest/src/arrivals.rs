@@ -14,6 +14,16 @@ pub enum Spread {
     Even,
 }
 
+impl Spread {
+    /// The name in `--spread` and in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Spread::Poisson => "poisson",
+            Spread::Even => "even",
+        }
+    }
+}
+
 /// The arrivals of one of several threads.
 #[derive(Debug, Clone)]
 pub struct Arrivals {

@@ -10,6 +10,7 @@ use crate::fit::{Row, cost, fit};
 use crate::list::{Cost, ListWorkload, Place};
 use crate::mix::{Endpoint, Mix};
 use crate::options::bin_dir;
+use crate::origin::{Machine, Origin, version_of};
 use crate::sampler::{Sample, cpu_s, rss_kib};
 use crate::scenario::Scenario;
 use crate::service::Service;
@@ -76,7 +77,8 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
     let api = Api::measure(place, stop, &engine)?;
     let batch = batches(place, stop, &engine, api.idle)?;
     Ok(Figures {
-        machine: machine(),
+        machine: Machine::this().to_string(),
+        origin: Some(Origin::now(version_of(&place.bin_dir.join("mailprobe")))),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
         cpu_us: Parts {
             idle_second: api.idle * 1e6,
@@ -323,15 +325,4 @@ fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64)
 /// How many of `domains` occur in this number of addresses at random domains.
 pub fn distinct(domains: f64, addresses: f64) -> f64 {
     domains * (1.0 - (-addresses / domains).exp())
-}
-
-fn machine() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let uname = rustix::system::uname();
-    format!(
-        "{cores} cores, {} {} {}",
-        uname.machine().to_string_lossy(),
-        uname.sysname().to_string_lossy(),
-        uname.release().to_string_lossy()
-    )
 }

@@ -4,11 +4,15 @@
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
 use crate::mix::{Endpoint, Mix};
+use crate::origin::Origin;
+use crate::peer::{Peer, ServerPlace};
 use crate::run::{Load, Loop, Target, run};
 use crate::sampler::Watched;
 use crate::summary::Summary;
 use crate::{End, say};
 use clap::Args;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -21,6 +25,9 @@ pub struct CeilingArgs {
     /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
     clients: u16,
+    /// Measure with HTTPS
+    #[arg(long)]
+    https: bool,
     /// Length of the run
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = crate::objective::time)]
     duration: Duration,
@@ -35,20 +42,33 @@ const BODY: &str =
 ///
 /// One line: a socket or thread could not be created.
 pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
-    let wrong = |error: std::io::Error| format!("cannot start a bare server: {error}");
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(wrong)?;
-    let server = listener.local_addr().map_err(wrong)?;
+    let wrong = |error: &dyn std::fmt::Display| format!("cannot start a bare server: {error}");
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(|error| wrong(&error))?;
+    let address = listener.local_addr().map_err(|error| wrong(&error))?;
+    let host = address.to_string();
+    let (server, tls) = if args.https {
+        let folder = tempfile::tempdir().map_err(|error| wrong(&error))?;
+        let ca = folder.path().join("cert.pem");
+        let (certificate, config) = certificate().map_err(|error| wrong(&error))?;
+        crate::world::write(&ca, &certificate)?;
+        let place: ServerPlace = format!("https://{host}").parse()?;
+        (Peer::of(&place, Some(&ca))?, Some(config))
+    } else {
+        (Peer::plain(address), None)
+    };
     // The thread ends with the process.
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || answer(stream));
+            let tls = tls.clone();
+            std::thread::spawn(move || serve(stream, tls));
         }
     });
     let target = Target {
         server,
-        host: server.to_string(),
+        host,
         keys: vec!["mp_test_none".into()],
         watched: Watched::default(),
+        version: Some("a server that does nothing".into()),
     };
     let clients = usize::from(args.clients);
     let load = Load {
@@ -65,7 +85,8 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
         seed: 1,
     };
     let (outcome, _) = run(&target, &load, Addresses::counted(1000), stop)?;
-    let summary = Summary::of(&outcome, &[]);
+    let mut summary = Summary::of(&outcome, &[]);
+    summary.origin = Some(Origin::now(target.version));
     say(&summary.text())?;
     say(&format!(
         "a thread of this client needs {:.1} us of CPU per request: {:.0} requests/s on one core of its own",
@@ -75,15 +96,38 @@ pub fn ceiling(args: &CeilingArgs, stop: &Arc<AtomicBool>) -> Result<End, String
     Ok(End::Met)
 }
 
+/// A certificate for loopback as PEM, and the settings of a server that has it.
+fn certificate() -> Result<(String, Arc<ServerConfig>), Box<dyn std::error::Error>> {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()])?;
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)?;
+    Ok((made.cert.pem(), Arc::new(config)))
+}
+
+fn serve(stream: TcpStream, tls: Option<Arc<ServerConfig>>) {
+    match tls {
+        None => answer(stream),
+        Some(config) => {
+            if let Ok(session) = ServerConnection::new(config) {
+                answer(StreamOwned::new(session, stream));
+            }
+        }
+    }
+}
+
 /// Answers each read with one answer: the client sends one request in one write and waits.
-fn answer(mut stream: TcpStream) {
+fn answer(mut stream: impl Read + Write) {
     let whole = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
         BODY.len()
     );
     let mut input = [0; 4096];
     while stream.read(&mut input).is_ok_and(|count| count > 0) {
-        if stream.write_all(whole.as_bytes()).is_err() {
+        if stream.write_all(whole.as_bytes()).and_then(|()| stream.flush()).is_err() {
             return;
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::http::{self, Answer};
 use crate::mix::Endpoint;
+use crate::peer::{Channel, Peer};
 use crate::stats::Failure;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, ErrorKind, Read, Write};
@@ -28,7 +29,7 @@ pub struct Job {
 /// A connection that opens with its first request.
 #[derive(Debug, Default)]
 pub struct Connection {
-    stream: Option<TcpStream>,
+    stream: Option<Channel>,
     /// The part of the request that is not yet written.
     out: Vec<u8>,
     written: usize,
@@ -55,7 +56,7 @@ impl Connection {
     /// # Errors
     ///
     /// The attempt to connect cannot be started.
-    pub fn ask(&mut self, server: SocketAddr, request: &str, job: Job) -> io::Result<Option<&TcpStream>> {
+    pub fn ask(&mut self, server: &Peer, request: &str, job: Job) -> io::Result<Option<&Channel>> {
         self.out.clear();
         self.out.extend_from_slice(request.as_bytes());
         (self.written, self.job) = (0, Some(job));
@@ -66,7 +67,7 @@ impl Connection {
         }
         self.input.clear();
         self.ended = false;
-        Ok(Some(self.stream.insert(connect(server)?)))
+        Ok(Some(self.stream.insert(server.channel(connect(server.address)?)?)))
     }
 
     /// Handles an event of the socket; `ended` states that the server has closed.
@@ -75,7 +76,8 @@ impl Connection {
             return ReadStep::Waiting;
         }
         self.ended |= ended;
-        match self.write().and_then(|()| self.read(scratch)) {
+        // With TLS, a read may end the handshake, and only then the request can be written.
+        match self.write().and_then(|()| self.read(scratch)).and_then(|()| self.write()) {
             Ok(()) => {}
             Err(_) => return ReadStep::Failed(Failure::Connection),
         }
@@ -131,24 +133,31 @@ impl Connection {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         loop {
             match stream.read(scratch) {
-                Ok(0) if !self.input.is_empty() && matches!(http::answer(&self.input), Ok(Some(_))) => {
-                    return Ok(());
-                }
+                Ok(0) if complete(&self.input) => return Ok(()),
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(count) => {
                     self.input.extend_from_slice(&scratch[..count]);
                     // A short read has emptied the socket, and later bytes cause another event. The number of bytes is
                     // limited: an answer has an end, and a server that sends more than one is disconnected.
-                    let short = count < READ_BYTES && !self.ended;
+                    let short = count < READ_BYTES && !self.ended && !stream.has_records();
                     if short || self.input.len() > ANSWER_BYTES_MAX {
                         return Ok(());
                     }
                 }
                 Err(error) if passing(&error) => return Ok(()),
+                // An end without close_notify: HTTP marks the end of an answer itself.
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof && complete(&self.input) => {
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             }
         }
     }
+}
+
+/// Whether the bytes contain a whole answer.
+fn complete(input: &[u8]) -> bool {
+    !input.is_empty() && matches!(http::answer(input), Ok(Some(_)))
 }
 
 /// A buffer for [`Connection::ready`].

@@ -1,13 +1,17 @@
 //! The measurements of a machine, which are the input of a plan.
 
+use crate::origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The results of `calibrate`. CPU is the user and system time of mailprobe alone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
-    /// The machine: cores and kernel.
+    /// The machine: processor, cores, memory and kernel.
     pub machine: String,
+    /// The date, the versions and the command; older files have none.
+    #[serde(default)]
+    pub origin: Option<Origin>,
     pub cores: u32,
     /// The cost of the parts in CPU microseconds.
     pub cpu_us: Parts,
@@ -96,7 +100,13 @@ impl Figures {
     ///
     /// One line that names the file.
     pub fn read(path: &Path) -> Result<Figures, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = std::fs::read_to_string(path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => format!(
+                "{0}: there is no such file of figures: run `mailprobe-loadtest calibrate --out {0}` first",
+                path.display()
+            ),
+            _ => format!("{}: {error}", path.display()),
+        })?;
         serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
     }
 }
@@ -104,6 +114,12 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_file_has_its_command() {
+        let error = Figures::read(Path::new("/none/x.json")).unwrap_err();
+        assert!(error.contains("run `mailprobe-loadtest calibrate --out /none/x.json` first"), "{error}");
+    }
 
     #[test]
     fn a_curve_goes_through_what_was_measured() {

@@ -1,5 +1,6 @@
 //! The report as one page without scripts and external content, for light and dark displays.
 
+use crate::origin::Origin;
 use crate::stats::SHOWN;
 use crate::summary::{EndpointShown, SampleShown, Summary};
 use crate::svg::{Plot, PlotSeries, Scale, escape};
@@ -24,6 +25,8 @@ stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(-
 .start{text-anchor:start}.end{text-anchor:end}line.rule{stroke:var(--text);stroke-dasharray:6 3}
 svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-width:3px}
 .dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
+table.pairs td{text-align:left;overflow-wrap:anywhere}table.pairs td:first-child{white-space:nowrap;width:1%;color:var(--dim)}
+.scroll{overflow-x:auto}@media(max-width:40rem){body{margin:1rem auto}svg text{font-size:18px}td,th{padding:.25rem .35rem}}
 code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
 
 /// A page with this content.
@@ -63,6 +66,18 @@ pub fn content(out: &mut String, summary: &Summary) {
         "<p class=\"dim\">Latency counts from the due time of a request, so it includes all waits. Shaded: the warm-up, \
          which does not count.</p>\n",
     );
+    if let Some(from) = &summary.origin {
+        origin(out, from);
+    }
+}
+
+/// The origin of the figures as a table.
+pub fn origin(out: &mut String, origin: &Origin) {
+    out.push_str("<h2>Origin</h2>\n<table class=\"pairs\">\n");
+    for (name, value) in origin.lines() {
+        let _ = writeln!(out, "<tr><td>{name}</td><td>{}</td></tr>", escape(&value));
+    }
+    out.push_str("</table>\n");
 }
 
 fn tiles(out: &mut String, summary: &Summary) {
@@ -92,7 +107,7 @@ fn tiles(out: &mut String, summary: &Summary) {
 
 fn table(out: &mut String, endpoints: &[EndpointShown]) {
     out.push_str(
-        "<h2>Latency in milliseconds</h2>\n<table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
+        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
     );
     for (name, _) in SHOWN {
         let _ = write!(out, "<th>{name}</th>");
@@ -109,7 +124,7 @@ fn table(out: &mut String, endpoints: &[EndpointShown]) {
         }
         out.push_str("</tr>\n");
     }
-    out.push_str("</table>\n");
+    out.push_str("</table></div>\n");
 }
 
 fn errors(out: &mut String, endpoints: &[EndpointShown]) {

@@ -92,6 +92,13 @@ pub fn answer(input: &[u8]) -> Result<Option<Answer>, &'static str> {
     Ok((input.len() >= end).then_some(Answer { status, body, end, closes }))
 }
 
+/// The value of a header in the head of an answer.
+pub fn header<'h>(head: &'h [u8], name: &str) -> Option<&'h str> {
+    let lines = std::str::from_utf8(head).ok()?.split("\r\n").skip(1);
+    let values = lines.filter_map(|line| line.split_once(':'));
+    values.filter(|(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).next()
+}
+
 fn status(line: &str) -> Option<u16> {
     let mut words = line.split(' ');
     words.next().filter(|version| version.starts_with("HTTP/1."))?;
@@ -154,6 +161,13 @@ mod tests {
             let error = answer(input).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn headers_are_found() {
+        let head = b"HTTP/1.1 200 OK\r\nServer: a/1 (b: c)\r\nX: y\r\n\r\n";
+        assert_eq!(header(head, "server"), Some("a/1 (b: c)"));
+        assert_eq!((header(head, "HTTP/1.1 200 OK"), header(head, "z")), (None, None));
     }
 
     #[test]

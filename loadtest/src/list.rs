@@ -106,6 +106,8 @@ impl ListWorkload {
             bin_dir: at.bin_dir.clone(),
             scenario: self.scenario.text(),
             flags: at.flags.to_vec(),
+            https: false,
+            ca: None,
         })?;
         let (input, output) = (world.path("list.csv"), world.path("out.csv"));
         self.write(&input).map_err(|error| format!("{}: {error}", input.display()))?;

@@ -2,6 +2,7 @@
 //!
 //! - `run`: sends requests at a rate or with a number of clients, and reports (run.rs, sender.rs, summary.rs);
 //! - `search`: finds the highest rate that meets the objectives (search.rs);
+//! - `compare`: compares two builds by the results of `run --json` (compare.rs);
 //! - `calibrate`: measures the costs of each part of the work on this machine (calibrate.rs, fit.rs, figures.rs);
 //! - `plan`: adds these costs up for a number of addresses per day, and checks itself (plan.rs, model.rs, providers.rs,
 //!   check.rs);
@@ -15,7 +16,9 @@ mod ask;
 mod calibrate;
 mod ceiling;
 mod check;
+mod compare;
 mod connection;
+mod digits;
 mod figures;
 mod fit;
 mod html;
@@ -25,6 +28,8 @@ mod mix;
 mod model;
 mod objective;
 mod options;
+mod origin;
+mod peer;
 mod plan;
 mod providers;
 mod random;
@@ -41,6 +46,7 @@ mod world;
 
 use clap::{Args, Parser, Subcommand};
 use options::{LoadArgs, OutputArgs, TargetArgs};
+use origin::Origin;
 use run::Loop;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -65,6 +71,8 @@ enum Command {
     Run(RunArgs),
     /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),
+    /// Compare two builds or settings of a server, by results of `run --json` that were made in turn
+    Compare(compare::CompareArgs),
     /// Measure the costs of each part of the work on this machine, for `plan`
     Calibrate(calibrate::CalibrateArgs),
     /// Calculate the cores, memory, sessions, source addresses and hours that a number of addresses per day needs
@@ -114,6 +122,7 @@ fn main() -> ExitCode {
     let done = watch_signals(&stop).and_then(|()| match &options.command {
         Command::Run(args) => run_once(args, &stop),
         Command::Search(args) => search::search(args, &stop),
+        Command::Compare(args) => compare::compare(args),
         Command::Calibrate(args) => calibrate::calibrate(args, &stop),
         Command::Plan(args) => plan::plan(args, &stop),
         Command::Ceiling(args) => ceiling::ceiling(args, &stop),
@@ -136,8 +145,10 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     raise_open_files();
     let addresses = args.load.supply()?;
     let (target, world) = args.target.reach(&args.load)?;
+    let origin = Origin::now(target.version.clone());
     let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
-    let summary = Summary::of(&outcome, &args.output.objectives);
+    let mut summary = Summary::of(&outcome, &args.output.objectives);
+    summary.origin = Some(origin);
     say(&summary.text())?;
     args.output.write(&summary, &html::report(&summary))?;
     if let Some(world) = world {

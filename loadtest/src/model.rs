@@ -264,6 +264,7 @@ pub mod tests {
     pub fn figures() -> Figures {
         Figures {
             machine: "2 cores, test".into(),
+            origin: None,
             cores: 2,
             cpu_us: Parts {
                 start: 50_000.0,

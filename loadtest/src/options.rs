@@ -2,23 +2,30 @@
 
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
+use crate::ask::ask;
+use crate::http;
 use crate::mix::{Endpoint, Mix};
 use crate::objective::{Objective, time};
+use crate::origin::{version_of_answer, version_of_process};
+use crate::peer::{Peer, ServerPlace};
 use crate::run::{Load, Loop, Target};
 use crate::sampler::Watched;
 use crate::scenario::Scenario;
 use crate::world::{Administrator, Setting, World};
 use clap::Args;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The server under test.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
-    /// Address of the server
+    /// Address of the server: HOST:PORT, or https://HOST:PORT
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8080", conflicts_with = "spawn")]
-    server: String,
+    server: ServerPlace,
+    /// File with the certificates of private authorities, in PEM, in place of those of the system
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
     /// File with API keys: each word that begins with mp_ is a key. Each request uses a random key
     #[arg(long, value_name = "FILE", conflicts_with = "spawn")]
     key_file: Option<PathBuf>,
@@ -46,6 +53,9 @@ pub struct TargetArgs {
     /// With --spawn: let the mail servers offer STARTTLS
     #[arg(long)]
     tls: bool,
+    /// With --spawn: the server gets a certificate, and the requests use HTTPS
+    #[arg(long, requires = "spawn", conflicts_with = "ca")]
+    https: bool,
     /// With --spawn: more flags for `mailprobe serve`
     #[arg(last = true)]
     flags: Vec<String>,
@@ -120,14 +130,8 @@ impl TargetArgs {
             let target = world.serve()?;
             return Ok((target, Some(world)));
         }
-        let server = self
-            .server
-            .to_socket_addrs()
-            .ok()
-            .and_then(|mut found| found.next())
-            .ok_or_else(|| format!("{} is not HOST:PORT, or the host is unknown", self.server))?;
-        std::net::TcpStream::connect_timeout(&server, Duration::from_secs(5))
-            .map_err(|error| format!("cannot connect to {server} ({error}); set the server with --server"))?;
+        let server = Peer::of(&self.server, self.ca.as_deref())?;
+        server.check()?;
         let keys = match (&self.key_file, &self.data) {
             (Some(file), _) => read_keys(file)?,
             (None, Some(data)) => {
@@ -142,7 +146,9 @@ impl TargetArgs {
             }
         };
         let watched = Watched { pid: self.pid, metrics: self.metrics };
-        Ok((Target { server, host: self.server.clone(), keys, watched }, None))
+        let host = self.server.authority.clone();
+        let version = self.pid.and_then(version_of_process).or_else(|| told_version(&server, &host));
+        Ok((Target { server, host, keys, watched, version }, None))
     }
 
     fn setting(&self, load: &LoadArgs) -> Result<Setting, String> {
@@ -156,7 +162,8 @@ impl TargetArgs {
             }
         };
         let bin_dir = bin_dir(self.bin_dir.as_deref())?;
-        Ok(Setting { bin_dir, scenario, flags: self.flags.clone() })
+        let (flags, https, ca) = (self.flags.clone(), self.https, self.ca.clone());
+        Ok(Setting { bin_dir, scenario, flags, https, ca })
     }
 }
 
@@ -216,6 +223,14 @@ pub fn bin_dir(given: Option<&Path>) -> Result<PathBuf, String> {
             .and_then(|path| path.parent().map(Path::to_owned))
             .ok_or_else(|| "the folder of this program is unknown: set --bin-dir".into()),
     }
+}
+
+/// The version that the server tells everyone; `None` if it tells none.
+fn told_version(server: &Peer, host: &str) -> Option<String> {
+    let mut request = String::new();
+    http::get(&mut request, host, "/v1/openapi.json", "");
+    let reply = ask(server, &request).ok()?;
+    version_of_answer(http::header(&reply.head, "server"), &reply.body)
 }
 
 fn read_keys(path: &Path) -> Result<Vec<String>, String> {

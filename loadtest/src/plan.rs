@@ -1,7 +1,9 @@
 //! `plan`: the needs of a number of addresses per day, from figures that were measured on a machine.
 
+mod curves;
 mod report;
 
+use crate::digits::grouped;
 use crate::figures::Figures;
 use crate::model::{Demand, Way, Workload};
 use crate::objective::milliseconds;
@@ -217,26 +219,33 @@ impl Plan {
             .max_by(|one, other| one.seconds_with_one.total_cmp(&other.seconds_with_one));
         match slowest {
             Some(group) if self.sources_needed > f64::from(self.sources) => format!(
-                "the mail servers: {} accepts {:.1} recipients/s per source (its limit: {}), so the work needs \
-                 {:.0} sources, or {:.1} h with --sources {}",
+                "the sources' limits at {}: it accepts {} recipients/s per source (its limit: {}), so the work needs \
+                 {} sources, or {} h with --sources {}",
                 group.name,
-                group.polite_rate.unwrap_or(0.0),
+                grouped(group.polite_rate.unwrap_or(0.0), 1),
                 group.bound_by,
-                self.sources_needed,
-                self.hours_polite,
+                grouped(self.sources_needed, 0),
+                grouped(self.hours_polite, 1),
                 self.sources
             ),
             Some(group) if self.hours_polite > self.hours_machine => format!(
-                "not reached. The mail servers are closest: {} takes {:.1} h with --sources {}, this machine {:.1} h",
-                group.name, self.hours_polite, self.sources, self.hours_machine
+                "none is reached. The sources' limits at {} are closest: it takes {} h with --sources {}, this machine {} h",
+                group.name,
+                grouped(self.hours_polite, 1),
+                self.sources,
+                grouped(self.hours_machine, 1)
             ),
             _ if self.cores > f64::from(self.figures.cores) => {
                 format!(
-                    "the machine: it has {} cores, and the work needs {:.1}",
-                    self.figures.cores, self.cores
+                    "the CPU of the server: this machine has {} cores, and the work needs {}",
+                    self.figures.cores,
+                    grouped(self.cores, 1)
                 )
             }
-            _ => format!("not reached. The machine is closest: it takes {:.1} h", self.hours_machine),
+            _ => format!(
+                "none is reached. The CPU of the server is closest: this machine takes {} h",
+                grouped(self.hours_machine, 1)
+            ),
         }
     }
 }
@@ -275,14 +284,16 @@ mod tests {
     #[test]
     fn what_binds_is_said() {
         let mut work = workload(Way::Clean);
-        assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("not reached. "));
+        assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("none is reached. "));
         work.providers = vec![("icloud".into(), 0.5)];
         let plan = made(work.clone(), Pace::Polite, 1);
-        assert!(plan.limit.starts_with("the mail servers: icloud accepts 8.3"), "{}", plan.limit);
+        assert!(plan.limit.starts_with("the sources' limits at icloud: it accepts 8.3 "), "{}", plan.limit);
         assert_eq!(plan.sources_needed, 6.0);
-        assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("the mail servers"));
+        assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("the sources' limits"));
         work = Workload { addresses: 1e9, ..workload(Way::Clean) };
-        assert!(made(work, Pace::Lab, 1).limit.starts_with("the machine: it has 2 cores"));
+        assert!(
+            made(work, Pace::Lab, 1).limit.starts_with("the CPU of the server: this machine has 2 cores")
+        );
     }
 
     #[test]
@@ -293,10 +304,28 @@ mod tests {
         assert!((three.cores / one.cores - 3.0).abs() < 1e-6);
         assert!((three.sessions / one.sessions - 3.0).abs() < 1e-6);
         let text = three.text();
-        for part in ["an address of a list", "0 % fast", "(peak)", "not reached. "] {
+        for part in ["an address of a list", "0 % fast", "(peak)", "none is reached. "] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(three.html().contains("Calculation"));
+    }
+
+    #[test]
+    fn the_page_has_curves_and_no_json() {
+        let mut work = workload(Way::Clean);
+        work.addresses = 12_345_678.0;
+        work.providers = vec![("icloud".into(), 0.5)];
+        for pace in [Pace::Polite, Pace::Lab] {
+            let plan = made(work.clone(), pace, 3);
+            assert!(plan.text().starts_with("12,345,678 addresses per day"), "{}", plan.text());
+            let html = plan.html();
+            assert_eq!(html.matches("<figure>").count(), 4);
+            for part in
+                ["Hours by source addresses", "Addresses per hour by cores", "--sources 3", "12,345,678"]
+            {
+                assert!(html.contains(part), "{part}");
+            }
+            assert!(!html.contains("&quot;") && !html.contains("NaN") && !html.contains("inf"), "{html}");
+        }
     }
 
     #[test]

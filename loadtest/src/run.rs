@@ -5,17 +5,20 @@ use crate::arrivals::Spread;
 use crate::ask::ask;
 use crate::http;
 use crate::mix::{Endpoint, Mix};
-use crate::sampler::{Sample, Watched};
+use crate::peer::Peer;
+use crate::sampler::{Sample, Watched, machine_times};
 use crate::sender::{self, Brought, Orders, Slice, batch_body};
 use crate::stats::{Stats, quantile_ms};
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// A client whose busiest thread uses more of its core may have limited the rate.
+pub const CLIENT_BUSY: f64 = 0.8;
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,10 +32,12 @@ pub enum Loop {
 /// The server under test, with its keys and process.
 #[derive(Debug, Clone)]
 pub struct Target {
-    pub server: SocketAddr,
+    pub server: Peer,
     pub host: String,
     pub keys: Vec<String>,
     pub watched: Watched,
+    /// The version of the server, if it is known.
+    pub version: Option<String>,
 }
 
 /// The load of a run with its limits.
@@ -75,6 +80,8 @@ pub struct Outcome {
     pub samples: Vec<Sample>,
     /// The CPU seconds of the server during the counted time.
     pub server_cpu_s: Option<f64>,
+    /// The busy share of all cores of this machine during the counted time.
+    pub machine_busy: Option<f64>,
     /// The largest CPU share of a sending thread.
     pub client_busy: f64,
     /// The CPU microseconds of the sending threads per request.
@@ -103,7 +110,7 @@ impl Outcome {
 
     /// Whether the client may have limited the rate: its figures then say little about the server.
     pub fn client_limited(&self) -> bool {
-        self.client_busy > 0.8
+        self.client_busy > CLIENT_BUSY
     }
 }
 
@@ -127,7 +134,7 @@ pub fn run(
         Loop::Closed(clients) => (None, clients),
     };
     let orders = Orders {
-        server: target.server,
+        server: target.server.clone(),
         host: target.host.clone(),
         keys: target.keys.clone(),
         addresses,
@@ -155,6 +162,7 @@ pub fn run(
 /// The CPU time of the server during the counted time, and its length.
 struct Window {
     cpu_s: Option<f64>,
+    machine_busy: Option<f64>,
     seconds: f64,
 }
 
@@ -193,10 +201,13 @@ fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
 /// Reads the server's CPU time at the start and at the end of the counted time.
 fn window(orders: &Orders, watched: Watched) -> Window {
     wait_for(orders, orders.count_from);
+    let machine = machine_times();
     let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
     wait_for(orders, orders.end);
     let (seconds, after) = (began.elapsed().as_secs_f64(), watched.look(orders.begin).cpu_s);
-    Window { cpu_s: before.zip(after).map(|(before, after)| (after - before).max(0.0)), seconds }
+    let cpu_s = before.zip(after).map(|(before, after)| (after - before).max(0.0));
+    let machine_busy = machine.zip(machine_times()).and_then(|(before, after)| after.busy_since(before));
+    Window { cpu_s, machine_busy, seconds }
 }
 
 fn wait_for(orders: &Orders, when: Instant) {
@@ -267,6 +278,7 @@ fn outcome(
         timeline: seconds.into_values().collect(),
         samples,
         server_cpu_s: window.cpu_s,
+        machine_busy: window.machine_busy,
         client_busy: busy.iter().copied().fold(0.0, f64::max) / whole,
         client_us: busy.iter().sum::<f64>() * 1e6 / sent.max(1) as f64,
         interrupted,
@@ -286,9 +298,10 @@ fn first_batch(target: &Target, addresses: &Addresses) -> Result<String, String>
     let (mut body, mut request) = (String::new(), String::new());
     batch_body(&mut body, addresses, 1);
     http::post(&mut request, &target.host, "/v1/verify/batch", key, &body);
-    let (status, body) = ask(target.server, &request)
-        .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.server))?;
-    match (status, http::text_field(&body, "batch_id")) {
+    let reply = ask(&target.server, &request)
+        .map_err(|error| format!("{}: {error}; the run needs a batch to poll", target.host))?;
+    let status = reply.status;
+    match (status, http::text_field(&reply.body, "batch_id")) {
         (202, Some(id)) => Ok(id.to_owned()),
         _ => Err(format!(
             "the run needs a batch to poll, and its request got {status}: use a --mix without poll"
@@ -316,6 +329,7 @@ pub mod tests {
             timeline: (0..10).map(second).collect(),
             samples: (0..10).map(sample).collect(),
             server_cpu_s: Some(0.05),
+            machine_busy: None,
             client_busy: 0.1,
             client_us: 20.0,
             interrupted: false,

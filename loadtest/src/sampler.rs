@@ -3,6 +3,7 @@
 
 use crate::ask::ask;
 use crate::http;
+use crate::peer::Peer;
 use std::fs;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -78,6 +79,35 @@ impl Watched {
     }
 }
 
+/// The time of all cores of this machine since its start, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MachineTimes {
+    all: u64,
+    idle: u64,
+}
+
+impl MachineTimes {
+    /// The busy share since an earlier time; `None` if no tick has passed.
+    pub fn busy_since(self, earlier: MachineTimes) -> Option<f64> {
+        let all = self.all.checked_sub(earlier.all).filter(|all| *all > 0)?;
+        Some(1.0 - self.idle.saturating_sub(earlier.idle) as f64 / all as f64)
+    }
+
+    /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal, and two parts of
+    /// user and nice.
+    fn read(stat: &str) -> Option<MachineTimes> {
+        let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
+        let idle = ticks.get(3)? + ticks.get(4)?;
+        Some(MachineTimes { all: ticks.iter().sum(), idle })
+    }
+}
+
+/// The times of this machine now; `None` if the kernel does not tell them.
+pub fn machine_times() -> Option<MachineTimes> {
+    MachineTimes::read(&fs::read_to_string("/proc/stat").ok()?)
+}
+
 /// The user and system time of a process in seconds, over all threads, also ended ones.
 pub fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -103,8 +133,8 @@ fn status_kib(status: &str, name: &str) -> Option<u64> {
 fn page(metrics: SocketAddr) -> Option<String> {
     let mut request = String::new();
     http::get(&mut request, &metrics.to_string(), "/metrics", "");
-    let (status, body) = ask(metrics, &request).ok()?;
-    (status == 200).then(|| String::from_utf8(body).ok()).flatten()
+    let reply = ask(&Peer::plain(metrics), &request).ok()?;
+    (reply.status == 200).then(|| String::from_utf8(reply.body).ok()).flatten()
 }
 
 /// The sum of a family's samples over their labels.
@@ -132,6 +162,16 @@ mod tests {
         assert_eq!(status_kib("VmHWM:\t  9 kB\nVmRSS:\t    1234 kB\n", "VmRSS:"), Some(1234));
         assert!(cpu_s(std::process::id()).is_some());
         assert!(rss_kib(std::process::id()).is_some_and(|kib| kib > 100));
+    }
+
+    #[test]
+    fn the_busy_share_of_the_machine() {
+        let before = MachineTimes::read("cpu  10 0 10 70 10 0 0 0 0 0\ncpu0 1\n").unwrap();
+        let after = MachineTimes::read("cpu  40 0 20 120 20 0 0 0 0 0\n").unwrap();
+        assert!(after.busy_since(before).is_some_and(|busy| (busy - 0.4).abs() < 1e-9));
+        assert_eq!((before.busy_since(before), before.busy_since(after)), (None, None));
+        assert_eq!(MachineTimes::read("cpu  1 x\n"), None);
+        assert!(machine_times().is_some());
     }
 
     #[test]

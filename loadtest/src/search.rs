@@ -3,7 +3,9 @@
 
 use crate::objective::{Objective, Verdict, time};
 use crate::options::{LoadArgs, OutputArgs, TargetArgs};
+use crate::origin::Origin;
 use crate::run::{Load, Loop, Target, run};
+use crate::stats::Failure;
 use crate::summary::Summary;
 use crate::{End, say};
 use clap::Args;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+mod limit;
 mod report;
 
 /// Memory is constant if it grows by less than this during a run.
@@ -102,6 +105,12 @@ pub struct Step {
     pub p99_ms: f64,
     pub errors: u64,
     pub cores: Option<f64>,
+    /// The busy shares of the cores of this machine, and of the client's busiest thread.
+    pub machine_busy: Option<f64>,
+    pub client_busy: f64,
+    /// Requests with 429, and requests that found no free connection.
+    pub limited: u64,
+    pub unsent: u64,
     /// Whether it met every objective.
     pub kept: bool,
     /// The results in the order of the search's objectives.
@@ -111,8 +120,12 @@ pub struct Step {
 /// The result of a search.
 #[derive(Debug, Serialize)]
 pub struct Found {
+    /// The date, the versions, the machine and the command.
+    pub origin: Option<Origin>,
     /// The highest rate that was kept; `None` if not even the lowest was.
     pub highest: Option<f64>,
+    /// What limits the rate, in one sentence.
+    pub limit: String,
     pub objectives: Vec<Objective>,
     pub steps: Vec<Step>,
     /// The run at a share of this rate.
@@ -134,6 +147,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     let objectives = objectives(args)?;
     let addresses = args.load.supply()?;
     let (target, world) = args.target.reach(&args.load)?;
+    let origin = Some(Origin::now(target.version.clone()));
     let mut series = Series { args, target, objectives, addresses: Some(addresses), stop };
     let (highest, steps) = series.find()?;
     let held = match highest.filter(|_| !args.hold.is_zero() && !stop.load(Ordering::Relaxed)) {
@@ -142,7 +156,9 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     };
     let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
-    let end = report(args, &Found { highest, objectives, steps, held, memory_flat })?;
+    let mut found = Found { origin, highest, limit: String::new(), objectives, steps, held, memory_flat };
+    found.limit = limit::limit(&found, args.to);
+    let end = report(args, &found)?;
     if let Some(world) = world {
         world.stop()?;
     }
@@ -206,6 +222,10 @@ impl Series<'_> {
             p99_ms: all.and_then(|all| all.latency_ms.get("p99").copied()).unwrap_or(0.0),
             errors: summary.errors,
             cores: summary.server.cores,
+            machine_busy: summary.client.machine_busy,
+            client_busy: summary.client.busy,
+            limited: summary.limited,
+            unsent: all.and_then(|all| all.failures.get(Failure::Unsent.name()).copied()).unwrap_or(0),
             kept: summary.met(),
             objectives: summary.objectives,
         };
@@ -236,7 +256,7 @@ fn lowest(first: f64, seconds: f64) -> f64 {
 }
 
 fn line(step: &Step) -> String {
-    let Step { asked, rate, p99_ms, errors, cores, kept, objectives } = step;
+    let Step { asked, rate, p99_ms, errors, cores, kept, objectives, .. } = step;
     let cores = cores.map_or(String::new(), |cores| format!(", {cores:.2} cores"));
     let missed: Vec<&str> = objectives.iter().filter(|one| !one.met).map(|one| one.line.as_str()).collect();
     let verdict = if *kept { "met all objectives".to_owned() } else { missed.join("; ") };
@@ -252,6 +272,7 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         Some(highest) => format!("the highest rate that meets {objectives}: {highest:.1}/s"),
         None => format!("no rate meets {objectives}"),
     }];
+    lines.push(found.limit.clone());
     if let Some(held) = &found.held {
         lines.push(held.text());
     }
@@ -259,6 +280,9 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         Some(true) => lines.push(format!("memory grew by less than {:.0} % in the final run", FLAT * 100.0)),
         Some(false) => lines.push(format!("memory grew by {:.0} % or more in the final run", FLAT * 100.0)),
         None => {}
+    }
+    if let Some(origin) = &found.origin {
+        lines.push(format!("\n{}", origin.text().trim_end()));
     }
     say(&lines.join("\n"))?;
     args.output.write(found, &report::page(found, &lines[0]))?;

@@ -9,6 +9,7 @@ use crate::arrivals::{Arrivals, Spread};
 use crate::connection::{Connection, Job, ReadStep, scratch};
 use crate::http;
 use crate::mix::{Endpoint, Mix};
+use crate::peer::Peer;
 use crate::random::Random;
 use crate::stats::{Failure, Stats, histogram, note};
 use hdrhistogram::Histogram;
@@ -20,7 +21,6 @@ use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::BuildHasher;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +39,8 @@ const REST: Duration = Duration::from_millis(20);
 /// The values that all threads of a run share.
 #[derive(Debug)]
 pub struct Orders {
-    /// The address of the server, and the value of Host.
-    pub server: SocketAddr,
+    /// The server, and the value of Host.
+    pub server: Peer,
     pub host: String,
     pub keys: Vec<String>,
     pub addresses: Addresses,
@@ -249,7 +249,7 @@ impl<'r> Thread<'r> {
         let flags =
             epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let asked =
-            self.places[place].ask(self.shared.server, &self.request, job).and_then(|fresh| match fresh {
+            self.places[place].ask(&self.shared.server, &self.request, job).and_then(|fresh| match fresh {
                 Some(stream) => {
                     let data = epoll::EventData::new_u64(place as u64);
                     Ok(epoll::add(&self.epoll, stream, data, flags)?)

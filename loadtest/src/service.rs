@@ -38,6 +38,8 @@ impl Service {
             bin_dir: place.bin_dir.clone(),
             scenario: scenario.text(),
             flags: place.flags.to_vec(),
+            https: false,
+            ca: None,
         })?;
         let target = world.serve()?;
         Ok(Service { world, target, supply: RefCell::new(Some(Addresses::counted(scenario.domains))) })

@@ -2,6 +2,7 @@
 
 use crate::mix::Endpoint;
 use crate::objective::{Objective, Verdict};
+use crate::origin::Origin;
 use crate::run::{Load, Loop, Outcome};
 use crate::sampler::GAUGES;
 use crate::stats::{SHOWN, Seen, quantile_ms};
@@ -14,6 +15,8 @@ use std::fmt::Write;
 pub struct Summary {
     /// The load in words.
     pub title: String,
+    /// The date, the versions, the machine and the command.
+    pub origin: Option<Origin>,
     pub load: LoadShown,
     /// The length of the counted time in seconds.
     pub seconds: f64,
@@ -30,6 +33,8 @@ pub struct Summary {
     pub client: ClientShown,
     pub objectives: Vec<Verdict>,
     pub warnings: Vec<String>,
+    /// Whether a signal ended the run early.
+    pub interrupted: bool,
     pub timeline: Vec<SecondShown>,
     pub samples: Vec<SampleShown>,
 }
@@ -44,8 +49,12 @@ pub struct LoadShown {
     pub clients: Option<usize>,
     pub warm_up_s: f64,
     pub duration_s: f64,
+    pub spread: &'static str,
+    pub batch_size: u32,
+    pub timeout_s: f64,
     pub connections: usize,
     pub threads: usize,
+    pub spin: bool,
     pub seed: u64,
 }
 
@@ -82,6 +91,8 @@ pub struct ClientShown {
     /// The largest CPU share of a thread.
     pub busy: f64,
     pub us_per_request: f64,
+    /// The busy share of all cores of the client's machine.
+    pub machine_busy: Option<f64>,
 }
 
 /// The figures of one second in the report's JSON.
@@ -117,6 +128,7 @@ impl Summary {
         let load = &outcome.load;
         Summary {
             title: title(load),
+            origin: None,
             load: shown(load),
             seconds: outcome.seconds,
             requests: all.requests(),
@@ -128,9 +140,14 @@ impl Summary {
             cached: outcome.stats.cached,
             batch_rows: outcome.stats.batch_rows,
             server: server(outcome),
-            client: ClientShown { busy: outcome.client_busy, us_per_request: outcome.client_us },
+            client: ClientShown {
+                busy: outcome.client_busy,
+                us_per_request: outcome.client_us,
+                machine_busy: outcome.machine_busy,
+            },
             objectives: objectives.iter().map(|one| one.judge(outcome)).collect(),
             warnings: warnings(outcome, &all),
+            interrupted: outcome.interrupted,
             timeline: outcome.timeline.iter().map(second).collect(),
             samples: samples(outcome),
         }
@@ -178,6 +195,10 @@ impl Summary {
         for verdict in &self.objectives {
             let _ = writeln!(out, "{}", verdict.line);
         }
+        if let Some(origin) = &self.origin {
+            out.push('\n');
+            out.push_str(&origin.text());
+        }
         out
     }
 
@@ -203,7 +224,7 @@ impl Summary {
             });
             let _ = writeln!(out, "server: {rss:.1} MiB maximum resident memory{growth}");
         }
-        let ClientShown { busy, us_per_request } = self.client;
+        let ClientShown { busy, us_per_request, .. } = self.client;
         let _ = writeln!(
             out,
             "client: {us_per_request:.1} us of CPU per request, its busiest thread {:.0} % busy",
@@ -237,7 +258,11 @@ fn shown(load: &Load) -> LoadShown {
         clients,
         warm_up_s: load.warm_up.as_secs_f64(),
         duration_s: load.duration.as_secs_f64(),
+        spread: load.spread.name(),
+        batch_size: load.batch_size,
+        timeout_s: load.patience.as_secs_f64(),
         connections: load.connections,
+        spin: load.spin,
         threads: load.threads,
         seed: load.seed,
     }

@@ -2,13 +2,14 @@
 //!
 //! Both processes are ended by their pid, and the folder is removed, at any end of the run.
 
+use crate::origin::version_of;
+use crate::peer::{Peer, ServerPlace};
 use crate::run::Target;
 use crate::sampler::Watched;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -21,6 +22,10 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const END_LIMIT: Duration = Duration::from_secs(90);
 /// The credits of the account, more than a run can spend.
 const CREDITS: u64 = 1_000_000_000;
+
+/// The files of the server's certificate and its key.
+const CERTIFICATE: &str = "cert.pem";
+const KEY: &str = "key.pem";
 
 /// A plan with limits that are never reached.
 const PLANS: &str = r#"
@@ -52,6 +57,10 @@ pub struct Setting {
     pub scenario: String,
     /// Further flags for `mailprobe serve` or `clean`.
     pub flags: Vec<String>,
+    /// Whether the server gets a certificate and speaks HTTPS.
+    pub https: bool,
+    /// The certificates of private authorities, if the flags set a certificate of the server.
+    pub ca: Option<PathBuf>,
 }
 
 /// A process that ends with its guard.
@@ -120,20 +129,36 @@ impl World {
         command.args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
         command.args(["--connections", "100000", "--connections-per-peer", "0"]);
         command.arg("--config").arg(self.path("plans.toml")).arg("--data").arg(self.path("data"));
+        if self.setting.https {
+            self.write_certificate()?;
+            command.arg("--tls-cert").arg(self.path(CERTIFICATE)).arg("--tls-key").arg(self.path(KEY));
+        }
         command.args(&self.setting.flags);
         let mut process = Process::start("mailprobe serve", command, &self.path("serve.log"))?;
         let metrics = process.ready("metrics: http://")?;
         let metrics = metrics.trim_end_matches("/metrics").parse().ok();
-        let listening = process.ready("listening on http://")?;
-        let server: SocketAddr = listening
-            .parse()
-            .map_err(|_| format!("mailprobe serve printed an unknown address: {listening}"))?;
+        let listening = process.ready("listening on ")?;
+        let place: ServerPlace =
+            listening.parse().map_err(|error| format!("mailprobe serve listens nowhere: {error}"))?;
+        let own = self.path(CERTIFICATE);
+        let ca = if self.setting.https { Some(own.as_path()) } else { self.setting.ca.as_deref() };
+        let server = Peer::of(&place, ca)?;
+        server.check()?;
         let pid = process.child.id();
         self.server = Some(process);
         let account = Administrator { mailprobe: self.binary("mailprobe"), data: self.path("data") };
         let key = account.key("loadtest", Some("loadtest"))?;
         let watched = Watched { pid: Some(pid), metrics };
-        Ok(Target { server, host: server.to_string(), keys: vec![key], watched })
+        let version = version_of(&self.binary("mailprobe"));
+        Ok(Target { server, host: place.authority, keys: vec![key], watched, version })
+    }
+
+    /// Creates a certificate for loopback, which is its own authority.
+    fn write_certificate(&self) -> Result<(), String> {
+        let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()])
+            .map_err(|error| format!("cannot create a certificate: {error}"))?;
+        write(&self.path(CERTIFICATE), &made.cert.pem())?;
+        write(&self.path(KEY), &made.signing_key.serialize_pem())
     }
 
     /// `mailprobe NAME` with the flags that point its engine at this world.

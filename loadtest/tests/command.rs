@@ -143,6 +143,13 @@ fn a_mix_goes_to_its_endpoints_and_is_reported() {
     // The warm-up was sent and did not count; one more made a batch to poll.
     assert!((595..=605).contains(&seen.seen.load(Relaxed)), "{}", seen.seen.load(Relaxed));
     assert!(text.contains("met: errors=0%"), "{text}");
+    let origin = &report["origin"];
+    assert!(
+        origin["date"].as_str().unwrap().ends_with('Z') && origin["machine"]["cores"].as_u64() > Some(0),
+        "{origin}"
+    );
+    assert!(origin["command"].as_str().unwrap().contains("--threads 2"), "{origin}");
+    assert!(text.contains("\nmachine  ") && text.contains("\nserver   unknown version"), "{text}");
     assert!(std::fs::read_to_string(html).unwrap().contains("<svg"));
 }
 
@@ -195,6 +202,7 @@ fn a_search_ends_at_its_highest_rate() {
     assert_eq!(report["highest"], 200.0);
     assert_eq!(report["steps"].as_array().unwrap().len(), 3);
     assert_eq!(report["held"]["load"]["rate"], 160.0);
+    assert_eq!(report["limit"], "limit: none was reached up to 200 requests/s (--to)");
     assert_eq!(report["objectives"][0], "p50=10s");
     assert_eq!(report["steps"][2]["objectives"][0]["met"], true);
     let html = std::fs::read_to_string(html).unwrap();
@@ -220,6 +228,13 @@ fn bad_usage_and_no_server_are_told_apart() {
     let (output, _) = loadtest(nobody, folder.path(), "run --rate 5 --duration 1s");
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot connect"));
+    let plan = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
+        .args(["plan", "--figures", "/none/f"])
+        .output()
+        .unwrap();
+    assert_eq!(plan.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&plan.stderr).into_owned();
+    assert!(error.contains("run `mailprobe-loadtest calibrate --out /none/f` first"), "{error}");
     for words in
         ["run --duration 1s", "run --rate 5 --clients 5", "run --rate 5 --objective p98=1ms", "run --rate 0"]
     {

@@ -14,7 +14,7 @@ const LEAST: f64 = 0.001;
 
 /// The page of a search; `first` is its result in one line.
 pub fn page(found: &Found, first: &str) -> String {
-    let mut out = format!("<p><b>{}</b></p>\n", escape(first));
+    let mut out = format!("<p><b>{}</b></p>\n<p>{}</p>\n", escape(first), escape(&found.limit));
     for (number, objective) in found.objectives.iter().enumerate() {
         out.push_str(&plot(found, number, objective).svg());
     }
@@ -36,6 +36,9 @@ pub fn page(found: &Found, first: &str) -> String {
     if let Some(held) = &found.held {
         out.push_str("<h2>Final run</h2>\n");
         html::content(&mut out, held);
+    }
+    if let Some(origin) = &found.origin {
+        html::origin(&mut out, origin);
     }
     html::page("mailprobe load test: the highest rate", &out)
 }
@@ -115,12 +118,24 @@ mod tests {
                 p99_ms: 1.0,
                 errors: 0,
                 cores: None,
+                machine_busy: None,
+                client_busy: 0.0,
+                limited: 0,
+                unsent: 0,
                 kept: verdicts.iter().all(|verdict| verdict.met),
                 objectives: verdicts,
             }
         };
         let steps = steps.iter().map(step).collect();
-        Found { highest, objectives, steps, held: None, memory_flat: None }
+        Found {
+            origin: None,
+            highest,
+            limit: "limit: <none>".into(),
+            objectives,
+            steps,
+            held: None,
+            memory_flat: None,
+        }
     }
 
     fn marks(plot: &Plot) -> Vec<(Shape, Vec<f64>)> {

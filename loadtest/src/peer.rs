@@ -1,0 +1,259 @@
+//! The server at the other end: its address, and its certificate if it speaks HTTPS.
+//!
+//! TLS is that of rustls with the system's authorities, or with those of `--ca`. New connections resume the session of an
+//! earlier one if the server allows it, as most clients do.
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time limit of a single blocking request.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The value of `--server`: `HOST:PORT`, `http://HOST:PORT` or `https://HOST:PORT`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerPlace {
+    pub https: bool,
+    /// The host without the brackets of IPv6.
+    host: String,
+    port: u16,
+    /// The value of the header `Host`.
+    pub authority: String,
+}
+
+/// The address of a server with its settings of TLS.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub address: SocketAddr,
+    tls: Option<PeerTls>,
+}
+
+#[derive(Debug, Clone)]
+struct PeerTls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// A connection with or without TLS.
+#[derive(Debug)]
+pub enum Channel {
+    /// Plain HTTP.
+    Plain(TcpStream),
+    /// HTTPS.
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl FromStr for ServerPlace {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerPlace, String> {
+        let wrong = || format!("`{text}` is not HOST:PORT or https://HOST:PORT");
+        let (https, place) = match text.split_once("://") {
+            None => (false, text),
+            Some(("http", place)) => (false, place.trim_end_matches('/')),
+            Some(("https", place)) => (true, place.trim_end_matches('/')),
+            Some((scheme, _)) => {
+                return Err(format!("`{scheme}` is not a scheme of a server: use http or https"));
+            }
+        };
+        if place.contains(['/', '@', '?', '#', ' ']) {
+            return Err(format!("{}, without a path and a name of a user", wrong()));
+        }
+        let standard = if https { 443 } else { 80 };
+        let (host, port) = match place.rsplit_once(':') {
+            // An address of IPv6 without a port.
+            Some(_) if place.ends_with(']') => (place, standard),
+            Some((host, port)) => (host, port.parse().map_err(|_| wrong())?),
+            None if text != place => (place, standard),
+            None => return Err(wrong()),
+        };
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if bare.is_empty() {
+            return Err(wrong());
+        }
+        Ok(ServerPlace { https, host: bare.to_owned(), port, authority: place.to_owned() })
+    }
+}
+
+impl Peer {
+    /// A server with plain HTTP.
+    pub fn plain(address: SocketAddr) -> Peer {
+        Peer { address, tls: None }
+    }
+
+    /// Looks a server up. `ca` has the certificates of private authorities.
+    ///
+    /// # Errors
+    ///
+    /// One line: the host is unknown, or the certificates cannot be read.
+    pub fn of(place: &ServerPlace, ca: Option<&Path>) -> Result<Peer, String> {
+        let found = (place.host.as_str(), place.port).to_socket_addrs();
+        let address = found.ok().and_then(|mut found| found.next());
+        let address = address.ok_or_else(|| format!("the host of {} is unknown", place.authority))?;
+        let tls = match (place.https, ca) {
+            (false, None) => None,
+            (false, Some(_)) => return Err("--ca needs a server with https://".into()),
+            (true, ca) => Some(PeerTls {
+                config: client_config(ca)?,
+                name: ServerName::try_from(place.host.clone())
+                    .map_err(|error| format!("{}: {error}", place.host))?,
+            }),
+        };
+        Ok(Peer { address, tls })
+    }
+
+    /// Wraps a connected or connecting stream.
+    ///
+    /// # Errors
+    ///
+    /// TLS is not available.
+    pub fn channel(&self, stream: TcpStream) -> io::Result<Channel> {
+        let Some(PeerTls { config, name }) = &self.tls else { return Ok(Channel::Plain(stream)) };
+        let session = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
+        Ok(Channel::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+
+    /// A blocking connection with time limits. It has made the handshake of TLS.
+    ///
+    /// # Errors
+    ///
+    /// The error of the socket or of TLS.
+    pub fn connect(&self) -> io::Result<Channel> {
+        let stream = TcpStream::connect_timeout(&self.address, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut channel = self.channel(stream)?;
+        if let Channel::Tls(stream) = &mut channel {
+            let StreamOwned { conn, sock } = stream.as_mut();
+            while conn.is_handshaking() {
+                conn.complete_io(sock)?;
+            }
+        }
+        Ok(channel)
+    }
+
+    /// Checks that the server accepts a connection, and that its certificate is valid.
+    ///
+    /// # Errors
+    ///
+    /// One line that says which option to set.
+    pub fn check(&self) -> Result<(), String> {
+        match self.connect() {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && self.tls.is_some() => Err(format!(
+                "no TLS with {}: {error}; if its authority is private, give the authority's certificate with --ca FILE",
+                self.address
+            )),
+            Err(error) => {
+                Err(format!("cannot connect to {} ({error}); set the server with --server", self.address))
+            }
+        }
+    }
+}
+
+impl Channel {
+    /// Whether the bytes of a read may be fewer than those that have arrived: TLS returns at most one record.
+    pub fn has_records(&self) -> bool {
+        matches!(self, Channel::Tls(_))
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Channel::Plain(stream) => stream.as_fd(),
+            Channel::Tls(stream) => stream.sock.as_fd(),
+        }
+    }
+}
+
+impl Read for Channel {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Channel::Plain(stream) => stream.read(buffer),
+            Channel::Tls(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Channel {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Channel::Plain(stream) => stream.write(bytes),
+            Channel::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Channel::Plain(stream) => stream.flush(),
+            Channel::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
+fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        None => {
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                return Err("this system has no certificates of authorities: give one with --ca FILE".into());
+            }
+        }
+        Some(path) => {
+            let wrong = |error: &dyn std::fmt::Display| format!("--ca {}: {error}", path.display());
+            for certificate in CertificateDer::pem_file_iter(path).map_err(|error| wrong(&error))? {
+                roots.add(certificate.map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+            }
+            if roots.is_empty() {
+                return Err(wrong(&"the file has no certificate in PEM"));
+            }
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let mut config = builder
+        .map_err(|error| format!("TLS is not available: {error}"))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_of_servers_are_read() {
+        let rows = [
+            ("h:1", Some((false, "h", 1, "h:1"))),
+            ("[::1]:2", Some((false, "::1", 2, "[::1]:2"))),
+            ("http://h", Some((false, "h", 80, "h"))),
+            ("https://h/", Some((true, "h", 443, "h"))),
+            ("https://[::1]", Some((true, "::1", 443, "[::1]"))),
+            ("https://h:8443", Some((true, "h", 8443, "h:8443"))),
+            ("h", None),
+            (":1", None),
+            ("https://", None),
+            ("h:99999", None),
+            ("ftp://h:1", None),
+            ("https://h:1/v1", None),
+            ("https://joe@h:1", None),
+        ];
+        for (text, expected) in rows {
+            let place = text.parse::<ServerPlace>().ok();
+            let found =
+                place.as_ref().map(|one| (one.https, one.host.as_str(), one.port, one.authority.as_str()));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+}

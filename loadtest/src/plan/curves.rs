@@ -1,0 +1,114 @@
+//! The curves of a plan: hours and rate, by source addresses and by cores.
+
+use super::Plan;
+use crate::digits::grouped;
+use crate::svg::{At, Plot, PlotSeries, Rule, Scale};
+
+/// The most points of a curve.
+const POINTS: usize = 60;
+/// From this ratio of the values on, an axis is logarithmic.
+const WIDE: f64 = 20.0;
+
+impl Plan {
+    /// The plots of the page.
+    pub(super) fn curves(&self) -> Vec<Plot> {
+        let needed = self.sources_needed.max(f64::from(self.sources));
+        let sources = steps(2.0 * needed, 8.0);
+        let cores = steps(2.0 * self.cores.max(f64::from(self.figures.cores)), 4.0);
+        let own_cores = f64::from(self.figures.cores);
+        let by_sources = |sources: f64| (self.hours_at_sites(sources), self.hours_of_cores(own_cores));
+        let own_sources = f64::from(self.sources);
+        let by_cores = |cores: f64| (self.hours_at_sites(own_sources), self.hours_of_cores(cores));
+        let given = format!("--sources {}", self.sources);
+        let machine = format!("{own_cores} cores");
+        vec![
+            self.hours("source addresses", &sources, &by_sources, (own_sources, given.clone())),
+            self.rates("source addresses", &sources, &by_sources, (own_sources, given)),
+            self.hours("cores", &cores, &by_cores, (own_cores, machine.clone())),
+            self.rates("cores", &cores, &by_cores, (own_cores, machine)),
+        ]
+    }
+
+    /// The hours that the slowest site needs with this number of source addresses.
+    fn hours_at_sites(&self, sources: f64) -> f64 {
+        self.hours_polite * f64::from(self.sources) / sources
+    }
+
+    /// The hours that this number of cores needs.
+    fn hours_of_cores(&self, cores: f64) -> f64 {
+        self.hours_machine * f64::from(self.figures.cores) / cores
+    }
+
+    fn hours(
+        &self,
+        x_name: &'static str,
+        xs: &[f64],
+        of: &dyn Fn(f64) -> (f64, f64),
+        given: (f64, String),
+    ) -> Plot {
+        let hours = self.workload.seconds / 3600.0 / self.peak;
+        let mut plot = plot(format!("Hours by {x_name}"), x_name, "h", lines(xs, of, &|hours| hours), given);
+        plot.rules.push(Rule { name: format!("{} h for the work", grouped(hours, 1)), at: At::Y(hours) });
+        plot
+    }
+
+    fn rates(
+        &self,
+        x_name: &'static str,
+        xs: &[f64],
+        of: &dyn Fn(f64) -> (f64, f64),
+        given: (f64, String),
+    ) -> Plot {
+        let addresses = self.workload.addresses;
+        let rate = |hours: f64| addresses / hours;
+        let mut plot = plot(
+            format!("Addresses per hour by {x_name}"),
+            x_name,
+            "addresses/h",
+            lines(xs, of, &rate),
+            given,
+        );
+        let wanted = addresses / (self.workload.seconds / 3600.0 / self.peak);
+        plot.rules.push(Rule { name: format!("{}/h for the work", grouped(wanted, 0)), at: At::Y(wanted) });
+        plot
+    }
+}
+
+/// Numbers from 1 to at least `most` and `least`, at equal distances.
+fn steps(most: f64, least: f64) -> Vec<f64> {
+    let most = most.max(least).ceil();
+    let step = (most / POINTS as f64).ceil();
+    (0..POINTS).map(|number| 1.0 + number as f64 * step).take_while(|at| *at <= most).collect()
+}
+
+/// The lines of the mail servers and of the machine. The slower one counts. A part without a limit has no line.
+fn lines(xs: &[f64], of: &dyn Fn(f64) -> (f64, f64), shown: &dyn Fn(f64) -> f64) -> Vec<PlotSeries> {
+    let line = |name: &str, part: &dyn Fn((f64, f64)) -> f64| {
+        let points: Vec<(f64, f64)> =
+            xs.iter().map(|x| (*x, part(of(*x)))).filter(|(_, hours)| *hours > 0.0).collect();
+        PlotSeries {
+            name: name.into(),
+            points: points.into_iter().map(|(x, hours)| (x, shown(hours))).collect(),
+        }
+    };
+    let all = [
+        line("mail servers", &|(sites, _)| sites),
+        line("cores", &|(_, cores)| cores),
+        line("the work", &|(sites, cores)| sites.max(cores)),
+    ];
+    all.into_iter().filter(|line| !line.points.is_empty()).collect()
+}
+
+fn plot(
+    title: String,
+    x_name: &'static str,
+    y_name: &'static str,
+    series: Vec<PlotSeries>,
+    (given, name): (f64, String),
+) -> Plot {
+    let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.1));
+    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let y = if most > least * WIDE { Scale::Log(least) } else { Scale::Linear };
+    let rules = vec![Rule { name, at: At::X(given) }];
+    Plot { title, x_name, y_name, x: Scale::Linear, y, shaded: None, series, marks: Vec::new(), rules }
+}

@@ -1,0 +1,104 @@
+//! The cause of the highest rate, in one sentence: from the step that missed an objective at the lowest rate above it.
+
+use super::{Found, Step};
+use crate::run::CLIENT_BUSY;
+
+/// A processor with a larger share of busy time has no room for more requests.
+const MACHINE_BUSY: f64 = 0.9;
+
+/// What limits the rate.
+pub fn limit(found: &Found, most: f64) -> String {
+    let above = |step: &&Step| !step.kept && found.highest.is_none_or(|highest| step.asked > highest);
+    let missed = found.steps.iter().filter(above).min_by(|one, other| one.asked.total_cmp(&other.asked));
+    let Some(step) = missed else {
+        return match found.highest {
+            Some(_) => format!("limit: none was reached up to {most} requests/s (--to)"),
+            None => "limit: unknown, because no step is complete".into(),
+        };
+    };
+    let names: Vec<&str> =
+        step.objectives.iter().filter(|one| !one.met).map(|one| one.objective.as_str()).collect();
+    let names = names.join(", ");
+    let because = cause(step);
+    format!("limit: at {:.1}/s the objective {names} is missed; {because}", step.asked)
+}
+
+/// The first of these causes that holds. A client at its limit makes all other figures worthless.
+fn cause(step: &Step) -> String {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let server =
+        step.cores.map_or(String::new(), |cores| format!(", {cores:.2} cores of them by the server"));
+    match step.machine_busy {
+        _ if step.client_busy > CLIENT_BUSY => {
+            format!("the load client limits: it is {} busy, so use more --threads", percent(step.client_busy))
+        }
+        _ if step.limited > 0 => "the limits of the account limit: requests get 429".into(),
+        Some(busy) if busy > MACHINE_BUSY && step.cores.is_some() => {
+            format!("the CPU of this machine limits: it is {} busy{server}", percent(busy))
+        }
+        _ if step.unsent > 0 => {
+            "the server answers too slowly for --connections: requests wait for a free connection".into()
+        }
+        _ if step.cores.is_none() => {
+            "the cause is unknown without the CPU time of the server: set --pid or --metrics".into()
+        }
+        _ => "the server answers too slowly although its CPU has room: see its SMTP sessions, store queue and disk".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::objective::Objective;
+    use crate::run::tests::outcome;
+
+    #[test]
+    fn the_cause_is_said_once() {
+        let objective: Objective = "p50=40ms".parse().unwrap();
+        let step = Step {
+            asked: 200.0,
+            rate: 150.0,
+            p99_ms: 9.0,
+            errors: 0,
+            cores: Some(1.5),
+            machine_busy: Some(0.5),
+            client_busy: 0.1,
+            limited: 0,
+            unsent: 0,
+            kept: false,
+            objectives: vec![objective.judge(&outcome())],
+        };
+        let kept = Step { asked: 100.0, kept: true, ..step.clone() };
+        let higher = Step { asked: 400.0, client_busy: 1.0, ..step.clone() };
+        let said = |step: &Step, highest: Option<f64>| {
+            let steps = vec![kept.clone(), higher.clone(), step.clone()];
+            let found = Found {
+                origin: None,
+                highest,
+                limit: String::new(),
+                objectives: Vec::new(),
+                steps,
+                held: None,
+                memory_flat: None,
+            };
+            limit(&found, 1e5)
+        };
+        let rows = [
+            (step.clone(), "the server answers too slowly although its CPU has room"),
+            (Step { unsent: 4, ..step.clone() }, "too slowly for --connections"),
+            (Step { cores: None, ..step.clone() }, "set --pid or --metrics"),
+            (
+                Step { machine_busy: Some(0.97), unsent: 4, ..step.clone() },
+                "97 % busy, 1.50 cores of them by the server",
+            ),
+            (Step { limited: 1, ..step.clone() }, "requests get 429"),
+            (Step { client_busy: 0.9, limited: 1, ..step.clone() }, "it is 90 % busy, so use more --threads"),
+        ];
+        for (step, part) in rows {
+            let text = said(&step, Some(100.0));
+            assert!(text.starts_with("limit: at 200.0/s the objective p50=40ms is missed; "), "{text}");
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(said(&step, Some(400.0)).contains("none was reached up to 100000 requests/s (--to)"));
+    }
+}
