@@ -15,8 +15,8 @@ use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
     Account, AccountId, Audit, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId, KeyInfo,
-    KeyMode, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash, UnixMs,
-    UserError,
+    KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash,
+    UnixMs, UserError,
 };
 
 /// The name of the socket in the data folder.
@@ -117,6 +117,12 @@ pub enum Command {
         last4: [u8; 4],
         /// The label of the key.
         label: String,
+        /// The parts of the API that the key may use. An older command line does not send them.
+        #[serde(default)]
+        scopes: KeyScopes,
+        /// The time from which the key is refused, if it expires.
+        #[serde(default)]
+        expires_at: Option<UnixMs>,
     },
     /// List an account's keys.
     KeyList {
@@ -299,9 +305,10 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let id = find(store, &account, now)?.id;
             Response::Account(store.create_link(id, hash, now).wait()?)
         }
-        Command::KeyCreate { account, id, mode, hash, last4, label } => {
+        Command::KeyCreate { account, id, mode, hash, last4, label, scopes, expires_at } => {
             let account = find(store, &account, now)?.id;
-            Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
+            let new = NewKey { id, account, mode, hash, last4, label, scopes, expires_at };
+            Response::Key(store.create_key(new, now).wait()?)
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id).wait()?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),

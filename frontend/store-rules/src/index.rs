@@ -51,7 +51,7 @@ struct IndexedKey {
 pub enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
-    /// A revoked key was removed.
+    /// A revoked or expired key was removed.
     Removed(KeyId),
     /// The account has this plan from now on.
     Plan(AccountId, String),
@@ -154,6 +154,8 @@ impl KeyIndex {
             account: key.row.account,
             mode: key.row.mode,
             revoked: key.revoked_at.load(Ordering::Acquire) != 0,
+            scopes: key.row.scopes,
+            expires_at: some_time(key.row.expires_at),
         })
     }
 
@@ -187,13 +189,6 @@ impl KeyIndex {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let of_account = keys.by_account.get(&account);
         of_account.into_iter().flat_map(BTreeMap::values).map(|key| key.info()).collect()
-    }
-
-    /// The ids of the account's keys with the times of revocation (0 for unrevoked ones), oldest first.
-    pub fn revocations(&self, account: AccountId) -> Vec<(KeyId, UnixMs)> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let of_account = keys.by_account.get(&account).into_iter().flat_map(BTreeMap::values);
-        of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
     }
 
     /// Whether this use must be written; true once in `USE_STEP_MS` for each key.
@@ -247,7 +242,6 @@ impl IndexedKey {
 
 /// A key as it is shown in lists.
 pub(crate) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
-    let time = |at: UnixMs| (at != 0).then_some(at);
     KeyInfo {
         id,
         account: row.account,
@@ -255,7 +249,13 @@ pub(crate) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
         last4: String::from_utf8_lossy(&row.last4).into_owned(),
         label: row.label.clone(),
         created_at: row.created_at,
-        revoked_at: time(row.revoked_at),
-        last_used_at: time(row.last_used_at),
+        revoked_at: some_time(row.revoked_at),
+        last_used_at: some_time(row.last_used_at),
+        scopes: row.scopes,
+        expires_at: some_time(row.expires_at),
     }
+}
+
+fn some_time(at: UnixMs) -> Option<UnixMs> {
+    (at != 0).then_some(at)
 }

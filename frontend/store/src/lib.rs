@@ -145,15 +145,16 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// answered.
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup>;
 
-    /// The account's keys with the revoked ones, oldest first.
+    /// The account's keys with the revoked and expired ones, oldest first.
     ///
     /// # Errors
     ///
     /// As [`Store::account`].
     fn keys(&self, account: AccountId) -> Pending<Vec<KeyInfo>, StoreError>;
 
-    /// Adds a key, if the account has fewer than [`KEYS_MAX`] unrevoked ones. Beyond [`KEYS_KEPT_MAX`] in all, the keys
-    /// with the oldest revocation are removed.
+    /// Adds a key, if the account has fewer than [`KEYS_MAX`] that are neither revoked nor expired. Beyond [`KEYS_KEPT_MAX`] in
+    /// all, the keys that ended first are removed. A database of an older format accepts only keys with all scopes and without
+    /// an expiry.
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
 
     /// Revokes a key permanently; a second revocation changes nothing.

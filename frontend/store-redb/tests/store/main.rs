@@ -7,6 +7,7 @@ mod batches;
 mod connections;
 mod gateways;
 mod idempotency;
+mod keys;
 mod limits;
 mod link;
 mod lists;

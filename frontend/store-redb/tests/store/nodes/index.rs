@@ -2,7 +2,7 @@
 
 use super::{nodes, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
-use crate::world::{START, plans};
+use crate::world::{DAY, START, plans};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -16,13 +16,16 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     for round in 0..20 {
         let (here, there) = (round % 2, 1 - round % 2);
-        let key = world.new_key(a, "k");
+        let rights = (KeyScopes::of([KeyScope::Batches]).unwrap(), Some(START + DAY + round as u64));
+        let key = NewKey { scopes: rights.0, expires_at: rights.1, ..world.new_key(a, "k") };
         let (id, hash) = (key.id, key.hash);
         world.on(here).store().create_key(key, START).wait().unwrap();
         let stores = world.nodes();
         assert!(!stores[here].key_by_hash(&hash).unwrap().revoked);
         let seen = wait_until("the key is known", || stores[there].key_by_hash(&hash).is_some());
         assert!(seen < SEEN_WITHIN, "{seen:?}");
+        let found = stores[there].key_by_hash(&hash).unwrap();
+        assert_eq!((found.scopes, found.expires_at), rights);
         stores[here].revoke_key(id, START).wait().unwrap();
         assert!(stores[here].key_by_hash(&hash).unwrap().revoked, "at once on the node that was asked");
         let is_refused = || stores[there].key_by_hash(&hash).unwrap().revoked;
@@ -185,6 +188,8 @@ fn three_nodes_that_start_at_once_make_one_first_account() {
                     hash: [node; 32],
                     last4: *b"wxyz",
                     label: "first".into(),
+                    scopes: KeyScopes::ALL,
+                    expires_at: None,
                 };
                 let made = store.first_run(FirstRun { account, keys: vec![key] }, START).wait().unwrap();
                 barrier.wait();

@@ -234,12 +234,18 @@ fn description() -> Value {
         "summary": "Show this description",
         "description": "Needs no key.",
         "security": [],
-        "responses": responses("200", document, &answers::INVALID, &[]),
+        "responses": open_responses("200", document, &answers::INVALID, &[]),
     })
 }
 
-/// A successful response, the errors that every operation declares, and further ones.
+/// The responses of an operation with a key. A further response 403 replaces the one about the scopes of the key.
 fn responses(status: &str, success: Value, invalid: &Refused, more: &[&Refused]) -> Value {
+    let more: Vec<&Refused> = std::iter::once(&answers::NO_SCOPE).chain(more.iter().copied()).collect();
+    open_responses(status, success, invalid, &more)
+}
+
+/// A successful response, the errors that every operation declares, and further ones.
+fn open_responses(status: &str, success: Value, invalid: &Refused, more: &[&Refused]) -> Value {
     let everywhere =
         [invalid, &answers::UNAUTHORIZED, &answers::UNPAID, &answers::LIMITED, &answers::UNAVAILABLE];
     let refused = everywhere.iter().chain(more).map(|refused| (refused.status(), refused.reference()));
