@@ -5,7 +5,6 @@ use crate::index::{KeyChange, key_info};
 use crate::tables::{ACCOUNTS, AccountRow, FORMAT_OF_KEY_RIGHTS, KEYS, KeyRow, NAMES};
 use crate::txn::{Opened, Txn};
 use crate::write_error::{WriteError, refuse};
-use std::collections::BTreeMap;
 use store::credits::Subscription;
 use store::{
     Account, EntryKind, FirstRun, KEY_LIFE_MS_MAX, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount, NewKey,
@@ -117,8 +116,7 @@ impl Txn<'_> {
         first: &FirstRun,
         now: UnixMs,
     ) -> Result<Option<Account>, WriteError<ChangeError>> {
-        // Accounts are never deleted, so a table that is empty now was always empty.
-        if !ACCOUNTS.is_empty(self.rows())? {
+        if !ACCOUNTS.is_empty(self.rows())? || self.has_deleted()? {
             return Ok(None);
         }
         // All checks precede the first write: a refusal must leave no changes.
@@ -166,23 +164,7 @@ impl Txn<'_> {
 
     /// Whether the account may have one more key. The keys that ended first are removed for it, if there are too many.
     fn make_room_for_key(&mut self, account: AccountId, now: UnixMs) -> Result<bool, StoreError> {
-        let known = self.shared.index.of_account(account);
-        let mut keys: BTreeMap<KeyId, KeyInfo> = known.into_iter().map(|key| (key.id, key)).collect();
-        // The index does not have the changes of this transaction yet.
-        for change in &self.effects.key_changes {
-            match change {
-                KeyChange::Added(id, row) if row.account == account => {
-                    keys.insert(*id, key_info(*id, row));
-                }
-                KeyChange::Revoked(id, at) => {
-                    if let Some(key) = keys.get_mut(id) {
-                        key.revoked_at = Some(*at);
-                    }
-                }
-                KeyChange::Removed(id) => drop(keys.remove(id)),
-                _ => {}
-            }
-        }
+        let keys = self.keys_of(account);
         let mut ended: Vec<(UnixMs, KeyId)> =
             keys.values().filter_map(|key| Some((key.ended_at(now)?, key.id))).collect();
         if keys.len() - ended.len() >= KEYS_MAX {

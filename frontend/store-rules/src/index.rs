@@ -59,6 +59,8 @@ pub enum KeyChange {
     Named(AccountId, String),
     /// The account has these limits of its own from now on.
     Overrides(AccountId, Overrides),
+    /// The account is deleted: none of its keys is known any more.
+    Closed(AccountId),
 }
 
 /// The encoding in which nodes tell each other of a change.
@@ -96,6 +98,10 @@ impl Row for KeyChange {
                 out.bytes(&id.to_bytes());
                 own.write(out);
             }
+            KeyChange::Closed(id) => {
+                out.byte(6);
+                out.bytes(&id.to_bytes());
+            }
         }
     }
 
@@ -109,6 +115,7 @@ impl Row for KeyChange {
             3 => KeyChange::Plan(account, input.text()?),
             4 => KeyChange::Named(account, input.text()?),
             5 => KeyChange::Overrides(account, Overrides::read(input)?),
+            6 => KeyChange::Closed(account),
             _ => return None,
         })
     }
@@ -141,6 +148,7 @@ impl KeyIndex {
                 KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
                 KeyChange::Named(id, name) => keys.name(id, &name),
                 KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
+                KeyChange::Closed(id) => keys.close(id),
             }
         }
     }
@@ -219,6 +227,17 @@ impl Keys {
         self.by_hash.remove(&key.row.hash);
         if let Some(of_account) = self.by_account.get_mut(&key.row.account) {
             of_account.remove(&id);
+        }
+    }
+
+    fn close(&mut self, id: AccountId) {
+        for key in self.by_account.remove(&id).into_iter().flat_map(BTreeMap::into_values) {
+            self.by_hash.remove(&key.row.hash);
+            self.by_id.remove(&key.id);
+        }
+        self.accounts.remove(&id);
+        for users in self.gateway_users.values_mut() {
+            users.retain(|_, account| *account != id);
         }
     }
 

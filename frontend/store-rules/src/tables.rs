@@ -63,6 +63,10 @@ pub const META_KEYS: &str = "keys";
 /// The name in [`META`] of the time of the last search for expired data.
 pub const META_SEEN: &str = "seen";
 
+/// The names in [`META`] of the number of deleted accounts, and of the sums of their granted, spent and expired credits.
+pub const META_DELETED: [&str; 4] =
+    ["deleted_accounts", "deleted_granted", "deleted_spent", "deleted_expired"];
+
 /// The format that this version writes.
 pub const FORMAT: u32 = 8;
 
@@ -70,7 +74,7 @@ pub const FORMAT: u32 = 8;
 /// older one until all of its nodes know it.
 pub const FORMAT_OF_LISTS: u32 = 7;
 
-/// The first format with scopes and expiries of keys.
+/// The first format with scopes and expiries of keys, and with deletions of accounts.
 pub const FORMAT_OF_KEY_RIGHTS: u32 = 8;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
@@ -134,6 +138,8 @@ pub enum Expiring {
     Withdrawn = 9,
     /// A row of [`DELIVERIES`].
     Delivery = 10,
+    /// A deleted account, represented by its id and 16 zeros, with all rows that it has left.
+    Account = 11,
 }
 
 /// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.

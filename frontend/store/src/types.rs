@@ -236,6 +236,17 @@ pub struct NewAccount {
     pub plan: String,
 }
 
+/// The result of a step of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionStep {
+    /// There may be more rows: the next step can follow at once.
+    More,
+    /// Checks of the account are under way. The next step must wait for them: at most two minutes.
+    ChecksUnderWay,
+    /// The account has no rows left.
+    Complete,
+}
+
 /// A user of an API gateway who needs an account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayUser {

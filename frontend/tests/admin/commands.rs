@@ -148,6 +148,27 @@ fn a_key_is_limited_to_scopes_and_a_time() {
 }
 
 #[test]
+fn an_account_is_deleted_with_its_name_and_keys() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        site.run(&["account", "create", "other"]).unwrap();
+        let made = json(site, &["key", "create", "acme"]);
+        assert!(site.run(&["account", "delete", "acme"]).unwrap_err().contains("--yes"));
+        let deleted = json(site, &["account", "delete", "acme", "--yes"]);
+        assert_eq!(deleted["complete"], true);
+        assert_eq!(deleted["account"], made["account"]);
+        let again = site.run(&["account", "delete", "acme", "--yes"]).unwrap_err();
+        assert!(again.contains("no account has the id or the name"), "{again}");
+        let id = made["account"].as_str().unwrap();
+        assert!(site.run(&["account", "delete", id, "--yes"]).is_err(), "a wrong id is not a deleted one");
+        assert!(site.run(&["key", "list", "acme"]).is_err());
+        site.run(&["account", "create", "acme"]).unwrap();
+        assert_eq!(json(site, &["key", "list", "acme"]), value!([]));
+        site.run(&["account", "show", "other"]).unwrap();
+    });
+}
+
+#[test]
 fn refusals_say_why() {
     both(|site| {
         site.run(&["account", "create", "acme"]).unwrap();

@@ -5,6 +5,7 @@
 
 mod batches;
 mod connections;
+mod deletion;
 mod gateways;
 mod idempotency;
 mod keys;

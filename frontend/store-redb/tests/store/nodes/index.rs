@@ -36,6 +36,33 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
 }
 
 #[test]
+fn a_deletion_on_one_node_holds_on_another_within_two_seconds_and_continues_there() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    let key = world.new_key(a, "k");
+    let hash = key.hash;
+    world.on(0).store().create_key(key, START).wait().unwrap();
+    world.batch(a, &["a@x.example"]);
+    let stores = world.nodes();
+    wait_until("the key is known", || stores[1].key_by_hash(&hash).is_some());
+    stores[0].close_account(a, START).wait().unwrap();
+    assert_eq!(stores[0].key_by_hash(&hash), None, "at once on the node that was asked");
+    let seen = wait_until("the deletion is known", || stores[1].key_by_hash(&hash).is_none());
+    assert!(seen < SEEN_WITHIN, "{seen:?}");
+    // Both nodes remove rows at the same time.
+    assert_eq!(stores[1].closed_accounts().wait().unwrap(), [a]);
+    for round in 0.. {
+        let steps = [0, 1].map(|node| stores[node].delete_step(a, START)).map(|step| step.wait().unwrap());
+        if steps == [DeletionStep::Complete; 2] {
+            break;
+        }
+        assert!(round < 100);
+    }
+    assert_eq!(stores[1].account(a, START).wait().unwrap(), None);
+    wait_until("its terms are gone", || stores.iter().all(|store| store.terms(a).is_none()));
+    assert_eq!(stores[0].audit(None).wait().unwrap().faults, Vec::<String>::new());
+}
+
+#[test]
 fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let mut hashes = Vec::new();
