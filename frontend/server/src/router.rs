@@ -369,6 +369,16 @@ const ROUTES: &[Route] = &[
     },
     Route {
         method: Method::Get,
+        path: "/v1/account/export",
+        access: Access::Key(KeyScope::Account),
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: None,
+        handler: |call| Box::pin(account::export(call)),
+    },
+    Route {
+        method: Method::Get,
         path: "/v1/openapi.json",
         access: Access::Open,
         safe: true,

@@ -32,7 +32,7 @@ fn requests() -> Vec<(KeyScope, String, String, String)> {
                 }
                 path if path.starts_with("/v1/verify/batch") => add(KeyScope::Batches, "", json!({})),
                 path if path.starts_with("/v1/lists") => add(KeyScope::Lists, "", json!({})),
-                path if path == "/v1/account" || path.starts_with("/v1/webhooks") => {
+                path if path.starts_with("/v1/account") || path.starts_with("/v1/webhooks") => {
                     add(KeyScope::Account, "", json!({}));
                 }
                 other => panic!("{other} has no scope in this test"),
@@ -103,6 +103,23 @@ fn a_request_without_its_scope_counts_against_no_limit_and_asks_nobody() {
     // 404 and 405 come before the scope, and so does 401.
     assert_eq!(server.get(&fast, "/v1/nothing").status, 404);
     assert_eq!(server.post(&fast, "/v1/account", "").status, 405);
+}
+
+#[test]
+fn the_data_of_the_account_is_exported_with_a_live_key() {
+    let server = Server::start(&[]);
+    let body = "{\"emails\":[\"deliverable@a.example\"],\"name\":\"june\"}";
+    assert_eq!(server.post(&server.test, "/v1/verify/batch", body).status, 202);
+    let answer = server.get(&server.live, "/v1/account/export");
+    assert_eq!((answer.status, answer.header("ratelimit-policy")), (200, Some("\"list\";q=120;w=60")));
+    let data = answer.json();
+    assert_eq!(data["account"]["name"], "default");
+    assert_eq!(data["keys"].as_array().map(Vec::len), Some(2));
+    let results = json!([{ "email": "deliverable@a.example", "reason": "mailbox_exists" }]);
+    assert_eq!((&data["batches"][0]["name"], &data["batches"][0]["results"]), (&json!("june"), &results));
+    assert!(!answer.body.contains(&server.live), "it has no key");
+    let test = server.get(&server.test, "/v1/account/export");
+    assert_eq!((test.status, test.error().as_str()), (403, "live_key_required"));
 }
 
 #[test]

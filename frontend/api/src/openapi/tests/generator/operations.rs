@@ -32,6 +32,7 @@ pub fn paths() -> Value {
         "/v1/lists/{list_id}/cancel": { "post": lists::cancel() },
         "/v1/lists/{list_id}/results": { "get": lists::results() },
         "/v1/account": { "get": account() },
+        "/v1/account/export": { "get": export() },
         "/v1/openapi.json": { "get": description() },
     })
 }
@@ -222,6 +223,21 @@ fn account() -> Value {
         "summary": "Show plan and credits",
         "description": "Free. Live and test keys get the same answer.",
         "responses": responses("200", shown, &answers::INVALID, &[]),
+    })
+}
+
+fn export() -> Value {
+    let schema = json!({ "type": "object" });
+    let shown = answer("The data of the account.", &schema, examples::exports(), &with_limits(&[]));
+    json!({
+        "operationId": "exportAccount",
+        "tags": ["Account"],
+        "summary": "Export the data of the account",
+        "description": "Free; needs a live key, and counts against the limit of downloads of lists. The answer has \
+            the account, its ledger, the usage by day, keys, lists, batches with their results, connections and \
+            webhooks, without any secret. It has at most 10,000 entries of the ledger, 1,000 batches and 10,000 \
+            rows of batches, the newest ones. The fields may change.",
+        "responses": responses("200", shown, &answers::INVALID, &[&answers::LIVE_ONLY]),
     })
 }
 
