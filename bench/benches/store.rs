@@ -7,8 +7,8 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::path::Path;
 use store::{
-    AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, NewAccount, NewKey, Plan,
-    PlanTable, Settlement, Store,
+    AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, KeyScopes, NewAccount, NewKey,
+    Plan, PlanTable, Settlement, Store,
 };
 use store_redb::{RedbStore, StoreOptions};
 
@@ -82,6 +82,8 @@ fn keys(criterion: &mut Criterion) {
                 hash,
                 last4,
                 label: String::new(),
+                scopes: KeyScopes::ALL,
+                expires_at: None,
             };
             store.create_key(new, NOW)
         })

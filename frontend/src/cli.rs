@@ -14,6 +14,7 @@ pub mod clean;
 mod clock;
 mod cluster;
 mod credentials;
+mod deletion;
 mod doctor;
 mod examples;
 mod flags;

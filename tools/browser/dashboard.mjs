@@ -52,7 +52,7 @@ await suite({
     assert.equal(await page.getByLabel('API key').count(), 0);
     assert.equal(await page.getByText('<b>shop</b>').count(), 1);
     await page.getByRole('button', { name: /Revoke the key/ }).click();
-    await page.getByText('Revoked keys (1)').waitFor();
+    await page.getByText('Revoked and expired keys (1)').waitFor();
     assert.equal(JSON.parse(await t.shell(ask, { KEY: key })).error, 'api_key_revoked');
   },
   'an address is tried, without script and by the keyboard alone': async (t) => {

@@ -24,6 +24,8 @@ pub enum ErrorCode {
     InsufficientCredits,
     /// The subscription is paused or canceled.
     SubscriptionInactive,
+    /// The API key lacks the scope of the request.
+    InsufficientScope,
     /// The plan does not include batches and lists.
     PlanNotAllowed,
     /// The route is not offered through an API gateway: [`NOT_AVAILABLE_ON`] and the gateway's name.
@@ -60,7 +62,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes in the order of their status, except the one with a gateway's name.
-    pub const ALL: [ErrorCode; 22] = [
+    pub const ALL: [ErrorCode; 23] = [
         ErrorCode::InvalidRequest,
         ErrorCode::InvalidEmails,
         ErrorCode::MissingApiKey,
@@ -68,6 +70,7 @@ impl ErrorCode {
         ErrorCode::ApiKeyRevoked,
         ErrorCode::InsufficientCredits,
         ErrorCode::SubscriptionInactive,
+        ErrorCode::InsufficientScope,
         ErrorCode::PlanNotAllowed,
         ErrorCode::LiveKeyRequired,
         ErrorCode::NotFound,
@@ -91,7 +94,10 @@ impl ErrorCode {
             ErrorCode::InvalidRequest | ErrorCode::InvalidEmails => 400,
             ErrorCode::MissingApiKey | ErrorCode::InvalidApiKey | ErrorCode::ApiKeyRevoked => 401,
             ErrorCode::InsufficientCredits | ErrorCode::SubscriptionInactive => 402,
-            ErrorCode::PlanNotAllowed | ErrorCode::LiveKeyRequired | ErrorCode::NotAvailableOn(_) => 403,
+            ErrorCode::InsufficientScope
+            | ErrorCode::PlanNotAllowed
+            | ErrorCode::LiveKeyRequired
+            | ErrorCode::NotAvailableOn(_) => 403,
             ErrorCode::NotFound => 404,
             ErrorCode::MethodNotAllowed => 405,
             ErrorCode::RequestTimeout => 408,
@@ -115,6 +121,7 @@ impl ErrorCode {
             ErrorCode::ApiKeyRevoked => "api_key_revoked",
             ErrorCode::InsufficientCredits => "insufficient_credits",
             ErrorCode::SubscriptionInactive => "subscription_inactive",
+            ErrorCode::InsufficientScope => "insufficient_scope",
             ErrorCode::PlanNotAllowed => "plan_not_allowed",
             ErrorCode::LiveKeyRequired => "live_key_required",
             ErrorCode::NotAvailableOn(code) => code,

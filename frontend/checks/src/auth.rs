@@ -6,7 +6,7 @@
 //! neither salt nor a slow hash.
 
 use std::fmt;
-use store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode};
+use store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode, KeyScopes, UnixMs};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX_CHARS: usize = 8;
@@ -96,6 +96,8 @@ pub struct Caller {
     pub key: KeyId,
     /// The mode of the key, live or test.
     pub mode: KeyMode,
+    /// The parts of the API that the key may use.
+    pub scopes: KeyScopes,
 }
 
 /// The reasons why a request has no caller; each is a 401.
@@ -107,6 +109,8 @@ pub enum AuthError {
     Invalid,
     /// The key was revoked.
     Revoked,
+    /// The time of the key is over.
+    Expired,
 }
 
 impl AuthError {
@@ -115,19 +119,21 @@ impl AuthError {
         match self {
             AuthError::Missing => "missing_api_key",
             AuthError::Invalid => "invalid_api_key",
-            AuthError::Revoked => "api_key_revoked",
+            // The contract has one code for keys that no longer work.
+            AuthError::Revoked | AuthError::Expired => "api_key_revoked",
         }
     }
 }
 
-/// Finds the caller from the value of an `Authorization` header: `Bearer KEY`, with the scheme in any letter case (RFC
-/// 9110 11.1, RFC 6750 2.1).
+/// Finds the caller at the time `now` from the value of an `Authorization` header: `Bearer KEY`, with the scheme in any letter
+/// case (RFC 9110 11.1, RFC 6750 2.1).
 ///
 /// # Errors
 ///
 /// [`AuthError`]. A malformed key is refused without a look-up.
 pub fn authenticate(
     header: Option<&[u8]>,
+    now: UnixMs,
     look_up: impl FnOnce(&KeyHash) -> Option<KeyLookup>,
 ) -> Result<Caller, AuthError> {
     let token = header.and_then(bearer_token).ok_or(AuthError::Missing)?;
@@ -135,7 +141,8 @@ pub fn authenticate(
     match look_up(&key.hash()) {
         None => Err(AuthError::Invalid),
         Some(found) if found.revoked => Err(AuthError::Revoked),
-        Some(found) => Ok(Caller { account: found.account, key: found.id, mode: found.mode }),
+        Some(found) if found.expires_at.is_some_and(|at| at <= now) => Err(AuthError::Expired),
+        Some(KeyLookup { id, account, mode, scopes, .. }) => Ok(Caller { account, key: id, mode, scopes }),
     }
 }
 
@@ -213,9 +220,11 @@ mod tests {
         ApiKey::from_secret(KeyMode::Live, [seed; 32])
     }
 
+    const NOW: UnixMs = 1_000;
+
     fn lookup(revoked: bool) -> KeyLookup {
         let (id, account) = (KeyId::new(1, 1), AccountId::new(1, 2));
-        KeyLookup { id, account, mode: KeyMode::Live, revoked }
+        KeyLookup { id, account, mode: KeyMode::Live, revoked, scopes: KeyScopes::ALL, expires_at: None }
     }
 
     #[test]
@@ -284,7 +293,7 @@ mod tests {
             (Some(format!(" Bearer {good} ")), Ok(())),
         ];
         for (header, expected) in cases {
-            let outcome = authenticate(header.as_deref().map(str::as_bytes), |hash| {
+            let outcome = authenticate(header.as_deref().map(str::as_bytes), NOW, |hash| {
                 assert_eq!(*hash, key(1).hash());
                 Some(lookup(false))
             });
@@ -296,15 +305,32 @@ mod tests {
     fn what_the_look_up_finds_decides() {
         let header = format!("Bearer {}", key(2).reveal());
         let header = Some(header.as_bytes());
-        assert_eq!(authenticate(header, |_| None), Err(AuthError::Invalid));
-        assert_eq!(authenticate(header, |_| Some(lookup(true))), Err(AuthError::Revoked));
-        let caller = authenticate(header, |_| Some(lookup(false))).unwrap();
+        assert_eq!(authenticate(header, NOW, |_| None), Err(AuthError::Invalid));
+        assert_eq!(authenticate(header, NOW, |_| Some(lookup(true))), Err(AuthError::Revoked));
+        let caller = authenticate(header, NOW, |_| Some(lookup(false))).unwrap();
         assert_eq!((caller.key, caller.account), (lookup(false).id, lookup(false).account));
+        let only_lists = KeyScopes::of([store::KeyScope::Lists]).unwrap();
+        let limited = authenticate(header, NOW, |_| Some(KeyLookup { scopes: only_lists, ..lookup(false) }));
+        assert_eq!(limited.unwrap().scopes, only_lists);
+    }
+
+    #[test]
+    fn a_key_works_until_its_expiry() {
+        let header = format!("Bearer {}", key(2).reveal());
+        let at = |expires_at, revoked| {
+            let found = KeyLookup { expires_at, ..lookup(revoked) };
+            authenticate(Some(header.as_bytes()), NOW, |_| Some(found)).map(drop)
+        };
+        assert_eq!(at(Some(NOW + 1), false), Ok(()));
+        assert_eq!(at(Some(NOW), false), Err(AuthError::Expired));
+        assert_eq!(at(Some(1), false), Err(AuthError::Expired));
+        assert_eq!(at(Some(1), true), Err(AuthError::Revoked));
+        assert_eq!(AuthError::Expired.code(), "api_key_revoked", "the contract has no other code");
     }
 
     #[test]
     fn malformed_keys_are_not_looked_up() {
-        let outcome = authenticate(Some(b"Bearer mp_live_nonsense"), |_| panic!("looked up"));
+        let outcome = authenticate(Some(b"Bearer mp_live_nonsense"), NOW, |_| panic!("looked up"));
         assert_eq!(outcome, Err(AuthError::Invalid));
     }
 
@@ -319,7 +345,7 @@ mod tests {
 
         #[test]
         fn no_header_panics(header: Vec<u8>) {
-            let outcome = authenticate(Some(&header), |_| None);
+            let outcome = authenticate(Some(&header), NOW, |_| None);
             prop_assert!(outcome.is_err());
         }
     }

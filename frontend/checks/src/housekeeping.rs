@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use store::{Store, UnixMs};
+use store::{DeletionStep, Store, StoreError, UnixMs};
 
 /// The time between two purges.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// How often the thread checks whether a failure of the store has ended. Until then the server is not ready.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// The most steps of one deletion of an account between two purges.
+const DELETION_STEPS_MAX: usize = 200;
 
 /// The pause between two parts of a long purge, in which requests can write.
 const BREATH: Duration = Duration::from_millis(50);
@@ -63,7 +66,10 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
                 if purged.ended > 0 {
                     tracing::warn!(batches = purged.ended, "ended batches that stayed unfinished");
                 }
-                told = None;
+                told = continue_deletions(store, clock).err();
+                if let Some(error) = &told {
+                    tracing::warn!("the deletion of an account could not be continued: {error}");
+                }
                 if purged.more {
                     pause = BREATH;
                 } else {
@@ -83,6 +89,19 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
             }
         }
     }
+}
+
+/// Continues the deletions of accounts that a crash or a check under way has interrupted. They are without an effect on others, so
+/// each takes a limited number of steps per purge.
+fn continue_deletions(store: &dyn Store, clock: fn() -> UnixMs) -> Result<(), StoreError> {
+    for account in store.closed_accounts().wait()? {
+        for _ in 0..DELETION_STEPS_MAX {
+            if store.delete_step(account, clock()).wait()? != DeletionStep::More {
+                break;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod drain;
 pub mod engine_client;
 pub mod engine_memory;
 mod error;
+pub mod export;
 pub mod fast;
 pub mod faults;
 pub mod full;

@@ -56,7 +56,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
         } @else if balance.available() == 0 {
             p.notice.warn { "No credits are left. " @if let Some(end) = account.period_end { "The account gets new credits at " (time(end)) ". " } "Fast checks stay free." }
         }
-        @if keys.iter().all(|key| key.revoked_at.is_some()) {
+        @if keys.iter().all(|key| key.ended_at(now).is_some()) {
             p.notice { "To call the API, " a href="/keys" { "create a key" } "." }
         }
         div.grid {

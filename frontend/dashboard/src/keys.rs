@@ -3,7 +3,7 @@
 //! The id of a new key is derived from a value in the form. So a form that is sent twice creates one key. The caller cannot
 //! choose the id: rate limits count accounts and connections under ids with the bits of their own ids.
 
-use super::form::token_field;
+use super::form::{Form, token_field};
 use super::page;
 use super::session::SignedIn;
 use super::sessions::time;
@@ -17,10 +17,16 @@ use maud::{Markup, html};
 use ring::hmac;
 use store::clock;
 use store::id::{Uuid7, random_bits};
-use store::{ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, NewKey, TokenHash, UnixMs};
+use store::{
+    ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, NewKey, StoreError, TokenHash,
+    UnixMs,
+};
 
-/// Most revoked keys that the page shows. It shows the newest ones.
-const REVOKED_SHOWN_MAX: usize = 100;
+/// Most revoked and expired keys that the page shows. It shows the newest ones.
+const ENDED_SHOWN_MAX: usize = 100;
+/// The lives of a key that the form offers, in days.
+const LIVES_DAYS: [u64; 5] = [7, 30, 90, 180, 365];
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Longest label, in characters.
 const LABEL_CHARS_MAX: usize = 100;
 
@@ -41,6 +47,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     if label.chars().count() > LABEL_CHARS_MAX {
         return refuse(&visit, "A label can have at most 100 characters.", 400).await;
     }
+    let (scopes, expires_at) = match rights(&visit.form, clock::now()) {
+        Ok(rights) => rights,
+        Err(why) => return refuse(&visit, why, 400).await,
+    };
     let Ok(nonce) = visit.form.text("nonce").parse::<KeyId>() else { return Err(Problem::not_found()) };
     let id = KeyId(id_of(&visit.signed_in()?.session, nonce.0, clock::now()));
     if let Err(TooOften { wait_s }) = visit.dashboard.throttle.new_key(account, clock::now()) {
@@ -50,7 +60,8 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             .header("retry-after", wait_s.to_string()));
     }
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
-    let new = NewKey { id, account, mode, hash: key.hash(), last4: key.last4(), label };
+    let (hash, last4) = (key.hash(), key.last4());
+    let new = NewKey { id, account, mode, hash, last4, label, scopes, expires_at };
     match visit.checks.store.create_key(new, clock::now()).await {
         Ok(info) => render(&visit, None, Some((&key, &info))).await,
         Err(ChangeError::Exists) => {
@@ -66,8 +77,26 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             refuse(&visit, &why, 409).await
         }
         Err(ChangeError::BadText) => refuse(&visit, "A label cannot contain control characters.", 400).await,
+        Err(ChangeError::Store(StoreError::OldFormat { .. })) => {
+            let why = "A part of this server is an older version, which knows no scopes and no expiry. Create the key without \
+                       them, or try again when the operator has finished the upgrade.";
+            refuse(&visit, why, 503).await
+        }
         Err(error) => Err(Problem::unready().inside(format!("a key was not made: {error}"))),
     }
+}
+
+/// The scopes and the expiry of a form. The form of an older version has no fields for them.
+fn rights(form: &Form, now: UnixMs) -> Result<(KeyScopes, Option<UnixMs>), &'static str> {
+    let Some(days) = form.get("expires") else { return Ok((KeyScopes::ALL, None)) };
+    let chosen = KeyScope::ALL.into_iter().filter(|scope| form.get(scope.as_str()).is_some());
+    let scopes = KeyScopes::of(chosen).ok_or("Choose at least one scope.")?;
+    if days.is_empty() {
+        return Ok((scopes, None));
+    }
+    let known = LIVES_DAYS.into_iter().find(|known| known.to_string() == days);
+    let days = known.ok_or("Choose one of the times after which the key expires.")?;
+    Ok((scopes, Some(now.saturating_add(days * DAY_MS))))
 }
 
 /// `POST /keys/revoke`: revokes a key of the account.
@@ -101,7 +130,8 @@ async fn render(
     let signed_in = visit.signed_in()?;
     let mut keys = visit.checks.store.keys(signed_in.account).await?;
     keys.reverse();
-    let (in_force, revoked): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.revoked_at.is_none());
+    let now = clock::now();
+    let (in_force, ended): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.ended_at(now).is_none());
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let body = html! {
         h1 { "API keys" }
@@ -112,22 +142,22 @@ async fn render(
         } @else {
             div.scroll tabindex="0" role="region" aria-label="Active keys" {
                 table.stack {
-                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Revoke" } } }
-                    tbody { @for key in in_force { (row(key, Some(signed_in))) } }
+                    thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Scopes" } th scope="col" { "Expires" } th scope="col" { "Revoke" } } }
+                    tbody { @for key in in_force { (row(key, Some(signed_in), now)) } }
                 }
             }
         }
-        (form(signed_in, KeyId::new(clock::now(), bits)))
-        @if !revoked.is_empty() {
+        (form(signed_in, KeyId::new(now, bits)))
+        @if !ended.is_empty() {
             details {
-                summary { "Revoked keys (" (revoked.len()) ")" }
-                div.scroll tabindex="0" role="region" aria-label="Revoked keys" {
+                summary { "Revoked and expired keys (" (ended.len()) ")" }
+                div.scroll tabindex="0" role="region" aria-label="Revoked and expired keys" {
                     table.stack {
-                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Revoked" } } }
-                        tbody { @for key in revoked.iter().take(REVOKED_SHOWN_MAX) { (row(key, None)) } }
+                        thead { tr { th scope="col" { "Label" } th scope="col" { "Kind" } th scope="col" { "Ends in" } th scope="col" { "Created" } th scope="col" { "Last used" } th scope="col" { "Scopes" } th scope="col" { "Expires" } th scope="col" { "Ended" } } }
+                        tbody { @for key in ended.iter().take(ENDED_SHOWN_MAX) { (row(key, None, now)) } }
                     }
                 }
-                @if revoked.len() > REVOKED_SHOWN_MAX { p.soft { "Only the newest " (REVOKED_SHOWN_MAX) " keys are shown." } }
+                @if ended.len() > ENDED_SHOWN_MAX { p.soft { "Only the newest " (ENDED_SHOWN_MAX) " keys are shown." } }
             }
         }
     };
@@ -161,13 +191,25 @@ fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
                     label.choice { input type="radio" name="mode" value="live" checked; span { "Live: checks addresses and uses credits" } }
                     label.choice { input type="radio" name="mode" value="test"; span { "Test: returns made-up answers, is free and asks no mail server" } }
                 }
+                fieldset {
+                    legend { "Scopes" }
+                    p.hint { "A request outside of the scopes of its key is refused. The scopes cannot be changed later." }
+                    @for scope in KeyScope::ALL {
+                        label.choice { input type="checkbox" name=(scope.as_str()) value="1" checked; span { code { (scope) } ": " (scope.meaning()) } }
+                    }
+                }
+                label for="expires" { "Expiry" }
+                select #expires name="expires" {
+                    option value="" selected { "The key does not expire" }
+                    @for days in LIVES_DAYS { option value=(days) { "After " (days) " days" } }
+                }
                 button type="submit" { "Create key" }
             }
         }
     }
 }
 
-fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
+fn row(key: &KeyInfo, signed_in: Option<&SignedIn>, now: UnixMs) -> Markup {
     html! {
         tr {
             td.wrap data-label="Label" { @if key.label.is_empty() { span.soft { "none" } } @else { (key.label) } }
@@ -175,8 +217,10 @@ fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
             td.mono data-label="Ends in" { "…" (key.last4) }
             td data-label="Created" { (time(key.created_at)) }
             td data-label="Last used" { @match key.last_used_at { Some(at) => (time(at)), None => span.soft { "never" } } }
-            td data-label=[signed_in.is_none().then_some("Revoked")] {
-                @match (signed_in, key.revoked_at) {
+            td.wrap data-label="Scopes" { (key.scopes.to_string().replace(',', ", ")) }
+            td data-label="Expires" { @match key.expires_at { Some(at) => (time(at)), None => span.soft { "never" } } }
+            td data-label=[signed_in.is_none().then_some("Ended")] {
+                @match (signed_in, key.ended_at(now)) {
                     (Some(signed_in), _) => {
                         form method="post" action="/keys/revoke" {
                             (token_field(&signed_in.csrf))
@@ -184,7 +228,7 @@ fn row(key: &KeyInfo, signed_in: Option<&SignedIn>) -> Markup {
                             button.small.danger type="submit" aria-label={ "Revoke the key that ends in " (key.last4) } { "Revoke" }
                         }
                     }
-                    (None, Some(at)) => (time(at)),
+                    (None, Some(at)) => { @if key.expires_at == Some(at) { "expired " } @else { "revoked " } (time(at)) }
                     (None, None) => {}
                 }
             }
@@ -202,6 +246,24 @@ fn kind(mode: KeyMode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_form_chooses_scopes_and_expiry() {
+        let some = |scopes: &[KeyScope]| KeyScopes::of(scopes.iter().copied()).unwrap();
+        let cases = [
+            ("label=x", Ok((KeyScopes::ALL, None))),
+            ("expires=&fast=1&full=1&batches=1&lists=1&account=1", Ok((KeyScopes::ALL, None))),
+            ("expires=&fast=1&lists=1", Ok((some(&[KeyScope::Fast, KeyScope::Lists]), None))),
+            ("expires=30&full=1", Ok((some(&[KeyScope::Full]), Some(30 * DAY_MS + 5)))),
+            ("expires=", Err(())),
+            ("expires=31&full=1", Err(())),
+            ("expires=-1&full=1", Err(())),
+        ];
+        for (form, expected) in cases {
+            let form = Form::parse(form.as_bytes()).unwrap();
+            assert_eq!(rights(&form, 5).map_err(drop), expected);
+        }
+    }
 
     #[test]
     fn an_id_is_the_forms_and_not_the_callers() {

@@ -16,6 +16,7 @@ pub mod authorize;
 pub mod batches;
 pub mod chart;
 pub mod connections;
+pub mod deletion;
 pub mod docs;
 pub mod form;
 pub mod guard;

@@ -2,8 +2,8 @@
 //! navigation are `PLACES` of `page.rs`.
 
 use super::{
-    assets, attempt, authorize, batches, connections, docs, home, keys, lists, plan, sessions, signin,
-    signup, usage, webhooks,
+    assets, attempt, authorize, batches, connections, deletion, docs, home, keys, lists, plan, sessions,
+    signin, signup, usage, webhooks,
 };
 use crate::access::{Access, Body};
 use crate::problem::Problem;
@@ -91,6 +91,9 @@ const ROUTES: &[Route] = &[
     send("/sessions/end", Access::SignedIn, |visit| Box::pin(sessions::end(visit))),
     send("/sessions/password", Access::SignedIn, |visit| Box::pin(sessions::set_password(visit))),
     send("/sessions/end-others", Access::SignedIn, |visit| Box::pin(sessions::end_others(visit))),
+    send("/account/export", Access::SignedIn, |visit| Box::pin(deletion::export(visit))),
+    show("/account/delete", Access::SignedIn, |visit| Box::pin(deletion::show(visit))),
+    send("/account/delete", Access::SignedIn, |visit| Box::pin(deletion::submit(visit))),
     send("/signout", Access::SignedIn, |visit| Box::pin(signin::sign_out(visit))),
 ];
 

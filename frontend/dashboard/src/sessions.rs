@@ -132,6 +132,14 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
             button.danger type="submit" { "Sign out everywhere else" }
         }
         (password_form(signed_in, user.as_ref()))
+        section.card {
+            h2 { "Account" }
+            form method="post" action="/account/export" {
+                (token_field(&signed_in.csrf))
+                button.quiet type="submit" { "Export the data of the account" }
+            }
+            p { a.button.danger href="/account/delete" { "Delete the account" } }
+        }
     };
     Ok(page::page_at("Sessions", Some("/sessions"), Some(signed_in), body))
 }

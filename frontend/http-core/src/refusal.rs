@@ -11,7 +11,7 @@ use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use std::borrow::Cow;
 use std::time::Duration;
 use store::rate_limit::{RateLimited, Standing, fair_use};
-use store::{HoldError, SettleError, StoreError};
+use store::{HoldError, KeyScope, SettleError, StoreError};
 
 /// A refusal of a request.
 #[derive(Clone)]
@@ -69,6 +69,23 @@ impl Refusal {
             _ => "This API key is unknown. Check that you copied the whole key.",
         };
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
+    }
+
+    /// 401: the time of the API key is over. The code is that of a revoked key, since the contract has no other one.
+    pub fn expired_key() -> Refusal {
+        let mut refusal = Refusal::unauthorized(ErrorCode::ApiKeyRevoked);
+        refusal.body.message = "This API key has expired. Use another key.".into();
+        refusal
+    }
+
+    /// 403: the key is not allowed to make such requests.
+    pub fn insufficient_scope(needed: KeyScope) -> Refusal {
+        let message = format!(
+            "This API key lacks the scope `{needed}` ({}). Use a key with this scope, or create one: the scopes of a key \
+             cannot be changed.",
+            needed.meaning()
+        );
+        Refusal::new(ErrorCode::InsufficientScope, message)
     }
 
     /// 403: the plan does not include batches and lists.

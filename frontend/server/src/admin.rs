@@ -9,14 +9,18 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
+use checks::export::export;
+use futures_lite::future::block_on;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::fmt;
+use std::time::{Duration, Instant};
 use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
-    Account, AccountId, Audit, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId, KeyInfo,
-    KeyMode, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash, UnixMs,
-    UserError,
+    Account, AccountId, Audit, ChangeError, DeletionStep, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId,
+    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus,
+    TokenHash, UnixMs, UserError,
 };
 
 /// The name of the socket in the data folder.
@@ -24,6 +28,9 @@ pub const SOCKET_FILE: &str = "admin.sock";
 
 /// How many entries of the ledger [`Command::AccountShow`] returns.
 const ENTRIES_SHOWN: usize = 20;
+
+/// The time limit of a deletion within one command: other commands wait for it, and the answer must arrive in time.
+const DELETION_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// How many accounts an answer to [`Command::AccountList`] has at most.
 pub const ACCOUNTS_PER_PAGE: usize = 500;
@@ -87,6 +94,18 @@ pub enum Command {
         /// The limits to set.
         set: Overrides,
     },
+    /// Return the data of an account.
+    AccountExport {
+        /// The account by id, name or email.
+        account: String,
+    },
+    /// Delete an account with all its data. It cannot be undone. A repetition continues the deletion.
+    AccountDelete {
+        /// The account by id, name or email.
+        account: String,
+        /// The account was found before: if it is missing, its deletion is complete.
+        again: bool,
+    },
     /// Set the password of an account's user, and end all its sessions.
     AccountSetPassword {
         /// The account by id, name or email.
@@ -117,6 +136,12 @@ pub enum Command {
         last4: [u8; 4],
         /// The label of the key.
         label: String,
+        /// The parts of the API that the key may use. An older command line does not send them.
+        #[serde(default)]
+        scopes: KeyScopes,
+        /// The time from which the key is refused, if it expires.
+        #[serde(default)]
+        expires_at: Option<UnixMs>,
     },
     /// List an account's keys.
     KeyList {
@@ -151,6 +176,15 @@ pub enum Response {
     Shown(Box<Shown>),
     /// The account's limits after the command.
     Limits(LimitsShown),
+    /// The data of the account.
+    Exported(Value),
+    /// The account is deleted.
+    Deleted {
+        /// The id of the account.
+        account: AccountId,
+        /// Whether all of its rows are removed. Otherwise the server continues.
+        complete: bool,
+    },
     /// The key after the command.
     Key(KeyInfo),
     /// A list of keys.
@@ -290,6 +324,21 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             store.set_overrides(id, reset, set).wait()?;
             Response::Limits(limits(store, id)?)
         }
+        Command::AccountExport { account } => {
+            let id = find(store, &account, now)?.id;
+            let exported = block_on(export(store, id, now))?;
+            Response::Exported(exported.ok_or(CommandError::NoAccount(account))?)
+        }
+        Command::AccountDelete { account, again } => {
+            let account = match (find(store, &account, now), account.parse()) {
+                (Err(CommandError::NoAccount(_)), Ok(account)) if again => {
+                    return Ok(Response::Deleted { account, complete: true });
+                }
+                (found, _) => found?.id,
+            };
+            store.close_account(account, now).wait()?;
+            Response::Deleted { account, complete: delete_rows(store, account, now)? }
+        }
         Command::AccountSetPassword { account, email, password } => {
             let id = find(store, &account, now)?.id;
             store.set_user(id, email, password, None, now).wait()?;
@@ -299,9 +348,10 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             let id = find(store, &account, now)?.id;
             Response::Account(store.create_link(id, hash, now).wait()?)
         }
-        Command::KeyCreate { account, id, mode, hash, last4, label } => {
+        Command::KeyCreate { account, id, mode, hash, last4, label, scopes, expires_at } => {
             let account = find(store, &account, now)?.id;
-            Response::Key(store.create_key(NewKey { id, account, mode, hash, last4, label }, now).wait()?)
+            let new = NewKey { id, account, mode, hash, last4, label, scopes, expires_at };
+            Response::Key(store.create_key(new, now).wait()?)
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id).wait()?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
@@ -336,6 +386,19 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
         },
     };
     found.ok_or_else(|| CommandError::NoAccount(named.to_owned()))
+}
+
+/// Removes rows of a deleted account for a limited time; returns whether all are removed.
+fn delete_rows(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<bool, StoreError> {
+    let began = Instant::now();
+    while began.elapsed() < DELETION_TIME_MAX {
+        match store.delete_step(account, now).wait()? {
+            DeletionStep::More => {}
+            DeletionStep::ChecksUnderWay => return Ok(false),
+            DeletionStep::Complete => return Ok(true),
+        }
+    }
+    Ok(false)
 }
 
 fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {

@@ -1,6 +1,6 @@
 //! The layer between hyper and the routes: limits on requests, authentication, and the rendering of answers.
 //!
-//! Refusals have a fixed order: path and method (404, 405), key (401), plan (403), rate (429), body (413, 415), content
+//! Refusals have a fixed order: path and method (404, 405), key (401), scope and plan (403), rate (429), body (413, 415), content
 //! (400 and others). Requests through an API gateway are judged before all of these (`gateway.rs`). The limits below
 //! bound the memory and time that a connection takes. A panic ends only its own request.
 //!
@@ -342,18 +342,18 @@ fn admit(route: &Route, headers: &HeaderMap, worker: &Worker) -> Result<Option<C
     let mut sent = headers.get_all(header::AUTHORIZATION).iter();
     let first = sent.next().map(HeaderValue::as_bytes);
     // With two keys the caller is ambiguous.
+    let now = clock::now();
     let caller = match sent.next() {
         Some(_) => Err(AuthError::Invalid),
-        None => auth::authenticate(first, |hash| worker.checks.store.key_by_hash(hash)),
+        None => auth::authenticate(first, now, |hash| worker.checks.store.key_by_hash(hash)),
     };
-    let caller = caller.map_err(|error| {
-        Refusal::unauthorized(match error {
-            AuthError::Missing => ErrorCode::MissingApiKey,
-            AuthError::Invalid => ErrorCode::InvalidApiKey,
-            AuthError::Revoked => ErrorCode::ApiKeyRevoked,
-        })
+    let caller = caller.map_err(|error| match error {
+        AuthError::Missing => Refusal::unauthorized(ErrorCode::MissingApiKey),
+        AuthError::Invalid => Refusal::unauthorized(ErrorCode::InvalidApiKey),
+        AuthError::Revoked => Refusal::unauthorized(ErrorCode::ApiKeyRevoked),
+        AuthError::Expired => Refusal::expired_key(),
     })?;
-    worker.checks.store.key_used(caller.key, clock::now());
+    worker.checks.store.key_used(caller.key, now);
     Ok(Some(caller))
 }
 

@@ -11,6 +11,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use store::KeyScope;
 use store::rate_limit::Row;
 
 /// The authentication that a route needs.
@@ -18,8 +19,22 @@ use store::rate_limit::Row;
 pub enum Access {
     /// The route is public.
     Open,
-    /// The route needs a key.
-    Key,
+    /// The route needs a key with this scope.
+    Key(KeyScope),
+    /// The route needs a key with the scope of the request's mode, fast or full.
+    KeyOfMode,
+}
+
+impl Access {
+    /// The scope that a request needs, which counts in this row; `None` for a public route.
+    pub fn scope(self, row: Row) -> Option<KeyScope> {
+        match self {
+            Access::Open => None,
+            Access::Key(scope) => Some(scope),
+            Access::KeyOfMode if row == Row::Fast => Some(KeyScope::Fast),
+            Access::KeyOfMode => Some(KeyScope::Full),
+        }
+    }
 }
 
 /// The counter of the caller's key that a request uses.
@@ -125,7 +140,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/verify",
-        access: Access::Key,
+        access: Access::KeyOfMode,
         safe: false,
         body: Body::None,
         limit: Limit::OfMode,
@@ -135,7 +150,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/verify",
-        access: Access::Key,
+        access: Access::KeyOfMode,
         safe: false,
         body: Body::Json,
         limit: Limit::OfMode,
@@ -145,7 +160,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/verify/batch",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Batches),
         safe: false,
         body: Body::Json,
         limit: Limit::Row(Row::Batch),
@@ -155,7 +170,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/verify/batch",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Batches),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Poll),
@@ -165,7 +180,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/verify/batch/{batch_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Batches),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Poll),
@@ -175,7 +190,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/webhooks",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: false,
         body: Body::Json,
         limit: Limit::Row(Row::Account),
@@ -185,7 +200,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/webhooks",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Account),
@@ -195,7 +210,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Account),
@@ -205,7 +220,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Patch,
         path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: false,
         body: Body::Json,
         limit: Limit::Row(Row::Account),
@@ -215,7 +230,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Delete,
         path: "/v1/webhooks/{webhook_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::Account),
@@ -225,7 +240,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/webhooks/{webhook_id}/rotate",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::Account),
@@ -235,7 +250,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/webhooks/{webhook_id}/test",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::Batch),
@@ -245,7 +260,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/webhooks/{webhook_id}/deliveries",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Account),
@@ -255,7 +270,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/verify/batch/{batch_id}/cancel",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Batches),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::Poll),
@@ -265,7 +280,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/lists",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::JsonOrContent,
         limit: Limit::Row(Row::List),
@@ -275,7 +290,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/lists",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Poll),
@@ -285,7 +300,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/lists/{list_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Poll),
@@ -295,7 +310,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Patch,
         path: "/v1/lists/{list_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::Content,
         limit: Limit::Row(Row::List),
@@ -305,7 +320,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Delete,
         path: "/v1/lists/{list_id}",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::List),
@@ -315,7 +330,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/lists/{list_id}/start",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::List),
@@ -325,7 +340,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Post,
         path: "/v1/lists/{list_id}/cancel",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::List),
@@ -335,7 +350,7 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/lists/{list_id}/results",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Lists),
         safe: false,
         body: Body::None,
         limit: Limit::Row(Row::List),
@@ -345,12 +360,22 @@ const ROUTES: &[Route] = &[
     Route {
         method: Method::Get,
         path: "/v1/account",
-        access: Access::Key,
+        access: Access::Key(KeyScope::Account),
         safe: true,
         body: Body::None,
         limit: Limit::Row(Row::Account),
         feature: None,
         handler: |call| Box::pin(account::show(call)),
+    },
+    Route {
+        method: Method::Get,
+        path: "/v1/account/export",
+        access: Access::Key(KeyScope::Account),
+        safe: false,
+        body: Body::None,
+        limit: Limit::Row(Row::List),
+        feature: None,
+        handler: |call| Box::pin(account::export(call)),
     },
     Route {
         method: Method::Get,

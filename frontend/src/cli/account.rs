@@ -1,6 +1,7 @@
 //! `mailprobe account`: accounts, their plans and their credits.
 
 use super::credentials::{self, CredentialsAction};
+use super::deletion::{self, DeletionArgs};
 pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
@@ -28,6 +29,15 @@ enum AccountAction {
     List,
     #[command(flatten)]
     One(OneAccount),
+    /// Print the data of an account as JSON: plan, credits, ledger, usage, keys without their secrets, lists, batches, connections and
+    /// webhooks.
+    Export {
+        /// The account's id or name.
+        #[arg(value_name = "ID")]
+        account: String,
+    },
+    /// Delete an account: its keys, user, connections, webhooks, lists, batches and ledger. This cannot be undone.
+    Delete(DeletionArgs),
     #[command(flatten)]
     Credentials(CredentialsAction),
 }
@@ -162,6 +172,11 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
                 _ => error.to_string(),
             })?
         }
+        AccountAction::Export { account } => {
+            execute_or_tell(place, false, Command::AccountExport { account })
+                .map_err(|error| error.to_string())?
+        }
+        AccountAction::Delete(deletion) => return deletion::run(deletion, args.json, place, out),
         AccountAction::Credentials(action) => return credentials::run(action, args.json, place, out),
     };
     let written = match response {
@@ -171,6 +186,7 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
         Response::Accounts(accounts) => write_accounts(out, &accounts),
         Response::Limits(limits) if args.json => write_json(out, &limits),
         Response::Limits(limits) => write_limits(out, &limits),
+        Response::Exported(exported) => write_json(out, &exported),
         Response::Shown(shown) if args.json => write_json(out, &shown),
         Response::Shown(shown) => write_shown(out, &shown),
         other => return Err(unexpected(&other)),

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use server::admin::{Command, Response};
 use std::io::{self, Write};
-use store::credits::calendar::Iso8601;
-use store::{KeyId, KeyInfo, KeyMode, id};
+use store::credits::calendar::{Iso8601, day_start};
+use store::{KEY_LIFE_MS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, UnixMs, id};
 
 /// Manage API keys: on a running server, or in the data folder of a stopped server.
 #[derive(Debug, Clone, Args)]
@@ -33,6 +33,14 @@ enum KeyAction {
         /// Label of the key.
         #[arg(long, default_value = "")]
         label: String,
+        /// Limit the key to these parts of the API, separated by commas: fast, full, batches, lists, account. Without this flag,
+        /// the key has all of them.
+        #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
+        scope: Vec<KeyScope>,
+        /// Refuse the key from then on: after a number of days (90d) or hours (12h), or from a date (2027-01-31, at 00:00 UTC).
+        /// Without this flag, the key does not expire.
+        #[arg(long, value_name = "TIME", value_parser = expiry)]
+        expires: Option<Expiry>,
     },
     /// List an account's keys.
     List {
@@ -45,6 +53,48 @@ enum KeyAction {
         #[arg(value_name = "KEYID")]
         key: KeyId,
     },
+}
+
+/// The value of `--expires`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expiry {
+    /// A time from now, in milliseconds.
+    After(u64),
+    /// A time.
+    At(UnixMs),
+}
+
+impl Expiry {
+    fn at(self, now: UnixMs) -> UnixMs {
+        match self {
+            Expiry::After(ms) => now.saturating_add(ms),
+            Expiry::At(at) => at,
+        }
+    }
+}
+
+fn expiry(text: &str) -> Result<Expiry, String> {
+    const HOUR_MS: u64 = 60 * 60 * 1000;
+    if let Some(at) = day_start(text) {
+        return Ok(Expiry::At(at));
+    }
+    let unit = |letter, unit_ms: u64| {
+        let number: u64 = text.strip_suffix(letter)?.parse().ok()?;
+        number.checked_mul(unit_ms).filter(|ms| (1..=KEY_LIFE_MS_MAX).contains(ms))
+    };
+    let after = unit('d', 24 * HOUR_MS).or_else(|| unit('h', HOUR_MS));
+    after.map(Expiry::After).ok_or_else(|| {
+        "the value is a number of days or hours of at most 10 years, such as 90d or 12h, or a date, such as 2027-01-31".to_owned()
+    })
+}
+
+/// The properties of a new key.
+struct Wanted {
+    account: String,
+    mode: KeyMode,
+    label: String,
+    scopes: KeyScopes,
+    expires_at: Option<UnixMs>,
 }
 
 /// A new key with its properties.
@@ -61,7 +111,13 @@ struct Made<'a> {
 /// One line for standard error.
 pub fn run(args: KeyArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     match args.action {
-        KeyAction::Create { account, test, label } => create(account, test, label, args.json, place, out),
+        KeyAction::Create { account, test, label, scope, expires } => {
+            let mode = if test { KeyMode::Test } else { KeyMode::Live };
+            // No scope on the command line stands for all of them.
+            let scopes = KeyScopes::of(scope).unwrap_or_default();
+            let expires_at = expires.map(|expiry| expiry.at(place.now));
+            create(Wanted { account, mode, label, scopes, expires_at }, args.json, place, out)
+        }
         KeyAction::List { account } => match execute(place, false, Command::KeyList { account })? {
             Response::Keys(keys) if args.json => write_json(out, &keys).map_err(output_failed),
             Response::Keys(keys) => write_keys(out, &keys).map_err(output_failed),
@@ -75,23 +131,25 @@ pub fn run(args: KeyArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), S
     }
 }
 
-fn create(
-    account: String,
-    test: bool,
-    label: String,
-    json: bool,
-    place: Place<'_>,
-    out: &mut dyn Write,
-) -> Result<(), String> {
+fn create(wanted: Wanted, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let no_bits = |error| format!("cannot get random bits: {error}");
-    let mode = if test { KeyMode::Test } else { KeyMode::Live };
+    let Wanted { account, mode, label, scopes, expires_at } = wanted;
     let key = ApiKey::generate(mode).map_err(no_bits)?;
     let id = KeyId::new(place.now, id::random_bits().map_err(no_bits)?);
-    let command = Command::KeyCreate { account, id, mode, hash: key.hash(), last4: key.last4(), label };
+    let (hash, last4) = (key.hash(), key.last4());
+    let command = Command::KeyCreate { account, id, mode, hash, last4, label, scopes, expires_at };
     let info = match execute(place, false, command)? {
         Response::Key(info) => info,
         other => return Err(unexpected(&other)),
     };
+    if (info.scopes, info.expires_at) != (scopes, expires_at) {
+        // A server of an older version ignores both, so the key may do more than was asked for.
+        execute(place, false, Command::KeyRevoke { key: id })?;
+        return Err(format!(
+            "the running server is an older version without scopes and expiries of keys; the key {id} was revoked. Restart the \
+             server with this version"
+        ));
+    }
     let written = if json {
         write_json(out, &Made { key: key.reveal(), info: &info })
     } else {
@@ -105,10 +163,14 @@ fn create(
 
 pub(super) fn write_keys(out: &mut dyn Write, keys: &[KeyInfo]) -> io::Result<()> {
     let rows: Vec<_> = keys.iter().map(key_row).collect();
-    write_table(out, ["ID", "MODE", "ENDS IN", "CREATED", "LAST USE", "REVOKED", "LABEL"], &rows)
+    write_table(
+        out,
+        ["ID", "MODE", "ENDS IN", "CREATED", "LAST USE", "REVOKED", "EXPIRES", "SCOPES", "LABEL"],
+        &rows,
+    )
 }
 
-fn key_row(key: &KeyInfo) -> [String; 7] {
+fn key_row(key: &KeyInfo) -> [String; 9] {
     let time = |at: Option<u64>| at.map_or_else(String::new, |at| Iso8601(at).to_string());
     let mode = match key.mode {
         KeyMode::Live => "live",
@@ -121,6 +183,35 @@ fn key_row(key: &KeyInfo) -> [String; 7] {
         time(Some(key.created_at)),
         time(key.last_used_at),
         time(key.revoked_at),
+        time(key.expires_at),
+        key.scopes.to_string(),
         key.label.clone(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_is_a_time_from_now_or_a_date() {
+        const HOUR: u64 = 3_600_000;
+        for (text, expected) in [
+            ("90d", Some(90 * 24 * HOUR + 1)),
+            ("12h", Some(12 * HOUR + 1)),
+            ("3660d", Some(KEY_LIFE_MS_MAX + 1)),
+            ("1970-01-02", Some(24 * HOUR)),
+            ("3661d", None),
+            ("0d", None),
+            ("-1d", None),
+            ("90", None),
+            ("d", None),
+            ("18446744073709551615d", None),
+            ("2027-02-29", None),
+            ("", None),
+        ] {
+            assert_eq!(expiry(text).ok().map(|expiry| expiry.at(1)), expected, "{text}");
+        }
+        assert!(expiry("soon").unwrap_err().contains("2027-01-31"));
+    }
 }

@@ -123,6 +123,8 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Account(_) => "an account",
         Response::Accounts(_) => "accounts",
         Response::Shown(_) => "an account with its ledger",
+        Response::Deleted { .. } => "a deletion",
+        Response::Exported(_) => "an export",
         Response::Limits(_) => "limits",
         Response::Key(_) => "a key",
         Response::Keys(_) => "keys",

@@ -223,7 +223,7 @@ fn open_as(
 fn check_format(schema: &str, format: u64) -> Result<(), OpenError> {
     match format.cmp(&u64::from(FORMAT)) {
         std::cmp::Ordering::Equal => Ok(()),
-        _ if format == u64::from(schema::FORMAT_BEFORE) => Ok(()),
+        _ if schema::is_older(format) => Ok(()),
         std::cmp::Ordering::Greater => {
             let found = u32::try_from(format).unwrap_or(u32::MAX);
             Err(OpenError::Newer { path: schema.into(), found, known: FORMAT })

@@ -20,8 +20,9 @@ pub const READ_CHANGES: &str = "SELECT seq, v FROM changes WHERE seq > $1 ORDER 
 /// The statement that writes changes with the numbers after one.
 pub const WRITE_CHANGES: &str = "INSERT INTO changes (seq, v) \
      SELECT $1 + new.number, new.v FROM unnest($2::bytea[]) WITH ORDINALITY AS new(v, number)";
-/// How many changes are kept. A node that was away for more of them reads the whole index again.
-pub const CHANGES_KEPT: i64 = 100_000;
+/// The statement that removes the changes before a number. They have names and labels, of which a deletion must leave nothing, so
+/// they are kept for less than a minute. A node that was away for longer reads the whole index again.
+pub const PRUNE_CHANGES: &str = "DELETE FROM changes WHERE seq < $1";
 
 /// Work for the chores: what groups have added.
 #[derive(Debug, Clone, Copy, Default)]

@@ -163,11 +163,11 @@ impl RowGroup {
     }
 }
 
-/// Only redb has steps from older formats. The format before has the same rows, and fewer tables.
+/// Only redb has steps from the oldest formats. The rows of later ones are read as they are.
 fn check_format(value: &[u8]) -> Result<(), BackupError> {
     let found = u64::from_le_bytes(value.try_into().map_err(|_| DAMAGED)?);
     match found.cmp(&u64::from(FORMAT)) {
-        _ if found == u64::from(schema::FORMAT_BEFORE) => Ok(()),
+        _ if schema::is_older(found) => Ok(()),
         std::cmp::Ordering::Less => Err(BackupError::Older { found, needed: FORMAT }),
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Greater => Err(BackupError::Newer),

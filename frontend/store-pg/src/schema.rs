@@ -17,11 +17,11 @@ pub const SCHEMA: &str = "mailprobe";
 /// The longest name of a schema: the name of a connection has it, with two numbers, and may have 63 bytes.
 const NAME_BYTES_MAX: usize = 24;
 
-/// The format of the version before. A database with it is used as it is, with the tables that it lacks, until `mailprobe
-/// cluster upgrade` raises it.
-pub const FORMAT_BEFORE: u32 = FORMAT - 1;
+/// The oldest format from which a database is used as it is, with the tables that it lacks, until `mailprobe cluster upgrade`
+/// raises it.
+pub const FORMAT_OLDEST: u32 = 6;
 
-/// The tables that [`FORMAT_BEFORE`] lacks.
+/// The tables that [`FORMAT_OLDEST`] lacks.
 const NEW_TABLES: [Table; 5] =
     [Table::Webhooks, Table::Outbox, Table::OutboxDue, Table::WebhookTurns, Table::Deliveries];
 
@@ -107,8 +107,8 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
         let row = client.query_opt("SELECT v FROM meta WHERE k = $1", &[&META_FORMAT.as_bytes()]).await?;
         let bytes: Option<Vec<u8>> = row.map(|row| row.try_get(0)).transpose()?;
         let format = bytes.and_then(|bytes| Fixed::decode(&bytes).ok());
-        if format.is_some_and(|format| format.0 == u64::from(FORMAT_BEFORE)) {
-            // Nodes of the version before use the same schema, and ignore these tables.
+        if format.is_some_and(|format| is_older(format.0)) {
+            // Nodes of an older version use the same schema, and ignore these tables.
             create_new_tables(client).await?;
         }
         return Ok(format.map(|format| Found::Format(format.0)));
@@ -122,7 +122,12 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
     Ok(Some(Found::New))
 }
 
-/// Creates the tables that the format before lacks.
+/// Whether this is the format of an older version, and this version can use it as it is.
+pub fn is_older(format: u64) -> bool {
+    (u64::from(FORMAT_OLDEST)..u64::from(FORMAT)).contains(&format)
+}
+
+/// Creates the tables that an older format lacks.
 async fn create_new_tables(client: &Client) -> Result<(), Error> {
     let mut text = String::new();
     for table in NEW_TABLES {

@@ -12,7 +12,7 @@ use store_rules::tables::{FORMAT, META, META_FORMAT};
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` changes format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7, to_8];
 
 /// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -64,7 +64,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_4(transaction)?;
         to_5(transaction)?;
         to_6(transaction)?;
-        to_7(transaction)
+        to_7(transaction)?;
+        to_8(transaction)
     };
     apply(database, make, format)
 }
@@ -103,6 +104,11 @@ fn to_6(transaction: &WriteTransaction) -> Result<(), StoreError> {
 fn to_7(transaction: &WriteTransaction) -> Result<(), StoreError> {
     use Table::{Deliveries, Outbox, OutboxDue, WebhookTurns, Webhooks};
     create_tables(transaction, &[Webhooks, Outbox, OutboxDue, WebhookTurns, Deliveries])
+}
+
+/// From format 7 to 8: rows of keys can be longer, and rows of format 7 are read as they are.
+fn to_8(_: &WriteTransaction) -> Result<(), StoreError> {
+    Ok(())
 }
 
 /// Runs a step and writes its format in one transaction.

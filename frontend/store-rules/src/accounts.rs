@@ -2,18 +2,17 @@
 
 use crate::gateways;
 use crate::index::{KeyChange, key_info};
-use crate::tables::{ACCOUNTS, AccountRow, KEYS, KeyRow, NAMES};
+use crate::tables::{ACCOUNTS, AccountRow, FORMAT_OF_KEY_RIGHTS, KEYS, KeyRow, NAMES};
 use crate::txn::{Opened, Txn};
 use crate::write_error::{WriteError, refuse};
-use std::collections::BTreeMap;
 use store::credits::Subscription;
 use store::{
-    Account, EntryKind, FirstRun, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount, NewKey, Plan,
-    SubscriptionStatus, TEXT_CHARS_MAX, UnixMs,
+    Account, EntryKind, FirstRun, KEY_LIFE_MS_MAX, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount, NewKey,
+    Plan, SubscriptionStatus, TEXT_CHARS_MAX, UnixMs,
 };
 use store::{AccountId, ChangeError, KeyId, StoreError};
 
-/// How many revoked keys are removed for a new one: the length of a step must be limited.
+/// How many ended keys are removed for a new one: the length of a step must be limited.
 const KEYS_FORGOTTEN_MAX: usize = 16;
 
 impl Txn<'_> {
@@ -117,8 +116,7 @@ impl Txn<'_> {
         first: &FirstRun,
         now: UnixMs,
     ) -> Result<Option<Account>, WriteError<ChangeError>> {
-        // Accounts are never deleted, so a table that is empty now was always empty.
-        if !ACCOUNTS.is_empty(self.rows())? {
+        if !ACCOUNTS.is_empty(self.rows())? || self.has_deleted()? {
             return Ok(None);
         }
         // All checks precede the first write: a refusal must leave no changes.
@@ -135,7 +133,7 @@ impl Txn<'_> {
         Ok(Some(account))
     }
 
-    /// Adds a key to an account. If it has too many, the keys with the oldest revocation are removed.
+    /// Adds a key to an account. If it has too many, the keys that ended first are removed.
     pub(crate) fn create_key(
         &mut self,
         new: &NewKey,
@@ -150,37 +148,31 @@ impl Txn<'_> {
         if KEYS.has(self.rows(), &new.id.to_bytes())? {
             return refuse(ChangeError::Exists);
         }
-        if !self.make_room_for_key(new.account)? {
+        if new.expires_at.is_some_and(|at| at <= now || at > now.saturating_add(KEY_LIFE_MS_MAX)) {
+            return refuse(ChangeError::BadExpiry);
+        }
+        if key_row(new, now).is_limited()
+            && let Some(refusal) = self.lacks_format(FORMAT_OF_KEY_RIGHTS)?
+        {
+            return refuse(refusal.into());
+        }
+        if !self.make_room_for_key(new.account, now)? {
             return refuse(ChangeError::TooManyKeys);
         }
         Ok(self.add_key(new, now)?)
     }
 
-    /// Whether the account may have one more key. The keys with the oldest revocation are removed for it, if there are too
-    /// many.
-    fn make_room_for_key(&mut self, account: AccountId) -> Result<bool, StoreError> {
-        let mut keys: BTreeMap<KeyId, UnixMs> = self.shared.index.revocations(account).into_iter().collect();
-        // The index does not have the changes of this transaction yet.
-        for change in &self.effects.key_changes {
-            match change {
-                KeyChange::Added(id, row) if row.account == account => drop(keys.insert(*id, row.revoked_at)),
-                KeyChange::Revoked(id, at) => {
-                    if let Some(revoked_at) = keys.get_mut(id) {
-                        *revoked_at = *at;
-                    }
-                }
-                KeyChange::Removed(id) => drop(keys.remove(id)),
-                _ => {}
-            }
-        }
-        let mut revoked: Vec<(UnixMs, KeyId)> =
-            keys.iter().filter(|(_, at)| **at != 0).map(|(id, at)| (*at, *id)).collect();
-        if keys.len() - revoked.len() >= KEYS_MAX {
+    /// Whether the account may have one more key. The keys that ended first are removed for it, if there are too many.
+    fn make_room_for_key(&mut self, account: AccountId, now: UnixMs) -> Result<bool, StoreError> {
+        let keys = self.keys_of(account);
+        let mut ended: Vec<(UnixMs, KeyId)> =
+            keys.values().filter_map(|key| Some((key.ended_at(now)?, key.id))).collect();
+        if keys.len() - ended.len() >= KEYS_MAX {
             return Ok(false);
         }
         let too_many = (keys.len() + 1).saturating_sub(KEYS_KEPT_MAX).min(KEYS_FORGOTTEN_MAX);
-        revoked.sort_unstable();
-        for (_, id) in revoked.into_iter().take(too_many) {
+        ended.sort_unstable();
+        for (_, id) in ended.into_iter().take(too_many) {
             KEYS.remove(self.rows, &id.to_bytes())?;
             self.effects.key_changes.push(KeyChange::Removed(id));
         }
@@ -188,16 +180,7 @@ impl Txn<'_> {
     }
 
     fn add_key(&mut self, new: &NewKey, now: UnixMs) -> Result<KeyInfo, StoreError> {
-        let row = KeyRow {
-            account: new.account,
-            mode: new.mode,
-            hash: new.hash,
-            last4: new.last4,
-            created_at: now,
-            revoked_at: 0,
-            last_used_at: 0,
-            label: new.label.clone(),
-        };
+        let row = key_row(new, now);
         KEYS.put(self.rows, &new.id.to_bytes(), &row)?;
         let info = key_info(new.id, &row);
         self.effects.key_changes.push(KeyChange::Added(new.id, row));
@@ -226,6 +209,21 @@ impl Txn<'_> {
 
     fn read_key(&self, id: KeyId) -> Result<Option<KeyRow>, StoreError> {
         KEYS.get(self.rows(), &id.to_bytes())
+    }
+}
+
+fn key_row(new: &NewKey, now: UnixMs) -> KeyRow {
+    KeyRow {
+        account: new.account,
+        mode: new.mode,
+        hash: new.hash,
+        last4: new.last4,
+        created_at: now,
+        revoked_at: 0,
+        last_used_at: 0,
+        label: new.label.clone(),
+        scopes: new.scopes,
+        expires_at: new.expires_at.unwrap_or(0),
     }
 }
 

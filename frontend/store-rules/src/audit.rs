@@ -1,5 +1,6 @@
 //! The audit: it adds up the entries and open holds of the ledger, and compares the sums with the accounts.
 
+use crate::deletion::audit_deleted;
 use crate::rows::{Rows, Walk};
 use crate::tables::{ACCOUNTS, AccountRow, BATCHES, HOLDS, LEDGER, account_range};
 use std::ops::Bound;
@@ -33,6 +34,9 @@ pub(crate) fn audit(rows: &dyn Rows, only: Option<AccountId>) -> Result<Audit, S
     let all_placed = HOLDS.count(rows)?;
     if only.is_none() && all_placed != placed {
         audit.faults.push(format!("{} holds belong to no account", all_placed.abs_diff(placed)));
+    }
+    if only.is_none() {
+        audit.faults.extend(audit_deleted(rows)?);
     }
     Ok(audit)
 }

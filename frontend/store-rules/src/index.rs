@@ -51,7 +51,7 @@ struct IndexedKey {
 pub enum KeyChange {
     Added(KeyId, KeyRow),
     Revoked(KeyId, UnixMs),
-    /// A revoked key was removed.
+    /// A revoked or expired key was removed.
     Removed(KeyId),
     /// The account has this plan from now on.
     Plan(AccountId, String),
@@ -59,6 +59,8 @@ pub enum KeyChange {
     Named(AccountId, String),
     /// The account has these limits of its own from now on.
     Overrides(AccountId, Overrides),
+    /// The account is deleted: none of its keys is known any more.
+    Closed(AccountId),
 }
 
 /// The encoding in which nodes tell each other of a change.
@@ -96,6 +98,10 @@ impl Row for KeyChange {
                 out.bytes(&id.to_bytes());
                 own.write(out);
             }
+            KeyChange::Closed(id) => {
+                out.byte(6);
+                out.bytes(&id.to_bytes());
+            }
         }
     }
 
@@ -109,6 +115,7 @@ impl Row for KeyChange {
             3 => KeyChange::Plan(account, input.text()?),
             4 => KeyChange::Named(account, input.text()?),
             5 => KeyChange::Overrides(account, Overrides::read(input)?),
+            6 => KeyChange::Closed(account),
             _ => return None,
         })
     }
@@ -141,6 +148,7 @@ impl KeyIndex {
                 KeyChange::Plan(id, plan) => keys.accounts.entry(id).or_default().plan = plan,
                 KeyChange::Named(id, name) => keys.name(id, &name),
                 KeyChange::Overrides(id, own) => keys.accounts.entry(id).or_default().overrides = own,
+                KeyChange::Closed(id) => keys.close(id),
             }
         }
     }
@@ -154,6 +162,8 @@ impl KeyIndex {
             account: key.row.account,
             mode: key.row.mode,
             revoked: key.revoked_at.load(Ordering::Acquire) != 0,
+            scopes: key.row.scopes,
+            expires_at: some_time(key.row.expires_at),
         })
     }
 
@@ -189,13 +199,6 @@ impl KeyIndex {
         of_account.into_iter().flat_map(BTreeMap::values).map(|key| key.info()).collect()
     }
 
-    /// The ids of the account's keys with the times of revocation (0 for unrevoked ones), oldest first.
-    pub fn revocations(&self, account: AccountId) -> Vec<(KeyId, UnixMs)> {
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let of_account = keys.by_account.get(&account).into_iter().flat_map(BTreeMap::values);
-        of_account.map(|key| (key.id, key.revoked_at.load(Ordering::Acquire))).collect()
-    }
-
     /// Whether this use must be written; true once in `USE_STEP_MS` for each key.
     pub fn note_use(&self, id: KeyId, now: UnixMs) -> bool {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
@@ -227,6 +230,17 @@ impl Keys {
         }
     }
 
+    fn close(&mut self, id: AccountId) {
+        for key in self.by_account.remove(&id).into_iter().flat_map(BTreeMap::into_values) {
+            self.by_hash.remove(&key.row.hash);
+            self.by_id.remove(&key.id);
+        }
+        self.accounts.remove(&id);
+        for users in self.gateway_users.values_mut() {
+            users.retain(|_, account| *account != id);
+        }
+    }
+
     fn name(&mut self, id: AccountId, name: &str) {
         if let Some((gateway, user)) = gateways::split_name(name) {
             self.gateway_users.entry(gateway.to_owned()).or_default().insert(user.to_owned(), id);
@@ -247,7 +261,6 @@ impl IndexedKey {
 
 /// A key as it is shown in lists.
 pub(crate) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
-    let time = |at: UnixMs| (at != 0).then_some(at);
     KeyInfo {
         id,
         account: row.account,
@@ -255,7 +268,13 @@ pub(crate) fn key_info(id: KeyId, row: &KeyRow) -> KeyInfo {
         last4: String::from_utf8_lossy(&row.last4).into_owned(),
         label: row.label.clone(),
         created_at: row.created_at,
-        revoked_at: time(row.revoked_at),
-        last_used_at: time(row.last_used_at),
+        revoked_at: some_time(row.revoked_at),
+        last_used_at: some_time(row.last_used_at),
+        scopes: row.scopes,
+        expires_at: some_time(row.expires_at),
     }
+}
+
+fn some_time(at: UnixMs) -> Option<UnixMs> {
+    (at != 0).then_some(at)
 }

@@ -21,6 +21,7 @@ pub mod batches;
 pub mod clock_check;
 mod connections;
 mod days;
+mod deletion;
 pub mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -170,8 +170,8 @@ impl Txn<'_> {
             Expiring::Client => self.forget_client(key)?,
             Expiring::Withdrawn => self.forget_withdrawal(key)?,
             Expiring::Delivery => self.forget_delivery(key)?,
-            // See `remove_lists`.
-            Expiring::List => {}
+            // See `remove_lists` and the module `deletion`.
+            Expiring::List | Expiring::Account => {}
             Expiring::Batch | Expiring::OpenBatch => {
                 BATCH_ROWS.remove(self.rows, key)?;
                 BATCHES.remove(self.rows, key)?;
@@ -212,7 +212,7 @@ fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
         Expiring::Batch => &mut purged.batches,
         Expiring::OpenBatch => &mut purged.ended,
         Expiring::Idempotency => &mut purged.idempotency_keys,
-        Expiring::List => &mut purged.lists,
+        Expiring::List | Expiring::Account => &mut purged.lists,
         Expiring::Session | Expiring::SignInLink => &mut purged.sessions,
         Expiring::Connection => &mut purged.connections,
         Expiring::Client => &mut purged.clients,

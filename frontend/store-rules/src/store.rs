@@ -18,7 +18,7 @@ use crate::tables::{
 };
 use crate::txn::{Txn, find_plan, read_account};
 use crate::write_error::{WriteError, refuse};
-use crate::{audit, clock_check, days, limits, refusals};
+use crate::{audit, clock_check, days, deletion, limits, refusals};
 use engine::KeptRefusals;
 use std::io::Write;
 use std::ops::{Bound, Deref};
@@ -208,6 +208,23 @@ impl<B: Backend> Store for RowStore<B> {
 
     fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError> {
         self.change(user.id, move |txn| txn.open_gateway_account(&user, now))
+    }
+
+    fn close_account(&self, id: AccountId, now: UnixMs) -> Pending<(), ChangeError> {
+        self.change(id, move |txn| txn.close_account(id, now))
+    }
+
+    fn closed_accounts(&self) -> Pending<Vec<AccountId>, StoreError> {
+        self.read(None, |_, rows| deletion::deleted_accounts(rows))
+    }
+
+    fn delete_step(&self, id: AccountId, now: UnixMs) -> Pending<DeletionStep, StoreError> {
+        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
+            Ok(key) => key,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let job = Job::of(id, Class::Answer).with_lock(Lock::Index);
+        self.write(job, move |txn| Ok(txn.delete_step(id, &finishing_key, now)?))
     }
 
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup> {

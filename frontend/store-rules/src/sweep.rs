@@ -72,7 +72,7 @@ fn next_account(txn: &Txn<'_>, after: Option<AccountId>) -> Result<Option<Accoun
 }
 
 /// Carries up to `limit` of an account's entries that are older than `horizon`; returns their number.
-fn sweep_account(
+pub(crate) fn sweep_account(
     txn: &mut Txn<'_>,
     account: AccountId,
     horizon: UnixMs,

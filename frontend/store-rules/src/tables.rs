@@ -21,8 +21,8 @@ use crate::vault::KeyClass;
 use store::credits::{Balance, PeriodStep, Portions, Subscription};
 use store::{AccountId, BatchId, EntryId, HoldRef};
 use store::{
-    AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, REPEAT_MS,
-    RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
+    AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, KeyScopes,
+    REPEAT_MS, RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
 };
 
 /// Facts about the file, by name.
@@ -63,12 +63,19 @@ pub const META_KEYS: &str = "keys";
 /// The name in [`META`] of the time of the last search for expired data.
 pub const META_SEEN: &str = "seen";
 
+/// The names in [`META`] of the number of deleted accounts, and of the sums of their granted, spent and expired credits.
+pub const META_DELETED: [&str; 4] =
+    ["deleted_accounts", "deleted_granted", "deleted_spent", "deleted_expired"];
+
 /// The format that this version writes.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// The first format with lists that charge each different address once, and with limits on the requests for lists. A cluster has an
 /// older one until all of its nodes know it.
 pub const FORMAT_OF_LISTS: u32 = 7;
+
+/// The first format with scopes and expiries of keys, and with deletions of accounts.
+pub const FORMAT_OF_KEY_RIGHTS: u32 = 8;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
@@ -131,6 +138,8 @@ pub enum Expiring {
     Withdrawn = 9,
     /// A row of [`DELIVERIES`].
     Delivery = 10,
+    /// A deleted account, represented by its id and 16 zeros, with all rows that it has left.
+    Account = 11,
 }
 
 /// The key of [`EXPIRIES`]: kind, time (8 bytes, big-endian), and the row's key.
@@ -252,8 +261,19 @@ pub struct KeyRow {
     /// 0: it was never used.
     pub last_used_at: UnixMs,
     pub label: String,
+    pub scopes: KeyScopes,
+    /// 0: it does not expire.
+    pub expires_at: UnixMs,
 }
 
+impl KeyRow {
+    /// Whether a database needs [`FORMAT_OF_KEY_RIGHTS`] for it.
+    pub fn is_limited(&self) -> bool {
+        self.scopes != KeyScopes::ALL || self.expires_at != 0
+    }
+}
+
+/// Scopes and expiry are at the end, and only in rows of limited keys: other rows are as in format 7.
 impl Row for KeyRow {
     const TABLE: &'static str = "keys";
 
@@ -269,10 +289,14 @@ impl Row for KeyRow {
         out.number(self.revoked_at);
         out.number(self.last_used_at);
         out.text(&self.label);
+        if self.is_limited() {
+            out.byte(self.scopes.bits());
+            out.number(self.expires_at);
+        }
     }
 
     fn read(input: &mut In<'_>) -> Option<KeyRow> {
-        Some(KeyRow {
+        let row = KeyRow {
             account: AccountId::from_bytes(input.array()?),
             mode: match input.byte()? {
                 0 => KeyMode::Live,
@@ -285,7 +309,14 @@ impl Row for KeyRow {
             revoked_at: input.number()?,
             last_used_at: input.number()?,
             label: input.text()?,
-        })
+            scopes: KeyScopes::ALL,
+            expires_at: 0,
+        };
+        if input.is_empty() {
+            return Some(row);
+        }
+        let row = KeyRow { scopes: KeyScopes::from_bits(input.byte()?)?, expires_at: input.number()?, ..row };
+        Some(row).filter(KeyRow::is_limited)
     }
 }
 

@@ -248,6 +248,8 @@ pub enum ChangeError {
     BadAmount,
     /// A limit is out of its range.
     BadLimit,
+    /// The expiry of a key is in the past, or more than [`KEY_LIFE_MS_MAX`](super::KEY_LIFE_MS_MAX) away.
+    BadExpiry,
     /// The id is already in use.
     Exists,
     /// The id is so old that the ledger may no longer have its first use.
@@ -351,6 +353,9 @@ impl fmt::Display for ChangeError {
             ),
             ChangeError::BadAmount => write!(f, "a grant has 1 to {CREDITS_MAX} credits"),
             ChangeError::BadLimit => write!(f, "a limit is a number from {LIMIT_MIN} to {LIMIT_MAX}"),
+            ChangeError::BadExpiry => {
+                f.write_str("a key expires in the future, and at most 10 years after its creation")
+            }
             ChangeError::Exists => f.write_str("the id is already in use"),
             ChangeError::TooOld => f.write_str("the id is too old"),
             ChangeError::Store(error) => error.fmt(f),

@@ -128,7 +128,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// Adds pack credits, once for each id: a second grant with an id is [`ChangeError::Exists`].
     fn grant(&self, grant: Grant, now: UnixMs) -> Pending<Account, ChangeError>;
 
-    /// Creates the first account with its keys if the store never had an account; otherwise does nothing and returns
+    /// Creates the first account with its keys if the store never had an account, also not a deleted one; otherwise does nothing and returns
     /// `None`. It happens at most once, also after a crash.
     fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError>;
 
@@ -139,21 +139,38 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// simultaneous calls. [`ChangeError::TooMany`] if the gateway has the largest number of users.
     fn open_gateway_account(&self, user: GatewayUser, now: UnixMs) -> Pending<Account, ChangeError>;
 
+    /// Deletes an account as far as others can see: its keys, user, sessions, connections and name are gone when this is answered,
+    /// on other nodes within 2 seconds. The rest of its rows is removed by [`Store::delete_step`]. It cannot be undone. A
+    /// repetition changes nothing.
+    fn close_account(&self, id: AccountId, now: UnixMs) -> Pending<(), ChangeError>;
+
+    /// Deleted accounts that still have rows, at most 16.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::account`].
+    fn closed_accounts(&self) -> Pending<Vec<AccountId>, StoreError>;
+
+    /// Removes a limited part of the rows of a deleted account. It must be called until the deletion is complete; any process can
+    /// continue it.
+    fn delete_step(&self, id: AccountId, now: UnixMs) -> Pending<DeletionStep, StoreError>;
+
     // Keys.
 
     /// The key with this hash. It reads memory only, without a transaction, and sees a revocation as soon as that is
     /// answered.
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup>;
 
-    /// The account's keys with the revoked ones, oldest first.
+    /// The account's keys with the revoked and expired ones, oldest first.
     ///
     /// # Errors
     ///
     /// As [`Store::account`].
     fn keys(&self, account: AccountId) -> Pending<Vec<KeyInfo>, StoreError>;
 
-    /// Adds a key, if the account has fewer than [`KEYS_MAX`] unrevoked ones. Beyond [`KEYS_KEPT_MAX`] in all, the keys
-    /// with the oldest revocation are removed.
+    /// Adds a key, if the account has fewer than [`KEYS_MAX`] that are neither revoked nor expired. Beyond [`KEYS_KEPT_MAX`] in
+    /// all, the keys that ended first are removed. A database of an older format accepts only keys with all scopes and without
+    /// an expiry.
     fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
 
     /// Revokes a key permanently; a second revocation changes nothing.

@@ -2,17 +2,19 @@
 
 mod batches;
 mod connections;
+mod keys;
 mod lists;
 mod results;
 mod web;
 
 pub use batches::*;
 pub use connections::*;
+pub use keys::*;
 pub use lists::*;
 pub use results::*;
 pub use web::*;
 
-use super::id::{AccountId, EntryId, KeyId};
+use super::id::{AccountId, EntryId};
 use crate::credits::Balance;
 use crate::histogram::{COMMIT_US, GROUP, Histogram};
 use crate::rate_limit::{Limits, Overrides};
@@ -51,11 +53,10 @@ pub type UnixMs = u64;
 /// The longest name of an account, label of a key or note of a grant, in characters.
 pub const TEXT_CHARS_MAX: usize = 200;
 
-/// The largest number of unrevoked keys of an account.
+/// The largest number of keys of an account that are neither revoked nor expired.
 pub const KEYS_MAX: usize = 100;
 
-/// The largest number of keys of an account with the revoked ones. Beyond it, the keys with the oldest revocation are
-/// removed.
+/// The largest number of keys of an account with the revoked and expired ones. Beyond it, those that ended first are removed.
 pub const KEYS_KEPT_MAX: usize = 1000;
 
 /// The most credits in one grant or one plan: so few that no sum over an account's life overflows.
@@ -235,6 +236,17 @@ pub struct NewAccount {
     pub plan: String,
 }
 
+/// The result of a step of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeletionStep {
+    /// There may be more rows: the next step can follow at once.
+    More,
+    /// Checks of the account are under way. The next step must wait for them: at most two minutes.
+    ChecksUnderWay,
+    /// The account has no rows left.
+    Complete,
+}
+
 /// A user of an API gateway who needs an account.
 #[derive(Clone, PartialEq, Eq)]
 pub struct GatewayUser {
@@ -248,70 +260,6 @@ pub struct GatewayUser {
     pub plan: String,
     /// The largest number of accounts of this gateway.
     pub users_max: usize,
-}
-
-/// Whether a key spends credits and asks mail servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum KeyMode {
-    /// The key spends credits.
-    Live,
-    /// The key gets artificial answers for free.
-    Test,
-}
-
-/// The SHA-256 of a key. A key is stored in no other form.
-pub type KeyHash = [u8; 32];
-
-/// A new key before its creation. The key itself is not passed to the store.
-#[derive(Clone, PartialEq, Eq)]
-pub struct NewKey {
-    /// The id, which the caller creates.
-    pub id: KeyId,
-    /// The account of the key.
-    pub account: AccountId,
-    /// The mode of the key.
-    pub mode: KeyMode,
-    /// The SHA-256 of the key.
-    pub hash: KeyHash,
-    /// The last four characters of the key.
-    pub last4: [u8; 4],
-    /// At most [`TEXT_CHARS_MAX`] characters without control characters; may be empty.
-    pub label: String,
-}
-
-/// A key as it is shown in lists.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeyInfo {
-    /// The id of the key.
-    pub id: KeyId,
-    /// The account of the key.
-    pub account: AccountId,
-    /// The mode of the key.
-    pub mode: KeyMode,
-    /// The last four characters of the key.
-    pub last4: String,
-    /// The label that the operator or user gave it.
-    pub label: String,
-    /// The time of creation.
-    pub created_at: UnixMs,
-    /// The time of revocation; `None` for an unrevoked key.
-    pub revoked_at: Option<UnixMs>,
-    /// The approximate time of the last use, with a precision of a minute.
-    pub last_used_at: Option<UnixMs>,
-}
-
-/// The data of a key that a request needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyLookup {
-    /// The id of the key.
-    pub id: KeyId,
-    /// The account of the key.
-    pub account: AccountId,
-    /// The mode of the key.
-    pub mode: KeyMode,
-    /// Whether it was revoked, so that it must be refused.
-    pub revoked: bool,
 }
 
 /// The rights of an account, from its plan and its own limits.

@@ -2,7 +2,7 @@
 
 use crate::Site;
 use checks::auth::ApiKey;
-use serde_json::Value;
+use serde_json::{Value, json as value};
 use server::admin::ACCOUNTS_PER_PAGE;
 use server::admin::server::AdminServer;
 use store::{AccountId, NewAccount, Store};
@@ -127,6 +127,44 @@ fn a_key_is_printed_once_and_revoked_at_once() {
         let keys = json(site, &["key", "list", "acme"]);
         assert_eq!(find(&keys, "live")["revoked_at"], crate::NOW);
         assert_eq!(find(&keys, "test")["revoked_at"], Value::Null);
+    });
+}
+
+#[test]
+fn a_key_is_limited_to_scopes_and_a_time() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        let made = json(site, &["key", "create", "acme", "--scope", "lists,fast", "--expires", "90d"]);
+        assert_eq!(made["scopes"], value!(["fast", "lists"]));
+        assert_eq!(made["expires_at"], crate::NOW + 90 * 86_400_000);
+        let all = json(site, &["key", "create", "acme"]);
+        assert_eq!((all["scopes"].as_array().unwrap().len(), &all["expires_at"]), (5, &Value::Null));
+        let list = site.run(&["key", "list", "acme"]).unwrap();
+        assert!(list.starts_with("ID") && list.contains("EXPIRES") && list.contains("SCOPES"), "{list}");
+        assert!(list.contains("fast,lists") && list.contains("all"), "{list}");
+        let past = site.run(&["key", "create", "acme", "--expires", "1999-12-31"]).unwrap_err();
+        assert!(past.contains("a key expires in the future"), "{past}");
+    });
+}
+
+#[test]
+fn an_account_is_deleted_with_its_name_and_keys() {
+    both(|site| {
+        site.run(&["account", "create", "acme"]).unwrap();
+        site.run(&["account", "create", "other"]).unwrap();
+        let made = json(site, &["key", "create", "acme"]);
+        assert!(site.run(&["account", "delete", "acme"]).unwrap_err().contains("--yes"));
+        let deleted = json(site, &["account", "delete", "acme", "--yes"]);
+        assert_eq!(deleted["complete"], true);
+        assert_eq!(deleted["account"], made["account"]);
+        let again = site.run(&["account", "delete", "acme", "--yes"]).unwrap_err();
+        assert!(again.contains("no account has the id or the name"), "{again}");
+        let id = made["account"].as_str().unwrap();
+        assert!(site.run(&["account", "delete", id, "--yes"]).is_err(), "a wrong id is not a deleted one");
+        assert!(site.run(&["key", "list", "acme"]).is_err());
+        site.run(&["account", "create", "acme"]).unwrap();
+        assert_eq!(json(site, &["key", "list", "acme"]), value!([]));
+        site.run(&["account", "show", "other"]).unwrap();
     });
 }
 

@@ -22,7 +22,8 @@ fn it_happens_once_and_leaves_the_keys_for_their_owner() {
     );
     for (key, mode) in [(&made.live, KeyMode::Live), (&made.test, KeyMode::Test)] {
         let header = format!("Bearer {}", key.reveal());
-        let caller = authenticate(Some(header.as_bytes()), |hash| store.key_by_hash(hash)).unwrap();
+        let caller =
+            authenticate(Some(header.as_bytes()), crate::NOW, |hash| store.key_by_hash(hash)).unwrap();
         assert_eq!((caller.account, caller.mode), (made.account.id, mode));
     }
     assert!(first_run(&*store, site.path(), NOW).unwrap().is_none());

@@ -71,6 +71,8 @@ pub fn fill(store: &dyn Store, now: UnixMs) -> Ids {
         hash: [7; 32],
         last4: *b"abcd",
         label: "website".into(),
+        scopes: KeyScopes::ALL,
+        expires_at: None,
     };
     store.create_key(key, now).wait().unwrap();
     let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };

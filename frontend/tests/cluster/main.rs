@@ -13,6 +13,7 @@
 
 mod commands;
 mod content;
+mod deletion;
 mod moves;
 mod retention;
 

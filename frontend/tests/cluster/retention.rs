@@ -105,7 +105,7 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     check_restored(&cluster, &dump, &written, now);
 }
 
-fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Box<dyn Store> {
+pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Box<dyn Store> {
     let folder = NodeFolder::open(&cluster.path(data)).unwrap();
     let traits = NodeTraits { egress: None, version: "1".into(), reuse: true };
     let mut place = cluster.place(&cluster.schema);
@@ -294,20 +294,20 @@ fn programs() -> PathBuf {
 }
 
 /// A program of PostgreSQL that connects to the server of the tests.
-fn program(cluster: &TestCluster, name: &str) -> Command {
+pub fn program(cluster: &TestCluster, name: &str) -> Command {
     let mut command = Command::new(programs().join(name));
     command.args(["--dbname", &cluster.url]);
     command
 }
 
 #[track_caller]
-fn run(command: &mut Command) {
+pub fn run(command: &mut Command) {
     let status = command.status().unwrap();
     assert!(status.success(), "{:?}: {status}", command.get_program());
 }
 
 /// All files below a path, or the file itself.
-fn files(path: &Path) -> Vec<PathBuf> {
+pub fn files(path: &Path) -> Vec<PathBuf> {
     if !path.is_dir() {
         return vec![path.to_owned()];
     }

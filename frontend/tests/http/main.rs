@@ -26,6 +26,7 @@ mod metrics;
 mod openapi;
 mod repeats;
 mod requests;
+mod scopes;
 mod scripted;
 mod server;
 mod test_mode;

@@ -32,10 +32,30 @@ fn a_key_is_shown_once_works_and_stops_at_once_when_revoked() {
     assert!(!server.log().contains(&live));
     // The newest key, the test key, is first.
     let page = browser.press(&page, "/keys/revoke");
-    page.says("Revoked keys (1)");
+    page.says("Revoked and expired keys (1)");
     let refused = server.get(&test, "/v1/account");
     assert_eq!((refused.status, refused.error()), (401, "api_key_revoked".into()));
     assert_eq!(server.get(&live, "/v1/account").status, 200);
+}
+
+#[test]
+fn a_form_limits_a_key_to_scopes_and_a_time() {
+    let (server, mut browser) = signed_up();
+    let page = browser.get("/keys");
+    let fields =
+        [("label", "poller"), ("mode", "live"), ("expires", "30"), ("batches", "1"), ("account", "1")];
+    let made = browser.submit(&page, &fields);
+    let key = shown(&made).unwrap();
+    made.says("batches, account");
+    assert_eq!(server.get(&key, "/v1/account").status, 200);
+    let refused = server.get(&key, "/v1/lists");
+    assert_eq!((refused.status, refused.error()), (403, "insufficient_scope".into()));
+    let page = browser.get("/keys");
+    let none = browser.submit(&page, &[("label", ""), ("mode", "live"), ("expires", "")]);
+    assert_eq!((none.status, shown(&none)), (400, None));
+    none.says("Choose at least one scope.");
+    let odd = browser.submit(&page, &[("label", ""), ("mode", "live"), ("expires", "31"), ("fast", "1")]);
+    assert_eq!((odd.status, shown(&odd)), (400, None));
 }
 
 #[test]

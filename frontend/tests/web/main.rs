@@ -9,6 +9,7 @@ mod browser;
 #[path = "../http/client.rs"]
 mod client;
 mod credentials;
+mod deletion;
 mod downloads;
 mod keys;
 mod lists;

@@ -11,7 +11,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use store::{
-    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, NewAccount, NewKey, Store, UnixMs, id,
+    Account, AccountId, ChangeError, FirstRun, KeyId, KeyMode, KeyScopes, NewAccount, NewKey, Store, UnixMs,
+    id,
 };
 
 /// The name of the file in the data folder.
@@ -122,6 +123,8 @@ fn new_key(key: &ApiKey, account: AccountId, now: UnixMs) -> Result<NewKey, Firs
         hash: key.hash(),
         last4: key.last4(),
         label: "first run".into(),
+        scopes: KeyScopes::ALL,
+        expires_at: None,
     })
 }
 

@@ -9,7 +9,7 @@ use http_core::Refusal;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use store::clock;
 use store::id::random_bits;
-use store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode};
+use store::{AccountId, ChangeError, GatewayUser, KeyId, KeyMode, KeyScopes};
 
 /// The gateway of a request; `None` if the request has no gateway secret.
 ///
@@ -47,7 +47,8 @@ pub async fn guest(gateway: &Gateway, headers: &HeaderMap, worker: &Worker) -> R
     let guest = gateway.guest(|name| values(headers, name)).map_err(Refusal::invalid)?;
     let account = account_of(gateway, guest, worker).await?;
     // A caller without a key is counted under the account's id: no key has the bits of an account.
-    Ok(Caller { account, key: KeyId::from_bytes(account.to_bytes()), mode: KeyMode::Live })
+    let key = KeyId::from_bytes(account.to_bytes());
+    Ok(Caller { account, key, mode: KeyMode::Live, scopes: KeyScopes::ALL })
 }
 
 fn values<'h>(headers: &'h HeaderMap, name: &str) -> Vec<&'h [u8]> {

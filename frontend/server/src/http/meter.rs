@@ -1,6 +1,6 @@
-//! The selection of the counter for a request, and the refusals of plan and rate (403, 429).
+//! The selection of the counter for a request, and the refusals of scope, plan and rate (403, 403, 429).
 //!
-//! Every request with a key counts once, whatever its answer, unless it is refused for its rate. `/v1/verify` has a
+//! Every request with a key counts once, whatever its answer, unless it is refused for the scopes of its key or for its rate. `/v1/verify` has a
 //! counter for each mode. The query determines the mode, or the body if the query names none. If the mode is unknown
 //! because the body is broken or cannot be read, the request counts as a full check.
 
@@ -63,7 +63,7 @@ fn row_of(mode: Mode) -> Row {
 ///
 /// # Errors
 ///
-/// 403 if the plan lacks the feature of the route, otherwise 429.
+/// 403 if the key lacks the scope of the request or the plan lacks the feature of the route, otherwise 429.
 pub async fn count(
     worker: &Worker,
     route: &Route,
@@ -72,6 +72,9 @@ pub async fn count(
     standing: &mut Option<Standing>,
 ) -> Result<(), Refusal> {
     let (Some(caller), Counter::Row(row)) = (caller, counter) else { return Ok(()) };
+    if let Some(needed) = route.access.scope(row).filter(|needed| !caller.scopes.has(*needed)) {
+        return Err(Refusal::insufficient_scope(needed));
+    }
     let terms = worker.checks.store.terms(caller.account);
     let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
     let counted = worker.checks.limiter.count(caller.key, row, &terms.limits, clock::now()).await;

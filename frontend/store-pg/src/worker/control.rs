@@ -3,7 +3,7 @@
 use super::{Context, PATIENCE, Pause};
 use crate::claims;
 use crate::connect::{Session, explain};
-use crate::feed::{CHANGES_KEPT, Left, READ_CHANGES};
+use crate::feed::{Left, PRUNE_CHANGES, READ_CHANGES};
 use crate::node::{self, Lease, LiveNodes, NotRegistered, Presence, RENEW_EVERY, Role};
 use futures_channel::mpsc::UnboundedReceiver;
 use futures_channel::oneshot;
@@ -25,7 +25,7 @@ const POLL_EVERY: Duration = Duration::from_millis(500);
 /// The time between two looks for dead nodes and orphaned holds.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// The time between two removals of old changes.
-const PRUNE_EVERY: Duration = Duration::from_secs(60);
+const PRUNE_EVERY: Duration = Duration::from_secs(20);
 /// The time between two chores of a node that writes.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 /// How long a start waits for a database that is away.
@@ -100,6 +100,8 @@ pub struct Control {
     polled: Last,
     looked: Last,
     pruned: Last,
+    /// The number of the last change in the index at the last removal of old changes.
+    seen_at_prune: i64,
     swept: Last,
 }
 
@@ -118,6 +120,7 @@ impl Control {
             polled,
             looked,
             pruned,
+            seen_at_prune: 0,
             swept,
         }
     }
@@ -210,8 +213,9 @@ impl Control {
             self.context.feed.take_left().into_iter().for_each(&self.setup.chores);
         }
         if self.pruned.is_due(PRUNE_EVERY) {
-            let text = "DELETE FROM changes WHERE seq < (SELECT max(seq) FROM changes) - $1";
-            within(self.client()?.execute(text, &[&CHANGES_KEPT])).await?;
+            // The newest change stays: its number is that of the index.
+            within(self.client()?.execute(PRUNE_CHANGES, &[&self.seen_at_prune])).await?;
+            self.seen_at_prune = self.context.feed.last();
             within(node::remove_commands(self.client()?)).await?;
             self.pruned.done();
         }

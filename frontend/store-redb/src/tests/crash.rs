@@ -251,7 +251,8 @@ impl Told {
         let mut hash = [0; 32];
         hash[..16].copy_from_slice(&number.to_le_bytes());
         let (mode, last4, label) = (KeyMode::Live, *b"abcd", String::new());
-        NewKey { id: KeyId::new(NOW, number), account, mode, hash, last4, label }
+        let (scopes, expires_at) = (KeyScopes::ALL, None);
+        NewKey { id: KeyId::new(NOW, number), account, mode, hash, last4, label, scopes, expires_at }
     }
 }
 

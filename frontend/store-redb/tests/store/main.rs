@@ -5,8 +5,10 @@
 
 mod batches;
 mod connections;
+mod deletion;
 mod gateways;
 mod idempotency;
+mod keys;
 mod limits;
 mod link;
 mod lists;

@@ -1,6 +1,6 @@
 //! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/` and `format-6/` are such folders with a compressed database. [`make_a_folder`] wrote each at the last commit of its
+//! `format-5/`, `format-6/` and `format-7/` are such folders with a compressed database. [`make_a_folder`] wrote each at the last commit of its
 //! format.
 
 use crate::world::{DAY, InFolder, START, World};
@@ -8,6 +8,7 @@ use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifia
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use store::rate_limit::{Bucket, Kept, Overrides, Row, Step, Window, WindowId};
+use store::webhooks::{EventKind, EventSet, NewWebhook, WebhookSecret};
 use store::*;
 use store_redb::{DATABASE_FILE, KEY_FOLDER, backup};
 use tempfile::TempDir;
@@ -23,6 +24,8 @@ const COMPLETE: u128 = 5;
 const LIST: u128 = 6;
 const READY: u128 = 7;
 const RUNNING: u128 = 8;
+const TEST_KEY: u128 = 9;
+const WEBHOOK: u128 = 10;
 
 const PASSWORD: PasswordHash =
     PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
@@ -76,8 +79,22 @@ fn fill(world: &mut World) {
         hash: [7; 32],
         last4: *b"wxyz",
         label: "first".into(),
+        scopes: KeyScopes::ALL,
+        expires_at: None,
     };
+    let test = NewKey { id: KeyId::new(START, TEST_KEY), mode: KeyMode::Test, hash: [9; 32], ..key.clone() };
     world.store().create_key(key, START).wait().unwrap();
+    world.store().create_key(test, START).wait().unwrap();
+    world.store().revoke_key(KeyId::new(START, TEST_KEY), START + 1).wait().unwrap();
+    let webhook = NewWebhook {
+        id: WebhookId::new(START, WEBHOOK),
+        account: account(ALICE),
+        url: "https://hooks.example/in".into(),
+        label: "mine".into(),
+        events: EventSet::of([EventKind::ListCompleted]),
+        secret: WebhookSecret([7; 24]),
+    };
+    world.store().create_webhook(webhook, START).wait().unwrap();
     world.store().set_overrides(account(ALICE), false, own_limits()).wait().unwrap();
     world.store().keep_counters(counters()).wait().unwrap();
     world.grant(account(ALICE), 50).unwrap();
@@ -185,6 +202,34 @@ fn a_folder_of_format_6_opens_with_all_that_it_has() {
         );
     }
     assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(1));
+}
+
+#[test]
+fn a_folder_of_format_7_opens_with_all_that_it_has() {
+    let folder = stored(7);
+    let mut world = open(folder.path());
+    world.now = START + 1_000;
+    let alice = account(ALICE);
+    let lists = world.store().lists(alice, world.now).wait().unwrap();
+    assert_eq!(lists, [List { by_row: false, offset: 15, ..list(LIST) }]);
+    let keys = world.store().keys(alice).wait().unwrap();
+    let seen: Vec<_> =
+        keys.iter().map(|key| (key.mode, key.scopes, key.expires_at, key.revoked_at.is_some())).collect();
+    let all = KeyScopes::ALL;
+    assert_eq!(seen, [(KeyMode::Live, all, None, false), (KeyMode::Test, all, None, true)]);
+    let webhooks = world.store().webhooks(alice).wait().unwrap();
+    assert_eq!(
+        webhooks.iter().map(|hook| hook.url.as_str()).collect::<Vec<_>>(),
+        ["https://hooks.example/in"]
+    );
+    // A key of the new format stands beside them.
+    let scopes = KeyScopes::of([KeyScope::Lists]).unwrap();
+    let new = NewKey { scopes, expires_at: Some(START + DAY), ..world.new_key(alice, "new") };
+    world.store().create_key(new.clone(), world.now).wait().unwrap();
+    world.reopen();
+    let found = world.store().key_by_hash(&new.hash).unwrap();
+    assert_eq!((found.scopes, found.expires_at), (scopes, Some(START + DAY)));
+    check_all_but_lists(&mut world);
 }
 
 fn check_all_but_lists(world: &mut World) {

@@ -276,6 +276,8 @@ impl World {
             hash,
             last4: *b"wxyz",
             label: label.into(),
+            scopes: KeyScopes::ALL,
+            expires_at: None,
         }
     }
 

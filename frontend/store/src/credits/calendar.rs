@@ -64,6 +64,21 @@ impl fmt::Display for Iso8601 {
     }
 }
 
+/// The first millisecond of a day in UTC, such as `2026-03-31`; `None` for another form, and for a day that does not exist.
+pub fn day_start(text: &str) -> Option<UnixMs> {
+    let digits_only = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut parts = text.split('-');
+    let [year, month, day] = [4, 2, 2].map(|len| {
+        let part = parts.next().filter(|part| part.len() == len && digits_only(part));
+        part.and_then(|part| part.parse::<u32>().ok())
+    });
+    let date = Date { year: year?, month: month?, day: day? };
+    let exists = date.year >= 1970
+        && (1..=12).contains(&date.month)
+        && (1..=days_in(date.year, date.month)).contains(&date.day);
+    (exists && parts.next().is_none()).then(|| days_since_epoch(date) * DAY_MS)
+}
+
 fn is_leap(year: u32) -> bool {
     year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400)
 }
@@ -182,6 +197,35 @@ mod tests {
         assert_eq!(Iso8601(0).to_string(), "1970-01-01T00:00:00+00:00");
         assert_eq!(Iso8601(at(2028, 2, 29) + 86_399_999).to_string(), "2028-02-29T23:59:59+00:00");
         assert_eq!(Iso8601(u64::MAX).to_string(), "9999-12-31T23:59:59+00:00");
+    }
+
+    #[test]
+    fn days_are_read_from_text() {
+        for day in ["1970-01-01", "2026-11-20", "2028-02-29", "9999-12-31"] {
+            let start = day_start(day).unwrap();
+            assert_eq!(Iso8601(start).to_string(), format!("{day}T00:00:00+00:00"));
+        }
+        let wrong = [
+            "",
+            "2026",
+            "2026-11",
+            "26-11-20",
+            "2026-11-2",
+            "2026-13-01",
+            "2026-00-10",
+            "2026-04-31",
+            "2027-02-29",
+            "2026-11-20-",
+            "2026-11-20 ",
+            "+026-11-20",
+            "1969-12-31",
+            "2026-11-00",
+            "٢٠٢٦-11-20",
+            "2026/11/20",
+        ];
+        for text in wrong {
+            assert_eq!(day_start(text), None, "{text}");
+        }
     }
 
     proptest! {

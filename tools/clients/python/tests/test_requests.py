@@ -176,6 +176,7 @@ ERRORS = [
     (401, "api_key_revoked", mailprobe.ApiKeyRevokedError),
     (402, "insufficient_credits", mailprobe.InsufficientCreditsError),
     (402, "subscription_inactive", mailprobe.SubscriptionInactiveError),
+    (403, "insufficient_scope", mailprobe.InsufficientScopeError),
     (403, "plan_not_allowed", mailprobe.PlanNotAllowedError),
     (403, "live_key_required", mailprobe.LiveKeyRequiredError),
     (403, "not_available_on_market", mailprobe.NotAvailableOnGatewayError),

@@ -157,8 +157,10 @@ export class InsufficientCreditsError extends PaymentRequiredError {}
 /** 402 `subscription_inactive`: the subscription is paused or canceled. */
 export class SubscriptionInactiveError extends PaymentRequiredError {}
 
-/** 403: the plan or the gateway does not offer the request. */
+/** 403: the key, the plan or the gateway does not permit the request. */
 export class PermissionDeniedError extends ApiError {}
+/** 403 `insufficient_scope`: the API key lacks the scope of the request, which the message names. */
+export class InsufficientScopeError extends PermissionDeniedError {}
 /** 403 `plan_not_allowed`: the plan does not include batches and lists. */
 export class PlanNotAllowedError extends PermissionDeniedError {}
 /** 403 `live_key_required`: the request needs a live key, and the client has a test key. */

@@ -89,6 +89,10 @@ Test keys never ask mail servers. The local part chooses the answer; the domain 
 `deliverable`, `role`, `disposable`, `spamtrap`, `inbox_full`, `mailbox_disabled`, `catch_all`, `unverifiable`; any \
 other local part gets `mailbox_not_found`.
 
+A key can be limited to scopes, and can have an expiry. The scopes are `fast` and `full` (single checks in this mode), \
+`batches`, `lists`, and `account` (the account and its webhooks). A request without its scope gets 403 \
+`insufficient_scope`, costs nothing and is not counted.
+
 Each key has a limit of requests in any 60 seconds for each endpoint. The headers `RateLimit` and `X-RateLimit-*` \
 show how many requests remain. `Retry-After` of 429 and 503 is the number of seconds to wait before the next try. \
 Every answer has an `X-Request-Id`; quote it in questions about an answer.

@@ -2,7 +2,7 @@
 
 use super::{nodes, two_nodes, wait_all, wait_until};
 use crate::postgres::{self, InSchema};
-use crate::world::{START, plans};
+use crate::world::{DAY, START, plans};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -16,13 +16,16 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     for round in 0..20 {
         let (here, there) = (round % 2, 1 - round % 2);
-        let key = world.new_key(a, "k");
+        let rights = (KeyScopes::of([KeyScope::Batches]).unwrap(), Some(START + DAY + round as u64));
+        let key = NewKey { scopes: rights.0, expires_at: rights.1, ..world.new_key(a, "k") };
         let (id, hash) = (key.id, key.hash);
         world.on(here).store().create_key(key, START).wait().unwrap();
         let stores = world.nodes();
         assert!(!stores[here].key_by_hash(&hash).unwrap().revoked);
         let seen = wait_until("the key is known", || stores[there].key_by_hash(&hash).is_some());
         assert!(seen < SEEN_WITHIN, "{seen:?}");
+        let found = stores[there].key_by_hash(&hash).unwrap();
+        assert_eq!((found.scopes, found.expires_at), rights);
         stores[here].revoke_key(id, START).wait().unwrap();
         assert!(stores[here].key_by_hash(&hash).unwrap().revoked, "at once on the node that was asked");
         let is_refused = || stores[there].key_by_hash(&hash).unwrap().revoked;
@@ -30,6 +33,33 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
         assert!(seen < SEEN_WITHIN, "{seen:?}");
         assert_eq!(stores[there].revoke_key(id, START).wait().unwrap().id, id);
     }
+}
+
+#[test]
+fn a_deletion_on_one_node_holds_on_another_within_two_seconds_and_continues_there() {
+    let Some((mut world, a)) = two_nodes("free") else { return };
+    let key = world.new_key(a, "k");
+    let hash = key.hash;
+    world.on(0).store().create_key(key, START).wait().unwrap();
+    world.batch(a, &["a@x.example"]);
+    let stores = world.nodes();
+    wait_until("the key is known", || stores[1].key_by_hash(&hash).is_some());
+    stores[0].close_account(a, START).wait().unwrap();
+    assert_eq!(stores[0].key_by_hash(&hash), None, "at once on the node that was asked");
+    let seen = wait_until("the deletion is known", || stores[1].key_by_hash(&hash).is_none());
+    assert!(seen < SEEN_WITHIN, "{seen:?}");
+    // Both nodes remove rows at the same time.
+    assert_eq!(stores[1].closed_accounts().wait().unwrap(), [a]);
+    for round in 0.. {
+        let steps = [0, 1].map(|node| stores[node].delete_step(a, START)).map(|step| step.wait().unwrap());
+        if steps == [DeletionStep::Complete; 2] {
+            break;
+        }
+        assert!(round < 100);
+    }
+    assert_eq!(stores[1].account(a, START).wait().unwrap(), None);
+    wait_until("its terms are gone", || stores.iter().all(|store| store.terms(a).is_none()));
+    assert_eq!(stores[0].audit(None).wait().unwrap().faults, Vec::<String>::new());
 }
 
 #[test]
@@ -185,6 +215,8 @@ fn three_nodes_that_start_at_once_make_one_first_account() {
                     hash: [node; 32],
                     last4: *b"wxyz",
                     label: "first".into(),
+                    scopes: KeyScopes::ALL,
+                    expires_at: None,
                 };
                 let made = store.first_run(FirstRun { account, keys: vec![key] }, START).wait().unwrap();
                 barrier.wait();

@@ -111,6 +111,28 @@ fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
     set_format(7);
     assert_eq!(create(), Ok(ListMade::Made));
     assert_eq!(store.set_overrides(a, false, own(Some(4))).wait(), Ok(own(Some(4))));
+    let key = |number: u8, scopes, expires_at| NewKey {
+        id: KeyId::new(START, number.into()),
+        account: a,
+        mode: KeyMode::Live,
+        hash: [number; 32],
+        last4: *b"wxyz",
+        label: String::new(),
+        scopes,
+        expires_at,
+    };
+    let create = |key| store.create_key(key, START).wait().map(drop);
+    let only_fast = KeyScopes::of([KeyScope::Fast]).unwrap();
+    let limited = [key(1, only_fast, None), key(2, KeyScopes::ALL, Some(START + 1))];
+    let old = ChangeError::Store(StoreError::OldFormat { found: 7, needed: 8 });
+    for key in limited.clone() {
+        assert_eq!(create(key), Err(old.clone()));
+    }
+    assert_eq!(create(key(3, KeyScopes::ALL, None)), Ok(()));
+    set_format(8);
+    for key in limited {
+        assert_eq!(create(key), Ok(()));
+    }
 }
 
 #[test]

@@ -95,8 +95,16 @@ fn a_revocation_that_a_node_missed_while_it_was_paused_holds_when_it_returns() {
     let Some(mut nodes) = Mortals::new(2) else { return };
     let a = nodes.account(0, "a");
     let id = KeyId::new(now(), nodes.random());
-    let key =
-        NewKey { id, account: a, mode: KeyMode::Live, hash: [7; 32], last4: *b"wxyz", label: "k".into() };
+    let key = NewKey {
+        id,
+        account: a,
+        mode: KeyMode::Live,
+        hash: [7; 32],
+        last4: *b"wxyz",
+        label: "k".into(),
+        scopes: KeyScopes::ALL,
+        expires_at: None,
+    };
     nodes.node(0).create_key(key, now()).wait().unwrap();
     nodes.links[0].pause();
     nodes.node(1).revoke_key(id, now()).wait().unwrap();

@@ -164,7 +164,11 @@ class SubscriptionInactiveError(PaymentRequiredError):
 
 
 class PermissionDeniedError(ApiError):
-    """403: the plan or the gateway does not offer the request."""
+    """403: the key, the plan or the gateway does not permit the request."""
+
+
+class InsufficientScopeError(PermissionDeniedError):
+    """403 `insufficient_scope`: the API key lacks the scope of the request, which the message names."""
 
 
 class PlanNotAllowedError(PermissionDeniedError):
@@ -241,6 +245,7 @@ _BY_CODE: Dict[str, Type[ApiError]] = {
     "api_key_revoked": ApiKeyRevokedError,
     "insufficient_credits": InsufficientCreditsError,
     "subscription_inactive": SubscriptionInactiveError,
+    "insufficient_scope": InsufficientScopeError,
     "plan_not_allowed": PlanNotAllowedError,
     "live_key_required": LiveKeyRequiredError,
     "not_found": NotFoundError,

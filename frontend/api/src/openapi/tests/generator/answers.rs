@@ -33,10 +33,14 @@ pub const UNAUTHORIZED: Refused = refused(
 /// The response 402 without enough credits.
 pub const UNPAID: Refused =
     refused("PaymentRequired", &[ErrorCode::InsufficientCredits, ErrorCode::SubscriptionInactive], &[]);
-/// The response 403 to a request that the plan does not include.
-pub const NOT_ALLOWED: Refused = refused("Forbidden", &[ErrorCode::PlanNotAllowed], &[]);
-/// The response 403 to a test key.
-pub const LIVE_ONLY: Refused = refused("LiveKeyRequired", &[ErrorCode::LiveKeyRequired], &[]);
+/// The response 403 to a key without the scope of the operation.
+pub const NO_SCOPE: Refused = refused("InsufficientScope", &[ErrorCode::InsufficientScope], &[]);
+/// The response 403 to a key without the scope, and to a request that the plan does not include.
+pub const NOT_ALLOWED: Refused =
+    refused("Forbidden", &[ErrorCode::InsufficientScope, ErrorCode::PlanNotAllowed], &[]);
+/// The response 403 to a key without the scope, and to a test key.
+pub const LIVE_ONLY: Refused =
+    refused("LiveKeyRequired", &[ErrorCode::InsufficientScope, ErrorCode::LiveKeyRequired], &[]);
 /// The response 404 to an unknown path or batch.
 pub const NOT_FOUND: Refused = refused("NotFound", &[ErrorCode::NotFound], &[]);
 /// The response 405, which every path has.
@@ -80,11 +84,12 @@ pub fn of_any_request() -> Value {
 }
 
 /// All error responses. Those of every path and body are not named by an operation.
-const ALL: [&Refused; 19] = [
+const ALL: [&Refused; 20] = [
     &INVALID,
     &INVALID_BATCH,
     &UNAUTHORIZED,
     &UNPAID,
+    &NO_SCOPE,
     &NOT_ALLOWED,
     &LIVE_ONLY,
     &NOT_FOUND,

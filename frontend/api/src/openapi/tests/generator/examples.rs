@@ -242,6 +242,15 @@ pub fn descriptions() -> Vec<Example> {
     vec![("shortened", "The first fields", json!({ "openapi": "3.1.0", "info": info, "paths": {} }))]
 }
 
+/// A shortened answer of `GET /v1/account/export`.
+pub fn exports() -> Vec<Example> {
+    let account =
+        json!({ "id": "acc_01kdvds2j0emq8k9w39qsaekf4", "name": "shop", "plan": "free", "status": "active" });
+    let value =
+        json!({ "exported_at": "2026-01-31T09:30:00+00:00", "account": account, "keys": [], "lists": [] });
+    vec![("shortened", "The first fields", value)]
+}
+
 /// The error body of a code.
 pub fn error(code: ErrorCode) -> Value {
     let mut body = ErrorBody::new(code, super::meaning::of_error(code));

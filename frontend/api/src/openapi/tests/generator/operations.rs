@@ -32,6 +32,7 @@ pub fn paths() -> Value {
         "/v1/lists/{list_id}/cancel": { "post": lists::cancel() },
         "/v1/lists/{list_id}/results": { "get": lists::results() },
         "/v1/account": { "get": account() },
+        "/v1/account/export": { "get": export() },
         "/v1/openapi.json": { "get": description() },
     })
 }
@@ -225,6 +226,21 @@ fn account() -> Value {
     })
 }
 
+fn export() -> Value {
+    let schema = json!({ "type": "object" });
+    let shown = answer("The data of the account.", &schema, examples::exports(), &with_limits(&[]));
+    json!({
+        "operationId": "exportAccount",
+        "tags": ["Account"],
+        "summary": "Export the data of the account",
+        "description": "Free; needs a live key, and counts against the limit of downloads of lists. The answer has \
+            the account, its ledger, the usage by day, keys, lists, batches with their results, connections and \
+            webhooks, without any secret. It has at most 10,000 entries of the ledger, 1,000 batches and 10,000 \
+            rows of batches, the newest ones. The fields may change.",
+        "responses": responses("200", shown, &answers::INVALID, &[&answers::LIVE_ONLY]),
+    })
+}
+
 fn description() -> Value {
     let schema = json!({ "type": "object" });
     let document = answer("An OpenAPI 3 document.", &schema, examples::descriptions(), &["Cache-Control"]);
@@ -234,12 +250,18 @@ fn description() -> Value {
         "summary": "Show this description",
         "description": "Needs no key.",
         "security": [],
-        "responses": responses("200", document, &answers::INVALID, &[]),
+        "responses": open_responses("200", document, &answers::INVALID, &[]),
     })
 }
 
-/// A successful response, the errors that every operation declares, and further ones.
+/// The responses of an operation with a key. A further response 403 replaces the one about the scopes of the key.
 fn responses(status: &str, success: Value, invalid: &Refused, more: &[&Refused]) -> Value {
+    let more: Vec<&Refused> = std::iter::once(&answers::NO_SCOPE).chain(more.iter().copied()).collect();
+    open_responses(status, success, invalid, &more)
+}
+
+/// A successful response, the errors that every operation declares, and further ones.
+fn open_responses(status: &str, success: Value, invalid: &Refused, more: &[&Refused]) -> Value {
     let everywhere =
         [invalid, &answers::UNAUTHORIZED, &answers::UNPAID, &answers::LIMITED, &answers::UNAVAILABLE];
     let refused = everywhere.iter().chain(more).map(|refused| (refused.status(), refused.reference()));

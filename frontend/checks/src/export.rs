@@ -1,0 +1,195 @@
+//! The export of an account's data for its owner: one JSON object. It has no secret: no hash of a key, no token, and no secret of
+//! a webhook.
+
+use api::Reason;
+use serde_json::{Value, json};
+use store::credits::calendar::Iso8601;
+use store::webhooks::{EventKind, Webhook};
+use store::{
+    Account, AccountId, BatchSummary, Connection, DayCounts, Entry, KeyInfo, KeyMode, List, Store,
+    StoreError, UnixMs,
+};
+
+/// The most entries of the ledger in an export, the newest ones.
+pub const ENTRIES_MAX: usize = 10_000;
+/// The most batches in an export, the newest ones.
+pub const BATCHES_MAX: usize = 1_000;
+/// The most rows of batches in an export. Batches without their results say so.
+pub const ROWS_MAX: usize = 10_000;
+
+/// How many batches one look at the store returns.
+const BATCH_PAGE: usize = 100;
+
+/// All data of an account; `None` if there is none.
+///
+/// # Errors
+///
+/// The store cannot read it.
+pub async fn export(store: &dyn Store, id: AccountId, now: UnixMs) -> Result<Option<Value>, StoreError> {
+    let Some(account) = store.account(id, now).await? else { return Ok(None) };
+    let user = store.user(id).await?;
+    let entries = store.entries(id, ENTRIES_MAX).await?;
+    let (days, keys) = (store.days(id, now).await?, store.keys(id).await?);
+    let (lists, webhooks) = (store.lists(id, now).await?, store.webhooks(id).await?);
+    let connections = store.connections(id, now).await?;
+    let batches = batches(store, id, now).await?;
+    let mapped = |values: Vec<Value>| Value::Array(values);
+    Ok(Some(json!({
+        "exported_at": time(now),
+        "account": of_account(&account, user.map(|user| user.email)),
+        "ledger": mapped(entries.iter().map(of_entry).collect()),
+        "usage": mapped(days.iter().map(of_day).collect()),
+        "keys": mapped(keys.iter().map(of_key).collect()),
+        "lists": mapped(lists.iter().map(of_list).collect()),
+        "batches": batches,
+        "connections": mapped(connections.iter().map(of_connection).collect()),
+        "webhooks": mapped(webhooks.iter().map(of_webhook).collect()),
+    })))
+}
+
+fn time(at: UnixMs) -> String {
+    Iso8601(at).to_string()
+}
+
+fn of_account(account: &Account, email: Option<String>) -> Value {
+    let balance = &account.balance;
+    json!({
+        "id": account.id.to_string(),
+        "name": account.name,
+        "email": email,
+        "plan": account.plan,
+        "status": account.status.as_str(),
+        "cancel_at_period_end": account.cancel_at_period_end,
+        "created_at": time(account.created_at),
+        "period_end": account.period_end.map(time),
+        "credits": {
+            "available": balance.available(),
+            "plan": balance.plan_left,
+            "pack": balance.pack_left,
+            "held": balance.held,
+            "granted": balance.granted,
+            "spent": balance.spent,
+            "expired": balance.expired,
+        },
+    })
+}
+
+fn of_entry(entry: &Entry) -> Value {
+    json!({
+        "id": entry.id.to_string(),
+        "kind": entry.kind,
+        "at": time(entry.at),
+        "granted": entry.granted,
+        "spent": entry.spent,
+        "expired": entry.expired,
+        "note": entry.note,
+    })
+}
+
+fn reasons(counts: &[(Reason, u64)]) -> Value {
+    counts.iter().map(|(reason, count)| (reason.as_str().to_owned(), json!(count))).collect()
+}
+
+fn of_day(day: &DayCounts) -> Value {
+    let date: String = time(u64::from(day.day) * 86_400_000).chars().take(10).collect();
+    json!({ "day": date, "singles": day.singles, "rows": day.rows, "reasons": reasons(&day.reasons) })
+}
+
+fn mode(mode: KeyMode) -> &'static str {
+    match mode {
+        KeyMode::Live => "live",
+        KeyMode::Test => "test",
+    }
+}
+
+fn of_key(key: &KeyInfo) -> Value {
+    json!({
+        "id": key.id.to_string(),
+        "label": key.label,
+        "mode": mode(key.mode),
+        "last4": key.last4,
+        "scopes": key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>(),
+        "created_at": time(key.created_at),
+        "last_used_at": key.last_used_at.map(time),
+        "expires_at": key.expires_at.map(time),
+        "revoked_at": key.revoked_at.map(time),
+    })
+}
+
+fn of_list(list: &List) -> Value {
+    json!({
+        "list_id": list.id.to_string(),
+        "name": list.name,
+        "mode": mode(list.mode),
+        "column": list.column,
+        "state": format!("{:?}", list.state).to_ascii_lowercase(),
+        "bytes": list.bytes,
+        "rows": list.rows,
+        "addresses": list.addresses,
+        "distinct": list.distinct,
+        "credits_charged": list.charged,
+        "counts": reasons(&list.counts),
+        "created_at": time(list.created_at),
+    })
+}
+
+fn of_connection(connection: &Connection) -> Value {
+    json!({
+        "id": connection.id.to_string(),
+        "client": connection.client,
+        "client_name": connection.client_name,
+        "redirect_host": connection.redirect_host,
+        "checks_allowed": connection.allowance,
+        "checks_used": connection.used,
+        "created_at": time(connection.created_at),
+        "last_used_at": time(connection.last_used_at),
+        "expires_at": time(connection.expires_at),
+    })
+}
+
+fn of_webhook(webhook: &Webhook) -> Value {
+    json!({
+        "webhook_id": webhook.id.to_string(),
+        "url": webhook.url,
+        "label": webhook.label,
+        "events": webhook.events.kinds().map(EventKind::as_str).collect::<Vec<_>>(),
+        "enabled": webhook.health.is_enabled(),
+        "created_at": time(webhook.created_at),
+    })
+}
+
+/// The batches, newest first, with their results as far as they fit.
+async fn batches(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<Value, StoreError> {
+    let (mut shown, mut rows, mut after) = (Vec::new(), 0, None);
+    loop {
+        let page = store.batches(account, after, BATCH_PAGE, now).await?;
+        for batch in page.batches {
+            let fits = rows + batch.total as usize <= ROWS_MAX;
+            let view = match batch.completed && fits {
+                true => store.batch(account, batch.batch, now).await?,
+                false => None,
+            };
+            rows += if view.is_some() { batch.total as usize } else { 0 };
+            let name = view.as_ref().and_then(|view| view.name.clone());
+            let results = view.and_then(|view| view.results);
+            shown.push(of_batch(&batch, name, results));
+        }
+        after = page.next;
+        if after.is_none() || shown.len() >= BATCHES_MAX {
+            return Ok(Value::Array(shown));
+        }
+    }
+}
+
+fn of_batch(batch: &BatchSummary, name: Option<String>, results: Option<Vec<(String, Reason)>>) -> Value {
+    let row = |(email, reason): (String, Reason)| json!({ "email": email, "reason": reason.as_str() });
+    json!({
+        "batch_id": batch.batch.to_string(),
+        "name": name,
+        "created_at": time(batch.created_at),
+        "completed": batch.completed,
+        "total": batch.total,
+        "checked": batch.checked,
+        "results": results.map(|rows| rows.into_iter().map(row).collect::<Vec<_>>()),
+    })
+}

@@ -1,0 +1,126 @@
+//! `/account/export` and `/account/delete`: a copy of the account's data for its user, and the deletion of the account by its user,
+//! who gives the password again and types the name.
+
+use super::form::token_field;
+use super::page;
+use super::session::{SESSION_COOKIE, set_cookie, token_hash};
+use super::signin::{busy, notice};
+use crate::problem::Problem;
+use crate::visit::Visit;
+use http_core::Reply;
+use maud::html;
+use store::clock;
+use store::{Account, ChangeError, DeletionStep, StoreError, User};
+
+/// How many steps a request takes. The periodic work of the server takes the others.
+const STEPS_MAX: usize = 50;
+
+/// `POST /account/export`: the data of the account as a file. It counts like a new key: both are rare.
+pub async fn export(visit: Visit) -> Result<Reply, Problem> {
+    let id = visit.signed_in()?.account;
+    visit.dashboard.throttle.new_key(id, clock::now())?;
+    let exported = checks::export::export(&*visit.checks.store, id, clock::now()).await?;
+    let exported = exported.ok_or_else(Problem::not_found)?;
+    let reply = Reply::json(200, &exported)
+        .map_err(|refusal| Problem::unready().inside(refusal.inside.unwrap_or_default()))?;
+    Ok(reply
+        .header("content-disposition", "attachment; filename=\"mailprobe-account.json\"")
+        .header("cache-control", "no-store"))
+}
+
+/// `GET /account/delete`: what is deleted, and the form.
+pub async fn show(visit: Visit) -> Result<Reply, Problem> {
+    render(&visit, None).await
+}
+
+/// `POST /account/delete`: deletes the account, and signs out.
+pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
+    let id = visit.signed_in()?.account;
+    let (store, now) = (&visit.checks.store, clock::now());
+    let account = store.account(id, now).await?.ok_or_else(Problem::not_found)?;
+    let Some(user) = store.user(id).await? else {
+        return refuse(&visit, "Set a password first, on the page of sessions.", 403).await;
+    };
+    if visit.form.text("name").trim() != account.name {
+        return refuse(&visit, "The name of the account is another one. Nothing was deleted.", 400).await;
+    }
+    // Attempts count like attempts to sign in, so an open session does not allow more guesses.
+    visit.dashboard.throttle.sign_in(token_hash(&user.email.to_lowercase()), visit.head.peer, now)?;
+    let given = visit.form.text("password").to_owned();
+    if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
+        return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;
+    }
+    match store.close_account(id, now).await {
+        Ok(()) => {}
+        Err(ChangeError::Store(StoreError::OldFormat { .. })) => {
+            let why = "A part of this server is an older version, which cannot delete accounts. Try again when the operator has \
+                       finished the upgrade.";
+            return refuse(&visit, why, 503).await;
+        }
+        Err(error) => return Err(Problem::unready().inside(format!("an account was not deleted: {error}"))),
+    }
+    for _ in 0..STEPS_MAX {
+        if store.delete_step(id, now).await? != DeletionStep::More {
+            break;
+        }
+    }
+    let body = html! {
+        h1 { "The account is deleted" }
+        p { "Its keys no longer work. Its data is removed from the server's database. Backups that the operator made before keep it until they are deleted." }
+    };
+    Ok(page::page("Account deleted", None, body)
+        .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
+        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
+}
+
+async fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {
+    Ok(page::with_status(render(visit, Some(why)).await?, status))
+}
+
+/// What the account has, in words.
+async fn content(visit: &Visit, account: &Account, user: Option<&User>) -> Result<Vec<String>, Problem> {
+    let (store, now) = (&visit.checks.store, clock::now());
+    let keys = store.keys(account.id).await?;
+    let (lists, webhooks) = (store.lists(account.id, now).await?, store.webhooks(account.id).await?);
+    let connections = store.connections(account.id, now).await?;
+    let mut content = vec![
+        format!("{} credits, which cannot be restored", account.balance.available()),
+        format!("{} API keys, which stop to work at once", keys.len()),
+        format!("{} lists with their results, and all batches", lists.len()),
+        format!("{} webhooks with their log", webhooks.len()),
+        format!("{} connections of assistants", connections.len()),
+        "the usage by day and the ledger".to_owned(),
+    ];
+    content.extend(user.map(|user| format!("the sign-in of {}, and all sessions", user.email)));
+    Ok(content)
+}
+
+async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
+    let signed_in = visit.signed_in()?;
+    let (store, now) = (&visit.checks.store, clock::now());
+    let account = store.account(signed_in.account, now).await?.ok_or_else(Problem::not_found)?;
+    let user = store.user(signed_in.account).await?;
+    let content = content(visit, &account, user.as_ref()).await?;
+    let body = html! {
+        h1 { "Delete account" }
+        (notice(wrong))
+        p { "A deletion cannot be undone. It ends all checks of the account that are under way, and deletes:" }
+        ul { @for part in &content { li.wrap { (part) } } }
+        @if user.is_none() {
+            p.notice.warn { "This account has no password yet. Set one on the page " a href="/sessions" { "Sessions" } " first." }
+        } @else {
+            section.card {
+                form method="post" action="/account/delete" {
+                    (token_field(&signed_in.csrf))
+                    label for="name" { "Name of the account: " strong.wrap { (account.name) } }
+                    input #name name="name" autocomplete="off" spellcheck="false" required aria-describedby="name-hint";
+                    p.hint #name-hint { "Type the name to confirm the deletion." }
+                    label for="password" { "Password" }
+                    input #password name="password" type="password" autocomplete="current-password" required;
+                    button.danger type="submit" { "Delete this account" }
+                }
+            }
+        }
+    };
+    Ok(page::page_at("Delete account", Some("/sessions"), Some(signed_in), body))
+}
