@@ -27,6 +27,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("store-redb", &["store", "store-rules"]),
     ("store-rules", &["api", "engine", "store"]),
     ("lists", &["api", "engine-proto"]),
+    ("learn", &["api", "engine-proto", "lists"]),
     ("checks", &["api", "engine", "store"]),
     ("list-work", &["api", "checks", "engine", "lists", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),

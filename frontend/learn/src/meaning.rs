@@ -1,0 +1,263 @@
+//! The meaning of a report about one recipient.
+//!
+//! A failure is definite only if two independent statements agree: the status of the report (RFC 3463), and the words of the server
+//! that refused. The words are classified by the rules for live replies. A status such as 5.0.0 states nothing, so the words need
+//! a clear sentence or a status of their own then.
+
+use crate::report::{Action, RecipientReport};
+use engine_proto::address::Address;
+use engine_proto::smtp::reply::Reply;
+use engine_proto::smtp::status::EnhancedCode;
+use engine_proto::verdict::{Class, Classification, ReplyView, Scope, Stage, Us, classify};
+
+/// What a definite bounce shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Bounce {
+    /// The mailbox does not exist.
+    NotFound,
+    /// The mailbox exists and takes no mail.
+    Disabled,
+    /// The domain does not exist or takes no mail.
+    DomainDead,
+}
+
+/// Why a failure shows nothing about the existence of the mailbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cause {
+    /// The mailbox is full.
+    Full,
+    /// Policy, reputation, spam, authentication: about the sender or the message.
+    Policy,
+    /// Temporary, or the sending server gave up.
+    Temporary,
+    /// The size or the form of the message.
+    Message,
+    /// The provider sent nothing, because of an earlier bounce.
+    Suppressed,
+    /// The mail was forwarded, and failed at another address.
+    Forwarded,
+    /// There are no words of a server to compare the status with.
+    NoWords,
+    /// The status and the words contradict each other, or a field occurs twice.
+    Contradiction,
+    /// Nothing can be read from the words.
+    Unclear,
+}
+
+/// The meaning of a report about one recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// A definite bounce.
+    Definite(Bounce),
+    /// The mail failed for another reason.
+    Failed(Cause),
+    /// The mail is still on its way.
+    Delayed,
+    /// The mail was delivered.
+    Delivered,
+    /// The mail was given to a server or list without reports.
+    Passed,
+    /// The report does not say what happened.
+    Unknown,
+}
+
+/// The sender of the mail and its server, as a server may name them in its reply.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sender<'a> {
+    pub reverse_path: &'a str,
+    pub host: &'a str,
+}
+
+/// The meaning of a report.
+pub(crate) fn meaning(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
+    match report.action {
+        None => Meaning::Unknown,
+        Some(Action::Delayed) => Meaning::Delayed,
+        Some(Action::Passed) => Meaning::Passed,
+        Some(Action::Delivered) => match report.status {
+            Some(status) if status.class != 2 => Meaning::Unknown,
+            _ => Meaning::Delivered,
+        },
+        Some(Action::Failed) => failure(report, sender),
+    }
+}
+
+fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
+    let words = report.diagnostic.as_deref().unwrap_or_default();
+    let said = Said::read(words, report.status);
+    let found = said.classify(report, sender);
+    let cause = |default| cause(&found, default);
+    if says_suppressed(words) {
+        return Meaning::Failed(Cause::Suppressed);
+    }
+    // 4.4.z is about the way to the server: the sender gave up (RFC 3463 3.5).
+    if report.status.is_some_and(|status| status.class == 4 && status.subject == 4) {
+        return Meaning::Failed(Cause::Temporary);
+    }
+    let Some(bounce) = bounce(&found) else { return Meaning::Failed(cause(Cause::Unclear)) };
+    let Some(status) = report.status.or(said.status) else { return Meaning::Failed(Cause::Contradiction) };
+    // A server that gives up after days reports the last reply with a status of its own.
+    if status.class == 4 {
+        return Meaning::Failed(Cause::Temporary);
+    }
+    let own_agrees = said.status.is_none_or(|own| agreement(own, bounce, &found) != Agreement::Contradicts);
+    let agrees = match agreement(status, bounce, &found) {
+        Agreement::Agrees => own_agrees,
+        Agreement::StatesNothing => own_agrees && is_clear(&found, said.status, bounce),
+        Agreement::Contradicts => false,
+    };
+    if said.status.is_none() && STATUS_RULES.contains(&found.rule) {
+        Meaning::Failed(Cause::NoWords)
+    } else if report.is_ambiguous || !agrees {
+        Meaning::Failed(Cause::Contradiction)
+    } else if report.is_forwarded {
+        Meaning::Failed(Cause::Forwarded)
+    } else {
+        Meaning::Definite(bounce)
+    }
+}
+
+/// Rules that read only the status. If the words have no status of their own, it is that of the report, and nothing agrees with it.
+const STATUS_RULES: [&str; 5] =
+    ["unknown-status", "null-mx-status", "null-mx-status-exchange", "domain-status", "disabled-status"];
+
+/// The reply in the words of a report.
+struct Said {
+    reply: Reply,
+    /// The status in the words themselves.
+    status: Option<EnhancedCode>,
+}
+
+/// Words before the reply that a sending server quotes.
+const QUOTES: [&str; 8] =
+    ["said:", "replied:", "responded:", "response:", "returned:", "returned", "error:", "with:"];
+
+impl Said {
+    fn read(words: &str, status: Option<EnhancedCode>) -> Said {
+        let quoted = quoted(words);
+        let code = reply_code(quoted);
+        let text = code.map_or(words, |_| quoted[3..].trim_start_matches([' ', '-']));
+        let code = code.unwrap_or(match status.map_or(0, |status| status.class) {
+            class @ (2 | 4) => u16::from(class) * 100 + 50,
+            _ => 550,
+        });
+        let text = without_repeated_codes(text, code);
+        let own = EnhancedCode::find_in(&text, code);
+        let text = match (own, status) {
+            (None, Some(status)) if u16::from(status.class) == code / 100 => format!("{status} {text}"),
+            _ => text,
+        };
+        Said { reply: Reply::new(code, &text), status: own }
+    }
+
+    fn classify(&self, report: &RecipientReport, sender: Sender<'_>) -> Classification {
+        classify(&ReplyView {
+            stage: Stage::Rcpt,
+            mx: &report.remote,
+            reply: &self.reply,
+            recipient: report.recipient.as_ref().map(Address::as_str),
+            us: Us { reverse_path: sender.reverse_path, ehlo: sender.host, source: None },
+        })
+    }
+}
+
+/// The reply in words such as `host mx.example.com[192.0.2.1] said: 550 5.1.1 no such user`; else all words.
+fn quoted(words: &str) -> &str {
+    if reply_code(words).is_some() {
+        return words;
+    }
+    let marks = QUOTES.iter().filter_map(|mark| {
+        let at = words.find(mark)? + mark.len();
+        let rest = words[at..].trim_start_matches(|c: char| c.is_whitespace() || "'\"<:".contains(c));
+        reply_code(rest).map(|_| rest)
+    });
+    // The longest rest is the first reply.
+    marks.max_by_key(|rest| rest.len()).unwrap_or(words)
+}
+
+/// The reply code at the beginning of a text.
+pub(crate) fn reply_code(text: &str) -> Option<u16> {
+    let bytes = text.as_bytes();
+    let ends = bytes.get(3).is_none_or(|byte| matches!(byte, b' ' | b'-' | b'\n' | b'\t'));
+    let code: u16 = text.get(..3).filter(|_| ends)?.parse().ok()?;
+    (200..600).contains(&code).then_some(code)
+}
+
+/// The text without the code before each further line of the reply. Some servers join the lines: `550-5.1.1 no 550 5.1.1 user`.
+fn without_repeated_codes(text: &str, code: u16) -> String {
+    let mark = format!("{code}-");
+    let line_mark = format!("{code} ");
+    let mut out = String::with_capacity(text.len());
+    for line in text.split('\n') {
+        let line = line.trim();
+        let line = line.strip_prefix(&line_mark).unwrap_or(line);
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let words = line.split(' ').map(|word| word.strip_prefix(&mark).unwrap_or(word));
+        out.push_str(&words.collect::<Vec<_>>().join(" "));
+    }
+    out
+}
+
+/// The definite statement of a classified reply.
+fn bounce(found: &Classification) -> Option<Bounce> {
+    match found.class {
+        _ if !found.permanent => None,
+        // Its words are about existence, but with a doubt.
+        Class::NotFound if found.rule == "perhaps-unknown-5.1.1" => None,
+        Class::NotFound if found.scope == Scope::Recipient => Some(Bounce::NotFound),
+        Class::Disabled if found.scope == Scope::Recipient => Some(Bounce::Disabled),
+        Class::DomainDead => Some(Bounce::DomainDead),
+        _ => None,
+    }
+}
+
+/// How a status relates to a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Agreement {
+    Agrees,
+    StatesNothing,
+    Contradicts,
+}
+
+/// Whether the status allows the statement (RFC 3463 3; the details of Microsoft 365 are from its documentation).
+fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Agreement {
+    let is_edge = found.rule == "edge-blocking-5.4.1";
+    match (status.subject, status.detail, bounce) {
+        _ if status.class != 5 => Agreement::Contradicts,
+        // 5.5.0 is a failure of the protocol without details: Outlook.com and many relays give it to all refusals.
+        (0, _, _) | (5, 0, _) | (1..=4, 0, _) => Agreement::StatesNothing,
+        (1, 1 | 3 | 4 | 6 | 10 | 351, Bounce::NotFound | Bounce::Disabled) => Agreement::Agrees,
+        (2, 1, Bounce::NotFound | Bounce::Disabled) => Agreement::Agrees,
+        (2, 4, Bounce::NotFound) => Agreement::Agrees,
+        (4, 1, Bounce::NotFound) if is_edge => Agreement::Agrees,
+        (7, 13 | 504 | 505, Bounce::Disabled) => Agreement::Agrees,
+        (1, 2 | 10, Bounce::DomainDead) | (4, 4 | 310, Bounce::DomainDead) => Agreement::Agrees,
+        _ => Agreement::Contradicts,
+    }
+}
+
+/// Whether the words decide without a status of the report: by a sentence that allows no other reading, or by their own status.
+fn is_clear(found: &Classification, own: Option<EnhancedCode>, bounce: Bounce) -> bool {
+    let own_decides = own.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees);
+    let sentences = ["unknown", "provider-unknown", "disabled", "domain-dead"];
+    own_decides || sentences.contains(&found.rule)
+}
+
+fn cause(found: &Classification, default: Cause) -> Cause {
+    match found.class {
+        Class::Full => Cause::Full,
+        Class::Policy | Class::AuthRequired | Class::Relay | Class::ExistsRestricted => Cause::Policy,
+        Class::Greylisted | Class::Throttled | Class::ExistsThrottled | Class::Temporary => Cause::Temporary,
+        Class::Unclear if found.rule == "message-status" => Cause::Message,
+        Class::NotFound | Class::Disabled | Class::DomainDead if !found.permanent => Cause::Temporary,
+        _ => default,
+    }
+}
+
+/// Whether a provider says that it did not send, because of its list of earlier bounces. The age of that bounce is not known.
+fn says_suppressed(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    ["suppress", "history of bouncing", "bounced address"].iter().any(|mark| words.contains(mark))
+}

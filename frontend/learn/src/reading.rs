@@ -1,0 +1,334 @@
+//! Reading a file: its form, its messages or rows, and the events in them.
+
+use crate::evidence::{BOUNCE_SECONDS_MAX, DELIVERY_SECONDS_MAX};
+use crate::fields::Fields;
+use crate::mail::Entity;
+use crate::mailbox::{Mailbox, is_separator};
+use crate::meaning::{Bounce, Cause, Meaning, Sender, meaning};
+use crate::report::{RecipientReport, Report};
+use crate::{export, notice, report};
+use engine_proto::address::Address;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+/// The first bytes of a message that are read. A report is before the copy of the mail that failed.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes from which the form of a file is detected.
+const HEAD_BYTES: u64 = 16 * 1024;
+
+/// An event of the operator's own sending.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The address to which mail was sent.
+    pub address: Address,
+    /// What happened.
+    pub kind: EventKind,
+    /// When it happened, in seconds since 1970.
+    pub at: u64,
+}
+
+/// Without the address, which is personal data.
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("kind", &self.kind).field("at", &self.at).finish_non_exhaustive()
+    }
+}
+
+/// The kind of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// A definite bounce.
+    Bounced(Bounce),
+    /// Mail failed for another reason. This shows nothing about the mailbox, but a delivery before it is no evidence.
+    Failed,
+    /// Mail was delivered.
+    Delivered,
+}
+
+/// Counts of what a file contains.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Number of messages.
+    pub messages: u64,
+    /// Number of messages that are reports or other bounces.
+    pub reports: u64,
+    /// Number of reports of complaints (RFC 5965), as messages or as rows. They say nothing about delivery.
+    pub complaints: u64,
+    /// Number of messages that are no bounces.
+    pub other_messages: u64,
+    /// Number of rows of an export.
+    pub rows: u64,
+    /// Number of rows about another event, such as an opened message.
+    pub other_rows: u64,
+    /// Number of definite bounces, by what they show.
+    pub definite: BTreeMap<Bounce, u64>,
+    /// Number of other failures, by their cause.
+    pub failed: BTreeMap<Cause, u64>,
+    /// Number of deliveries.
+    pub delivered: u64,
+    /// Number of notices of a delay.
+    pub delayed: u64,
+    /// Number of recipients whose mail went to a server or list without reports.
+    pub passed: u64,
+    /// Number of recipients of reports that do not say what happened, or that have no address.
+    pub unreadable: u64,
+    /// Number of events without a time. They have no age, so they are not used.
+    pub undated: u64,
+    /// Number of events that are too old to be used.
+    pub expired: u64,
+}
+
+impl Tally {
+    /// Whether the file contains anything that this crate knows.
+    pub fn is_recognised(&self) -> bool {
+        self.reports + self.complaints + self.delivered + self.delayed > 0 || self.rows > self.other_rows
+    }
+
+    /// Number of events that were given to the caller.
+    pub fn events(&self) -> u64 {
+        let counted = self.definite.values().chain(self.failed.values()).sum::<u64>() + self.delivered;
+        counted.saturating_sub(self.undated + self.expired)
+    }
+
+    /// Adds the counts of another file.
+    pub fn add(&mut self, other: &Tally) {
+        let Tally { messages, reports, complaints, other_messages, rows, other_rows, .. } = other;
+        self.messages += messages;
+        self.reports += reports;
+        self.complaints += complaints;
+        self.other_messages += other_messages;
+        self.rows += rows;
+        self.other_rows += other_rows;
+        for (bounce, count) in &other.definite {
+            *self.definite.entry(*bounce).or_default() += count;
+        }
+        for (cause, count) in &other.failed {
+            *self.failed.entry(*cause).or_default() += count;
+        }
+        let Tally { delivered, delayed, passed, unreadable, undated, expired, .. } = other;
+        self.delivered += delivered;
+        self.delayed += delayed;
+        self.passed += passed;
+        self.unreadable += unreadable;
+        self.undated += undated;
+        self.expired += expired;
+    }
+}
+
+/// The reason why a file teaches nothing, as one line without an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LearnError {
+    /// Reading failed.
+    Unreadable(String),
+    /// The file is an export, but a column that is needed is missing.
+    Columns(String),
+    /// The file has no bounce and no delivery.
+    NothingFound(String),
+}
+
+impl fmt::Display for LearnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LearnError::Unreadable(why) | LearnError::Columns(why) | LearnError::NothingFound(why) => {
+                f.write_str(why)
+            }
+        }
+    }
+}
+
+impl std::error::Error for LearnError {}
+
+impl From<io::Error> for LearnError {
+    fn from(error: io::Error) -> LearnError {
+        LearnError::Unreadable(format!("it cannot be read: {error}"))
+    }
+}
+
+/// The receiver of events, with the counts so far.
+pub(crate) struct Learner<'a> {
+    pub tally: Tally,
+    now: u64,
+    on_event: &'a mut dyn FnMut(Event),
+}
+
+/// Reads a file: one message, an mbox, or an export as CSV, compressed or not. Each event goes to `on_event`, in the order of the
+/// file. `now` is in seconds since 1970.
+///
+/// # Errors
+/// Reading fails, or the file contains nothing that can be learned.
+pub fn read(input: Box<dyn Read>, now: u64, on_event: &mut dyn FnMut(Event)) -> Result<Tally, LearnError> {
+    let mut input = lists::decompressed(input)?;
+    let mut head = Vec::new();
+    input.by_ref().take(HEAD_BYTES).read_to_end(&mut head)?;
+    let start = head.strip_prefix(b"\xef\xbb\xbf").map_or(0, |_| 3);
+    let start =
+        head[start..].iter().position(|byte| !byte.is_ascii_whitespace()).map_or(head.len(), |at| start + at);
+    let head = head.split_off(start);
+    let form = Form::of(&head);
+    let input = BufReader::with_capacity(64 * 1024, Cursor::new(head).chain(input));
+    let mut learner = Learner { tally: Tally::default(), now, on_event };
+    match form {
+        Form::Empty => return Err(LearnError::NothingFound("it is empty".to_owned())),
+        Form::Mailbox => learner.on_mailbox(input)?,
+        Form::Message => learner.on_single_message(input)?,
+        Form::Export => export::read(input, &mut learner)?,
+    }
+    let tally = learner.tally;
+    if tally.is_recognised() { Ok(tally) } else { Err(LearnError::NothingFound(nothing_found(&tally))) }
+}
+
+fn nothing_found(tally: &Tally) -> String {
+    match (tally.rows, tally.messages) {
+        (0, 0) => "it has a header of columns and no rows".to_owned(),
+        (0, messages) => format!(
+            "none of its messages ({messages}) is a bounce: a bounce has a delivery report (RFC 3464), or the form of qmail or Exim"
+        ),
+        (rows, _) => format!(
+            "none of its rows ({rows}) has a known event: delivered, bounce, hard bounce, soft bounce, blocked, dropped or complaint"
+        ),
+    }
+}
+
+/// The form of a file.
+enum Form {
+    Empty,
+    Message,
+    Mailbox,
+    Export,
+}
+
+impl Form {
+    fn of(head: &[u8]) -> Form {
+        if head.is_empty() {
+            return Form::Empty;
+        }
+        let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        if is_separator(first) {
+            return Form::Mailbox;
+        }
+        let known = [
+            "from",
+            "to",
+            "date",
+            "subject",
+            "received",
+            "return-path",
+            "content-type",
+            "message-id",
+            "x-failed-recipients",
+        ];
+        let (fields, _) = Fields::read(head);
+        let begins_with_field = memchr::memchr(b':', first).is_some_and(|colon| {
+            colon > 0 && first[..colon].iter().all(|b| b.is_ascii_alphanumeric() || *b == b'-')
+        });
+        if begins_with_field && fields.iter().any(|field| known.contains(&field.name.as_str())) {
+            return Form::Message;
+        }
+        Form::Export
+    }
+}
+
+impl Learner<'_> {
+    fn on_mailbox(&mut self, input: impl BufRead) -> io::Result<()> {
+        let mut mailbox = Mailbox::new(input, MESSAGE_BYTES_MAX);
+        while let Some(message) = mailbox.next_message()? {
+            self.on_message(&message.bytes);
+        }
+        Ok(())
+    }
+
+    fn on_single_message(&mut self, input: impl Read) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        input.take(MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes)?;
+        self.on_message(&bytes);
+        Ok(())
+    }
+
+    fn on_message(&mut self, bytes: &[u8]) {
+        self.tally.messages += 1;
+        let message = Entity::read(bytes);
+        if is_complaint(&message) {
+            self.tally.complaints += 1;
+            return;
+        }
+        let report = match message.is("multipart/report") {
+            true => report::read(&message),
+            false => notice::read(&message),
+        };
+        match report {
+            Some(report) => self.on_report(&report),
+            None => self.tally.other_messages += 1,
+        }
+    }
+
+    fn on_report(&mut self, report: &Report) {
+        self.tally.reports += 1;
+        let reverse_path = report.reverse_path.as_ref().map_or("", Address::as_str);
+        let sender = Sender { reverse_path, host: &report.reporter };
+        if report.recipients.is_empty() {
+            self.tally.unreadable += 1;
+        }
+        for one in &report.recipients {
+            self.on_recipient(one, sender);
+        }
+    }
+
+    /// Counts what a report says about a recipient, and gives the event to the caller.
+    pub fn on_recipient(&mut self, one: &RecipientReport, sender: Sender<'_>) {
+        let Some(address) = &one.recipient else {
+            self.tally.unreadable += 1;
+            return;
+        };
+        let kind = match meaning(one, sender) {
+            Meaning::Definite(bounce) => {
+                *self.tally.definite.entry(bounce).or_default() += 1;
+                EventKind::Bounced(bounce)
+            }
+            Meaning::Failed(cause) => {
+                *self.tally.failed.entry(cause).or_default() += 1;
+                EventKind::Failed
+            }
+            Meaning::Delivered => {
+                self.tally.delivered += 1;
+                EventKind::Delivered
+            }
+            Meaning::Delayed => {
+                self.tally.delayed += 1;
+                return;
+            }
+            Meaning::Passed => {
+                self.tally.passed += 1;
+                return;
+            }
+            Meaning::Unknown => {
+                self.tally.unreadable += 1;
+                return;
+            }
+        };
+        self.give(address, kind, one.at);
+    }
+
+    fn give(&mut self, address: &Address, kind: EventKind, at: Option<u64>) {
+        let Some(at) = at else {
+            self.tally.undated += 1;
+            return;
+        };
+        // A date of the future would make the event young forever.
+        let at = at.min(self.now);
+        let age_max = if kind == EventKind::Delivered { DELIVERY_SECONDS_MAX } else { BOUNCE_SECONDS_MAX };
+        if self.now - at > age_max {
+            self.tally.expired += 1;
+            return;
+        }
+        (self.on_event)(Event { address: address.clone(), kind, at });
+    }
+}
+
+/// Whether the message is the complaint of a recipient (ARF, RFC 5965).
+fn is_complaint(message: &Entity<'_>) -> bool {
+    message.is("multipart/report")
+        && (message.parameter("report-type").is_some_and(|kind| kind.eq_ignore_ascii_case("feedback-report"))
+            || message.parts().iter().any(|part| part.is("message/feedback-report")))
+}

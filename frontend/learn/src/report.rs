@@ -1,0 +1,250 @@
+//! Delivery reports (RFC 3464): the groups of `message/delivery-status`, one for each recipient.
+
+use crate::fields::{Field, Fields, after_type, date, status};
+use crate::mail::Entity;
+use crate::notice;
+use engine_proto::address::Address;
+use engine_proto::smtp::status::EnhancedCode;
+use lists::address_in_cell;
+
+/// Maximum number of recipients of one report that are read.
+pub(crate) const RECIPIENTS_MAX: usize = 1000;
+/// Maximum number of blocks of a report that are read; each recipient has one.
+const BLOCKS_MAX: usize = 2 * RECIPIENTS_MAX;
+
+/// What the reporting server did (RFC 3464 2.3.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Failed,
+    Delayed,
+    Delivered,
+    /// Given to a server that makes no reports, or to several recipients.
+    Passed,
+}
+
+/// The part of a report about one recipient.
+#[derive(Clone, Default)]
+pub(crate) struct RecipientReport {
+    /// The recipient that the action is about.
+    pub recipient: Option<Address>,
+    /// The recipient was another one when the message was sent: it was forwarded.
+    pub is_forwarded: bool,
+    pub action: Option<Action>,
+    pub status: Option<EnhancedCode>,
+    /// The words about the failure, without their type. Lines are separated by `\n`.
+    pub diagnostic: Option<String>,
+    /// The host that the words are from; empty if it is not known.
+    pub remote: String,
+    /// The time of the action in seconds since 1970.
+    pub at: Option<u64>,
+    /// A field that decides occurs twice.
+    pub is_ambiguous: bool,
+}
+
+/// A report with what it says about all its recipients.
+#[derive(Default)]
+pub(crate) struct Report {
+    pub recipients: Vec<RecipientReport>,
+    /// The host that made the report; empty if it is not known.
+    pub reporter: String,
+    /// The address to which the report was sent: the reverse-path of the mail that failed.
+    pub reverse_path: Option<Address>,
+}
+
+/// Reads a report from its parts. `None`: no part is a delivery report.
+pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
+    let parts = message.parts();
+    let is_status =
+        |part: &&Entity<'_>| part.is("message/delivery-status") || part.is("message/global-delivery-status");
+    let content = parts.iter().find(is_status)?.content();
+    let mut report = Report { reverse_path: reverse_path(message), ..Report::default() };
+    let mut arrival = None;
+    let mut rest = &content[..];
+    for _ in 0..BLOCKS_MAX {
+        let (block, after) = Fields::read(rest);
+        if rest.is_empty() || report.recipients.len() == RECIPIENTS_MAX {
+            break;
+        }
+        rest = after;
+        if let Some(host) = block.value("reporting-mta") {
+            report.reporter = after_type(host).1.to_owned();
+        }
+        arrival = arrival.or_else(|| block.value("arrival-date").and_then(date));
+        add_groups(&mut report.recipients, block);
+    }
+    let readable = || parts.iter().find(|part| part.is_text()).map(Entity::text);
+    complete(&mut report, readable, message.date().or(arrival));
+    name_recipient(&mut report, message);
+    Some(report)
+}
+
+fn reverse_path(message: &Entity<'_>) -> Option<Address> {
+    let value = |name| message.header.value(name).and_then(address_in_cell);
+    value("x-original-to").or_else(|| value("delivered-to")).or_else(|| value("to"))
+}
+
+/// Adds the recipients of a block. Some servers put no empty line between groups, so a second recipient begins a group.
+fn add_groups(recipients: &mut Vec<RecipientReport>, block: Fields) {
+    let mut group: Vec<Field> = Vec::new();
+    let mut finish = |group: &mut Vec<Field>| {
+        let fields = std::mem::take(group);
+        if recipients.len() < RECIPIENTS_MAX {
+            recipients.extend(of_group(&fields));
+        }
+    };
+    for field in block.into_vec() {
+        let begins = ["final-recipient", "original-recipient"].contains(&field.name.as_str());
+        if begins && group.iter().any(|known| known.name == field.name) {
+            finish(&mut group);
+        }
+        group.push(field);
+    }
+    finish(&mut group);
+}
+
+/// The report of a group; `None` if the group is about no recipient.
+fn of_group(group: &[Field]) -> Option<RecipientReport> {
+    let value = |name: &str| group.iter().find(|field| field.name == name).map(|field| field.value.as_str());
+    let about_recipient = ["final-recipient", "original-recipient", "action", "status"];
+    about_recipient.iter().any(|name| value(name).is_some()).then_some(())?;
+    let is_repeated = |name: &str| group.iter().filter(|field| field.name == name).count() > 1;
+    let original = value("original-recipient").and_then(recipient);
+    let last = value("final-recipient").and_then(recipient);
+    let is_forwarded = match (&original, &last) {
+        (Some(original), Some(last)) => original.canonical() != last.canonical(),
+        _ => false,
+    };
+    let diagnostic = value("diagnostic-code").map(|value| after_type(value).1.to_owned());
+    Some(RecipientReport {
+        recipient: last.or(original),
+        is_forwarded,
+        action: value("action").and_then(action),
+        status: value("status").and_then(status),
+        diagnostic: diagnostic.filter(|words| !words.is_empty()),
+        remote: value("remote-mta").map(|value| host(after_type(value).1)).unwrap_or_default(),
+        at: value("last-attempt-date").and_then(date),
+        is_ambiguous: ["action", "status", "diagnostic-code"].into_iter().any(is_repeated),
+    })
+}
+
+/// The recipient of a value such as `rfc822; joe@example.com`, `utf-8; \x{E9}@example.com` (RFC 6533 3) or, with the encoding of
+/// `ORCPT`, `rfc822;joe+2Btag@example.com` (RFC 3461 4).
+fn recipient(value: &str) -> Option<Address> {
+    let (kind, address) = after_type(value);
+    if kind.eq_ignore_ascii_case("x400") || kind.eq_ignore_ascii_case("x.400") {
+        return None;
+    }
+    let address = unescaped(address, "\\x{", "}", 6);
+    // A plus sign and two hexadecimal digits are also the beginning of many tags. In xtext, the plus sign itself is encoded.
+    let decoded = if address.contains("+2B") { unescaped(&address, "+", "", 2) } else { address };
+    address_in_cell(decoded.lines().next()?)
+}
+
+/// Replaces the hexadecimal numbers between two marks by their characters.
+fn unescaped(text: &str, before: &str, after: &str, digits: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(before) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let number = &rest[before.len()..];
+        let length = number.bytes().take(digits).take_while(u8::is_ascii_hexdigit).count();
+        let end = number[length..].strip_prefix(after);
+        let is_whole = length > 0 && (!after.is_empty() || length == digits);
+        match (u32::from_str_radix(&number[..length], 16).ok().and_then(char::from_u32), end) {
+            (Some(c), Some(end)) if is_whole => {
+                out.push(c);
+                rest = end;
+            }
+            _ => {
+                out.push_str(before);
+                rest = number;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn action(value: &str) -> Option<Action> {
+    let word: String = value.chars().take_while(char::is_ascii_alphabetic).take(20).collect();
+    match word.to_ascii_lowercase().as_str() {
+        "failed" | "failure" => Some(Action::Failed),
+        "delayed" => Some(Action::Delayed),
+        "delivered" => Some(Action::Delivered),
+        "relayed" | "expanded" => Some(Action::Passed),
+        _ => None,
+    }
+}
+
+/// The name of a host, without the address that follows it in brackets.
+fn host(value: &str) -> String {
+    let end = value.find([' ', '[', '(', '\n']).unwrap_or(value.len());
+    value[..end].trim_end_matches('.').to_owned()
+}
+
+/// Adds what only other parts of the message have: words about a failure, and the time.
+fn complete(report: &mut Report, readable: impl FnOnce() -> Option<String>, at: Option<u64>) {
+    let lacks_words = |one: &RecipientReport| one.action == Some(Action::Failed) && one.diagnostic.is_none();
+    let readable = report.recipients.iter().any(lacks_words).then(readable).flatten();
+    for one in &mut report.recipients {
+        one.at = one.at.or(at);
+        if let (true, Some(text), Some(address)) = (lacks_words(one), &readable, &one.recipient) {
+            one.diagnostic = notice::words_about(address, text);
+        }
+    }
+}
+
+/// The recipient of a report without a name for it: Exim repeats it in the header.
+fn name_recipient(report: &mut Report, message: &Entity<'_>) {
+    if let [one] = &mut report.recipients[..]
+        && one.recipient.is_none()
+    {
+        one.recipient =
+            message.header.value("x-failed-recipients").and_then(|value| Address::parse(value).ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recipients_are_decoded() {
+        for (value, expected) in [
+            ("rfc822; joe@example.com", Some("joe@example.com")),
+            ("RFC822;<joe@Example.com>", Some("joe@example.com")),
+            ("rfc822; joe+2Btag@example.com", Some("joe+tag@example.com")),
+            ("rfc822; joe+2Btag+3Dx@example.com", Some("joe+tag=x@example.com")),
+            ("rfc822; joe+abc@example.com", Some("joe+abc@example.com")),
+            ("utf-8; j\\x{F6}@example.com", Some("j\u{f6}@example.com")),
+            ("utf-8; j\u{f6}@example.com", Some("j\u{f6}@example.com")),
+            ("joe@example.com", Some("joe@example.com")),
+            ("x400; /S=joe/C=us/", None),
+            ("rfc822; undisclosed", None),
+            ("rfc822; \\x{110000}@example.com", None),
+            ("", None),
+        ] {
+            let found = recipient(value);
+            assert_eq!(found.as_ref().map(Address::as_str), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_actions_are_read() {
+        for (value, expected) in [
+            ("mx.example.com (192.0.2.1, the server)", "mx.example.com"),
+            ("mx.example.com.", "mx.example.com"),
+        ] {
+            assert_eq!(host(value), expected);
+        }
+        for (value, expected) in [
+            ("failed", Some(Action::Failed)),
+            ("Failed (bounced)", Some(Action::Failed)),
+            ("relayed (to a server without reports)", Some(Action::Passed)),
+            ("x", None),
+        ] {
+            assert_eq!(action(value), expected);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Samples of bounces with known meaning, and messages that are made to mislead.
+
+mod replies;
+mod samples;
+
+use crate::{Bounce, Cause, Event, EventKind, LearnError, Meaning, Tally, read};
+use samples::samples;
+
+/// Some hours after the date of the samples.
+const NOW: u64 = 1_795_700_000;
+
+fn learn(bytes: &[u8]) -> (Vec<Event>, Result<Tally, LearnError>) {
+    let mut events = Vec::new();
+    let input = Box::new(std::io::Cursor::new(bytes.to_vec()));
+    let tally = read(input, NOW, &mut |event| events.push(event));
+    (events, tally)
+}
+
+/// The meaning of the one recipient of a message.
+fn meaning(tally: &Tally) -> Meaning {
+    let one = |count: u64, meaning| (count == 1).then_some(meaning);
+    let definite = tally.definite.keys().next().map(|bounce| Meaning::Definite(*bounce));
+    let failed = tally.failed.keys().next().map(|cause| Meaning::Failed(*cause));
+    definite
+        .or(failed)
+        .or(one(tally.delivered, Meaning::Delivered))
+        .or(one(tally.delayed, Meaning::Delayed))
+        .or(one(tally.passed, Meaning::Passed))
+        .unwrap_or(Meaning::Unknown)
+}
+
+/// The requirement: of 500 bounces, at least 98 % are read right, and none is definite and wrong.
+#[test]
+fn bounces_of_many_servers_are_read_right() {
+    for seed in [1, 2, 3] {
+        let samples = samples(500, seed);
+        let (mut wrong, mut misjudged) = (Vec::new(), Vec::new());
+        for sample in &samples {
+            let (_, tally) = learn(&sample.bytes);
+            let found = meaning(&tally.unwrap_or_else(|error| panic!("{}: {error}", sample.name)));
+            let line = format!("{found:?}, not {:?}: {}", sample.meaning, sample.name);
+            if found != sample.meaning {
+                if matches!(found, Meaning::Definite(_)) {
+                    misjudged.push(line.clone());
+                }
+                wrong.push(line);
+            }
+        }
+        let definite = samples.iter().filter(|sample| matches!(sample.meaning, Meaning::Definite(_))).count();
+        println!("seed {seed}: {} of 500 read right; {definite} are definite", 500 - wrong.len());
+        assert!(misjudged.is_empty(), "definite and wrong: {misjudged:#?}");
+        assert!(wrong.len() <= 10, "{} of 500 are wrong: {wrong:#?}", wrong.len());
+    }
+}
+
+#[test]
+fn an_mbox_of_samples_gives_the_same_counts() {
+    let samples = samples(100, 4);
+    let (mut mbox, mut single) = (Vec::new(), Tally::default());
+    for sample in &samples {
+        single.add(&learn(&sample.bytes).1.unwrap());
+        mbox.extend_from_slice(b"From MAILER-DAEMON Wed Nov 25 10:00:00 2026\n");
+        mbox.extend_from_slice(&sample.bytes);
+        mbox.extend_from_slice(b"\n\n");
+    }
+    let (events, tally) = learn(&mbox);
+    let tally = tally.unwrap();
+    assert_eq!(tally, single);
+    assert_eq!((tally.messages, tally.events()), (100, events.len() as u64));
+}
+
+/// A report with these groups, and the text for people.
+fn report(groups: &str) -> Vec<u8> {
+    format!(
+        "Date: Wed, 25 Nov 2026 10:00:00 +0100\nTo: news@sender.example\nContent-Type: multipart/report; \
+         report-type=delivery-status; boundary=b\n\n--b\n\nIt failed.\n\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: \
+         dns; mail.sender.example\n\n{groups}\n--b--\n"
+    )
+    .into_bytes()
+}
+
+fn group(fields: &[(&str, &str)]) -> String {
+    let known = [
+        ("Final-Recipient", "rfc822; joe@example.com"),
+        ("Action", "failed"),
+        ("Status", "5.1.1"),
+        ("Diagnostic-Code", "smtp; 550 5.1.1 no such user"),
+    ];
+    let mut text = String::new();
+    for (name, value) in known {
+        let given = fields.iter().find(|(field, _)| *field == name).map(|(_, value)| *value);
+        if let Some(value) = given.or(Some(value)).filter(|value| !value.is_empty()) {
+            text += &format!("{name}: {value}\n");
+        }
+    }
+    for (name, value) in fields.iter().filter(|(field, _)| !known.iter().any(|(known, _)| known == field)) {
+        text += &format!("{name}: {value}\n");
+    }
+    text + "\n"
+}
+
+#[test]
+fn a_status_alone_or_words_alone_are_not_definite() {
+    let not_found = Meaning::Definite(Bounce::NotFound);
+    let failed = Meaning::Failed;
+    for (fields, expected) in [
+        (&[][..], not_found),
+        (&[("Diagnostic-Code", "")], failed(Cause::NoWords)),
+        (&[("Status", "")], not_found),
+        (&[("Status", ""), ("Diagnostic-Code", "smtp; 550 refused")], failed(Cause::Policy)),
+        (&[("Status", "5.7.1")], failed(Cause::Contradiction)),
+        (&[("Status", "5.7.1"), ("Diagnostic-Code", "smtp; 550 no such user")], failed(Cause::Contradiction)),
+        (&[("Diagnostic-Code", "smtp; 550 5.7.1 no such user")], failed(Cause::Contradiction)),
+        (&[("Status", "4.4.7")], failed(Cause::Temporary)),
+        (&[("Diagnostic-Code", "smtp; 450 4.1.1 no such user")], failed(Cause::Temporary)),
+        (&[("Status", "5.1.2")], failed(Cause::Contradiction)),
+        (
+            &[("Status", "5.0.0"), ("Diagnostic-Code", "smtp; 550 mailbox unavailable")],
+            failed(Cause::Contradiction),
+        ),
+        (&[("Status", "5.0.0"), ("Diagnostic-Code", "smtp; 550 no such user")], not_found),
+        (&[("Status", "5.0.0"), ("Diagnostic-Code", "smtp; 550")], failed(Cause::Unclear)),
+        (&[("Diagnostic-Code", "smtp; 550 5.1.1 blocked as spam")], failed(Cause::Policy)),
+        (
+            &[("Diagnostic-Code", "smtp; 550 5.1.1 your IP 192.0.2.1 is on a blocklist")],
+            failed(Cause::Policy),
+        ),
+        (&[("Diagnostic-Code", "X-Postfix; unknown user: \"joe\"")], not_found),
+        (&[("Diagnostic-Code", "X-Unix; 67")], failed(Cause::NoWords)),
+        (&[("Diagnostic-Code", "smtp; 550")], failed(Cause::NoWords)),
+        (&[("Diagnostic-Code", "smtp; 550 xyzzy")], failed(Cause::Unclear)),
+        (&[("Diagnostic-Code", "smtp; 550 5.1.1")], not_found),
+        (&[("Action", "")], Meaning::Unknown),
+        (&[("Action", "delivered")], Meaning::Unknown),
+        (&[("Action", "delayed")], Meaning::Delayed),
+        (&[("Final-Recipient", "")], Meaning::Unknown),
+        (&[("Final-Recipient", "x400; /S=joe/")], Meaning::Unknown),
+        (&[("Final-Recipient", ""), ("Original-Recipient", "rfc822;joe@example.com")], not_found),
+        (&[("Original-Recipient", "rfc822;JOE@example.com")], not_found),
+        (&[("Original-Recipient", "rfc822;list@example.org")], failed(Cause::Forwarded)),
+    ] {
+        let tally = learn(&report(&group(fields))).1.unwrap();
+        assert_eq!(meaning(&tally), expected, "{fields:?}");
+    }
+}
+
+#[test]
+fn recipients_of_one_report_are_separate() {
+    let groups = [
+        group(&[]),
+        group(&[
+            ("Final-Recipient", "rfc822; ann@example.com"),
+            ("Status", "5.7.1"),
+            ("Diagnostic-Code", "smtp; 550 5.7.1 spam"),
+        ]),
+        group(&[
+            ("Final-Recipient", "rfc822; bob@example.com"),
+            ("Action", "delivered"),
+            ("Status", "2.0.0"),
+        ]),
+    ];
+    // With an empty line between the groups, with several, and with none.
+    for text in [groups.concat(), groups.join("\n\n\n"), groups.concat().replace("\n\n", "\n")] {
+        let (events, tally) = learn(&report(&text));
+        let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
+        let bounced = EventKind::Bounced(Bounce::NotFound);
+        assert_eq!(found, [("joe", bounced), ("ann", EventKind::Failed), ("bob", EventKind::Delivered)]);
+        assert_eq!(tally.unwrap().reports, 1);
+    }
+}
+
+#[test]
+fn a_field_that_occurs_twice_decides_nothing() {
+    for twice in ["Status: 4.2.2\n", "Action: delayed\n", "Diagnostic-Code: smtp; 550 spam\n"] {
+        let text = group(&[]).trim_end().to_owned() + "\n" + twice + "\n";
+        assert_eq!(
+            meaning(&learn(&report(&text)).1.unwrap()),
+            Meaning::Failed(Cause::Contradiction),
+            "{twice}"
+        );
+    }
+}
+
+/// Whoever writes to the operator chooses the contents of a message.
+#[test]
+fn a_bounce_inside_a_message_is_no_bounce() {
+    let bounce = String::from_utf8(report(&group(&[]))).unwrap();
+    let head = "From: x@example.org\nSubject: look\nDate: Wed, 25 Nov 2026 10:00:00 +0100\n";
+    let status = format!("Content-Type: message/delivery-status\n\n{}", group(&[]));
+    for forged in [
+        format!("{head}Content-Type: message/rfc822\n\n{bounce}"),
+        format!(
+            "{head}Content-Type: multipart/mixed; boundary=m\n\n--m\nContent-Type: message/rfc822\n\n{bounce}\n--m--\n"
+        ),
+        format!("{head}Content-Type: multipart/mixed; boundary=m\n\n--m\n{status}\n--m--\n"),
+        format!("{head}Content-Type: multipart/mixed; boundary=m\n\n--m\n{bounce}\n--m--\n"),
+        format!("{head}Content-Type: text/plain\n\n{bounce}"),
+        format!("{head}\nOn Monday they wrote:\n\n{bounce}"),
+        format!("{head}{}", status.replace("message/", "text/plain; x=message/")),
+        format!(
+            "{head}Content-Type: multipart/report; boundary=m\n\n--m\nContent-Type: message/rfc822\n\n{bounce}\n--m--\n"
+        ),
+        format!("{head}Content-Type: multipart/report\n\n--m\n{status}\n--m--\n"),
+    ] {
+        let (events, tally) = learn(forged.as_bytes());
+        assert!(events.is_empty() && tally.is_err(), "{forged}");
+    }
+    // A report that returns another bounce is about its own recipient only.
+    let own = group(&[
+        ("Final-Recipient", "rfc822; ann@example.com"),
+        ("Diagnostic-Code", "smtp; 550 5.7.1 spam"),
+        ("Status", "5.7.1"),
+    ]);
+    let quoting = String::from_utf8(report(&own)).unwrap();
+    let quoting =
+        quoting.replace("\n--b--\n", &format!("\n--b\nContent-Type: message/rfc822\n\n{bounce}\n--b--\n"));
+    let events = learn(quoting.replace("=b\n\n--b", "=b0\n\n--b").replace("--b\n", "--b0\n").as_bytes()).0;
+    let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
+    assert_eq!(found, [("ann", EventKind::Failed)]);
+}
+
+#[test]
+fn complaints_are_counted_and_teach_nothing() {
+    let complaint = "From: x@example.org\nContent-Type: multipart/report; report-type=feedback-report; boundary=b\n\n--b\n\nx\n--b\n\
+        Content-Type: message/feedback-report\n\nFeedback-Type: abuse\nOriginal-Rcpt-To: joe@example.com\n\n--b--\n";
+    let (events, tally) = learn(complaint.as_bytes());
+    assert_eq!((events.len(), tally.unwrap().complaints), (0, 1));
+}
+
+#[test]
+fn cut_and_huge_messages_end() {
+    let whole = report(&group(&[]));
+    for end in 0..whole.len() {
+        let (events, _) = learn(&whole[..end]);
+        assert!(events.iter().all(|event| event.address.as_str() == "joe@example.com"));
+    }
+    assert_eq!(learn(&whole[..whole.len() - 6]).0.len(), 1, "the last boundary may be missing");
+    let lines = format!("X-Filler: {}\n", "x".repeat(70)).repeat(9_000);
+    let huge = [lines.as_bytes(), &whole].concat();
+    assert!(huge.len() < crate::MESSAGE_BYTES_MAX);
+    learn(&huge).1.unwrap_err();
+    let nested = "Content-Type: message/rfc822\n\n".repeat(30_000);
+    learn(format!("From: x@y.example\n{nested}").as_bytes()).1.unwrap_err();
+    let opened = "--b\nContent-Type: multipart/mixed; boundary=b\n\n".repeat(20_000);
+    learn(format!("From: x@y.example\nContent-Type: multipart/report; boundary=b\n\n{opened}").as_bytes())
+        .1
+        .unwrap_err();
+    let many = report(&group(&[]).repeat(5_000));
+    assert_eq!(learn(&many).0.len(), 1000);
+}
+
+#[test]
+fn events_of_the_future_are_of_now_and_those_without_a_time_are_not_used() {
+    let dated = |date: &str| {
+        String::from_utf8(report(&group(&[]))).unwrap().replace("Wed, 25 Nov 2026 10:00:00 +0100", date)
+    };
+    let (events, _) = learn(dated("Wed, 25 Nov 2099 10:00:00 +0100").as_bytes());
+    assert_eq!(events[0].at, NOW);
+    let (events, tally) = learn(dated("soon").as_bytes());
+    assert_eq!((events.len(), tally.unwrap().undated), (0, 1));
+    let (events, tally) = learn(dated("Wed, 25 Nov 2020 10:00:00 +0100").as_bytes());
+    assert_eq!((events.len(), tally.unwrap().expired), (0, 1));
+}
+
+#[test]
+fn bounces_of_qmail_and_old_exim_are_read() {
+    let qmail = "Date: 25 Nov 2026 09:00:00 -0000\nFrom: MAILER-DAEMON@sender.example\nTo: news@sender.example\nSubject: failure notice\n\n\
+        Hi. This is the qmail-send program at sender.example.\nI'm afraid I wasn't able to deliver your message to the following \
+        addresses.\nThis is a permanent error; I've given up. Sorry it didn't work out.\n\n\
+        <joe@example.com>:\n192.0.2.1 does not like recipient.\nRemote host said: 550 5.1.1 <joe@example.com>: Recipient address \
+        rejected: User unknown\nGiving up on 192.0.2.1.\n\n\
+        <ann@example.org>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
+        <bob@example.org>:\n192.0.2.1 failed after I sent the message.\nRemote host said: 554 5.7.1 spam\n\n\
+        --- Below this line is a copy of the message.\n\n<eve@example.org>:\nSorry, no mailbox here by that name. (#5.1.1)\n";
+    let bounced = EventKind::Bounced(Bounce::NotFound);
+    let (events, _) = learn(qmail.as_bytes());
+    let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
+    assert_eq!(found, [("joe", bounced), ("ann", bounced), ("bob", EventKind::Failed)]);
+    let exim = "X-Failed-Recipients: joe@example.com\nDate: Wed, 25 Nov 2026 10:00:00 +0100\nFrom: Mail Delivery System \
+        <Mailer-Daemon@sender.example>\nSubject: Mail delivery failed\n\nThis message was created automatically by mail delivery \
+        software.\n\n  joe@example.com\n    SMTP error from remote mail server after RCPT TO:<joe@example.com>:\n    host \
+        mx.example.com [192.0.2.1]: 550 5.1.1 User unknown\n\n------ This is a copy of the message\n";
+    let (events, _) = learn(exim.as_bytes());
+    assert_eq!((events.len(), events[0].address.local()), (1, "joe"));
+}
+
+/// Made by Postfix 3.7 on loopback: mail to a user who does not exist.
+#[test]
+fn a_bounce_of_a_real_server_is_read() {
+    let (events, tally) = learn(include_bytes!("../testdata/postfix-unknown-user.eml"));
+    assert_eq!(meaning(&tally.unwrap()), Meaning::Definite(Bounce::NotFound));
+    assert_eq!(events[0].address.local(), "nosuchuser");
+}

@@ -1,0 +1,237 @@
+//! Bounces as servers make them (RFC 3464), with their true meaning.
+
+use super::replies::{REFUSALS, Refusal};
+use crate::{Cause, Meaning};
+use fastrand::Rng;
+
+/// A message with its meaning.
+pub(super) struct Sample {
+    pub name: String,
+    pub meaning: Meaning,
+    pub bytes: Vec<u8>,
+}
+
+/// The servers whose form a sample has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Server {
+    Postfix,
+    Exim,
+    Sendmail,
+    Exchange,
+    Gmail,
+    Yahoo,
+    Ses,
+    OpenSmtpd,
+    Haraka,
+    Domino,
+}
+
+use Server::*;
+
+const SERVERS: [Server; 10] =
+    [Postfix, Exim, Sendmail, Exchange, Gmail, Yahoo, Ses, OpenSmtpd, Haraka, Domino];
+
+/// Texts for people in several languages, with their charset and bytes.
+const NOTICES: [(&str, &str, &[u8]); 6] = [
+    ("us-ascii", "7bit", b"I'm sorry to have to inform you that your message could not be delivered."),
+    ("utf-8", "8bit", "Ihre Nachricht konnte nicht zugestellt werden: Empfänger.".as_bytes()),
+    ("iso-8859-1", "8bit", b"Votre message n'a pas pu \xeatre remis \xe0 ses destinataires."),
+    ("iso-2022-jp", "7bit", b"\x1b$B%a!<%k\x1b(B"),
+    ("koi8-r", "8bit", b"\xf3\xcf\xcf\xc2\xdd\xc5\xce\xc9\xc5"),
+    ("utf-8", "base64", b"5oqV6YCS5aSx6LSl"),
+];
+
+/// What a sample reports, beside refusals.
+const SUCCESSES: [(&str, &str, Meaning); 4] = [
+    ("delivered", "2.0.0", Meaning::Delivered),
+    ("relayed", "2.1.9", Meaning::Passed),
+    ("expanded", "2.1.5", Meaning::Passed),
+    ("delivered", "2.1.5", Meaning::Delivered),
+];
+
+/// Makes a number of samples.
+pub(super) fn samples(count: usize, seed: u64) -> Vec<Sample> {
+    let mut random = Rng::with_seed(seed);
+    (0..count).map(|n| sample(n, &mut random)).collect()
+}
+
+fn sample(n: usize, random: &mut Rng) -> Sample {
+    // Each refusal meets each server; one sample in eight is about a success.
+    let server = SERVERS[n % SERVERS.len()];
+    let refusal = &REFUSALS[(n / SERVERS.len() + n) % REFUSALS.len()];
+    let address = address(random);
+    let (name, meaning, group) = match random.u8(0..8) {
+        0 => {
+            let (action, status, meaning) = SUCCESSES[random.usize(..SUCCESSES.len())];
+            (action.to_owned(), meaning, success(&address, action, status))
+        }
+        1 if refusal.status.starts_with('4') => {
+            let group = failure(server, refusal, &address).replace("failed", "delayed");
+            ("delayed".to_owned(), Meaning::Delayed, group)
+        }
+        2 if server == Ses => {
+            ("suppressed".to_owned(), Meaning::Failed(Cause::Suppressed), suppressed(&address))
+        }
+        _ => (refusal.reply.to_owned(), refusal.meaning, failure(server, refusal, &address)),
+    };
+    let readable = readable(server, refusal, &address);
+    let bytes = render(server, &group, &readable, &address, random);
+    Sample { name: format!("{n} {server:?} {name}"), meaning, bytes }
+}
+
+fn address(random: &mut Rng) -> String {
+    let locals =
+        ["joe", "Ann.Lee", "o'neil", "spam-report", "user+tag", "quota", "550", "blocked", "no-such-user"];
+    let domains =
+        ["example.com", "example.org", "mail.example.net", "greylist.example", "policy-mail.example"];
+    format!(
+        "{}{}@{}",
+        locals[random.usize(..locals.len())],
+        random.u16(..),
+        domains[random.usize(..domains.len())]
+    )
+}
+
+fn success(address: &str, action: &str, status: &str) -> String {
+    format!("Final-Recipient: rfc822; {address}\nAction: {action} (to mailbox)\nStatus: {status}\n")
+}
+
+fn suppressed(address: &str) -> String {
+    format!(
+        "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: 5.1.1\nDiagnostic-Code: Amazon SES has suppressed sending to \
+         this address because it has a recent history of bouncing as an invalid address.\n"
+    )
+}
+
+fn failure(server: Server, refusal: &Refusal, address: &str) -> String {
+    let Refusal { status, host, .. } = refusal;
+    let reply = refusal.reply.replace("{}", address);
+    // How the lines of a reply are folded differs.
+    let folded = match server {
+        Postfix | Exim | Domino => reply.replace('\n', "\n    "),
+        Gmail | Haraka => reply.replace('\n', "\n "),
+        _ => reply.replace('\n', " "),
+    };
+    match server {
+        Postfix => format!(
+            "Final-Recipient: rfc822; {address}\nOriginal-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nRemote-MTA: \
+             dns; {host}\nDiagnostic-Code: smtp; {folded}\n"
+        ),
+        // Exim has no other status than these.
+        Exim => format!(
+            "Action: failed\nFinal-Recipient: rfc822;{address}\nStatus: {}.0.0\nRemote-MTA: dns; {host}\nDiagnostic-Code: smtp; {folded}\n",
+            &status[..1]
+        ),
+        Sendmail => format!(
+            "Original-Recipient: rfc822;{}\nFinal-Recipient: RFC822; {address}\nAction: failed\nStatus: {status}\nRemote-MTA: DNS; \
+             {host}\nDiagnostic-Code: SMTP; {folded}\nLast-Attempt-Date: Wed, 25 Nov 2026 09:00:00 GMT\n",
+            address.replace('+', "+2B")
+        ),
+        Exchange => format!(
+            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nDiagnostic-Code: smtp;{folded}\nRemote-MTA: \
+             dns;{host}\nX-Display-Name: Somebody\n"
+        ),
+        Gmail => format!(
+            "Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {status}\nRemote-MTA: dns; {host}. (192.0.2.7, the server \
+             for the domain.)\nDiagnostic-Code: smtp; {folded}\nLast-Attempt-Date: Wed, 25 Nov 2026 01:00:00 -0800 (PST)\n"
+        ),
+        Yahoo | Ses => format!(
+            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nRemote-MTA: dns;{host}\nDiagnostic-Code: smtp;{folded}\n"
+        ),
+        // Without the words, which are in the text for people.
+        OpenSmtpd => format!("Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {status}\n"),
+        Haraka => format!(
+            "Original-Recipient: rfc822;{address}\nFinal-Recipient: rfc822;<{address}>\nAction: failed\nStatus: {status}\nRemote-MTA: \
+             {host}\nDiagnostic-Code: smtp;{folded}\n"
+        ),
+        Domino => format!(
+            "Final-Recipient: rfc822;{address}\nAction: failed\nStatus: {status}\nDiagnostic-Code: X-Notes; host {host}[192.0.2.7] said: \
+             {folded}\n"
+        ),
+    }
+}
+
+/// The text for people.
+fn readable(server: Server, refusal: &Refusal, address: &str) -> String {
+    let reply = refusal.reply.replace("{}", address);
+    match server {
+        OpenSmtpd => {
+            format!("\n\n    Below is the reason:\n\n{address}: {reply}\n\n    Your message follows.\n")
+        }
+        Exim => format!(
+            "\n\n  {address}\n    SMTP error from remote mail server after RCPT TO:<{address}>:\n    {reply}\n"
+        ),
+        Postfix => format!("\n\n<{address}>: host {}[192.0.2.7] said: {reply}\n", refusal.host),
+        _ => format!("\n\n{address}\n"),
+    }
+}
+
+fn render(server: Server, group: &str, readable: &str, address: &str, random: &mut Rng) -> Vec<u8> {
+    let (charset, encoding, notice) = NOTICES[random.usize(..NOTICES.len())];
+    let (charset, encoding, notice) = match server {
+        // Its words are needed, so they are not in base64.
+        OpenSmtpd => NOTICES[0],
+        _ => (charset, encoding, notice),
+    };
+    let boundary = format!("{}/=_{}", random.u32(..), random.u32(..));
+    let part = match random.u8(0..4) {
+        0 => ("message/global-delivery-status", group.replace("rfc822;", "utf-8;")),
+        _ => ("message/delivery-status", group.to_owned()),
+    };
+    let status = format!(
+        "Reporting-MTA: dns; mail.sender.example\nArrival-Date: Wed, 25 Nov 2026 08:00:00 +0000\n\n{}\n",
+        part.1
+    );
+    let (status_encoding, status) = match random.u8(0..5) {
+        0 => ("base64", base64(status.as_bytes())),
+        1 => (
+            "quoted-printable",
+            status.replace('=', "=3D").replace('\u{e4}', "=C3=A4").replace("failed", "fai=\nled"),
+        ),
+        _ => ("8bit", status),
+    };
+    let mut bytes = format!(
+        "Return-Path: <>\nDate: Wed, 25 Nov 2026 10:00:00 +0100\nFrom: Mail Delivery System <mailer-daemon@mail.sender.example>\nTo: \
+         news@sender.example\nSubject: Undelivered Mail Returned to Sender\nMIME-Version: 1.0\nContent-Type: multipart/report; \
+         report-type=delivery-status;\n\tboundary=\"{boundary}\"\nMessage-Id: <{address}.x@mail.sender.example>\n\nThis is a \
+         MIME-encapsulated message.\n\n--{boundary}\nContent-Type: text/plain; charset={charset}\nContent-Transfer-Encoding: \
+         {encoding}\n\n"
+    )
+    .into_bytes();
+    bytes.extend_from_slice(notice);
+    // The words of a base64 text would end it.
+    if encoding != "base64" {
+        bytes.extend_from_slice(readable.as_bytes());
+    }
+    let rest = format!(
+        "\n\n--{boundary}\nContent-Description: Delivery report\nContent-Type: {}\nContent-Transfer-Encoding: \
+         {status_encoding}\n\n{status}\n--{boundary}\nContent-Type: message/rfc822\n\nFrom: news@sender.example\nTo: \
+         {address}\nSubject: News\n\nStatus: 5.1.1\nAction: failed\n\n--{boundary}--\n",
+        part.0
+    );
+    bytes.extend_from_slice(rest.as_bytes());
+    if random.bool() { with_crlf(&bytes) } else { bytes }
+}
+
+fn with_crlf(bytes: &[u8]) -> Vec<u8> {
+    let lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    lines.join(&b"\r\n"[..])
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for (n, three) in bytes.chunks(3).enumerate() {
+        let bits =
+            three.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let is_there = place <= three.len();
+            let letter = letters[(bits >> (18 - 6 * place) & 63) as usize];
+            text.push(if is_there { char::from(letter) } else { '=' });
+        }
+        if n % 19 == 18 {
+            text.push('\n');
+        }
+    }
+    text
+}
