@@ -59,8 +59,8 @@ const TABLES: &[RepeatedTable] = &[
     },
     RepeatedTable {
         name: "canary",
-        about: "A mailbox of your own that exists and accepts mail from strangers. If its host refuses this mailbox after other \
-                recipients of a list or batch, these refusals do not count.",
+        about: "A mailbox of your own that exists and accepts mail from strangers. If its host refuses other recipients of \
+                a list or batch and then this mailbox, the refusals of the other recipients do not count.",
         keys: &[key("address", "\"me@example.com\"", "Address of the mailbox")],
     },
     RepeatedTable {
