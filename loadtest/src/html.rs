@@ -17,7 +17,7 @@ table{border-collapse:collapse;width:100%}td,th{padding:.25rem .5rem;text-align:
 font-variant-numeric:tabular-nums}td:first-child,th:first-child{text-align:left}
 .tiles{display:flex;flex-wrap:wrap;gap:1rem}.tile{background:var(--shade);padding:.6rem 1rem;border-radius:.4rem}
 .tile b{display:block;font-size:1.3rem}.dim,.legend,figcaption{color:var(--dim)}.good{color:var(--good)}.bad{color:var(--bad)}
-figure{margin:1.5rem 0}svg{width:100%;height:auto}svg text{fill:var(--dim);font-size:11px}.y{text-anchor:end}
+figure{margin:1.5rem 0}svg{width:100%;height:auto;overflow:visible}svg text{fill:var(--dim);font-size:11px}.y{text-anchor:end}
 .x{text-anchor:middle}.grid{stroke:var(--line)}.shade{fill:var(--shade)}polyline{fill:none;stroke-width:1.6;
 stroke-linejoin:round}.s0{stroke:var(--c0)}.s1{stroke:var(--c1)}.s2{stroke:var(--c2)}.s3{stroke:var(--c3)}
 .s4{stroke:var(--c4)}.s5{stroke:var(--c5)}.legend span{margin-right:1rem}.k0{color:var(--c0)}.k1{color:var(--c1)}

@@ -214,6 +214,7 @@ fn step(least: f64) -> f64 {
 fn short(value: f64) -> String {
     let size = value.abs();
     match size {
+        _ if size >= 1e9 => format!("{}G", trim(value / 1e9)),
         _ if size >= 1e6 => format!("{}M", trim(value / 1e6)),
         _ if size >= 1e4 => format!("{}k", trim(value / 1e3)),
         _ => trim(value),

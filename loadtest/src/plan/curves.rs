@@ -47,7 +47,7 @@ impl Plan {
         given: (f64, String),
     ) -> Plot {
         let hours = self.workload.seconds / 3600.0 / self.peak;
-        let mut plot = plot(format!("Hours by {x_name}"), x_name, "h", lines(xs, of, &|hours| hours), given);
+        let mut plot = plot(format!("Hours by {x_name}"), x_name, lines(xs, of, &|hours| hours), given);
         plot.rules.push(Rule { name: format!("{} h for the work", grouped(hours, 1)), at: At::Y(hours) });
         plot
     }
@@ -61,13 +61,7 @@ impl Plan {
     ) -> Plot {
         let addresses = self.workload.addresses;
         let rate = |hours: f64| addresses / hours;
-        let mut plot = plot(
-            format!("Addresses per hour by {x_name}"),
-            x_name,
-            "addresses/h",
-            lines(xs, of, &rate),
-            given,
-        );
+        let mut plot = plot(format!("Addresses per hour by {x_name}"), x_name, lines(xs, of, &rate), given);
         let wanted = addresses / (self.workload.seconds / 3600.0 / self.peak);
         plot.rules.push(Rule { name: format!("{}/h for the work", grouped(wanted, 0)), at: At::Y(wanted) });
         plot
@@ -91,24 +85,15 @@ fn lines(xs: &[f64], of: &dyn Fn(f64) -> (f64, f64), shown: &dyn Fn(f64) -> f64)
             points: points.into_iter().map(|(x, hours)| (x, shown(hours))).collect(),
         }
     };
-    let all = [
-        line("mail servers", &|(sites, _)| sites),
-        line("cores", &|(_, cores)| cores),
-        line("the work", &|(sites, cores)| sites.max(cores)),
-    ];
+    let all = [line("mail servers", &|(sites, _)| sites), line("cores", &|(_, cores)| cores)];
     all.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-fn plot(
-    title: String,
-    x_name: &'static str,
-    y_name: &'static str,
-    series: Vec<PlotSeries>,
-    (given, name): (f64, String),
-) -> Plot {
+/// The title has the unit, because a name above the axis hides large numbers.
+fn plot(title: String, x_name: &'static str, series: Vec<PlotSeries>, (given, name): (f64, String)) -> Plot {
     let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.1));
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let y = if most > least * WIDE { Scale::Log(least) } else { Scale::Linear };
     let rules = vec![Rule { name, at: At::X(given) }];
-    Plot { title, x_name, y_name, x: Scale::Linear, y, shaded: None, series, marks: Vec::new(), rules }
+    Plot { title, x_name, y_name: "", x: Scale::Linear, y, shaded: None, series, marks: Vec::new(), rules }
 }
