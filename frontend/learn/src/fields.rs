@@ -61,11 +61,12 @@ impl Fields {
         self.iter().find(|field| field.name == name).map(|field| field.value.as_str())
     }
 
+    /// The fields in the order in which the header has them.
     pub fn iter(&self) -> impl Iterator<Item = &Field> {
         self.0.iter()
     }
 
-    /// Takes the fields.
+    /// The fields themselves, in the same order.
     pub fn into_vec(self) -> Vec<Field> {
         self.0
     }

@@ -22,6 +22,7 @@ pub(crate) struct Entity<'a> {
 }
 
 impl<'a> Entity<'a> {
+    /// Splits an entity of MIME into its header and its body (RFC 2045 2.4).
     pub fn read(bytes: &'a [u8]) -> Entity<'a> {
         let (header, body) = Fields::read(bytes);
         let kind = header.value("content-type").and_then(content_type);

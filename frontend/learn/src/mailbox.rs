@@ -25,6 +25,7 @@ pub(crate) struct RawMessage {
 }
 
 impl<R: BufRead> Mailbox<R> {
+    /// Reads the messages of an mbox. Of each message it keeps at most `bytes_max` bytes.
     pub fn new(input: R, bytes_max: usize) -> Mailbox<R> {
         Mailbox { input, bytes_max, piece: Vec::new(), begins_line: true, after_empty: true }
     }

@@ -122,6 +122,11 @@ impl ConnectionLimit {
 }
 
 impl ConnectionPermit {
+    /// Whether the server is draining, so that the connection takes no further request.
+    pub fn is_draining(&self) -> bool {
+        self.limit.draining.get()
+    }
+
     /// The reason why this connection must close; `None` wakes the task when there is one.
     pub fn close_reason(&self, cx: &mut Context<'_>) -> Option<CloseReason> {
         if self.limit.draining.get() {

@@ -128,7 +128,11 @@ where
                 monoio::time::sleep(OTHERS_TURN).await;
             }
             activity.set_busy();
-            let response = respond(request, worker, peer).await;
+            let mut response = respond(request, worker, peer).await;
+            if activity.permit.is_draining() {
+                // hyper learns of the drain only after this answer if the request came during it.
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
             Ok::<_, Infallible>(response.map(|body| AnswerBody::new(body, activity)))
         }
     });
