@@ -363,7 +363,7 @@ mod tests {
         let (document, page) =
             (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
         let whole = Whole { document: &document, base: "/" };
-        assert_eq!(whole.operations().len(), 24);
+        assert_eq!(whole.operations().len(), 25);
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
                 assert!(page.contains(part), "{part}");
