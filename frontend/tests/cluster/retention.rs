@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use store::RowOutcome::Verified;
 use store::*;
@@ -36,6 +37,9 @@ const TRIED: UnixMs = 48 * HOUR;
 const WAL_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes of a sealed value that are searched for in the files of PostgreSQL: nonce and start of the ciphertext.
 const NEEDLE: usize = 20;
+
+/// The tests that copy the whole server of PostgreSQL take turns: one would slow the other down.
+pub static COPIES: Mutex<()> = Mutex::new(());
 
 /// What was written.
 struct Written {
@@ -65,6 +69,7 @@ impl Numbers {
 #[test]
 fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     let Some(cluster) = TestCluster::get("retention") else { return };
+    let _turn = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
     let (schema, now) = (cluster.schema.clone(), clock::now());
     cluster.run(Some(&schema), "cluster init --bundle keys --data one");
     cluster.run(Some(&schema), "cluster join keys --data two");
