@@ -16,7 +16,7 @@ use saved::{SavedRun, read};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The chance that a comparison of equal builds has a verdict.
+/// The largest chance that a comparison of equal builds has any verdict.
 const FALSE_ALARM: f64 = 0.05;
 /// The most results of a side: the interval needs the mean of all two pairs.
 const RESULTS_MAX: usize = 500;
@@ -93,7 +93,7 @@ enum FigureOutcome {
     Unknown,
 }
 
-/// What a figure measures: its words, and its better direction.
+/// The quantity of a figure. It decides the words of the verdict, and whether a higher value is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subject {
     Rate,

@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A client whose busiest thread uses more of its core may have limited the rate.
+/// The share of a core that one sending thread may use. Above it, the figures may show the limit of the client.
 pub const CLIENT_BUSY: f64 = 0.8;
 
 /// The kind of load.

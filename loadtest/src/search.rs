@@ -156,9 +156,8 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     };
     let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
-    let mut found = Found { origin, highest, limit: String::new(), objectives, steps, held, memory_flat };
-    found.limit = limit::limit(&found, args.to);
-    let end = report(args, &found)?;
+    let limit = limit::limit(&steps, highest, args.to);
+    let end = report(args, &Found { origin, highest, limit, objectives, steps, held, memory_flat })?;
     if let Some(world) = world {
         world.stop()?;
     }

@@ -19,9 +19,8 @@ use std::thread;
 
 /// The number of computations per request; the name of the variable of the server's process.
 const WORK: &str = "LOADTEST_PLANTED_WORK";
-/// The computations of a request in the campaign, and in the short test: some tenths of a millisecond.
+/// The computations of a request: some tenths of a millisecond.
 const REQUEST_WORK: u64 = 100_000;
-const SHORT_WORK: u64 = 100_000;
 
 /// A server in a process of its own, which ends with this value.
 struct Busy {
@@ -232,7 +231,7 @@ fn mail_servers_with_ten_percent_more_latency() {
 #[test]
 fn five_times_the_work_is_found_in_saved_results() {
     let length = Length { trials: 1, pairs: 12, ms: 250 };
-    let (a, b) = (Side::Work(SHORT_WORK), Side::Work(SHORT_WORK * 5));
+    let (a, b) = (Side::Work(REQUEST_WORK), Side::Work(REQUEST_WORK * 5));
     let (comparison, code) = trial(&a, &b, 1, length);
     let found = differences(&comparison);
     assert!(found.iter().any(|one| one.starts_with("fast p50") && one.contains("slower")), "{comparison:#}");

@@ -113,18 +113,6 @@ pub enum AuthError {
     Expired,
 }
 
-impl AuthError {
-    /// The error code in the API's contract.
-    pub fn code(self) -> &'static str {
-        match self {
-            AuthError::Missing => "missing_api_key",
-            AuthError::Invalid => "invalid_api_key",
-            // The contract has one code for keys that no longer work.
-            AuthError::Revoked | AuthError::Expired => "api_key_revoked",
-        }
-    }
-}
-
 /// Finds the caller at the time `now` from the value of an `Authorization` header: `Bearer KEY`, with the scheme in any letter
 /// case (RFC 9110 11.1, RFC 6750 2.1).
 ///
@@ -325,7 +313,6 @@ mod tests {
         assert_eq!(at(Some(NOW), false), Err(AuthError::Expired));
         assert_eq!(at(Some(1), false), Err(AuthError::Expired));
         assert_eq!(at(Some(1), true), Err(AuthError::Revoked));
-        assert_eq!(AuthError::Expired.code(), "api_key_revoked", "the contract has no other code");
     }
 
     #[test]

@@ -26,6 +26,20 @@ pub fn reason(found: Found) -> api::Reason {
     }
 }
 
+/// The API's status of a list.
+pub fn list_status(state: store::ListState) -> api::ListStatus {
+    match state {
+        store::ListState::Uploading => api::ListStatus::Uploading,
+        store::ListState::Reading => api::ListStatus::Reading,
+        store::ListState::Unfit => api::ListStatus::Unfit,
+        store::ListState::Ready => api::ListStatus::Ready,
+        store::ListState::Running => api::ListStatus::Running,
+        store::ListState::Paused => api::ListStatus::Paused,
+        store::ListState::Completed => api::ListStatus::Completed,
+        store::ListState::Cancelled => api::ListStatus::Cancelled,
+    }
+}
+
 /// The part of a finding that the store keeps.
 pub fn verdict(finding: &Finding) -> store::Verdict {
     store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }

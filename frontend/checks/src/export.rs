@@ -1,26 +1,26 @@
 //! The export of an account's data for its owner: one JSON object. It has no secret: no hash of a key, no token, and no secret of
 //! a webhook.
 
+use crate::convert;
 use api::Reason;
 use serde_json::{Value, json};
-use store::credits::calendar::Iso8601;
+use store::credits::calendar::{Iso8601, day_text};
 use store::webhooks::{EventKind, Webhook};
 use store::{
-    Account, AccountId, BatchSummary, Connection, DayCounts, Entry, KeyInfo, KeyMode, List, Store,
-    StoreError, UnixMs,
+    Account, AccountId, BatchSummary, Connection, DayCounts, Entry, KeyInfo, List, Store, StoreError, UnixMs,
 };
 
 /// The most entries of the ledger in an export, the newest ones.
 pub const ENTRIES_MAX: usize = 10_000;
 /// The most batches in an export, the newest ones.
 pub const BATCHES_MAX: usize = 1_000;
-/// The most rows of batches in an export. Batches without their results say so.
+/// The most rows of batches in an export. The other batches are there without their results.
 pub const ROWS_MAX: usize = 10_000;
 
 /// How many batches one look at the store returns.
 const BATCH_PAGE: usize = 100;
 
-/// All data of an account; `None` if there is none.
+/// The data of an account, as docs/operations.md lists them; `None` if there is no such account.
 ///
 /// # Errors
 ///
@@ -33,17 +33,16 @@ pub async fn export(store: &dyn Store, id: AccountId, now: UnixMs) -> Result<Opt
     let (lists, webhooks) = (store.lists(id, now).await?, store.webhooks(id).await?);
     let connections = store.connections(id, now).await?;
     let batches = batches(store, id, now).await?;
-    let mapped = |values: Vec<Value>| Value::Array(values);
     Ok(Some(json!({
         "exported_at": time(now),
         "account": of_account(&account, user.map(|user| user.email)),
-        "ledger": mapped(entries.iter().map(of_entry).collect()),
-        "usage": mapped(days.iter().map(of_day).collect()),
-        "keys": mapped(keys.iter().map(of_key).collect()),
-        "lists": mapped(lists.iter().map(of_list).collect()),
+        "ledger": entries.iter().map(of_entry).collect::<Vec<_>>(),
+        "usage": days.iter().map(of_day).collect::<Vec<_>>(),
+        "keys": keys.iter().map(of_key).collect::<Vec<_>>(),
+        "lists": lists.iter().map(of_list).collect::<Vec<_>>(),
         "batches": batches,
-        "connections": mapped(connections.iter().map(of_connection).collect()),
-        "webhooks": mapped(webhooks.iter().map(of_webhook).collect()),
+        "connections": connections.iter().map(of_connection).collect::<Vec<_>>(),
+        "webhooks": webhooks.iter().map(of_webhook).collect::<Vec<_>>(),
     })))
 }
 
@@ -91,22 +90,14 @@ fn reasons(counts: &[(Reason, u64)]) -> Value {
 }
 
 fn of_day(day: &DayCounts) -> Value {
-    let date: String = time(u64::from(day.day) * 86_400_000).chars().take(10).collect();
-    json!({ "day": date, "singles": day.singles, "rows": day.rows, "reasons": reasons(&day.reasons) })
-}
-
-fn mode(mode: KeyMode) -> &'static str {
-    match mode {
-        KeyMode::Live => "live",
-        KeyMode::Test => "test",
-    }
+    json!({ "day": day_text(day.day), "singles": day.singles, "rows": day.rows, "reasons": reasons(&day.reasons) })
 }
 
 fn of_key(key: &KeyInfo) -> Value {
     json!({
         "id": key.id.to_string(),
         "label": key.label,
-        "mode": mode(key.mode),
+        "mode": key.mode,
         "last4": key.last4,
         "scopes": key.scopes.iter().map(|scope| scope.as_str()).collect::<Vec<_>>(),
         "created_at": time(key.created_at),
@@ -120,9 +111,9 @@ fn of_list(list: &List) -> Value {
     json!({
         "list_id": list.id.to_string(),
         "name": list.name,
-        "mode": mode(list.mode),
+        "mode": list.mode,
         "column": list.column,
-        "state": format!("{:?}", list.state).to_ascii_lowercase(),
+        "status": convert::list_status(list.state),
         "bytes": list.bytes,
         "rows": list.rows,
         "addresses": list.addresses,

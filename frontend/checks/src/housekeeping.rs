@@ -1,11 +1,13 @@
 //! Periodic work that no request causes: the store removes expired data.
 
+use crate::deletion::remove_rows;
+use futures_lite::future::block_on;
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use store::{DeletionStep, Store, StoreError, UnixMs};
+use store::{Store, UnixMs};
 
 /// The time between two purges.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -66,13 +68,11 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
                 if purged.ended > 0 {
                     tracing::warn!(batches = purged.ended, "ended batches that stayed unfinished");
                 }
-                told = continue_deletions(store, clock).err();
-                if let Some(error) = &told {
-                    tracing::warn!("the deletion of an account could not be continued: {error}");
-                }
+                told = None;
                 if purged.more {
                     pause = BREATH;
                 } else {
+                    continue_deletions(store, clock, stopped);
                     last = Some(Instant::now());
                 }
             }
@@ -91,17 +91,23 @@ fn keep(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
     }
 }
 
-/// Continues the deletions of accounts that a crash or a check under way has interrupted. They are without an effect on others, so
-/// each takes a limited number of steps per purge.
-fn continue_deletions(store: &dyn Store, clock: fn() -> UnixMs) -> Result<(), StoreError> {
-    for account in store.closed_accounts().wait()? {
-        for _ in 0..DELETION_STEPS_MAX {
-            if store.delete_step(account, clock()).wait()? != DeletionStep::More {
-                break;
-            }
+/// Continues the deletions of accounts that a crash or a check under way has interrupted. Each takes a limited number of steps, so
+/// that the next purge is not late.
+fn continue_deletions(store: &dyn Store, clock: fn() -> UnixMs, stopped: &Receiver<()>) {
+    let closed = match store.closed_accounts().wait() {
+        Ok(closed) => closed,
+        Err(error) => return tracing::warn!("the deleted accounts could not be read: {error}"),
+    };
+    for account in closed {
+        let mut steps = 0;
+        let may_continue = || {
+            steps += 1;
+            steps <= DELETION_STEPS_MAX && stopped.try_recv() == Err(TryRecvError::Empty)
+        };
+        if let Err(error) = block_on(remove_rows(store, account, clock, may_continue)) {
+            tracing::warn!("the deletion of an account could not be continued: {error}");
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ pub mod auth;
 pub mod batch;
 pub mod convert;
 pub mod counters;
+pub mod deletion;
 pub mod detail;
 pub mod drain;
 pub mod engine_client;

@@ -21,10 +21,10 @@ use http_core::Reply;
 use maud::{Markup, html};
 use std::sync::Arc;
 use store::clock;
+use store::credits::calendar::DAY_MS;
 use store::id::random_bits;
 use store::{ATTEMPTS_MAX, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection};
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 const DAYS_MAX: u64 = CONNECTION_MS_MAX / DAY_MS;
 /// The values that the form proposes.
 const DAYS: u64 = 7;

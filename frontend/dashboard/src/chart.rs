@@ -4,11 +4,9 @@
 use api::Reason;
 use lists::Class;
 use maud::{Markup, html};
-use store::credits::calendar::Iso8601;
+use store::credits::calendar::{DAY_MS, day_text};
 use store::{DayCounts, UnixMs};
 
-/// A day, in milliseconds.
-pub const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 const HEIGHT: u64 = 150;
 const BAR: u64 = 20;
 
@@ -72,11 +70,6 @@ pub fn words(reason: Reason) -> &'static str {
     }
 }
 
-/// The date of a day since 1970, as in `2026-11-21`.
-pub fn date(day: u32) -> String {
-    Iso8601(UnixMs::from(day) * DAY_MS).to_string().get(..10).unwrap_or_default().to_owned()
-}
-
 fn sums(counts: &DayCounts) -> [(Tone, u64); 3] {
     Tone::ALL.map(|tone| {
         let of_tone = counts.reasons.iter().filter(|(reason, _)| Tone::of(*reason) == tone);
@@ -102,7 +95,7 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
                 @if let Some(counts) = of(day) { (bar(at as u64, counts, most)) }
             }
         }
-        p.soft { (date(first)) " to " (date(today)) ", at most " (most) " per day" }
+        p.soft { (day_text(first)) " to " (day_text(today)) ", at most " (most) " per day" }
         (legend())
         details {
             summary { "Show as table" }
@@ -111,7 +104,7 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
                     thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In lists" }
                         @for tone in Tone::ALL { th.number scope="col" { (tone.name()) } } } }
                     tbody { @for counts in shown.iter().rev() {
-                        tr { td { (date(counts.day)) } td.number { (counts.singles) } td.number { (counts.rows) }
+                        tr { td { (day_text(counts.day)) } td.number { (counts.singles) } td.number { (counts.rows) }
                             @for (_, count) in sums(counts) { td.number { (count) } } }
                     } }
                 }
@@ -134,7 +127,7 @@ fn bar(at: u64, counts: &DayCounts, most: u64) -> Markup {
         .collect();
     html! {
         g {
-            title { (date(counts.day)) ": " (counts.singles + counts.rows) @for (tone, count, ..) in &parts { ", " (count) " " (tone.name()) } }
+            title { (day_text(counts.day)) ": " (counts.singles + counts.rows) @for (tone, count, ..) in &parts { ", " (count) " " (tone.name()) } }
             @for (tone, _, y, height) in &parts {
                 rect class={ "bar-" (tone.class()) } x=(at * BAR + 2) y=(y) width=(BAR - 4) height=(height) {}
             }

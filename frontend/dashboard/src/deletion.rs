@@ -7,10 +7,11 @@ use super::session::{SESSION_COOKIE, set_cookie, token_hash};
 use super::signin::{busy, notice};
 use crate::problem::Problem;
 use crate::visit::Visit;
+use checks::deletion::remove_rows;
 use http_core::Reply;
 use maud::html;
 use store::clock;
-use store::{Account, ChangeError, DeletionStep, StoreError, User};
+use store::{Account, ChangeError, StoreError, User};
 
 /// How many steps a request takes. The periodic work of the server takes the others.
 const STEPS_MAX: usize = 50;
@@ -59,14 +60,18 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         }
         Err(error) => return Err(Problem::unready().inside(format!("an account was not deleted: {error}"))),
     }
-    for _ in 0..STEPS_MAX {
-        if store.delete_step(id, now).await? != DeletionStep::More {
-            break;
-        }
+    let mut steps = 0;
+    let may_continue = || {
+        steps += 1;
+        steps <= STEPS_MAX
+    };
+    // The account is closed in any case. The periodic work of the server continues.
+    if let Err(error) = remove_rows(&**store, id, clock::now, may_continue).await {
+        tracing::warn!("the rows of a deleted account could not be removed yet: {error}");
     }
     let body = html! {
         h1 { "The account is deleted" }
-        p { "Its keys no longer work. Its data is removed from the server's database. Backups that the operator made before keep it until they are deleted." }
+        p { "Its keys no longer work. The server removes its data from the database. This takes a few minutes if checks are under way. Backups that the operator made before keep it until they are deleted." }
     };
     Ok(page::page("Account deleted", None, body)
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
@@ -83,9 +88,10 @@ async fn content(visit: &Visit, account: &Account, user: Option<&User>) -> Resul
     let keys = store.keys(account.id).await?;
     let (lists, webhooks) = (store.lists(account.id, now).await?, store.webhooks(account.id).await?);
     let connections = store.connections(account.id, now).await?;
+    let active = keys.iter().filter(|key| key.ended_at(now).is_none()).count();
     let mut content = vec![
         format!("{} credits, which cannot be restored", account.balance.available()),
-        format!("{} API keys, which stop to work at once", keys.len()),
+        format!("{} API keys, which stop working at once", active),
         format!("{} lists with their results, and all batches", lists.len()),
         format!("{} webhooks with their log", webhooks.len()),
         format!("{} connections of assistants", connections.len()),

@@ -16,6 +16,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use ring::hmac;
 use store::clock;
+use store::credits::calendar::DAY_MS;
 use store::id::{Uuid7, random_bits};
 use store::{
     ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, NewKey, StoreError, TokenHash,
@@ -26,7 +27,6 @@ use store::{
 const ENDED_SHOWN_MAX: usize = 100;
 /// The lives of a key that the form offers, in days.
 const LIVES_DAYS: [u64; 5] = [7, 30, 90, 180, 365];
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 /// Longest label, in characters.
 const LABEL_CHARS_MAX: usize = 100;
 
@@ -86,9 +86,10 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     }
 }
 
-/// The scopes and the expiry of a form. The form of an older version has no fields for them.
+/// The scopes and the expiry of a form. The page of an older version has no fields for them.
 fn rights(form: &Form, now: UnixMs) -> Result<(KeyScopes, Option<UnixMs>), &'static str> {
-    let Some(days) = form.get("expires") else { return Ok((KeyScopes::ALL, None)) };
+    let days =
+        form.get("expires").ok_or("This page is from an older version of the server. Load it again.")?;
     let chosen = KeyScope::ALL.into_iter().filter(|scope| form.get(scope.as_str()).is_some());
     let scopes = KeyScopes::of(chosen).ok_or("Choose at least one scope.")?;
     if days.is_empty() {
@@ -251,7 +252,7 @@ mod tests {
     fn a_form_chooses_scopes_and_expiry() {
         let some = |scopes: &[KeyScope]| KeyScopes::of(scopes.iter().copied()).unwrap();
         let cases = [
-            ("label=x", Ok((KeyScopes::ALL, None))),
+            ("label=x&fast=1", Err(())),
             ("expires=&fast=1&full=1&batches=1&lists=1&account=1", Ok((KeyScopes::ALL, None))),
             ("expires=&fast=1&lists=1", Ok((some(&[KeyScope::Fast, KeyScope::Lists]), None))),
             ("expires=30&full=1", Ok((some(&[KeyScope::Full]), Some(30 * DAY_MS + 5)))),

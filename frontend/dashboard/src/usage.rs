@@ -6,6 +6,7 @@ use crate::visit::Visit;
 use http_core::Reply;
 use maud::html;
 use store::clock;
+use store::credits::calendar::DAY_MS;
 
 /// The spans that the user can choose, in days.
 const SPANS: [u32; 3] = [7, 30, 90];
@@ -17,7 +18,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let wanted = visit.query("days").and_then(|days| days.parse().ok());
     let span = wanted.filter(|span| SPANS.contains(span)).unwrap_or(30);
     let days = visit.checks.store.days(signed_in.account, now).await?;
-    let first = (u32::try_from(now / chart::DAY_MS).unwrap_or(u32::MAX) + 1).saturating_sub(span);
+    let first = (u32::try_from(now / DAY_MS).unwrap_or(u32::MAX) + 1).saturating_sub(span);
     let sums = chart::added_up(days.iter().filter(|day| day.day >= first));
     let body = html! {
         h1 { "Usage" }

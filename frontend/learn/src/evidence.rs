@@ -16,14 +16,14 @@ pub const GIVE_UP_SECONDS: u64 = 5 * 24 * 3600;
 
 const _: () = assert!(GIVE_UP_SECONDS < DELIVERY_SECONDS_MAX && DELIVERY_SECONDS_MAX < BOUNCE_SECONDS_MAX);
 
-/// What the operator's own mail shows about an address now. Times are in seconds since 1970.
+/// The evidence of the operator's own mail about an address. Times are in seconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// Mail came back, and none was delivered since.
     Bounced {
         /// What the bounce shows.
         bounce: Bounce,
-        /// Its time.
+        /// The time of the bounce, in seconds since 1970.
         at: u64,
     },
     /// Mail was delivered, and no bounce followed.

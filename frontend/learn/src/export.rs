@@ -3,7 +3,7 @@
 //! Columns are found by their names. A row has an address, an event, mostly the reply of the server, and a time.
 
 use crate::LearnError;
-use crate::fields::{after_type, date, text};
+use crate::fields::{after_type, date, status_in, text};
 use crate::meaning::{Sender, reply_code};
 use crate::reading::Learner;
 use crate::report::{Action, RecipientReport};
@@ -16,7 +16,7 @@ use std::io::{BufRead, Read};
 
 /// Longest header line in bytes.
 const HEADER_BYTES_MAX: u64 = 64 * 1024;
-/// Maximum size of one export in bytes, so that a quote without an end does not fill the memory.
+/// Longest row in bytes. Without this limit, a quote without an end would fill the memory.
 const ROW_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Names of columns without marks and in lower case, the best first.
@@ -197,8 +197,8 @@ fn columns(header: &[u8]) -> Result<(u8, Columns), LearnError> {
     Ok((separator, columns))
 }
 
-/// The name of a column without marks and in lower case. Exports of logs have paths as names: the last part counts too little
-/// alone, so all parts are joined.
+/// The letters and digits of a column's name, in lower case. Exports of logs have paths as names, such as
+/// `delivery-status.mx-host`. The last part alone may be ambiguous, so all parts are joined.
 fn normal(name: &str) -> String {
     let letters = name.chars().filter(|c| c.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
@@ -253,10 +253,6 @@ fn words_of_server(cells: &[Cow<'_, str>]) -> Option<String> {
     let words = cells.iter().map(|cell| after_type(cell).1);
     let has_code = |words: &&str| reply_code(words).is_some() || status_in(words).is_some();
     words.clone().find(has_code).or_else(|| words.clone().next()).map(str::to_owned)
-}
-
-fn status_in(cell: &str) -> Option<EnhancedCode> {
-    [500, 400].into_iter().find_map(|code| EnhancedCode::find_in(cell, code))
 }
 
 /// The event that a cell names.

@@ -93,9 +93,8 @@ pub(crate) fn text(bytes: &[u8]) -> Cow<'_, str> {
 
 /// The time of a date of RFC 5322 in seconds since 1970.
 pub(crate) fn date(text: &str) -> Option<u64> {
-    let date = DateTime::parse_rfc822(&text.replace('\n', " "))?;
-    let is_possible = (1970..2106).contains(&date.year) && (1..=12).contains(&date.month);
-    is_possible.then(|| u64::try_from(date.to_timestamp()).ok()).flatten()
+    let date = DateTime::parse_rfc822(&text.replace('\n', " ")).filter(DateTime::is_valid)?;
+    u64::try_from(date.to_timestamp()).ok()
 }
 
 /// The status at the beginning of a value, such as `5.1.1 (unknown user)`.
@@ -103,6 +102,11 @@ pub(crate) fn status(value: &str) -> Option<EnhancedCode> {
     let word = value.split(|c: char| c.is_whitespace() || c == '(').next()?;
     let class = word.bytes().next().filter(u8::is_ascii_digit)? - b'0';
     EnhancedCode::find_in(word, u16::from(class) * 100)
+}
+
+/// The first status of a failure anywhere in a text, such as `(#5.1.1)`.
+pub(crate) fn status_in(text: &str) -> Option<EnhancedCode> {
+    [500, 400].into_iter().find_map(|code| EnhancedCode::find_in(text, code))
 }
 
 /// The value after its type, as in `rfc822; joe@example.com` (RFC 3464 2.1.2).

@@ -57,7 +57,8 @@ impl TableFile {
         Table::from_bytes(key, &bytes).map(Some).map_err(|fault| self.fault(fault))
     }
 
-    /// Reads the table, or makes an empty one; lets `change` change it, and writes it. No other process writes meanwhile.
+    /// Changes the table on disk. Calls `change` with the table of the file, or with an empty table if there is no file. Then it
+    /// replaces the file. A lock keeps other writers out during the call.
     ///
     /// # Errors
     /// As [`TableFile::read`]; another process writes the table; or it cannot be written. The old table stays then.
@@ -68,6 +69,7 @@ impl TableFile {
             None => Table::new(self.key()?.map_or_else(|| self.new_key(), Ok)?),
         };
         let changed = change(&mut table);
+        table.remove_oldest(TABLE_ROWS_MAX);
         self.replace(&self.0, &table.to_bytes())?;
         Ok(changed)
     }

@@ -15,8 +15,8 @@
 //!   that the mailbox is disabled.
 //! - An answer of a server that is definite itself is never changed.
 //! - The table contains no address. `Debug` of no type of this crate shows one.
-//! - Whoever can send mail to the operator can write a bounce. So the reader descends into no message inside a message, takes no
-//!   text for an address, and bounds each size and count.
+//! - Everyone can send a message to the address for bounces. The reader has bounds for each size and count, and a report inside a
+//!   quoted message is not read. A forged report looks like a true one: only the mail server that receives it can refuse it.
 
 #![deny(missing_docs)]
 

@@ -117,9 +117,19 @@ fn failure(report: &RecipientReport, sender: Sender<'_>) -> Meaning {
     }
 }
 
-/// Rules that read only the status. If the words have no status of their own, it is that of the report, and nothing agrees with it.
+/// Rules that read only the status. If the words have no status of their own, the rule has read that of the report, and no words
+/// confirm it.
 const STATUS_RULES: [&str; 5] =
     ["unknown-status", "null-mx-status", "null-mx-status-exchange", "domain-status", "disabled-status"];
+
+/// Rules of sentences that allow no other reading.
+const SENTENCE_RULES: [&str; 4] = ["unknown", "provider-unknown", "disabled", "domain-dead"];
+/// The rule of Microsoft's refusal at the edge.
+const EDGE_RULE: &str = "edge-blocking-5.4.1";
+/// The rule of words about existence with a doubt.
+const DOUBT_RULE: &str = "perhaps-unknown-5.1.1";
+/// The rule of a refusal of the message.
+const MESSAGE_RULE: &str = "message-status";
 
 /// The reply in the words of a report.
 struct Said {
@@ -205,7 +215,7 @@ fn bounce(found: &Classification) -> Option<Bounce> {
     match found.class {
         _ if !found.permanent => None,
         // Its words are about existence, but with a doubt.
-        Class::NotFound if found.rule == "perhaps-unknown-5.1.1" => None,
+        Class::NotFound if found.rule == DOUBT_RULE => None,
         Class::NotFound if found.scope == Scope::Recipient => Some(Bounce::NotFound),
         Class::Disabled if found.scope == Scope::Recipient => Some(Bounce::Disabled),
         Class::DomainDead => Some(Bounce::DomainDead),
@@ -223,7 +233,7 @@ enum Agreement {
 
 /// Whether the status allows the statement (RFC 3463 3; the details of Microsoft 365 are from its documentation).
 fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Agreement {
-    let is_edge = found.rule == "edge-blocking-5.4.1";
+    let is_edge = found.rule == EDGE_RULE;
     match (status.subject, status.detail, bounce) {
         _ if status.class != 5 => Agreement::Contradicts,
         // 5.5.0 is a failure of the protocol without details: Outlook.com and many relays give it to all refusals.
@@ -241,8 +251,7 @@ fn agreement(status: EnhancedCode, bounce: Bounce, found: &Classification) -> Ag
 /// Whether the words decide without a status of the report: by a sentence that allows no other reading, or by their own status.
 fn is_clear(found: &Classification, own: Option<EnhancedCode>, bounce: Bounce) -> bool {
     let own_decides = own.is_some_and(|own| agreement(own, bounce, found) == Agreement::Agrees);
-    let sentences = ["unknown", "provider-unknown", "disabled", "domain-dead"];
-    own_decides || sentences.contains(&found.rule)
+    own_decides || SENTENCE_RULES.contains(&found.rule)
 }
 
 fn cause(found: &Classification, default: Cause) -> Cause {
@@ -250,7 +259,7 @@ fn cause(found: &Classification, default: Cause) -> Cause {
         Class::Full => Cause::Full,
         Class::Policy | Class::AuthRequired | Class::Relay | Class::ExistsRestricted => Cause::Policy,
         Class::Greylisted | Class::Throttled | Class::ExistsThrottled | Class::Temporary => Cause::Temporary,
-        Class::Unclear if found.rule == "message-status" => Cause::Message,
+        Class::Unclear if found.rule == MESSAGE_RULE => Cause::Message,
         Class::NotFound | Class::Disabled | Class::DomainDead if !found.permanent => Cause::Temporary,
         _ => default,
     }
@@ -260,4 +269,18 @@ fn cause(found: &Classification, default: Cause) -> Cause {
 fn says_suppressed(words: &str) -> bool {
     let words = words.to_ascii_lowercase();
     ["suppress", "history of bouncing", "bounced address"].iter().any(|mark| words.contains(mark))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine_proto::verdict::classify::rules;
+
+    #[test]
+    fn the_rules_that_are_named_here_exist() {
+        let named = STATUS_RULES.iter().chain(&SENTENCE_RULES).chain(&[EDGE_RULE, DOUBT_RULE, MESSAGE_RULE]);
+        for name in named {
+            assert!(rules().any(|(rule, ..)| rule == *name), "{name}");
+        }
+    }
 }

@@ -3,10 +3,10 @@
 //! QSBMF (D. J. Bernstein, 1997) begins with `Hi. This is the`, then has one paragraph `<address>:` for each recipient, and ends
 //! with `---`. Old versions of Exim name the recipients in the field `X-Failed-Recipients` and write similar paragraphs.
 
+use crate::fields::status_in;
 use crate::mail::Entity;
 use crate::report::{Action, RECIPIENTS_MAX, RecipientReport, Report};
 use engine_proto::address::Address;
-use engine_proto::smtp::status::EnhancedCode;
 use lists::address_in_cell;
 
 /// Longest text about one recipient in bytes.
@@ -20,18 +20,22 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         return None;
     }
     let failed = message.header.value("x-failed-recipients");
-    let text = message.text();
-    let text = head(&text);
+    let text = readable(message);
     let mut recipients = match failed {
-        Some(failed) => exim(failed, text),
-        None => qmail(text)?,
+        Some(failed) => exim(failed, &text),
+        None => qmail(&text)?,
     };
     for one in &mut recipients {
         one.at = message.date();
         one.action = Some(Action::Failed);
-        one.status = one.diagnostic.as_deref().and_then(own_status);
+        one.status = one.diagnostic.as_deref().and_then(status_in);
     }
     (!recipients.is_empty()).then_some(Report { recipients, ..Report::default() })
+}
+
+/// The text of a part for people, without CR and without the copy of the mail.
+pub(crate) fn readable(part: &Entity<'_>) -> String {
+    head(&part.text()).replace('\r', "")
 }
 
 /// The text before the copy of the mail.
@@ -43,11 +47,6 @@ fn head(text: &str) -> &str {
     let text = &text[..end];
     let end = text.find("\n---").unwrap_or(text.len());
     &text[..end]
-}
-
-/// The status in words of qmail, such as `(#5.1.1)`.
-fn own_status(words: &str) -> Option<EnhancedCode> {
-    [500, 400].into_iter().find_map(|code| EnhancedCode::find_in(words, code))
 }
 
 fn qmail(text: &str) -> Option<Vec<RecipientReport>> {
@@ -76,10 +75,10 @@ fn exim(failed: &str, text: &str) -> Vec<RecipientReport> {
     addresses.map(report).collect()
 }
 
-/// The words about an address in a text for people: what follows the address on its line, and the lines up to the next empty one.
+/// The words about an address in a [`readable`] text: the rest of the line after the address, and the lines up to the next
+/// empty one.
 pub(crate) fn words_about(address: &Address, text: &str) -> Option<String> {
-    let text = text.replace('\r', "");
-    let lines: Vec<&str> = head(&text).lines().collect();
+    let lines: Vec<&str> = text.lines().collect();
     let starts = lines.iter().enumerate().filter_map(|(at, line)| Some((at, after_address(line, address)?)));
     let mut found = starts.filter_map(|(at, first)| {
         let more = lines[at + 1..].iter().take_while(|line| !line.trim().is_empty());
@@ -115,7 +114,7 @@ mod tests {
     fn words_are_those_after_the_address() {
         let check = |text: &str, expected: Option<&str>| {
             let address = Address::parse("joe@example.com").unwrap();
-            assert_eq!(words_about(&address, text).as_deref(), expected, "{text}");
+            assert_eq!(words_about(&address, head(text)).as_deref(), expected, "{text}");
         };
         check("<joe@example.com>: 550 no such user\n\nmore", Some("550 no such user"));
         check(

@@ -70,7 +70,7 @@ pub struct Tally {
     pub delivered: u64,
     /// Number of notices of a delay.
     pub delayed: u64,
-    /// Number of recipients whose mail went to a server or list without reports.
+    /// Number of recipients with the action `relayed` or `expanded`: the next server, or the list, sends no reports.
     pub passed: u64,
     /// Number of recipients of reports that do not say what happened, or that have no address.
     pub unreadable: u64,

@@ -72,7 +72,7 @@ pub(crate) fn read(message: &Entity<'_>) -> Option<Report> {
         arrival = arrival.or_else(|| block.value("arrival-date").and_then(date));
         add_groups(&mut report.recipients, block);
     }
-    let readable = || parts.iter().find(|part| part.is_text()).map(Entity::text);
+    let readable = || parts.iter().find(|part| part.is_text()).map(notice::readable);
     complete(&mut report, readable, message.date().or(arrival));
     name_recipient(&mut report, message);
     Some(report)

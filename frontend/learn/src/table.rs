@@ -49,7 +49,7 @@ impl TableKey {
     }
 }
 
-/// What happened to mail for one address. Times are in seconds since 1970; 0 is none.
+/// The last events of mail to one address. Times are in seconds since 1970; 0 means that there was no such event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct History {
     failed_at: u32,
@@ -109,7 +109,7 @@ impl History {
         Some(Evidence::Delivered { at: at.into() })
     }
 
-    /// Whether no event can be evidence any more, or can count against one.
+    /// Whether all events are too old to be evidence, and too old to refute evidence.
     fn is_expired(&self, now: u64) -> bool {
         let is_old = |at: u32, most: u64| at == 0 || now.saturating_sub(u64::from(at)) > most;
         is_old(self.failed_at, BOUNCE_SECONDS_MAX) && is_old(self.delivered_at, DELIVERY_SECONDS_MAX)
@@ -196,11 +196,14 @@ impl Table {
         Table { key, rows: HashMap::new() }
     }
 
-    /// Adds an event. The order of events does not matter, except of several deliveries within five days.
+    /// Adds an event. Events may come in any order. Only of deliveries within five days, the order decides which one is kept.
     pub fn add(&mut self, event: &Event) {
         let hash = self.hash(&event.address);
         let at = u32::try_from(event.at).unwrap_or(u32::MAX);
         self.rows.entry(hash).or_default().add(event.kind, at);
+        if self.rows.len() >= 2 * TABLE_ROWS_MAX {
+            self.remove_oldest(TABLE_ROWS_MAX);
+        }
     }
 
     /// What is known of an address now; `now` is in seconds since 1970.
@@ -217,6 +220,12 @@ impl Table {
     /// Removes rows that are too old, and the oldest ones if there are too many. Returns the number of rows.
     pub fn prune(&mut self, now: u64, rows_max: usize) -> usize {
         self.rows.retain(|_, history| !history.is_expired(now));
+        self.remove_oldest(rows_max);
+        self.rows.len()
+    }
+
+    /// Removes the rows with the oldest events until at most this many are left.
+    pub(crate) fn remove_oldest(&mut self, rows_max: usize) {
         if self.rows.len() > rows_max {
             let mut times: Vec<u32> = self.rows.values().map(History::newest).collect();
             let surplus = times.len() - rows_max;
@@ -229,7 +238,6 @@ impl Table {
                 !is_removed
             });
         }
-        self.rows.len()
     }
 
     /// Counts of the table.

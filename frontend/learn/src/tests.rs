@@ -181,7 +181,7 @@ fn a_field_that_occurs_twice_decides_nothing() {
     }
 }
 
-/// Whoever writes to the operator chooses the contents of a message.
+/// The sender of a message chooses its contents, so a bounce inside a message may be forged.
 #[test]
 fn a_bounce_inside_a_message_is_no_bounce() {
     let bounce = String::from_utf8(report(&group(&[]))).unwrap();
@@ -276,6 +276,7 @@ fn bounces_of_qmail_and_old_exim_are_read() {
     let (events, _) = learn(qmail.as_bytes());
     let found: Vec<_> = events.iter().map(|event| (event.address.local(), event.kind)).collect();
     assert_eq!(found, [("joe", bounced), ("ann", bounced), ("bob", EventKind::Failed)]);
+    assert_eq!(learn(qmail.replace('\n', "\r\n").as_bytes()).0, events);
     let exim = "X-Failed-Recipients: joe@example.com\nDate: Wed, 25 Nov 2026 10:00:00 +0100\nFrom: Mail Delivery System \
         <Mailer-Daemon@sender.example>\nSubject: Mail delivery failed\n\nThis message was created automatically by mail delivery \
         software.\n\n  joe@example.com\n    SMTP error from remote mail server after RCPT TO:<joe@example.com>:\n    host \

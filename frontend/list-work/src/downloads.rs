@@ -268,7 +268,7 @@ mod tests {
     use std::cell::Cell;
     use std::task::Waker;
     use store::clock;
-    use store::{ListId, ListRoom, ListState, NewPart, PartPut, PlanTable};
+    use store::{ListId, ListRoom, ListState, NewAccount, NewPart, PartPut, PlanTable};
     use store_redb::StoreOptions;
 
     /// A list of 2,000 rows without addresses, so that no answers are needed. The column is named, as none looks like addresses.
@@ -310,7 +310,12 @@ mod tests {
         fn open(&self, account: u128) -> Pending<Opened, StoreError> {
             self.opened.set(self.opened.get() + 1);
             let number = account * 1_000 + self.opened.get();
-            let list = list(&self.store, AccountId::new(0, account), number);
+            let (id, now) = (AccountId::new(0, account), clock::now());
+            if self.store.account(id, now).wait().unwrap().is_none() {
+                let new = NewAccount { id, name: format!("account {account}"), plan: "scale".into() };
+                self.store.create_account(new, now).wait().unwrap();
+            }
+            let list = list(&self.store, id, number);
             Downloads(self.jobs.clone()).open(list, Wanted::Rows(Selection::ALL))
         }
 

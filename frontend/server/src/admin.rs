@@ -9,6 +9,7 @@ pub mod first_run;
 pub mod server;
 mod wire;
 
+use checks::deletion::remove_rows;
 use checks::export::export;
 use futures_lite::future::block_on;
 use serde::{Deserialize, Serialize};
@@ -18,9 +19,9 @@ use std::time::{Duration, Instant};
 use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
-    Account, AccountId, Audit, ChangeError, DeletionStep, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId,
-    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus,
-    TokenHash, UnixMs, UserError,
+    Account, AccountId, Audit, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId, KeyInfo,
+    KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash,
+    UnixMs, UserError,
 };
 
 /// The name of the socket in the data folder.
@@ -337,7 +338,15 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
                 (found, _) => found?.id,
             };
             store.close_account(account, now).wait()?;
-            Response::Deleted { account, complete: delete_rows(store, account, now)? }
+            let began = Instant::now();
+            let removed =
+                block_on(remove_rows(store, account, clock::now, || began.elapsed() < DELETION_TIME_MAX));
+            // The account is closed. The periodic work of the server continues.
+            let complete = removed.unwrap_or_else(|error| {
+                tracing::warn!("the rows of a deleted account could not be removed yet: {error}");
+                false
+            });
+            Response::Deleted { account, complete }
         }
         Command::AccountSetPassword { account, email, password } => {
             let id = find(store, &account, now)?.id;
@@ -386,19 +395,6 @@ fn find(store: &dyn Store, named: &str, now: UnixMs) -> Result<Account, CommandE
         },
     };
     found.ok_or_else(|| CommandError::NoAccount(named.to_owned()))
-}
-
-/// Removes rows of a deleted account for a limited time; returns whether all are removed.
-fn delete_rows(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<bool, StoreError> {
-    let began = Instant::now();
-    while began.elapsed() < DELETION_TIME_MAX {
-        match store.delete_step(account, now).wait()? {
-            DeletionStep::More => {}
-            DeletionStep::ChecksUnderWay => return Ok(false),
-            DeletionStep::Complete => return Ok(true),
-        }
-    }
-    Ok(false)
 }
 
 fn show(store: &dyn Store, account: Account) -> Result<Shown, CommandError> {

@@ -145,13 +145,14 @@ where
             .serve_connection(stream, service)
     );
     let mut is_closing = false;
-    let mut patience = None;
+    let mut first_request_timer = None;
     let ended = poll_fn(|cx| {
         let mut close_reason = if is_closing { None } else { activity.permit.close_reason(cx) };
         if close_reason == Some(CloseReason::Draining) && activity.is_new() {
             // The request may be under way, and a client repeats none that was sent over a new connection.
-            let patience = patience.get_or_insert_with(|| Box::pin(monoio::time::sleep(NEW_CONNECTION_TIME)));
-            if patience.as_mut().poll(cx).is_pending() {
+            let timer =
+                first_request_timer.get_or_insert_with(|| Box::pin(monoio::time::sleep(NEW_CONNECTION_TIME)));
+            if timer.as_mut().poll(cx).is_pending() {
                 close_reason = None;
             }
         }

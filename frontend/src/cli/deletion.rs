@@ -44,11 +44,7 @@ pub fn run(args: DeletionArgs, json: bool, place: Place<'_>, out: &mut dyn Write
     } else if deleted.complete {
         writeln!(out, "the account {} is deleted; earlier backups still have its data", deleted.account)
     } else {
-        writeln!(
-            out,
-            "the account {} is closed, and checks of it are under way; the server removes the rest of its data when they have ended",
-            deleted.account
-        )
+        writeln!(out, "the account {} is closed; the server removes the rest of its data", deleted.account)
     };
     written.map_err(output_failed)
 }

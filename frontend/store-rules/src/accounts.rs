@@ -12,6 +12,9 @@ use store::{
 };
 use store::{AccountId, ChangeError, KeyId, StoreError};
 
+/// The name of a deleted account in lists, while some of its rows are left.
+const CLOSED_NAME: &str = "(deleted)";
+
 /// How many ended keys are removed for a new one: the length of a step must be limited.
 const KEYS_FORGOTTEN_MAX: usize = 16;
 
@@ -54,7 +57,7 @@ impl Txn<'_> {
             refuse(ChangeError::UnknownPlan)
         } else if NAMES.has(self.rows(), new.name.as_str())? {
             refuse(ChangeError::NameTaken)
-        } else if self.has_account(new.id)? {
+        } else if ACCOUNTS.has(self.rows(), &new.id.to_bytes())? {
             refuse(ChangeError::Exists)
         } else {
             Ok(())
@@ -238,7 +241,7 @@ impl Opened<'_> {
 pub(crate) fn view_account(id: AccountId, row: &AccountRow, plan: &Plan) -> Account {
     Account {
         id,
-        name: row.name.clone(),
+        name: if row.is_closed() { CLOSED_NAME.into() } else { row.name.clone() },
         plan: row.plan.clone(),
         status: row.subscription.status,
         cancel_at_period_end: row.subscription.cancel_at_period_end,

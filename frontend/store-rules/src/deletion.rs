@@ -1,7 +1,7 @@
 //! The deletion of accounts, in two parts.
 //!
 //! [`Txn::close_account`] is one transaction. From then on, no key, password, session or token of the account is accepted, and its
-//! name is gone. It also writes a note (`expiries`), which is the order to remove the rest. [`Txn::delete_step`] removes a limited
+//! name is gone, and the account takes no new ones. It also writes a note (`expiries`), which is the order to remove the rest. [`Txn::delete_step`] removes a limited
 //! part of the rest in each transaction, so any process can continue after a crash. The sums of the account agree with its
 //! ledger after each step. The last step removes both, and adds the sums to those of all deleted accounts.
 
@@ -32,9 +32,6 @@ const ROWS_MAX: usize = 500;
 
 /// How many accounts [`deleted_accounts`] returns.
 const ACCOUNTS_MAX: usize = 16;
-
-/// The name of a closed account, which no look-up finds.
-const CLOSED_NAME: &str = "(deleted)";
 
 /// The note that orders the removal of an account's rows.
 fn order(id: AccountId) -> [u8; 41] {
@@ -79,8 +76,9 @@ impl Txn<'_> {
         if let Some(refusal) = self.lacks_format(FORMAT_OF_KEY_RIGHTS)? {
             return refuse(refusal.into());
         }
-        let mut account = self.known_account(id, now, ChangeError::UnknownAccount)?;
-        if EXPIRIES.has(self.rows(), &order(id))? {
+        let account = self.open_account(id, now)?;
+        let mut account = account.ok_or(WriteError::Refused(ChangeError::UnknownAccount))?;
+        if account.row.is_closed() {
             return Ok(());
         }
         self.remove_keys(id)?;
@@ -89,7 +87,7 @@ impl Txn<'_> {
             self.end_connection(id, ConnectionId::from_bytes(split(&key).1))?;
         }
         NAMES.remove(self.rows, account.row.name.as_str())?;
-        CLOSED_NAME.clone_into(&mut account.row.name);
+        account.row.name.clear();
         let step = account.row.subscription.change_status(SubscriptionStatus::Canceled, account.plan);
         self.record(&mut account, EntryKind::PlanChange, step, now)?;
         self.save(&account)?;
@@ -161,16 +159,10 @@ impl Txn<'_> {
         if sweep_account(self, id, UnixMs::MAX, ROWS_MAX as u64)? > 0 {
             return Ok(DeletionStep::More);
         }
-        // A request that was admitted before may have added some.
-        self.remove_keys(id)?;
-        self.remove_user(id)?;
-        for key in CONNECTIONS.keys(self.rows(), account_range(id), CONNECTIONS_MAX)? {
-            self.end_connection(id, ConnectionId::from_bytes(split(&key).1))?;
-        }
         let balance = account.subscription.balance;
         let [accounts, granted, spent, expired] = read_sums(self.rows())?;
-        // What is left of the credits expires with the account.
-        let lost = balance.granted.saturating_sub(balance.spent);
+        // What is left of the credits expires with the account. It is added up from its parts, so that the audit can compare.
+        let lost = balance.expired.saturating_add(balance.plan_left).saturating_add(balance.pack_left);
         let sums = [
             accounts.saturating_add(1),
             granted.saturating_add(balance.granted),

@@ -159,7 +159,9 @@ impl<'t> Txn<'t> {
         end: HoldEnd,
         now: UnixMs,
     ) -> Result<Balance, WriteError<SettleError>> {
-        let mut account = self.known_account(hold.account, now, SettleError::UnknownAccount)?;
+        // A deletion waits for the end of the holds.
+        let account = self.open_account(hold.account, now)?;
+        let mut account = account.ok_or(WriteError::Refused(SettleError::UnknownAccount))?;
         let key = entry_key(hold.account, hold.id);
         let Some(HoldRow { portions, address }) = HOLDS.get(self.rows(), &key)? else {
             return refuse(self.why_no_hold(&key)?);

@@ -160,6 +160,9 @@ impl Txn<'_> {
         {
             return refuse(refusal);
         }
+        if !self.has_account(account)? {
+            return Ok(ListMade::NoAccount);
+        }
         match self.known_list(given, now)? {
             Some(Known::Same(id)) => return Ok(ListMade::Replayed(id)),
             Some(Known::Other) => return Ok(ListMade::KeyReused),

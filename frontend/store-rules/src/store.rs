@@ -223,8 +223,7 @@ impl<B: Backend> Store for RowStore<B> {
             Ok(key) => key,
             Err(error) => return Pending::ready(Err(error)),
         };
-        let job = Job::of(id, Class::Answer).with_lock(Lock::Index);
-        self.write(job, move |txn| Ok(txn.delete_step(id, &finishing_key, now)?))
+        self.write(Job::of(id, Class::Answer), move |txn| Ok(txn.delete_step(id, &finishing_key, now)?))
     }
 
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup> {

@@ -83,7 +83,7 @@ pub(crate) fn sweep_account(
         return Ok(0);
     }
     // The lock of the account guards its ledger against the sweeps of other nodes.
-    if !txn.has_account(account)? {
+    if !ACCOUNTS.has(txn.rows(), &account.to_bytes())? {
         return Ok(0);
     }
     let carried_key = entry_key(account, carried_id());

@@ -184,6 +184,14 @@ pub struct AccountRow {
     pub serial: u64,
 }
 
+impl AccountRow {
+    /// Whether the account is deleted, and only some of its rows are left. Such an account has no name, and no other one is
+    /// without a name.
+    pub fn is_closed(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
 impl Row for AccountRow {
     const TABLE: &'static str = "accounts";
 

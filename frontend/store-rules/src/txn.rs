@@ -104,19 +104,20 @@ impl<'t> Txn<'t> {
         Ok(Some(account))
     }
 
-    /// The account at the time `now`, or the refusal if there is none.
+    /// The account at the time `now`, or the refusal if there is none or it is deleted.
     pub(crate) fn known_account<E>(
         &mut self,
         id: AccountId,
         now: UnixMs,
         unknown: E,
     ) -> Result<Opened<'t>, WriteError<E>> {
-        self.open_account(id, now)?.ok_or(WriteError::Refused(unknown))
+        let account = self.open_account(id, now)?.filter(|account| !account.row.is_closed());
+        account.ok_or(WriteError::Refused(unknown))
     }
 
-    /// Whether there is an account with this id.
+    /// Whether there is an account with this id that is not deleted.
     pub(crate) fn has_account(&self, id: AccountId) -> Result<bool, StoreError> {
-        ACCOUNTS.has(self.rows(), &id.to_bytes())
+        Ok(ACCOUNTS.get(self.rows(), &id.to_bytes())?.is_some_and(|row| !row.is_closed()))
     }
 
     /// The refusal of a write whose rows need this format, if the database has an older one: a cluster keeps it until all of its

@@ -128,7 +128,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// Adds pack credits, once for each id: a second grant with an id is [`ChangeError::Exists`].
     fn grant(&self, grant: Grant, now: UnixMs) -> Pending<Account, ChangeError>;
 
-    /// Creates the first account with its keys if the store never had an account, also not a deleted one; otherwise does nothing and returns
+    /// Creates the first account with its keys if the store has no account and none was deleted; otherwise does nothing and returns
     /// `None`. It happens at most once, also after a crash.
     fn first_run(&self, first: FirstRun, now: UnixMs) -> Pending<Option<Account>, ChangeError>;
 

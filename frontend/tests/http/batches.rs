@@ -325,6 +325,27 @@ fn a_restart_goes_on_with_what_is_not_answered() {
 }
 
 #[test]
+fn a_batch_of_a_deleted_account_is_not_asked_further() {
+    let server = Server::start(&["--batch-rows-max", "4"]);
+    let locals: Vec<String> = (1_000..1_060).map(|delay| format!("mailbox_exists-{delay}")).collect();
+    let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
+    let id = id(&submit(&server, &server.live, &locals));
+    while poll(&server, &server.live, &id)["checked"] == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    server.administer(&["account", "delete", "default", "--yes"]);
+    assert_eq!(server.get(&server.live, &format!("{PATH}/{id}")).status, 401);
+    let asked =
+        || -> usize { locals.iter().map(|local| server.asked(&format!("{local}@example.com"))).sum() };
+    // The thread of batches looks every two seconds.
+    std::thread::sleep(Duration::from_secs(5));
+    let first = asked();
+    assert!(first < 40, "{first} of 60 are asked");
+    std::thread::sleep(Duration::from_secs(4));
+    assert_eq!(asked(), first);
+}
+
+#[test]
 fn nobody_waits_for_another_account_s_batch() {
     let server = Server::start(&["--batch-rows-max", "2"]);
     let stranger = server.stranger();

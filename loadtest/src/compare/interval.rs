@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_probabilities_are_those_of_the_tables() {
-        // Sums of ranks of which at least one difference in 40 is larger (Wilcoxon 1945, two-sided 5 %): 21 of 6 pairs, 52 of 10.
+        // Critical rank sums at 2.5 % in each direction (Wilcoxon 1945): 21 with 6 pairs, 47 with 10, 158 with 20.
         close(tails(6)[21], 1.0 / 64.0);
         close(tails(3)[3], 5.0 / 8.0);
         assert!(tails(10)[47] <= 0.025 && tails(10)[46] > 0.025);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_excludes_nothing_exactly_if_the_test_finds_a_difference() {
+    fn an_interval_excludes_zero_exactly_if_the_test_finds_a_difference() {
         let mut random = crate::random::Random::new(3);
         let mut found = 0;
         for _ in 0..2000 {

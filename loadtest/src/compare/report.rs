@@ -42,8 +42,8 @@ impl Comparison {
         if self.pairs > 1 {
             let _ = writeln!(
                 out,
-                "\nA verdict needs a difference of at least {} %, and less than {:.0} % chance of any false verdict in all \
-                 figures together.\nAn interval is of its figure alone.",
+                "\nA verdict needs a difference of at least {} % (of errors: any difference). If A and B are equal, the chance of \
+                 a verdict in any figure is below {:.0} %.\nEach interval is for its figure alone.",
                 self.at_least,
                 FALSE_ALARM * 100.0
             );
@@ -66,7 +66,10 @@ pub fn summary(figures: &[ComparedFigure], pairs: usize) -> String {
         figures.iter().filter(|figure| figure.outcome == outcome).map(found).collect()
     };
     let (worse, better) = (of(FigureOutcome::Worse), of(FigureOutcome::Better));
-    let others = figures.iter().filter(|figure| figure.outcome == FigureOutcome::NoDifference).count();
+    let count = |outcome: FigureOutcome| figures.iter().filter(|figure| figure.outcome == outcome).count();
+    let (others, unknown) = (count(FigureOutcome::NoDifference), count(FigureOutcome::Unknown));
+    let without =
+        if unknown == 0 { String::new() } else { format!(" Figures without a verdict: {unknown}.") };
     let mut parts = Vec::new();
     for (word, found) in [("worse", worse), ("better", better)] {
         if !found.is_empty() {
@@ -74,9 +77,9 @@ pub fn summary(figures: &[ComparedFigure], pairs: usize) -> String {
         }
     }
     if parts.is_empty() {
-        return format!("No difference between A and B was found: {others} figures, {pairs} pairs.");
+        return format!("No difference between A and B was found: {others} figures, {pairs} pairs.{without}");
     }
-    format!("{}. Other figures without a difference: {others}.", parts.join(". "))
+    format!("{}. Other figures without a difference: {others}.{without}", parts.join(". "))
 }
 
 fn found(figure: &ComparedFigure) -> String {

@@ -13,7 +13,7 @@ use std::path::Path;
 const BYTES_MAX: u64 = 512 << 20;
 /// The compared percentiles. Higher ones belong to few requests of a run.
 const PERCENTILES: [&str; 3] = ["p50", "p90", "p99"];
-/// What an older version wrote among the warnings of a run that a signal ended.
+/// The beginning of a warning. Older versions have no field `interrupted`, and save this warning if a signal ends a run.
 const ENDED_EARLY: &str = "ended early";
 
 /// A result of `run --json`.

@@ -18,7 +18,7 @@ const NOISE: [(&str, [f64; 2]); 9] = [
     ("full p90", [0.46, 0.1]),
     ("full p99", [0.47, 0.3]),
 ];
-const CROWDED: usize = 0;
+const BUSY: usize = 0;
 const QUIET: usize = 1;
 const PAIRS: usize = 20;
 const TRIALS: u64 = 200;
@@ -28,8 +28,8 @@ fn normal(random: &mut Random) -> f64 {
     (-2.0 * random.unit().ln()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }
 
-/// A run whose figures are 1 without noise. `slower` is the factor of one figure. In one of fifty runs the machine was busy, and
-/// all latencies and the processor time are higher.
+/// A random run. Each figure has a fixed value times random noise with the spread of [`NOISE`]. `slower` names one figure and a
+/// further factor for it. One run of fifty is disturbed: all latencies and the CPU time are up to twice as high.
 fn run(random: &mut Random, machine: usize, slower: (&str, f64)) -> SavedRun {
     let busy = if random.below(50) == 0 { 1.0 + random.unit() } else { 1.0 };
     let common = normal(random);
@@ -67,15 +67,15 @@ fn found(machine: usize, slower: (&str, f64), figure: Option<&str>) -> f64 {
         let mut side = |slower| (0..PAIRS).map(|_| run(&mut random, machine, slower)).collect::<Vec<_>>();
         let (a, b) = (side(("", 1.0)), side(slower));
         let comparison = Comparison::of(&a, &b, 1.0).unwrap();
-        let mut worse = comparison.figures.iter().filter(|one| one.outcome != FigureOutcome::NoDifference);
-        worse.any(|one| figure.is_none_or(|name| name == one.name && one.outcome == FigureOutcome::Worse))
+        let mut judged = comparison.figures.iter().filter(|one| one.outcome != FigureOutcome::NoDifference);
+        judged.any(|one| figure.is_none_or(|name| name == one.name && one.outcome == FigureOutcome::Worse))
     });
     trials.count() as f64 / TRIALS as f64
 }
 
 #[test]
 fn equal_builds_have_no_difference() {
-    for machine in [CROWDED, QUIET] {
+    for machine in [BUSY, QUIET] {
         let share = found(machine, ("", 1.0), None);
         assert!(share <= 0.05, "{share} of the trials have a false verdict");
     }
@@ -93,10 +93,10 @@ fn a_slowdown_of_ten_percent_is_found() {
     }
 }
 
-/// Noise of the processor time decides how many pairs are needed: docs/loadtest.md has these shares.
+/// Noise of the processor time decides how many pairs are needed: docs/loadtest.md has this one.
 #[test]
 fn noise_hides_a_slowdown() {
-    let share = found(CROWDED, ("cpu", 1.1), Some("CPU s per 1,000 requests"));
+    let share = found(BUSY, ("cpu", 1.1), Some("CPU s per 1,000 requests"));
     assert!(share < 0.5, "{share}");
 }
 

@@ -1,17 +1,17 @@
 //! The cause of the highest rate, in one sentence: from the step that missed an objective at the lowest rate above it.
 
-use super::{Found, Step};
+use super::Step;
 use crate::run::CLIENT_BUSY;
 
-/// A processor with a larger share of busy time has no room for more requests.
+/// The busy share of all cores together above which the machine counts as full.
 const MACHINE_BUSY: f64 = 0.9;
 
-/// What limits the rate.
-pub fn limit(found: &Found, most: f64) -> String {
-    let above = |step: &&Step| !step.kept && found.highest.is_none_or(|highest| step.asked > highest);
-    let missed = found.steps.iter().filter(above).min_by(|one, other| one.asked.total_cmp(&other.asked));
+/// The sentence that names the limit, for the highest rate that met the objectives and the largest rate of the search.
+pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
+    let above = |step: &&Step| !step.kept && highest.is_none_or(|highest| step.asked > highest);
+    let missed = steps.iter().filter(above).min_by(|one, other| one.asked.total_cmp(&other.asked));
     let Some(step) = missed else {
-        return match found.highest {
+        return match highest {
             Some(_) => format!("limit: none was reached up to {most} requests/s (--to)"),
             None => "limit: unknown, because no step is complete".into(),
         };
@@ -26,15 +26,14 @@ pub fn limit(found: &Found, most: f64) -> String {
 /// The first of these causes that holds. A client at its limit makes all other figures worthless.
 fn cause(step: &Step) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let server =
-        step.cores.map_or(String::new(), |cores| format!(", {cores:.2} cores of them by the server"));
+    let server = step.cores.map_or(String::new(), |cores| format!(", and the server uses {cores:.2} cores"));
     match step.machine_busy {
         _ if step.client_busy > CLIENT_BUSY => {
-            format!("the load client limits: it is {} busy, so use more --threads", percent(step.client_busy))
+            format!("the load client is the limit: it is {} busy, so use more --threads", percent(step.client_busy))
         }
-        _ if step.limited > 0 => "the limits of the account limit: requests get 429".into(),
+        _ if step.limited > 0 => "a limit of the account is reached: requests get 429".into(),
         Some(busy) if busy > MACHINE_BUSY && step.cores.is_some() => {
-            format!("the CPU of this machine limits: it is {} busy{server}", percent(busy))
+            format!("the CPU of this machine is the limit: it is {} busy{server}", percent(busy))
         }
         _ if step.unsent > 0 => {
             "the server answers too slowly for --connections: requests wait for a free connection".into()
@@ -71,17 +70,7 @@ mod tests {
         let kept = Step { asked: 100.0, kept: true, ..step.clone() };
         let higher = Step { asked: 400.0, client_busy: 1.0, ..step.clone() };
         let said = |step: &Step, highest: Option<f64>| {
-            let steps = vec![kept.clone(), higher.clone(), step.clone()];
-            let found = Found {
-                origin: None,
-                highest,
-                limit: String::new(),
-                objectives: Vec::new(),
-                steps,
-                held: None,
-                memory_flat: None,
-            };
-            limit(&found, 1e5)
+            limit(&[kept.clone(), higher.clone(), step.clone()], highest, 1e5)
         };
         let rows = [
             (step.clone(), "the server answers too slowly although its CPU has room"),
@@ -89,7 +78,7 @@ mod tests {
             (Step { cores: None, ..step.clone() }, "set --pid or --metrics"),
             (
                 Step { machine_busy: Some(0.97), unsent: 4, ..step.clone() },
-                "97 % busy, 1.50 cores of them by the server",
+                "97 % busy, and the server uses 1.50 cores",
             ),
             (Step { limited: 1, ..step.clone() }, "requests get 429"),
             (Step { client_busy: 0.9, limited: 1, ..step.clone() }, "it is 90 % busy, so use more --threads"),

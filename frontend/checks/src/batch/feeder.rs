@@ -120,15 +120,16 @@ impl Feeder {
         self.write(queue.take_answers()).await.map_err(io::Error::other)
     }
 
-    /// Takes over unfinished batches that nobody works on: at the start, and again and again if there are other nodes.
+    /// Forgets batches that have ended, and takes over unfinished batches that nobody works on: at the start, and again and again if
+    /// there are other nodes.
     async fn claim(&self, queue: &mut Queue, last: &mut Option<Instant>) -> Result<(), StoreError> {
-        let is_due = last.is_none_or(|last| self.store.has_nodes() && last.elapsed() >= CLAIM_EVERY);
-        if !is_due {
+        if last.is_some_and(|last| last.elapsed() < CLAIM_EVERY) {
             return Ok(());
         }
-        *last = Some(Instant::now());
-        if self.store.has_nodes() {
-            self.forget_ended(queue).await?;
+        let is_first = last.replace(Instant::now()).is_none();
+        self.forget_ended(queue).await?;
+        if !is_first && !self.store.has_nodes() {
+            return Ok(());
         }
         // A node without room leaves them to the others.
         let most =
@@ -141,7 +142,7 @@ impl Feeder {
         Ok(())
     }
 
-    /// Forgets batches that were cancelled through another node.
+    /// Forgets batches that ended without a message to this thread: through another node, or with their account.
     async fn forget_ended(&self, queue: &mut Queue) -> Result<(), StoreError> {
         let mut ended = queue.open();
         if ended.is_empty() {

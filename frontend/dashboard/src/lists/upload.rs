@@ -92,6 +92,7 @@ fn refused(made: ListMade) -> Option<(u16, &'static str)> {
     match made {
         // The form has no idempotency key.
         ListMade::Made | ListMade::Replayed(_) | ListMade::KeyReused => None,
+        ListMade::NoAccount => Some((409, "The account was deleted.")),
         ListMade::TooMany => {
             Some((409, "The account has reached its limit of lists. Delete a list that you no longer need."))
         }

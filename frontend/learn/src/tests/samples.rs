@@ -11,7 +11,7 @@ pub(super) struct Sample {
     pub bytes: Vec<u8>,
 }
 
-/// The servers whose form a sample has.
+/// The server that would write a bounce in this form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Server {
     Postfix,

@@ -1,7 +1,7 @@
-//! The selection of the counter for a request, and the refusals of scope, plan and rate (403, 403, 429).
+//! The selection of the counter for a request, and the refusals of scope (403), plan (403) and rate (429).
 //!
-//! Every request with a key counts once, whatever its answer, unless it is refused for the scopes of its key or for its rate. `/v1/verify` has a
-//! counter for each mode. The query determines the mode, or the body if the query names none. If the mode is unknown
+//! Every request with a key counts once, whatever its answer, unless its key lacks the scope or the rate is too high. `/v1/verify`
+//! has a counter for each mode. The query determines the mode, or the body if the query names none. If the mode is unknown
 //! because the body is broken or cannot be read, the request counts as a full check.
 
 use crate::router::{Feature, Limit, Route};

@@ -64,6 +64,8 @@ fn the_parts_of_a_list_go_in_steps() {
     let options = StoreOptions::default();
     let store = crate::open(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
     let list = list(AccountId::new(NOW, 1));
+    let account = NewAccount { id: list.account, name: "a".into(), plan: "free".into() };
+    store.create_account(account, NOW).wait().unwrap();
     store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
     for number in 0..100 {
         assert_eq!(

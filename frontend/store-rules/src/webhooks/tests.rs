@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use store::webhooks::*;
-use store::{AccountId, BatchId, PlanTable, StoreError, UnixMs, WebhookId};
+use store::{AccountId, BatchId, NewAccount, PlanTable, StoreError, UnixMs, WebhookId};
 
 const NOW: UnixMs = 1_801_386_000_000;
 
@@ -132,7 +132,8 @@ fn remote(endpoints: u8, messages: u8) -> (Remote, Shared) {
         reuse: false,
     };
     let mut remote = Remote::default();
-    remote.content.insert((Table::Accounts, account().to_bytes().to_vec()), Vec::new());
+    let new = NewAccount { id: account(), name: "a".into(), plan: "free".into() };
+    remote.run(&shared, |txn| txn.create_account(&new, NOW).map_err(|_| StoreError::Closed));
     for number in 0..endpoints {
         let new = NewWebhook {
             id: WebhookId::from_bytes([number; 16]),

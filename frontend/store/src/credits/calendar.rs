@@ -9,7 +9,8 @@
 use crate::UnixMs;
 use std::fmt;
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// A day in milliseconds.
+pub const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Later times (after the year 9999) count as this one: they come from a broken clock.
 const LATEST_MS: UnixMs = 253_402_300_799_999;
@@ -50,6 +51,12 @@ pub fn start_of(number: u32, at: UnixMs) -> UnixMs {
     let (year, month) = ((months / 12) as u32, (months % 12) as u32 + 1);
     let day = from.day.min(days_in(year, month));
     days_since_epoch(Date { year, month, day }) * DAY_MS + at % DAY_MS
+}
+
+/// The date of a day since 1970-01-01, as in `2026-11-21`.
+pub fn day_text(day: u32) -> String {
+    let Date { year, month, day } = date(UnixMs::from(day) * DAY_MS);
+    format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// A time in the format of ISO 8601 in UTC, to the second: `2026-03-31T09:30:00+00:00`.

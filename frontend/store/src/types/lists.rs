@@ -61,6 +61,8 @@ pub enum ListMade {
     AccountFull,
     /// The lists of all accounts would exceed their limit of bytes.
     StoreFull,
+    /// The account was deleted meanwhile.
+    NoAccount,
 }
 
 /// A part of a list's content during its upload.

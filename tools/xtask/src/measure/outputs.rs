@@ -15,8 +15,9 @@ const EACH: u64 = 100;
 const LIMIT: Duration = Duration::from_secs(3600);
 /// The rows of the spreadsheet, unless the list is shorter.
 const SHEET_ROWS: u64 = 1_000_000;
-/// Three columns as users choose them, and all that need no further DNS queries.
+/// Three further columns.
 const THREE: &str = "suggestion,rule,checked_at";
+/// All further columns that need no additional DNS queries.
 const SIX: &str = "suggestion,role,free,disposable,rule,checked_at";
 
 /// An output beside the plain one.

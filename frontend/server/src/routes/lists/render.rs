@@ -1,7 +1,8 @@
 //! Converts a list to the JSON of the API.
 
 use crate::router::Call;
-use api::{Counts, ListStatus};
+use api::Counts;
+use checks::convert::list_status;
 use http_core::Refusal;
 use store::credits::calendar::Iso8601;
 use store::{List, ListState};
@@ -23,7 +24,7 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
     };
     Ok(api::List {
         list_id: list.id.to_string(),
-        status: status(list.state),
+        status: list_status(list.state),
         bytes: list.bytes,
         offset: list.offset,
         rows: when_read(list.rows),
@@ -39,17 +40,4 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         counts: Counts(list.counts),
         name: (!list.name.is_empty()).then_some(list.name),
     })
-}
-
-fn status(state: ListState) -> ListStatus {
-    match state {
-        ListState::Uploading => ListStatus::Uploading,
-        ListState::Reading => ListStatus::Reading,
-        ListState::Unfit => ListStatus::Unfit,
-        ListState::Ready => ListStatus::Ready,
-        ListState::Running => ListStatus::Running,
-        ListState::Paused => ListStatus::Paused,
-        ListState::Completed => ListStatus::Completed,
-        ListState::Cancelled => ListStatus::Cancelled,
-    }
 }

@@ -277,6 +277,7 @@ fn not_created(made: ListMade) -> Refusal {
             let message = "This Idempotency-Key came before with another request; use a new key.";
             Refusal::new(ErrorCode::IdempotencyKeyReused, message)
         }
+        ListMade::NoAccount => Refusal::unauthorized(ErrorCode::ApiKeyRevoked),
         ListMade::Made | ListMade::Replayed(_) => Refusal::defect().inside("a list was created and refused"),
     }
 }

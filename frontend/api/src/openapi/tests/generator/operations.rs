@@ -236,7 +236,7 @@ fn export() -> Value {
         "description": "Free; needs a live key, and counts against the limit of downloads of lists. The answer has \
             the account, its ledger, the usage by day, keys, lists, batches with their results, connections and \
             webhooks, without any secret. It has at most 10,000 entries of the ledger, 1,000 batches and 10,000 \
-            rows of batches, the newest ones. The fields may change.",
+            rows of batches, the newest ones.",
         "responses": responses("200", shown, &answers::INVALID, &[&answers::LIVE_ONLY]),
     })
 }
