@@ -20,6 +20,8 @@ mod examples;
 mod flags;
 mod installation;
 pub mod key;
+mod learn;
+mod learned;
 mod log;
 mod metrics;
 mod notify;
@@ -86,6 +88,9 @@ enum Command {
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
     #[command(arg_required_else_help = true, after_long_help = examples::CLEAN)]
     Clean(Box<clean::CleanCommand>),
+    /// Learn from your own mail: read bounces and deliveries, which later checks use as evidence.
+    #[command(arg_required_else_help = true, long_about = learn::ABOUT, after_long_help = examples::LEARN)]
+    Learn(learn::LearnArgs),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
     #[command(long_about = classify::ABOUT, after_long_help = examples::CLASSIFY)]
     Classify,
@@ -206,6 +211,7 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Check(args) => check::run(&args, quiet, start_engine),
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
         Command::Classify => classify_lines(),
+        Command::Learn(args) => learn::run(&args, quiet),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
         }

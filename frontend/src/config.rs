@@ -71,6 +71,10 @@ pub struct Config {
     pub lists: Vec<(ListKind, PathBuf)>,
     /// The state file of `check` and `clean`; `None`: a file below the user's state folder.
     pub state: Option<StateFile>,
+    /// The file of learned bounces and deliveries; `None`: the default of the command.
+    pub learned: Option<StateFile>,
+    /// The accounts whose checks use them on a server.
+    pub learned_accounts: Vec<String>,
     /// The operator's own mailboxes, which exist.
     pub canaries: Vec<Address>,
     /// The sources: addresses and proxies for connections to mail servers.
@@ -100,7 +104,7 @@ impl Default for Dashboard {
     }
 }
 
-/// The value of `--state`.
+/// The value of `--state` and `--learned`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StateFile {
     /// No state is kept.
@@ -162,6 +166,8 @@ impl Default for Config {
             batch: Limits::default(),
             lists: Vec::new(),
             state: None,
+            learned: None,
+            learned_accounts: Vec::new(),
             canaries: Vec::new(),
             sources: Vec::new(),
             engine: EngineConfig::default(),

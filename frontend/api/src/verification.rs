@@ -67,6 +67,9 @@ pub struct Checked<'a> {
     /// The name of the rule that decided; fast checks have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<&'a str>,
+    /// The time of the operator's own bounce or delivery that decided (RFC 3339), if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned_at: Option<&'a str>,
     /// The trace with one line per step, if it was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<&'a [String]>,
@@ -127,8 +130,13 @@ mod tests {
         result.reason = Reason::InvalidSyntax;
         result.credits_remaining = None;
         assert_eq!(
-            serde_json::to_string(&Checked { verification: &result, rule: Some("syntax"), trace: None })
-                .unwrap(),
+            serde_json::to_string(&Checked {
+                verification: &result,
+                rule: Some("syntax"),
+                learned_at: None,
+                trace: None
+            })
+            .unwrap(),
             r#"{"email":"a@example.com","deliverable":false,"reason":"invalid_syntax","credits_remaining":null,"cached":false,"rule":"syntax"}"#
         );
         let flags = Flags {

@@ -69,6 +69,18 @@ struct PaidQuestion {
 ///
 /// There is no credit or no answer. Nothing is charged then.
 pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
+    let checked = check_by_servers(checks, payer, address.clone()).await?;
+    let lists = checks.engine.lists();
+    let reason = checks.own_evidence.reason(payer.account, &address, checked.reason, &lists);
+    Ok(Checked { reason, ..checked })
+}
+
+/// The answer of the mail servers, which the store keeps.
+async fn check_by_servers(
+    checks: &Rc<Checks>,
+    payer: Payer,
+    address: Address,
+) -> Result<Checked, CheckError> {
     let hash = checks.store.hash_address(&address.canonical());
     if let Known::Own(result) = checks.store.known(payer.account, &hash, clock::now()).await? {
         return Ok(repeat(result));

@@ -8,6 +8,7 @@
 //! - [`full::check`] holds a credit, asks the engine, and settles or voids. A repeat within 24 hours is free.
 //! - [`batch::Feeder`] asks about the rows of batches and lists, with the accounts in turn.
 //! - [`auth`] and [`gateway`] authenticate callers; [`limiter`] and [`throttle`] limit their rate.
+//! - [`own_evidence`] changes open answers to the operator's own accounts.
 //! - [`engine_client`] has the interface to the engine, so that tests can replace it.
 //!
 //! Invariants: a held credit is settled with a durable answer, or voided; a request that fails is not charged. Errors
@@ -33,6 +34,7 @@ pub mod idempotency;
 pub mod keeper;
 pub mod known_domains;
 pub mod limiter;
+pub mod own_evidence;
 pub mod panics;
 pub mod peers;
 pub mod runtime;
@@ -48,6 +50,7 @@ use engine_client::EngineClient;
 use full::shared::SharedChecks;
 use known_domains::KnownDomains;
 use limiter::Limiter;
+use own_evidence::OwnEvidence;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,6 +70,8 @@ pub struct Checks {
     pub shared_checks: Arc<SharedChecks>,
     /// The charged work that a drain waits for, even if its callers have gone.
     pub drain: Rc<Drain>,
+    /// The learned events of the operator's own mail.
+    pub own_evidence: Arc<OwnEvidence>,
     /// The counters of this thread.
     pub tally: Arc<Tally>,
 }

@@ -47,7 +47,11 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let id: BatchId = visit.parameter.parse().map_err(|_| Problem::not_found())?;
     let view = visit.checks.store.batch(signed_in.account, id, clock::now()).await?;
-    let view = view.ok_or_else(Problem::not_found)?;
+    let mut view = view.ok_or_else(Problem::not_found)?;
+    if let Some(rows) = &mut view.results {
+        let lists = visit.checks.engine.lists();
+        visit.checks.own_evidence.apply_to_rows(signed_in.account, rows, &lists);
+    }
     let body = html! {
         h1 { "Batch" }
         p.mono { (id) }

@@ -7,7 +7,7 @@ use crate::table::{TABLE_ROWS_MAX, Table, TableFault, TableKey};
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Largest accepted file in bytes: a table with the maximum number of rows is smaller.
@@ -57,18 +57,28 @@ impl TableFile {
         Table::from_bytes(key, &bytes).map(Some).map_err(|fault| self.fault(fault))
     }
 
+    /// A value that differs after each write of the table: its inode and its time. `None`: there is no table.
+    pub fn stamp(&self) -> Option<(u64, i64, i64)> {
+        let metadata = fs::metadata(&self.0).ok()?;
+        Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
+    }
+
     /// Changes the table on disk. Calls `change` with the table of the file, or with an empty table if there is no file. Then it
     /// replaces the file. A lock keeps other writers out during the call.
     ///
     /// # Errors
-    /// As [`TableFile::read`]; another process writes the table; or it cannot be written. The old table stays then.
-    pub fn update<T>(&self, change: impl FnOnce(&mut Table) -> T) -> Result<T, TableError> {
+    /// As [`TableFile::read`]; another process writes the table; the change fails; or the table cannot be written. The old table
+    /// stays then.
+    pub fn update<T, E: From<TableError>>(
+        &self,
+        change: impl FnOnce(&mut Table) -> Result<T, E>,
+    ) -> Result<T, E> {
         let _lock = self.lock()?;
         let mut table = match self.read()? {
             Some(table) => table,
             None => Table::new(self.key()?.map_or_else(|| self.new_key(), Ok)?),
         };
-        let changed = change(&mut table);
+        let changed = change(&mut table)?;
         table.remove_oldest(TABLE_ROWS_MAX);
         self.replace(&self.0, &table.to_bytes())?;
         Ok(changed)
@@ -200,12 +210,16 @@ mod tests {
         Event { address, kind: EventKind::Bounced(Bounce::NotFound), at: 1000 }
     }
 
+    fn update<T>(file: &TableFile, change: impl FnOnce(&mut Table) -> T) -> Result<T, TableError> {
+        file.update(|table| Ok(change(table)))
+    }
+
     #[test]
     fn a_table_stays_on_disk_without_addresses() {
         let folder = tempfile::TempDir::new().unwrap();
         let file = TableFile::new(folder.path().join("learned"));
         assert!(file.read().unwrap().is_none());
-        file.update(|table| table.add(&event())).unwrap();
+        update(&file, |table| table.add(&event())).unwrap();
         let known = file.read().unwrap().unwrap().evidence(&event().address, 2000);
         assert_eq!(known, Some(Evidence::Bounced { bounce: Bounce::NotFound, at: 1000 }));
         let mut names = Vec::new();
@@ -218,8 +232,8 @@ mod tests {
         }
         names.sort();
         assert_eq!(names, ["learned", "learned.key", "learned.lock"]);
-        assert!(file.update(|table| table.forget(&event().address)).unwrap());
-        assert!(!file.update(|table| table.forget(&event().address)).unwrap());
+        assert!(update(&file, |table| table.forget(&event().address)).unwrap());
+        assert!(!update(&file, |table| table.forget(&event().address)).unwrap());
         assert!(file.forget_all().unwrap() && !file.forget_all().unwrap());
         assert!(file.read().unwrap().is_none() && !folder.path().join("learned.key").exists());
     }
@@ -229,7 +243,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("learned");
         let file = TableFile::new(path.clone());
-        file.update(|table| table.add(&event())).unwrap();
+        update(&file, |table| table.add(&event())).unwrap();
         let whole = fs::read(&path).unwrap();
         let mut changed = whole.clone();
         changed[40] ^= 1;
@@ -243,7 +257,7 @@ mod tests {
             (b"", "learned is not a table of `mailprobe learn`"),
         ] {
             fs::write(&path, bytes).unwrap();
-            let said = file.update(|table| table.add(&event())).unwrap_err().0;
+            let said = update(&file, |table| table.add(&event())).unwrap_err().0;
             assert!(said.contains(expected) && !said.contains('\n'), "{said}");
             assert_eq!(fs::read(&path).unwrap(), bytes);
         }
@@ -261,7 +275,7 @@ mod tests {
     fn one_writer_at_a_time() {
         let folder = tempfile::TempDir::new().unwrap();
         let file = TableFile::new(folder.path().join("learned"));
-        let said = file.update(|_| file.update(|_| ()).unwrap_err().0).unwrap();
+        let said = update(&file, |_| update(&file, |_| ()).unwrap_err().0).unwrap();
         assert!(said.starts_with("another `mailprobe learn` writes "), "{said}");
     }
 }

@@ -44,6 +44,34 @@ pub enum Cause {
     Unclear,
 }
 
+impl Bounce {
+    /// The name for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Bounce::NotFound => "mailbox does not exist",
+            Bounce::Disabled => "mailbox disabled",
+            Bounce::DomainDead => "domain takes no mail",
+        }
+    }
+}
+
+impl Cause {
+    /// The name for people.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Cause::Full => "mailbox full",
+            Cause::Policy => "policy or reputation",
+            Cause::Temporary => "temporary",
+            Cause::Message => "size or form of the message",
+            Cause::Suppressed => "not sent by the provider",
+            Cause::Forwarded => "failed after forwarding",
+            Cause::NoWords => "no words of a server",
+            Cause::Contradiction => "contradictory",
+            Cause::Unclear => "unclear",
+        }
+    }
+}
+
 /// The meaning of a report about one recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Meaning {

@@ -292,3 +292,32 @@ fn a_bounce_of_a_real_server_is_read() {
     assert_eq!(meaning(&tally.unwrap()), Meaning::Definite(Bounce::NotFound));
     assert_eq!(events[0].address.local(), "nosuchuser");
 }
+
+/// Damaged messages: pieces that are missing, repeated or exchanged. Nothing panics, and no address is invented.
+#[test]
+fn damaged_bounces_name_no_other_address() {
+    let mut random = fastrand::Rng::with_seed(7);
+    let samples = samples(200, 5);
+    for _ in 0..5_000 {
+        let mut bytes = samples[random.usize(..samples.len())].bytes.clone();
+        for _ in 0..random.usize(1..6) {
+            let (from, to) = (random.usize(..bytes.len()), random.usize(..bytes.len()));
+            let piece = bytes[from.min(to)..from.max(to).min(from.min(to) + 200)].to_vec();
+            match random.u8(..4) {
+                0 => drop(bytes.drain(from.min(to)..(from.min(to) + piece.len()))),
+                1 => drop(bytes.splice(from..from, piece)),
+                2 => bytes[from] = random.u8(..),
+                _ => bytes[from..].fill(b'\n'),
+            }
+            if bytes.is_empty() {
+                bytes.push(b'x');
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
+        let is_encoded = text.contains("base64") || text.contains("quoted-printable") || text.contains('+');
+        for event in learn(&bytes).0 {
+            let address = event.address.canonical();
+            assert!(is_encoded || text.contains(&address), "{address} is not in the message");
+        }
+    }
+}

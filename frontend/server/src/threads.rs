@@ -12,6 +12,7 @@ use checks::engine_client::{EngineClient, EngineHandle};
 use checks::full::PROBE_TIME_MAX;
 use checks::full::shared::SharedChecks;
 use checks::limiter::Limiter;
+use checks::own_evidence::OwnEvidence;
 use checks::panics::catch_panic;
 use checks::peers::Peers;
 use checks::runtime::{self, Driver};
@@ -43,6 +44,8 @@ pub struct Common {
     pub store: Arc<dyn Store>,
     /// The limits on requests of keys and accounts.
     pub limiter: Arc<Limiter>,
+    /// The learned events of the operator's own mail.
+    pub own_evidence: Arc<OwnEvidence>,
     /// The phase of the server.
     pub status: Arc<Status>,
     /// Charged checks under way on all threads.
@@ -99,6 +102,7 @@ impl FrontendThread {
                 domains: RefCell::default(),
                 shared_checks: self.common.shared_checks,
                 drain: Rc::clone(&drain),
+                own_evidence: self.common.own_evidence,
                 tally: self.tally,
             }),
             status: self.common.status,

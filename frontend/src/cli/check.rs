@@ -1,9 +1,9 @@
 //! `mailprobe check`: checks a few addresses in parallel and prints the results in the given order.
 
-use super::flags::{ENGINE, Flags, STATE};
+use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
 use super::terminal::shows_colours;
-use super::{Failure, StartEngine, log, open_files};
+use super::{Failure, StartEngine, learned, log, open_files};
 use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
 use checks::convert;
 use checks::detail::detail;
@@ -11,6 +11,7 @@ use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
+use learn::Table;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,7 @@ pub struct CheckArgs {
     #[arg(long)]
     trace: bool,
     #[command(flatten)]
-    flags: Flags<{ ENGINE | STATE }>,
+    flags: Flags<{ ENGINE | STATE | LEARNED }>,
 }
 
 /// The result for one address.
@@ -56,12 +57,15 @@ struct Told {
     /// `None` in fast mode, where the reason is sufficient.
     rule: Option<&'static str>,
     findings: Findings,
+    /// The time of the learned event that decided, in seconds since 1970.
+    learned_at: Option<u64>,
 }
 
 impl From<Finding> for Told {
     fn from(finding: Finding) -> Told {
         let reason = convert::reason(finding.reason);
-        Told { reason, rule: Some(finding.rule), findings: Findings::Full { cached: false, detail: None } }
+        let findings = Findings::Full { cached: false, detail: None };
+        Told { reason, rule: Some(finding.rule), findings, learned_at: None }
     }
 }
 
@@ -76,6 +80,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let addresses = with_input(&args.addresses, io::stdin)?;
     open_files::raise(config.engine.sessions);
     let mut engine_config = config.engine_config()?;
+    let learned = learned::table(&config)?;
     if args.fast {
         // No mail server is contacted, so a missing name is no fault.
         engine_config.ehlo.get_or_insert_with(|| "[127.0.0.1]".into());
@@ -90,7 +95,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let engine = start_engine(engine_config)?;
     let keeper = installation.map(|installation| Keeper::start(installation, engine.refusals()));
     let keeper = keeper.transpose().map_err(Failure::failed)?;
-    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args);
+    let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args, learned.as_ref());
     engine.stop();
     // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);
@@ -131,15 +136,44 @@ fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<St
     Ok(addresses)
 }
 
-fn ask_all(line: &dyn EngineHandle, addresses: &[String], args: &CheckArgs) -> Result<Vec<Row>, Failure> {
-    if args.fast {
-        return ask_fast(line, addresses);
+fn ask_all(
+    line: &dyn EngineHandle,
+    addresses: &[String],
+    args: &CheckArgs,
+    learned: Option<&Table>,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = if args.fast { ask_fast(line, addresses)? } else { ask(line, addresses, args.trace)? };
+    if let Some(table) = learned {
+        apply(table, addresses, &mut rows, line);
     }
-    let mut rows = ask(line, addresses, args.trace)?;
+    if args.fast {
+        return Ok(rows);
+    }
     if args.detail {
         add_details(line, addresses, &mut rows)?;
     }
     Ok(rows)
+}
+
+/// Changes the verdicts that the servers left open, by the learned events.
+fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn EngineHandle) {
+    let (now, lists) = (learned::now(), line.lists());
+    for (text, row) in addresses.iter().zip(rows) {
+        let (Ok(address), Ok(told)) = (Address::parse(text), &mut row.answer) else { continue };
+        let is_role = lists.is_role(address.local());
+        let evidence = table.evidence(&address, now);
+        let rule = told.rule.unwrap_or_default();
+        if let Some(applied) = evidence.and_then(|evidence| evidence.apply(told.reason, rule, is_role)) {
+            row.trace.push(format!(
+                "learned: {}, so {} by {rule} is {}",
+                learned::date(applied.at),
+                told.reason.as_str(),
+                applied.reason.as_str()
+            ));
+            (told.reason, told.rule, told.learned_at) =
+                (applied.reason, Some(applied.rule), Some(applied.at));
+        }
+    }
 }
 
 /// The reason why some addresses have no answer, and what to do.
@@ -197,6 +231,7 @@ fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, F
                 reason,
                 rule: None,
                 findings: Findings::Fast(findings),
+                learned_at: None,
             });
             rows.push(Row { answer, trace: Vec::new() });
         }
@@ -287,7 +322,7 @@ fn print(
     address: &str,
     row: &Row,
 ) -> Result<(), Failure> {
-    let Ok(Told { reason, rule, findings }) = &row.answer else { return Ok(()) };
+    let Ok(Told { reason, rule, findings, learned_at }) = &row.answer else { return Ok(()) };
     if args.json {
         let verification = Verification {
             email: address.to_owned(),
@@ -296,12 +331,20 @@ fn print(
             findings: findings.clone(),
         };
         let trace = args.trace.then_some(row.trace.as_slice());
-        let line = serde_json::to_string(&Checked { verification: &verification, rule: *rule, trace });
+        let line = serde_json::to_string(&Checked {
+            verification: &verification,
+            rule: *rule,
+            learned_at: learned_at.map(learned::date).as_deref(),
+            trace,
+        });
         writeln!(output, "{}", line.map_err(io::Error::from)?)?;
         return Ok(());
     }
     let rule = rule.unwrap_or("fast");
     writeln!(output, "{}\t{}\t{}\t{rule}", shown(address), style(*reason), reason.as_str())?;
+    if let Some(at) = learned_at {
+        writeln!(output, "    evidence: {} of {}", learned::name(rule), learned::date(*at))?;
+    }
     match findings {
         Findings::Fast(FastFindings { suggestion: Some(suggestion), .. }) => {
             writeln!(output, "    did you mean {}?", shown(suggestion))?;

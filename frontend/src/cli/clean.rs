@@ -43,9 +43,9 @@ mod summary;
 #[cfg(test)]
 mod tests;
 
-use super::flags::{ENGINE, Flags, STATE};
+use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
-use super::{Failure, StartEngine, log, open_files};
+use super::{Failure, StartEngine, learned, log, open_files};
 pub use checker::{Answered, Checker};
 use engine::config::{EngineConfig, Pace};
 use known::{KnownFile, KnownOptions};
@@ -80,7 +80,7 @@ pub(super) struct CleanCommand {
     #[command(flatten)]
     list: CleanArgs,
     #[command(flatten)]
-    flags: Flags<{ ENGINE | STATE }>,
+    flags: Flags<{ ENGINE | STATE | LEARNED }>,
 }
 
 pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) -> Result<(), Failure> {
@@ -92,6 +92,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     list.no_progress |= quiet;
     list.writing.command = Some(command_line());
     let needs_facts = list.writing.needs_facts();
+    let learned = learned::table(&config)?;
     let start = || {
         let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         if fast {
@@ -116,6 +117,10 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         let checker: Box<dyn Checker> = match fast {
             true => Box::new(checker::Fast::new(line, resolvers)),
             false => Box::new(checker::Full::new(line, resolvers)),
+        };
+        let checker: Box<dyn Checker> = match learned {
+            Some(table) => Box::new(checker::WithLearned::new(checker, table, learned::now())),
+            None => checker,
         };
         let facts = engine.as_ref().filter(|_| needs_facts).map(|engine| engine.line(1));
         Ok(match facts {

@@ -39,6 +39,14 @@ On three machines, with the same LIST.csv and a common folder for OUT.csv:
 Then on one of them:
   mailprobe clean LIST.csv -o OUT.csv --join";
 
+/// For `learn`.
+pub(super) const LEARN: &str = "\
+Examples:
+  mailprobe learn bounces.mbox
+  mailprobe learn bounce.eml export.csv.gz
+  mailprobe learn --list
+  mailprobe learn --forget someone@example.com";
+
 /// For `classify`.
 pub(super) const CLASSIFY: &str = "\
 Example:

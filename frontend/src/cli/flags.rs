@@ -14,6 +14,8 @@ pub const SERVER: u8 = 2;
 pub const ENGINE: u8 = 4;
 /// Flags of commands that contact mail servers and have no store.
 pub const STATE: u8 = 8;
+/// Flags of commands that use the learned events, and of `learn`.
+pub const LEARNED: u8 = 16;
 
 /// The flags of the settings in these scopes, and `--config`.
 pub struct Flags<const SCOPES: u8> {
@@ -39,6 +41,7 @@ impl<const SCOPES: u8> Flags<SCOPES> {
                 Scope::Server => SERVER,
                 Scope::Engine => ENGINE,
                 Scope::State => STATE,
+                Scope::Learned => LEARNED,
             };
             SCOPES & scope != 0
         })

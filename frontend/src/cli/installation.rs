@@ -93,6 +93,22 @@ fn place(choice: Option<&StateFile>, variable: impl Fn(&str) -> Option<PathBuf>)
     }
 }
 
+/// A file in the folder of the state file. `None`: the user wants no files there, or there is no folder.
+pub(super) fn beside_state(choice: Option<&StateFile>, name: &str) -> Option<PathBuf> {
+    match place(choice, |name| std::env::var_os(name).map(PathBuf::from)) {
+        StatePlace::Named(path) | StatePlace::Default(path) => Some(path.with_file_name(name)),
+        StatePlace::Unwanted | StatePlace::Nowhere => None,
+    }
+}
+
+/// Creates the folder of a file, which only this user may read.
+pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        None => Ok(()),
+    }
+}
+
 /// Opens the state file of this user, or creates it. `None`: the run keeps no counts, because the user wants none or for
 /// the reason in a warning.
 ///
@@ -126,8 +142,7 @@ fn warn_not_kept(why: &str) {
 
 /// Creates the folder of the file, and tests that files can be created there.
 fn make_folder(path: &Path) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    make_private_folder(path)?;
     open_lock(path).map(drop)
 }
 

@@ -1,7 +1,7 @@
 //! `mailprobe config`: prints the effective configuration, or the commented file.
 
 use super::Failure;
-use super::flags::{DATA, ENGINE, Flags, SERVER, STATE};
+use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER, STATE};
 use crate::config::reference;
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ pub struct PrintConfigArgs {
     #[arg(long)]
     default: bool,
     #[command(flatten)]
-    flags: Flags<{ DATA | SERVER | ENGINE | STATE }>,
+    flags: Flags<{ DATA | SERVER | ENGINE | STATE | LEARNED }>,
 }
 
 /// Runs `mailprobe config`.

@@ -5,10 +5,10 @@
 //! progress end within [`server::threads::DRAIN_TIME_MAX`]. SIGHUP reads the configuration again (`reload.rs`). A second signal ends the process at once. The next start
 //! voids the holds that remain.
 
-use super::flags::{DATA, ENGINE, Flags, SERVER};
+use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER};
 use super::notify::{ServiceState, feed_watchdog, tell, watchdog_interval};
 use super::reload::Reload;
-use super::{Failure, StartEngine, log, open_files, opened_store, self_check};
+use super::{Failure, StartEngine, learned, log, open_files, opened_store, self_check};
 use crate::config::Config;
 use assistants::Assistants;
 use checks::batch::{Feeder, Limits, NewBatches};
@@ -18,6 +18,7 @@ use checks::faults::Faults;
 use checks::housekeeping::Housekeeping;
 use checks::keeper::Keeper;
 use checks::limiter::{self, Limiter};
+use checks::own_evidence::OwnEvidence;
 use checks::panics::log_panics;
 use checks::peers::Peers;
 use checks::runtime::{self, Choice};
@@ -52,7 +53,7 @@ use store::clock;
 #[derive(clap::Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    flags: Flags<{ DATA | SERVER | ENGINE }>,
+    flags: Flags<{ DATA | SERVER | ENGINE | LEARNED }>,
     /// For tests: let `mailprobe clock advance` move the clock of this server.
     #[arg(long, hide = true)]
     test_clock: bool,
@@ -139,6 +140,8 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let status = Arc::new(Status::default());
     let new_batches = Arc::<NewBatches>::default();
     let faults = Arc::<Faults>::default();
+    let own_evidence = Arc::<OwnEvidence>::default();
+    let learned = learned::serve(&config, &*store, &own_evidence)?;
     let crew = Crew {
         config: &config,
         choice: &choice,
@@ -149,6 +152,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         events: &events,
         tls: &tls,
         faults: &faults,
+        own_evidence: &own_evidence,
     };
     crew.start_feeder(&new_batches)?;
     let webhooks = crew.start_webhooks()?;
@@ -181,12 +185,12 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let open = OpenServer { threads, status: &status, new_batches: &new_batches, webhooks: &webhooks };
     let End::Drained(outcome) = until_the_end(open, &inbox, on_reload, is_alive) else {
         // An orderly end of these takes too long. The next start continues from the state that they leave.
-        std::mem::forget((admin, endpoint, engine, housekeeping, keeper, memory, webhooks));
+        std::mem::forget((admin, endpoint, engine, housekeeping, keeper, learned, memory, webhooks));
         return Err(Failure::failed("ended by a second signal; unfinished work was abandoned"));
     };
     // Messages that are not sent by now wait for the next start.
     drop(webhooks);
-    drop((admin, endpoint, housekeeping));
+    drop((admin, endpoint, housekeeping, learned));
     engine.stop();
     // After the engine, so that its latest findings are stored too.
     drop((keeper, memory));
@@ -254,6 +258,7 @@ struct Crew<'s> {
     events: &'s Sender<Event>,
     tls: &'s Option<Arc<Tls>>,
     faults: &'s Arc<Faults>,
+    own_evidence: &'s Arc<OwnEvidence>,
 }
 
 impl Crew<'_> {
@@ -350,6 +355,7 @@ impl Crew<'_> {
             store: Arc::clone(self.store),
             limiter: Arc::clone(self.limiter),
             shared_checks: Arc::default(),
+            own_evidence: Arc::clone(self.own_evidence),
             status: Arc::clone(status),
             shared: Arc::clone(&shared),
             connections: self.config.connections.div_ceil(count),

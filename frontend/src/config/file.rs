@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Settings with a path as value: in the file it is relative to the folder of the file.
-const PATHS: [&str; 11] = [
+const PATHS: [&str; 12] = [
     "data",
     "store_url_file",
     "spamtraps",
@@ -25,6 +25,7 @@ const PATHS: [&str; 11] = [
     "tls_cert",
     "tls_key",
     "state",
+    "learned",
 ];
 
 /// Settings that can be in a table of their own: `[dashboard] sign_up` is `dashboard_sign_up`.
@@ -112,7 +113,8 @@ fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Conf
     let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
     let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
     if PATHS.contains(&setting.key) {
-        let is_path = |value: &String| setting.key != "state" || value != StateFile::NONE;
+        let is_path =
+            |value: &String| !["state", "learned"].contains(&setting.key) || value != StateFile::NONE;
         for value in values.iter_mut().filter(|value| is_path(value)) {
             *value = folder.join(&*value).display().to_string();
         }

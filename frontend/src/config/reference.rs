@@ -210,6 +210,7 @@ pub fn page() -> String {
                 Scope::Server => "serve",
                 Scope::Engine => "serve, check, clean",
                 Scope::State => "check, clean",
+                Scope::Learned => "serve, check, clean, learn",
             };
             let (key, value_name, meaning) = (setting.key, setting.value_name, setting.text());
             let _ =

@@ -2,8 +2,8 @@
 
 use super::store::{self, StoreUrl};
 use super::values::{
-    address, base_url, choice, each, host_name, integer, list, name, number, one, path, put, resolver,
-    seconds, set_list, show_list, socket, state_file, text,
+    account_name, address, base_url, choice, each, host_name, integer, list, name, number, one, path, put,
+    resolver, seconds, set_list, show_list, socket, state_file, text,
 };
 use super::{Config, LogFormat, sources};
 use api::request::LIST_BYTES_MAX;
@@ -23,6 +23,8 @@ pub enum Scope {
     Engine,
     /// `check` and `clean`: `serve` keeps the same in its store.
     State,
+    /// Commands that use the learned events, and `learn`.
+    Learned,
 }
 
 /// The groups of settings, in the help, in the commented file and in the reference.
@@ -419,6 +421,30 @@ pub const SETTINGS: &[Setting] = &[
         many: false,
         set: |config, given| put(&mut config.batch.outage_wait, seconds(one(given))),
         show: |config| integer(config.batch.outage_wait.as_secs().try_into().ok()?),
+    },
+    Setting {
+        key: "learned",
+        value_name: "FILE",
+        help: "File with the bounces and deliveries that `mailprobe learn` has read",
+        details: "`none`: no file. Default: the file `learned` in the folder of the state file of check and clean, and none with \
+                  `--state none`. `serve` has no default.",
+        group: Group::Checks,
+        scope: Scope::Learned,
+        many: false,
+        set: |config, given| put(&mut config.learned, state_file(one(given)).map(Some)),
+        show: |config| config.learned.as_ref().and_then(text),
+    },
+    Setting {
+        key: "learned_accounts",
+        value_name: "ACCOUNT",
+        help: "Account whose checks use the learned bounces and deliveries (repeatable)",
+        details: "The evidence is of the operator's own mail, so it is for the accounts of the operator. It changes no answer of other \
+                  accounts. Default: none.",
+        group: Group::Checks,
+        scope: Scope::Server,
+        many: true,
+        set: |config, given| put(&mut config.learned_accounts, each(given, account_name)),
+        show: |config| list(&config.learned_accounts),
     },
     Setting {
         key: "spamtraps",

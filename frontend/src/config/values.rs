@@ -107,6 +107,11 @@ pub(super) fn address(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the name or the id of an account. Whether there is one shows at the start of the server.
+pub(super) fn account_name(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() { Err("the name of the account is empty".into()) } else { Ok(text.to_owned()) }
+}
+
 pub(super) fn text(value: impl ToString) -> Option<Value> {
     Some(Value::String(value.to_string()))
 }

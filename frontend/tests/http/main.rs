@@ -19,6 +19,7 @@ mod fast;
 mod faults;
 mod gateway;
 mod idempotency;
+mod learn;
 mod lifecycle;
 mod limits;
 mod lists;

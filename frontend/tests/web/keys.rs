@@ -10,9 +10,16 @@ pub fn shown(page: &Page) -> Option<String> {
     attribute(&tag, "value")
 }
 
+/// The fields of a key with every scope that does not expire.
+fn fields<'a>(label: &'a str, mode: &'a str) -> [(&'a str, &'a str); 8] {
+    let scopes = ["fast", "full", "batches", "lists", "account"].map(|scope| (scope, "1"));
+    let [fast, full, batches, lists, account] = scopes;
+    [("label", label), ("mode", mode), ("expires", ""), fast, full, batches, lists, account]
+}
+
 pub fn make(browser: &mut Browser, label: &str, mode: &str) -> String {
     let page = browser.get("/keys");
-    let page = browser.submit(&page, &[("label", label), ("mode", mode)]);
+    let page = browser.submit(&page, &fields(label, mode));
     assert_eq!(page.status, 200, "{}", page.plain());
     shown(&page).unwrap()
 }
@@ -62,7 +69,7 @@ fn a_form_limits_a_key_to_scopes_and_a_time() {
 fn the_same_form_sent_twice_makes_one_key() {
     let (_server, mut browser) = signed_up();
     let page = browser.get("/keys");
-    let fields = [("label", "once"), ("mode", "live")];
+    let fields = fields("once", "live");
     assert!(shown(&browser.submit(&page, &fields)).is_some());
     let again = browser.submit(&page, &fields);
     assert_eq!((again.status, shown(&again)), (409, None));
@@ -78,9 +85,9 @@ fn a_label_is_text_and_nothing_else() {
     assert!(!page.text().contains("<script>alert") && !page.text().contains("<img"));
     assert!(page.text().contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
     let page = browser.get("/keys");
-    assert_eq!(browser.submit(&page, &[("label", &"x".repeat(101)), ("mode", "test")]).status, 400);
-    assert_eq!(browser.submit(&page, &[("label", "a\u{7}b"), ("mode", "test")]).status, 400);
-    assert_eq!(browser.submit(&page, &[("label", "x"), ("mode", "other")]).status, 400);
+    for (label, mode) in [("x".repeat(101).as_str(), "test"), ("a\u{7}b", "test"), ("x", "other")] {
+        assert_eq!(browser.submit(&page, &fields(label, mode)).status, 400, "{label}");
+    }
 }
 
 #[test]
@@ -90,7 +97,7 @@ fn an_account_makes_so_many_keys_an_hour() {
         make(&mut browser, "", "test");
     }
     let page = browser.get("/keys");
-    let refused = browser.submit(&page, &[("label", ""), ("mode", "test")]);
+    let refused = browser.submit(&page, &fields("", "test"));
     assert_eq!((refused.status, shown(&refused)), (429, None));
     refused.says("Too many attempts");
     let mut other = Browser::signed_up(&server, "jane@example.com");
@@ -111,7 +118,8 @@ fn another_accounts_key_cannot_be_revoked() {
     assert_eq!(other.post("/keys/revoke", &format!("csrf={token}&id=key_{}", "0".repeat(26))).status, 404);
     assert_eq!(server.get(&key, "/v1/account").status, 200);
     // Its id cannot be used for another key, whatever the form contains.
-    let made = other.post("/keys", &format!("csrf={token}&nonce={id}&id={id}&mode=live&label="));
+    let made =
+        other.post("/keys", &format!("csrf={token}&nonce={id}&id={id}&mode=live&label=&expires=&fast=1"));
     assert!(made.status == 200 && shown(&made).is_some() && !made.text().contains(&id));
     assert_eq!(server.get(&key, "/v1/account").status, 200);
 }

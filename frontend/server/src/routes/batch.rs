@@ -9,7 +9,7 @@ use http_core::Refusal;
 use http_core::Reply;
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{BatchId, BatchView};
+use store::{AccountId, BatchId, BatchView};
 use submission::Submission;
 
 /// `POST /v1/verify/batch`. Each row costs one credit, which is charged before the answer. The rows are checked
@@ -38,7 +38,16 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
     let account = call.caller()?.account;
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
     let view = call.worker.checks.store.batch(account, id, clock::now()).await?.ok_or_else(no_such_batch)?;
-    Reply::json(200, &status(id, view))
+    Reply::json(200, &status(id, with_own_evidence(&call, account, view)))
+}
+
+/// The batch with the reasons that are for this account.
+fn with_own_evidence(call: &Call, account: AccountId, mut view: BatchView) -> BatchView {
+    let checks = &call.worker.checks;
+    if let Some(rows) = &mut view.results {
+        checks.own_evidence.apply_to_rows(account, rows, &checks.engine.lists());
+    }
+    view
 }
 
 /// `GET /v1/verify/batch`: the batches of the account without their results, newest first.
@@ -64,7 +73,7 @@ pub async fn cancel(call: Call) -> Result<Reply, Refusal> {
     let view = call.worker.checks.store.cancel_batch(account, id, clock::now()).await?;
     let view = view.ok_or_else(no_such_batch)?;
     call.worker.shared.new_batches.cancel([id]);
-    Reply::json(202, &status(id, view))
+    Reply::json(202, &status(id, with_own_evidence(&call, account, view)))
 }
 
 fn no_such_batch() -> Refusal {

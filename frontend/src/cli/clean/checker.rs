@@ -1,6 +1,7 @@
 //! Checks addresses: with the engine in full mode, or with fast checks.
 
 mod facts;
+mod learned;
 
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
@@ -8,6 +9,7 @@ use engine::proto::address::Address;
 use engine::proto::lists::Lists;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
 pub(super) use facts::WithFacts;
+pub(super) use learned::WithLearned;
 use lists::Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -54,12 +56,19 @@ pub struct Answered {
     pub provider: &'static str,
     /// The score, if it is known and a column needs it.
     pub score: Option<u8>,
+    /// The verdict and the rule by the operator's own mail, if this verdict is the last one.
+    pub learned: Option<(Verdict, &'static str)>,
 }
 
 impl Answered {
     /// An answer without the facts of the domain.
     pub fn new(ticket: u64, result: Result<Verdict, Outage>) -> Answered {
-        Answered { ticket, result, rule: "", retry_after: None, provider: "", score: None }
+        Answered { ticket, result, rule: "", retry_after: None, provider: "", score: None, learned: None }
+    }
+
+    /// The verdict if no later try changes it.
+    pub fn last_verdict(&self) -> Option<Verdict> {
+        self.learned.map(|(verdict, _)| verdict).or(self.result.ok())
     }
 }
 

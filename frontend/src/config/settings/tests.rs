@@ -24,6 +24,7 @@ fn keys_are_unique_and_every_default_is_shown_or_absent() {
             "source",
             "proxy",
             "state",
+            "learned",
         ]
         .contains(&setting.key);
         assert_eq!((setting.show)(&config).is_none(), absent, "{}", setting.key);
@@ -65,6 +66,8 @@ fn values_that_could_hurt_are_refused() {
         ("store_schema", "a; DROP"),
         ("store_egress", ""),
         ("state", ""),
+        ("learned", ""),
+        ("learned_accounts", ""),
         ("batch_rows_max", "0"),
         ("batch_wait", "86401"),
         ("batch_outage_wait", "1h"),

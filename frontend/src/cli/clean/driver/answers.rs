@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 
     fn on_verdict(&mut self, answered: Answered, verdict: Verdict, now: u64) -> Result<(), CleanError> {
-        let Answered { ticket, rule, retry_after, provider, score, .. } = answered;
+        let Answered { ticket, rule, retry_after, provider, score, learned, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
         let is_known = verdict.reason != "unverifiable";
@@ -114,6 +114,7 @@ impl Run<'_> {
         self.outage.on_verdict(verdict);
         self.put_off.answered(asked);
         if is_known || (retry_after.is_none() && !recalled) {
+            let (verdict, rule) = learned.unwrap_or((verdict, rule));
             let outcome = self.outcome(verdict, rule, provider, score);
             return self.settle(ticket, outcome);
         }
@@ -190,9 +191,12 @@ impl Run<'_> {
         rule: &'static str,
         wait: Option<Duration>,
     ) -> Result<(), CleanError> {
-        let Answered { ticket, provider, score, .. } = answered;
-        self.summary.left.add(rule, wait.unwrap_or_default());
-        let outcome = self.outcome(Verdict::UNVERIFIABLE, rule, provider, score);
+        let Answered { ticket, provider, score, learned, .. } = answered;
+        if learned.is_none() {
+            self.summary.left.add(rule, wait.unwrap_or_default());
+        }
+        let (verdict, rule) = learned.unwrap_or((Verdict::UNVERIFIABLE, rule));
+        let outcome = self.outcome(verdict, rule, provider, score);
         self.settle(ticket, outcome)
     }
 

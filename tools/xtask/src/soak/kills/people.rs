@@ -296,7 +296,8 @@ impl KeyFlow {
         };
         let mut fields: Vec<(&str, &str)> =
             form.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
-        fields.extend([("label", self.label.as_str()), ("mode", "live")]);
+        fields.extend([("label", self.label.as_str()), ("mode", "live"), ("expires", "")]);
+        fields.extend(["fast", "full", "batches", "lists", "account"].map(|scope| (scope, "1")));
         match life.ask(&mut hands.browser, "new key", &self.label, &HttpRequest::form("/keys", &fields)) {
             Ok(page) if page.status == 200 => {
                 let text = page.text();

@@ -1,0 +1,75 @@
+//! Adds to each answer what the operator's own mail shows about the address.
+
+use super::{Answered, Checker};
+use engine::Refusal;
+use engine::proto::address::Address;
+use engine::proto::lists::Lists;
+use learn::{Evidence, Table};
+use lists::Verdict;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A checker whose answers have the verdicts by learned events.
+pub(in crate::cli::clean) struct WithLearned {
+    checker: Box<dyn Checker>,
+    table: Table,
+    /// The time of the run in seconds since 1970.
+    now: u64,
+    /// The addresses in progress for which there is evidence, by their tickets: the evidence, and whether it is a role address.
+    asked: HashMap<u64, (Evidence, bool)>,
+}
+
+impl WithLearned {
+    /// Adds the evidence of a table to the answers of a checker. `now` is in seconds since 1970.
+    pub fn new(checker: Box<dyn Checker>, table: Table, now: u64) -> WithLearned {
+        WithLearned { checker, table, now, asked: HashMap::new() }
+    }
+}
+
+impl Checker for WithLearned {
+    fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
+        let evidence = self.table.evidence(&address, self.now);
+        let evidence = evidence.map(|evidence| (evidence, self.checker.lists().is_role(address.local())));
+        self.checker.submit(ticket, address)?;
+        // A ticket of an earlier try, or of another address, must not leave its evidence.
+        match evidence {
+            Some(evidence) => self.asked.insert(ticket, evidence),
+            None => self.asked.remove(&ticket),
+        };
+        Ok(())
+    }
+
+    fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {
+        let before = into.len();
+        self.checker.answers(patience, into);
+        for answered in &mut into[before..] {
+            let Some((evidence, is_role)) = self.asked.remove(&answered.ticket) else { continue };
+            answered.learned = learned(evidence, is_role, answered);
+        }
+    }
+
+    fn answer_count(&self) -> u64 {
+        self.checker.answer_count()
+    }
+
+    fn recall(&mut self) {
+        self.checker.recall();
+    }
+
+    fn resolvers(&self) -> &str {
+        self.checker.resolvers()
+    }
+
+    fn lists(&self) -> Arc<Lists> {
+        self.checker.lists()
+    }
+}
+
+/// The verdict and the rule by evidence, if the answer leaves the mailbox open.
+fn learned(evidence: Evidence, is_role: bool, answered: &Answered) -> Option<(Verdict, &'static str)> {
+    let verdict = answered.result.ok()?;
+    let reason = api::Reason::ALL.into_iter().find(|reason| reason.as_str() == verdict.reason)?;
+    let applied = evidence.apply(reason, answered.rule, is_role)?;
+    Some((Verdict::from(applied.reason), applied.rule))
+}

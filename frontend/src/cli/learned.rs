@@ -1,0 +1,116 @@
+//! The table of learned events, as `check`, `clean` and `serve` use it.
+
+use super::{Failure, installation};
+use crate::config::{Config, StateFile};
+use checks::keeper::Keeper;
+use checks::own_evidence::OwnEvidence;
+use learn::{Table, TableFile};
+use std::sync::Arc;
+use std::time::Duration;
+use store::{AccountId, Store};
+
+/// How often a server looks whether the table has changed.
+const LOOK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The files of the table; `None`: the user wants none, or there is no folder for it.
+pub(super) fn file(config: &Config) -> Option<TableFile> {
+    let path = match &config.learned {
+        Some(StateFile::None) => None,
+        Some(StateFile::At(path)) => Some(path.clone()),
+        None => installation::beside_state(config.state.as_ref(), "learned"),
+    };
+    path.map(TableFile::new)
+}
+
+/// The table, if there is one.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn table(config: &Config) -> Result<Option<Table>, Failure> {
+    let Some(file) = file(config) else { return Ok(None) };
+    let table = file.read().map_err(|error| Failure::failed(error.0))?;
+    if table.is_none() && config.learned.is_some() {
+        tracing::warn!(
+            "{} does not exist, so no bounce or delivery is used: make it with `mailprobe learn`",
+            file.path().display()
+        );
+    }
+    Ok(table)
+}
+
+/// The time in seconds since 1970.
+pub(super) fn now() -> u64 {
+    store::clock::now() / 1000
+}
+
+/// A time as text.
+pub(super) fn date(at: u64) -> String {
+    lists::utc_text(at)
+}
+
+/// The event of a rule, for people.
+pub(super) fn name(rule: &str) -> &'static str {
+    match rule {
+        "own_delivery" => "a delivery of your own mail",
+        _ => "a bounce of your own mail",
+    }
+}
+
+/// Gives the table to a server, and again after each change of the file. `None`: no account uses it.
+///
+/// # Errors
+/// An account does not exist, no file is named, or the file cannot be read.
+pub(super) fn serve(
+    config: &Config,
+    store: &dyn Store,
+    evidence: &Arc<OwnEvidence>,
+) -> Result<Option<Keeper>, Failure> {
+    if config.learned_accounts.is_empty() {
+        return Ok(None);
+    }
+    let Some(StateFile::At(path)) = &config.learned else {
+        return Err(Failure::usage(
+            "--learned-accounts needs the file of `mailprobe learn`: name it with --learned",
+        ));
+    };
+    let accounts =
+        config.learned_accounts.iter().map(|named| account(store, named)).collect::<Result<Vec<_>, _>>()?;
+    let file = TableFile::new(path.clone());
+    let mut seen = file.stamp();
+    evidence.replace(accounts.clone(), table(config)?);
+    let evidence = Arc::clone(evidence);
+    let look = move || {
+        let stamp = file.stamp();
+        if stamp == seen {
+            return;
+        }
+        seen = stamp;
+        match file.read() {
+            Ok(table) => {
+                evidence.replace(accounts.clone(), table);
+                tracing::info!("the learned bounces and deliveries were read again");
+            }
+            Err(error) => {
+                tracing::warn!("the learned bounces and deliveries stay those read before: {error}")
+            }
+        }
+    };
+    let keeper = Keeper::start("learned", LOOK_INTERVAL, look);
+    keeper.map(Some).map_err(|error| {
+        Failure::failed(format!("cannot start the thread that reads learned events: {error}"))
+    })
+}
+
+fn account(store: &dyn Store, named: &str) -> Result<AccountId, Failure> {
+    let failed = |error: store::StoreError| Failure::failed(error.to_string());
+    let now = store::clock::now();
+    let found = match named.parse() {
+        Ok(id) => store.account(id, now).wait().map_err(failed)?,
+        Err(_) => store.account_named(named, now).wait().map_err(failed)?,
+    };
+    found.map(|account| account.id).ok_or_else(|| {
+        Failure::usage(format!(
+            "--learned-accounts: there is no account `{named}`; see `mailprobe account list`"
+        ))
+    })
+}
