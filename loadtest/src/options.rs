@@ -113,7 +113,8 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Objective, such as full.p99=250ms, errors=0.1%, rate=95%, rss=512MiB (repeatable). The exit code is 1 if a run
-    /// misses an objective, or if a search finds no rate that meets all of them
+    /// misses an objective. It is also 1 if a search finds no rate that meets all of them, or if its final run misses one
+    /// or its memory grows by 5 percent or more
     #[arg(long = "objective", value_name = "[ENDPOINT.]MEASURE=LIMIT")]
     pub objectives: Vec<Objective>,
 }

@@ -16,7 +16,7 @@ async function signUp(page, t, email) {
 
 const credits = async (page, t) => {
   await page.goto(t.base);
-  return Number(await page.locator('#credits').textContent());
+  return Number((await page.locator('#credits').textContent()).replaceAll(',', ''));
 };
 
 await suite({
@@ -30,10 +30,15 @@ await suite({
   'a new account and its empty pages': async (t) => {
     const page = await t.page();
     await signUp(page, t, 'empty@example.com');
-    for (const path of ['', 'try', 'keys', 'lists', 'usage', 'batches', 'plan', 'sessions']) {
+    const paths = ['', 'try', 'keys', 'lists', 'usage', 'batches', 'webhooks', 'connections', 'plan', 'sessions', 'account/delete'];
+    for (const path of paths) {
       await page.goto(`${t.base}/${path}`);
-      await t.inspect(page, `empty-${path || 'overview'}`);
+      await t.inspect(page, `empty-${path.replace('/', '-') || 'overview'}`);
     }
+    t.allow(/404/);
+    await page.goto(`${t.base}/nothing`);
+    await page.getByRole('heading', { name: 'Not found' }).waitFor();
+    await t.inspect(page, 'nothing');
   },
   'a key is shown once, copied, works with curl and is revoked at once': async (t) => {
     const page = await t.page({ permissions: ['clipboard-read', 'clipboard-write'] });
@@ -78,6 +83,12 @@ await suite({
     await page.goto(`${t.base}/usage`);
     await page.getByText('Show as table').click();
     await t.inspect(page, 'usage');
+    const [csv] = await Promise.all([
+      page.waitForEvent('download'), page.getByRole('link', { name: 'Download as CSV' }).click(),
+    ]);
+    const days = (await readFile(await csv.path(), 'utf8')).trimEnd().split('\n');
+    assert.equal(days.length, 31);
+    assert.ok(days[30].split(',').includes('5'), days[30]);
     assert.equal(await credits(page, t), 95);
     await t.inspect(page, 'overview');
   },

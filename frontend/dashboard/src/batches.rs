@@ -6,6 +6,7 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
+use lists::report::grouped;
 use maud::{Markup, html};
 use store::clock;
 use store::{BatchId, BatchSummary, BatchView};
@@ -33,8 +34,8 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
                 tbody { @for batch in recent { tr {
                     td data-label="Created" { (time(batch.created_at)) }
                     td.mono data-label="Batch" { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
-                    td.number data-label="Addresses" { (batch.total) }
-                    td.number data-label="Checked" { (batch.checked) }
+                    td.number data-label="Addresses" { (grouped(batch.total.into())) }
+                    td.number data-label="Checked" { (grouped(batch.checked.into())) }
                     td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
                 } } }
             } }
@@ -65,7 +66,7 @@ fn state(view: &BatchView) -> Markup {
     let Some(results) = &view.results else {
         return html! {
             section.card {
-                label for="bar" { (view.checked) " of " (view.total) " addresses checked" }
+                label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses checked" }
                 progress #bar max=(view.total) value=(view.checked) {}
                 p.soft { "Reload the page to see the progress." }
             }
@@ -76,7 +77,7 @@ fn state(view: &BatchView) -> Markup {
         counts.iter_mut().filter(|(known, _)| known == reason).for_each(|(_, count)| *count += 1);
     }
     html! {
-        section.card { h2 { (view.total) " addresses checked" } (chart::verdicts(&counts)) }
+        section.card { h2 { (grouped(view.total.into())) " addresses checked" } (chart::verdicts(&counts)) }
         section.card {
             h2 { "Addresses" }
             div.scroll tabindex="0" role="region" aria-label="Addresses" { table {

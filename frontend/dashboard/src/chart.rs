@@ -3,6 +3,7 @@
 
 use api::Reason;
 use lists::Class;
+use lists::report::grouped;
 use maud::{Markup, html};
 use store::credits::calendar::{DAY_MS, day_text};
 use store::{DayCounts, UnixMs};
@@ -88,14 +89,19 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     if most == 0 {
         return html! { p.empty { "No address was checked in the last " (span) " days. " a href="/try" { "Check an address" } "." } };
     }
+    let (top, width) = (axis_top(most), u64::from(span) * BAR);
     html! {
-        svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (u64::from(span) * BAR) " " (HEIGHT) } role="img" aria-label={ "Checks per day in the last " (span) " days; the table below shows the same data" } {
-            line.axis x1="0" x2=(u64::from(span) * BAR) y1=(HEIGHT - 1) y2=(HEIGHT - 1) {}
-            @for (at, day) in (first..=today).enumerate() {
-                @if let Some(counts) = of(day) { (bar(at as u64, counts, most)) }
+        p.soft { "Addresses per day (UTC)" }
+        div.plot {
+            ol.y-axis aria-hidden="true" { li { (grouped(top)) } li { (grouped(top / 2)) } li { "0" } }
+            svg.chart.days preserveAspectRatio="none" viewBox={ "0 0 " (width) " " (HEIGHT) } role="img" aria-label={ "Checks per day in the last " (span) " days; the table below shows the same data" } {
+                @for y in [0, HEIGHT / 2, HEIGHT] { line.axis x1="0" x2=(width) y1=(y) y2=(y) {} }
+                @for (at, day) in (first..=today).enumerate() {
+                    @if let Some(counts) = of(day) { (bar(at as u64, counts, top)) }
+                }
             }
+            ol.x-axis aria-hidden="true" { @for day in [first, first + span / 2, today] { li { (day_text(day)) } } }
         }
-        p.soft { (day_text(first)) " to " (day_text(today)) ", at most " (most) " per day" }
         (legend())
         details {
             summary { "Show as table" }
@@ -104,8 +110,8 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
                     thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In lists" }
                         @for tone in Tone::ALL { th.number scope="col" { (tone.name()) } } } }
                     tbody { @for counts in shown.iter().rev() {
-                        tr { td { (day_text(counts.day)) } td.number { (counts.singles) } td.number { (counts.rows) }
-                            @for (_, count) in sums(counts) { td.number { (count) } } }
+                        tr { td { (day_text(counts.day)) } td.number { (grouped(counts.singles)) } td.number { (grouped(counts.rows)) }
+                            @for (_, count) in sums(counts) { td.number { (grouped(count)) } } }
                     } }
                 }
             }
@@ -113,9 +119,23 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
     }
 }
 
+/// The number at the top of the axis: an even number with one digit other than zero, or a power of ten, so that half of it is whole.
+fn axis_top(most: u64) -> u64 {
+    let mut step = 1;
+    loop {
+        if let Some(top) = [2, 4, 6, 8, 10].into_iter().map(|times| step * times).find(|&top| top >= most) {
+            return top;
+        }
+        let Some(larger) = u64::checked_mul(step, 10).filter(|step| *step < u64::MAX / 100) else {
+            return most;
+        };
+        step = larger;
+    }
+}
+
 fn bar(at: u64, counts: &DayCounts, most: u64) -> Markup {
-    let scale = |count: u64| (count * (HEIGHT - 4)).div_ceil(most);
-    let mut top = HEIGHT - 1;
+    let scale = |count: u64| (count * HEIGHT).div_ceil(most);
+    let mut top = HEIGHT;
     let parts: Vec<(Tone, u64, u64, u64)> = sums(counts)
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -127,7 +147,7 @@ fn bar(at: u64, counts: &DayCounts, most: u64) -> Markup {
         .collect();
     html! {
         g {
-            title { (day_text(counts.day)) ": " (counts.singles + counts.rows) @for (tone, count, ..) in &parts { ", " (count) " " (tone.name()) } }
+            title { (day_text(counts.day)) ": " (grouped(counts.singles + counts.rows)) @for (tone, count, ..) in &parts { ", " (grouped(*count)) " " (tone.name()) } }
             @for (tone, _, y, height) in &parts {
                 rect class={ "bar-" (tone.class()) } x=(at * BAR + 2) y=(y) width=(BAR - 4) height=(height) {}
             }
@@ -157,7 +177,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
         svg.chart viewBox="0 0 1000 40" preserveAspectRatio="none" height="28" role="img" aria-label="Verdicts by reason; the table below shows the same data" {
             @for (reason, count, x, width) in &parts {
                 rect class={ "bar-" (Tone::of(*reason).class()) " edge" } x=(x) y="0" width=(width) height="40" {
-                    title { (words(*reason)) ": " (count) " (" (share(*count)) ")" }
+                    title { (words(*reason)) ": " (grouped(*count)) " (" (share(*count)) ")" }
                 }
             }
         }
@@ -166,7 +186,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
             table.stack {
                 thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
                 tbody { @for (reason, count) in &counts {
-                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number data-label="Addresses" { (count) } td.number data-label="Share" { (share(*count)) } }
+                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number data-label="Addresses" { (grouped(*count)) } td.number data-label="Share" { (share(*count)) } }
                 } }
             }
         }
@@ -216,17 +236,28 @@ mod tests {
         let shown = days(&counts, 30, NOW).into_string();
         assert_eq!(shown.matches("<rect").count(), 3);
         assert!(shown.contains("2024-10-03: 4, 3 deliverable, 1 not confirmed"), "{shown}");
-        assert!(shown.contains("2024-09-05 to 2024-10-04, at most 4 per day"), "{shown}");
-        assert!(days(&counts, 1, NOW).into_string().contains("at most 2 per day"));
+        for label in ["2024-09-05", "2024-09-20", "2024-10-04", "4", "2", "0"] {
+            assert!(shown.contains(&format!("<li>{label}</li>")), "{label}: {shown}");
+        }
+        assert!(days(&counts, 1, NOW).into_string().contains("<li>2</li><li>1</li><li>0</li>"));
         assert!(days(&[], 30, NOW).into_string().contains("No address was checked"));
         assert!(days(&[day(1, &[(Reason::NoMx, 9)])], 30, NOW).into_string().contains("No address"));
+    }
+
+    #[test]
+    fn an_axis_ends_at_a_number_whose_half_is_whole() {
+        let table = [(1, 2), (2, 2), (3, 4), (9, 10), (10, 10), (11, 20), (61, 80), (999_999, 1_000_000)];
+        for (most, top) in table {
+            assert_eq!(axis_top(most), top, "{most}");
+        }
+        assert_eq!(axis_top(u64::MAX), u64::MAX);
     }
 
     #[test]
     fn shares_add_up_and_nothing_leaves_the_chart() {
         let shown = verdicts(&[(Reason::MailboxExists, 999_999), (Reason::Spamtrap, 1), (Reason::NoMx, 0)]);
         let shown = shown.into_string();
-        assert!(shown.contains("Mailbox exists: 999999 (100.0 %)") && !shown.contains("accepts no mail"));
+        assert!(shown.contains("Mailbox exists: 999,999 (100.0 %)") && !shown.contains("accepts no mail"));
         assert_eq!(verdicts(&[(Reason::NoMx, 0)]).into_string().matches("<svg").count(), 0);
         let counts: Vec<_> = Reason::ALL.into_iter().map(|reason| (reason, 7)).collect();
         let widths = verdicts(&counts).into_string();

@@ -9,6 +9,7 @@ use crate::problem::Problem;
 use crate::visit::Visit;
 use checks::deletion::remove_rows;
 use http_core::Reply;
+use lists::report::grouped;
 use maud::html;
 use store::clock;
 use store::{Account, ChangeError, StoreError, User};
@@ -40,10 +41,11 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let (store, now) = (&visit.checks.store, clock::now());
     let account = store.account(id, now).await?.ok_or_else(Problem::not_found)?;
     let Some(user) = store.user(id).await? else {
-        return refuse(&visit, "Set a password first, on the page of sessions.", 403).await;
+        return refuse(&visit, "Set a password first, on the page Password and sessions.", 403).await;
     };
     if visit.form.text("name").trim() != account.name {
-        return refuse(&visit, "The name of the account is another one. Nothing was deleted.", 400).await;
+        return refuse(&visit, "The typed name is not the name of the account. Nothing was deleted.", 400)
+            .await;
     }
     // Attempts count like attempts to sign in, so an open session does not allow more guesses.
     visit.dashboard.throttle.sign_in(token_hash(&user.email.to_lowercase()), visit.head.peer, now)?;
@@ -71,7 +73,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     }
     let body = html! {
         h1 { "The account is deleted" }
-        p { "Its keys no longer work. The server removes its data from the database. This takes a few minutes if checks are under way. Backups that the operator made before keep it until they are deleted." }
+        p { "The keys of the account no longer work. The server removes the data of the account from the database. This can take some minutes. Results of checks stay for at most a week, without the account. Earlier backups of the operator have the data of the account until the operator deletes these backups." }
     };
     Ok(page::page("Account deleted", None, body)
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
@@ -90,12 +92,12 @@ async fn content(visit: &Visit, account: &Account, user: Option<&User>) -> Resul
     let connections = store.connections(account.id, now).await?;
     let active = keys.iter().filter(|key| key.ended_at(now).is_none()).count();
     let mut content = vec![
-        format!("{} credits, which cannot be restored", account.balance.available()),
-        format!("{} API keys, which stop working at once", active),
-        format!("{} lists with their results, and all batches", lists.len()),
-        format!("{} webhooks with their log", webhooks.len()),
-        format!("{} connections of assistants", connections.len()),
-        "the usage by day and the ledger".to_owned(),
+        format!("credits, which cannot be restored: {}", grouped(account.balance.available())),
+        format!("API keys, which stop working at once: {active}"),
+        format!("lists with their results: {}", lists.len()),
+        format!("webhooks with their log: {}", webhooks.len()),
+        format!("connections of assistants: {}", connections.len()),
+        "all batches, the usage by day and the ledger".to_owned(),
     ];
     content.extend(user.map(|user| format!("the sign-in of {}, and all sessions", user.email)));
     Ok(content)
@@ -110,10 +112,10 @@ async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let body = html! {
         h1 { "Delete account" }
         (notice(wrong))
-        p { "A deletion cannot be undone. It ends all checks of the account that are under way, and deletes:" }
+        p { "A deletion cannot be undone. It ends all lists and batches of the account that are under way, and deletes:" }
         ul { @for part in &content { li.wrap { (part) } } }
         @if user.is_none() {
-            p.notice.warn { "This account has no password yet. Set one on the page " a href="/sessions" { "Sessions" } " first." }
+            p.notice.warn { "This account has no password yet. Set one on the page " a href="/sessions" { "Password and sessions" } " first." }
         } @else {
             section.card {
                 form method="post" action="/account/delete" {

@@ -2,12 +2,23 @@
 
 use super::session::SignedIn;
 use super::sessions::time;
-use super::{batches, chart, page};
+use super::{batches, chart, page, plan};
 use crate::problem::Problem;
 use crate::visit::Visit;
+use api::Reason;
 use http_core::Reply;
+use lists::report::grouped;
 use maud::html;
 use store::clock;
+
+/// Addresses and verdicts that explain the service on the landing page.
+const EXAMPLES: [(&str, Reason); 5] = [
+    ("jane@example.com", Reason::MailboxExists),
+    ("nobody@example.com", Reason::MailboxNotFound),
+    ("jane@exmaple.com", Reason::PossibleTypo),
+    ("jane@example.org", Reason::CatchAll),
+    ("jane@example", Reason::InvalidSyntax),
+];
 
 /// `GET /`: the landing page or the overview.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -29,6 +40,25 @@ fn landing(visit: &Visit) -> Reply {
                 @if visit.dashboard.sign_up { a.button href="/signup" { "Sign up for free" } " " }
                 a.button.quiet href="/signin" { "Sign in" }
             }
+        }
+        section.card {
+            h2 { "Examples" }
+            div.scroll tabindex="0" role="region" aria-label="Examples" { table.stack {
+                thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
+                tbody { @for (address, reason) in EXAMPLES { tr {
+                    td.mono data-label="Address" { (address) }
+                    td data-label="Verdict" { (chart::tag(reason)) }
+                    td data-label="Reason" { (chart::words(reason)) }
+                } } }
+            } }
+            p { "A program gets such an answer as JSON:" }
+            pre tabindex="0" { "GET /v1/verify?email=jane@example.com\nAuthorization: Bearer KEY" }
+            p { "The " a href="/docs" { "API reference" } " describes requests, answers and all reasons." }
+        }
+        section.card {
+            h2 { "Plans" }
+            (plan::table(&visit.checks.store.plans(), None))
+            p.soft { "A full check costs one credit. Fast checks, which ask no mail server, are free." }
         }
     };
     page::page("Mail address verification", None, body)
@@ -62,8 +92,11 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
         div.grid {
             section.card {
                 h2 { "Credits left" }
-                p.big #credits { (balance.available()) }
-                p.soft { (balance.plan_left) " of " (balance.allowance) " plan credits" @if balance.pack_left > 0 { ", " (balance.pack_left) " pack credits" } }
+                p.big #credits { (grouped(balance.available())) }
+                p.soft {
+                    (grouped(balance.plan_left)) " of " (grouped(balance.allowance)) " plan credits"
+                    @if balance.pack_left > 0 { ", " (grouped(balance.pack_left)) " pack credits" }
+                }
             }
             section.card {
                 h2 { "Plan" }

@@ -73,7 +73,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             .await
         }
         Err(ChangeError::TooManyKeys) => {
-            let why = format!("The account has {KEYS_MAX} active keys. Revoke a key that you do not use.");
+            let why = format!("The account has {KEYS_MAX} valid keys. Revoke a key that you do not use.");
             refuse(&visit, &why, 409).await
         }
         Err(ChangeError::BadText) => refuse(&visit, "A label cannot contain control characters.", 400).await,

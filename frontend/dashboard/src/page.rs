@@ -7,18 +7,11 @@ use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 
-/// Paths and names of the pages in the navigation of a signed-in user.
-const PLACES: &[(&str, &str)] = &[
-    ("/", "Overview"),
-    ("/try", "Single check"),
-    ("/keys", "API keys"),
-    ("/lists", "Lists"),
-    ("/usage", "Usage"),
-    ("/batches", "Batches"),
-    ("/webhooks", "Webhooks"),
-    ("/plan", "Plan"),
-    ("/connections", "Connections"),
-    ("/sessions", "Sessions"),
+/// The navigation of a signed-in user: groups, with paths and names of their pages.
+const PLACES: [(&str, &[(&str, &str)]); 3] = [
+    ("Checks", &[("/", "Overview"), ("/try", "Single check"), ("/lists", "Lists"), ("/batches", "Batches")]),
+    ("API", &[("/keys", "API keys"), ("/webhooks", "Webhooks"), ("/connections", "Connections")]),
+    ("Account", &[("/usage", "Usage"), ("/plan", "Plan"), ("/sessions", "Password and sessions")]),
 ];
 
 /// Longest path for the redirect after sign-in, in bytes. A request for consent has a long query.
@@ -81,9 +74,11 @@ fn header(place: Option<&str>, signed_in: Option<&SignedIn>) -> Markup {
             @match signed_in {
                 Some(signed_in) => {
                     nav aria-label="Main" {
-                        ul {
-                            @for (path, name) in PLACES {
-                                li { a href=(path) aria-current=[(place == Some(*path)).then_some("page")] { (name) } }
+                        @for (group, places) in PLACES {
+                            ul aria-label=(group) {
+                                @for (path, name) in places {
+                                    li { a href=(path) aria-current=[(place == Some(*path)).then_some("page")] { (name) } }
+                                }
                             }
                         }
                     }

@@ -5,9 +5,10 @@ use super::sessions::time;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use http_core::Reply;
-use maud::html;
-use store::SubscriptionStatus;
+use lists::report::grouped;
+use maud::{Markup, html};
 use store::clock;
+use store::{PlanTable, SubscriptionStatus};
 
 /// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -34,8 +35,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             dl {
                 dt { "Status" } dd { (account.status.as_str().replace('_', " "))
                     @if account.cancel_at_period_end { ", ends at the end of the period" } }
-                dt { "Plan credits" } dd { (balance.plan_left) " of " (balance.allowance) " left" }
-                dt { "Pack credits" } dd { (balance.pack_left) "; pack credits never expire" }
+                dt { "Plan credits" } dd { (grouped(balance.plan_left)) " of " (grouped(balance.allowance)) " left" }
+                dt { "Pack credits" } dd { (grouped(balance.pack_left)) "; pack credits never expire" }
                 dt { "New credits" } dd { @match account.period_end { Some(end) => (time(end)), None => "never" } }
                 dt { "Lists and batches" } dd { @if terms.batches_allowed { "included" } @else { "not included" } }
             }
@@ -45,24 +46,39 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             div.scroll tabindex="0" role="region" aria-label="Limits" { table {
                 thead { tr { th scope="col" { "Resource" } th.number scope="col" { "Limit" } } }
                 tbody {
-                    tr { td { "Full checks per minute, for each key" } td.number { (terms.limits.verify) } }
-                    tr { td { "Fast checks per minute, for each key" } td.number { (terms.limits.fast) } }
-                    tr { td { "Batches per minute, for each key" } td.number { (terms.limits.batch) } }
-                    tr { td { "Changes and downloads of lists per minute, for each key" } td.number { (terms.limits.list) } }
-                    tr { td { "Full checks per second, sustained, for the account" } td.number { (terms.limits.fair_use_per_second) } }
+                    tr { td { "Full checks per minute, for each key" } td.number { (grouped(terms.limits.verify.into())) } }
+                    tr { td { "Fast checks per minute, for each key" } td.number { (grouped(terms.limits.fast.into())) } }
+                    tr { td { "Batches per minute, for each key" } td.number { (grouped(terms.limits.batch.into())) } }
+                    tr { td { "Changes and downloads of lists per minute, for each key" } td.number { (grouped(terms.limits.list.into())) } }
+                    tr { td { "Full checks per second, sustained, for the account" } td.number { (grouped(terms.limits.fair_use_per_second.into())) } }
                 }
             } }
         }
         section.card {
             h2 { "All plans" }
-            div.scroll tabindex="0" role="region" aria-label="All plans" { table {
-                thead { tr { th scope="col" { "Plan" } th.number scope="col" { "Credits per month" } } }
-                tbody { @for plan in plans.iter() {
-                    tr { td { (plan.name) @if plan.id == account.plan { " " span.tag.good { "current" } } } td.number { (plan.monthly_credits) } }
-                } }
-            } }
+            (table(&plans, Some(&account.plan)))
             p.soft { "Only the operator of this service can change plans." }
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
+}
+
+/// All plans, with a mark at the `current` one.
+pub fn table(plans: &PlanTable, current: Option<&str>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="All plans" { table.stack {
+            thead { tr {
+                th scope="col" { "Plan" } th.number scope="col" { "Credits" }
+                th.number scope="col" { "Full checks per minute" } th scope="col" { "Lists and batches" }
+            } }
+            tbody { @for plan in plans.iter() { tr {
+                td { (plan.name) @if current == Some(plan.id.as_str()) { " " span.tag.good { "current" } } }
+                td.number data-label="Credits" {
+                    (grouped(plan.monthly_credits)) @if plan.resets { " per month" } @else { " once" }
+                }
+                td.number data-label="Full checks per minute" { (grouped(plan.limits.verify.into())) }
+                td data-label="Lists and batches" { @if plan.batches_allowed { "included" } @else { "not included" } }
+            } } }
+        } }
+    }
 }

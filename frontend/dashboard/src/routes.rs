@@ -59,6 +59,7 @@ const ROUTES: &[Route] = &[
     send("/keys", Access::SignedIn, |visit| Box::pin(keys::create(visit))),
     send("/keys/revoke", Access::SignedIn, |visit| Box::pin(keys::revoke(visit))),
     show("/usage", Access::SignedIn, |visit| Box::pin(usage::show(visit))),
+    show("/usage.csv", Access::SignedIn, |visit| Box::pin(usage::download(visit))),
     show("/try", Access::SignedIn, |visit| Box::pin(attempt::show(visit))),
     send("/try", Access::SignedIn, |visit| Box::pin(attempt::submit(visit))),
     show("/batches", Access::SignedIn, |visit| Box::pin(batches::list(visit))),

@@ -111,7 +111,7 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
     let sessions = visit.checks.store.sessions(signed_in.account, clock::now()).await?;
     let user = visit.checks.store.user(signed_in.account).await?;
     let body = html! {
-        h1 { "Sessions" }
+        h1 { "Password and sessions" }
         @if let Some(done) = done { p.notice.good role="status" { (done) } }
         (notice(wrong))
         @match &user {
@@ -121,19 +121,22 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
                  the operator."
             },
         }
-        div.scroll tabindex="0" role="region" aria-label="Sessions" {
-            table.stack {
-                thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" } th scope="col" { "End" } } }
-                tbody { @for session in &sessions { (row(session, signed_in)) } }
-            }
-        }
-        form method="post" action="/sessions/end-others" {
-            (token_field(&signed_in.csrf))
-            button.danger type="submit" { "Sign out everywhere else" }
-        }
         (password_form(signed_in, user.as_ref()))
         section.card {
-            h2 { "Account" }
+            h2 { "Sessions" }
+            div.scroll tabindex="0" role="region" aria-label="Sessions" {
+                table.stack {
+                    thead { tr { th scope="col" { "Browser" } th scope="col" { "Signed in" } th scope="col" { "Last used" } th scope="col" { "End" } } }
+                    tbody { @for session in &sessions { (row(session, signed_in)) } }
+                }
+            }
+            form method="post" action="/sessions/end-others" {
+                (token_field(&signed_in.csrf))
+                button.danger type="submit" { "Sign out everywhere else" }
+            }
+        }
+        section.card {
+            h2 { "Data of the account" }
             form method="post" action="/account/export" {
                 (token_field(&signed_in.csrf))
                 button.quiet type="submit" { "Export the data of the account" }
@@ -141,7 +144,7 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
             p { a.button.danger href="/account/delete" { "Delete the account" } }
         }
     };
-    Ok(page::page_at("Sessions", Some("/sessions"), Some(signed_in), body))
+    Ok(page::page_at("Password and sessions", Some("/sessions"), Some(signed_in), body))
 }
 
 fn row(session: &Session, signed_in: &SignedIn) -> Markup {
@@ -162,9 +165,9 @@ fn row(session: &Session, signed_in: &SignedIn) -> Markup {
     }
 }
 
-/// A time in UTC, with a precision of one minute.
+/// A time with a precision of one minute, and its zone.
 pub fn time(at: u64) -> Markup {
     let exact = Iso8601(at).to_string();
     let shown = exact.get(..16).unwrap_or(&exact).replace('T', " ");
-    html! { time datetime=(exact) { (shown) } }
+    html! { time datetime=(exact) { (shown) " UTC" } }
 }

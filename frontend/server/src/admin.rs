@@ -172,7 +172,7 @@ pub enum Response {
     /// The account after the command.
     Account(Account),
     /// A page of accounts.
-    Accounts(Vec<Account>),
+    Accounts(Vec<ListedAccount>),
     /// The details of one account.
     Shown(Box<Shown>),
     /// The account's limits after the command.
@@ -207,6 +207,17 @@ pub struct LimitsShown {
     pub limits: Limits,
     /// The limits that belong to the account; the others are its plan's.
     pub overrides: Overrides,
+}
+
+/// A row of the list of accounts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedAccount {
+    /// The account itself, with plan and balance.
+    #[serde(flatten)]
+    pub account: Account,
+    /// The address with which its user signs in; `None` without a user.
+    #[serde(default)]
+    pub user: Option<String>,
 }
 
 /// The details of one account.
@@ -296,7 +307,12 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
             Response::Account(store.create_account(NewAccount { id, name, plan }, now).wait()?)
         }
         Command::AccountList { after } => {
-            Response::Accounts(store.accounts(after, ACCOUNTS_PER_PAGE, now).wait()?)
+            let accounts = store.accounts(after, ACCOUNTS_PER_PAGE, now).wait()?;
+            let listed = accounts.into_iter().map(|account| {
+                let user = store.user(account.id).wait()?.map(|user| user.email);
+                Ok(ListedAccount { account, user })
+            });
+            Response::Accounts(listed.collect::<Result<_, StoreError>>()?)
         }
         Command::AccountShow { account } => {
             Response::Shown(Box::new(show(store, find(store, &account, now)?)?))

@@ -6,7 +6,7 @@ pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
-use server::admin::{Command, LimitsShown, Response, Shown};
+use server::admin::{Command, LimitsShown, ListedAccount, Response, Shown};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
 use store::rate_limit::Overrides;
@@ -125,7 +125,7 @@ struct LimitFlags {
     /// Reads and cancellations of batches, and reads of lists, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     poll: Option<u32>,
-    /// Requests to /v1/account, and to /v1/webhooks except tests, per key in 60 seconds.
+    /// Requests to /v1/account except the export, and to /v1/webhooks except tests, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     account: Option<u32>,
     /// Charged full checks of the account per second, after the burst.
@@ -134,7 +134,7 @@ struct LimitFlags {
     /// Charged full checks that the account can start at the same time after a pause.
     #[arg(long, value_name = "N", value_parser = limit())]
     fair_use_burst: Option<u32>,
-    /// Changes and downloads of lists per key in 60 seconds.
+    /// Changes and downloads of lists, and exports of the account, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     list: Option<u32>,
 }
@@ -215,10 +215,10 @@ fn command(action: OneAccount, place: Place<'_>) -> Result<Command, String> {
     })
 }
 
-fn write_accounts(out: &mut dyn Write, accounts: &[Account]) -> io::Result<()> {
+fn write_accounts(out: &mut dyn Write, accounts: &[ListedAccount]) -> io::Result<()> {
     let rows: Vec<_> = accounts
         .iter()
-        .map(|account| {
+        .map(|ListedAccount { account, user }| {
             [
                 account.name.clone(),
                 account.id.to_string(),
@@ -226,10 +226,11 @@ fn write_accounts(out: &mut dyn Write, accounts: &[Account]) -> io::Result<()> {
                 status(account),
                 account.balance.available().to_string(),
                 period_end(account),
+                user.clone().unwrap_or_else(|| "-".into()),
             ]
         })
         .collect();
-    write_table(out, ["NAME", "ID", "PLAN", "STATUS", "CREDITS", "PERIOD END"], &rows)
+    write_table(out, ["NAME", "ID", "PLAN", "STATUS", "CREDITS", "PERIOD END", "USER"], &rows)
 }
 
 fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {

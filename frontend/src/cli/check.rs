@@ -144,7 +144,7 @@ fn ask_all(
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = if args.fast { ask_fast(line, addresses)? } else { ask(line, addresses, args.trace)? };
     if let Some(table) = learned {
-        apply(table, addresses, &mut rows, line);
+        apply(table, addresses, &mut rows, line, args.trace);
     }
     if args.fast {
         return Ok(rows);
@@ -156,7 +156,7 @@ fn ask_all(
 }
 
 /// Changes the verdicts that the servers left open, by the learned events.
-fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn EngineHandle) {
+fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn EngineHandle, trace: bool) {
     let (now, lists) = (learned::now(), line.lists());
     for (text, row) in addresses.iter().zip(rows) {
         let (Ok(address), Ok(told)) = (Address::parse(text), &mut row.answer) else { continue };
@@ -164,12 +164,11 @@ fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn Engin
         let evidence = table.evidence(&address, now);
         let rule = told.rule.unwrap_or_default();
         if let Some(applied) = evidence.and_then(|evidence| evidence.apply(told.reason, rule, is_role)) {
-            row.trace.push(format!(
-                "learned: {}, so {} by {rule} is {}",
-                learned::date(applied.at),
-                told.reason.as_str(),
-                applied.reason.as_str()
-            ));
+            if trace {
+                let by = if rule.is_empty() { String::new() } else { format!(" by {rule}") };
+                let (before, after) = (told.reason.as_str(), applied.reason.as_str());
+                row.trace.push(format!("learned: {}, so {before}{by} is {after}", learned::date(applied.at)));
+            }
             (told.reason, told.rule, told.learned_at) =
                 (applied.reason, Some(applied.rule), Some(applied.at));
         }

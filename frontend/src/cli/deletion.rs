@@ -21,7 +21,7 @@ pub struct DeletionArgs {
     /// The account's id or name.
     #[arg(value_name = "ID")]
     account: String,
-    /// Delete the account. This cannot be undone.
+    /// Confirm the deletion. The command does nothing without this flag.
     #[arg(long, required = true)]
     yes: bool,
 }

@@ -37,8 +37,8 @@ enum KeyAction {
         /// the key has all of them.
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<KeyScope>,
-        /// Refuse the key from then on: after a number of days (90d) or hours (12h), or from a date (2027-01-31, at 00:00 UTC).
-        /// Without this flag, the key does not expire.
+        /// Expiry of the key: a number of days (90d) or hours (12h) from now, or a date (2027-01-31, at 00:00 UTC). The key is
+        /// refused from this time on. Without this flag, the key does not expire.
         #[arg(long, value_name = "TIME", value_parser = expiry)]
         expires: Option<Expiry>,
     },

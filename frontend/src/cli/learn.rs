@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 /// The long help of the command.
 pub const ABOUT: &str = "\
-Learn from your own mail. The command reads bounces (delivery reports of RFC 3464, and those of qmail and Exim) as single messages \
+Learn from your own mail. The command reads bounces (delivery reports of RFC 3464, and the forms of qmail and Exim) as single messages \
 or as mbox, and the CSV exports of providers with bounces and deliveries. The files may be compressed.
 
-Later, `check` and `clean` use this as evidence if the servers leave an address open: a definite bounce gives \
-`mailbox_not_found` or `mailbox_disabled` (rule own_bounce), and a delivery without a bounce gives `mailbox_exists` in place of \
-`catch_all` (rule own_delivery). docs/learn.md has the rules.
+Later, `check` and `clean` use this as evidence if the mail servers do not show whether the mailbox exists: a definite bounce gives \
+`mailbox_not_found` or `mailbox_disabled` (rule own_bounce), and a delivery without a failure in five days gives `mailbox_exists` \
+in place of `catch_all` (rule own_delivery). docs/learn.md has the rules.
 
 The table contains keyed hashes of addresses, and no address.";
 
@@ -193,7 +193,7 @@ fn report(files: usize, tally: &Tally) -> String {
         (
             tally.messages + tally.rows,
             format!(
-                "read: {files} files, {} messages ({} bounces and reports, {} other messages), {} rows ({} of other events)",
+                "files: {files}, messages: {} (bounces and reports: {}, others: {}), rows: {} (other events: {})",
                 tally.messages, tally.reports, tally.other_messages, tally.rows, tally.other_rows
             ),
         ),
@@ -213,12 +213,12 @@ fn report(files: usize, tally: &Tally) -> String {
         ),
         (
             tally.delivered,
-            format!("deliveries: {} (they count after 5 days without a bounce)", tally.delivered),
+            format!("deliveries: {} (they count after 5 days without a failure)", tally.delivered),
         ),
         (tally.delayed, format!("notices of a delay: {}", tally.delayed)),
         (tally.passed, format!("given to servers without reports: {}", tally.passed)),
         (tally.complaints, format!("complaints, which are not used: {}", tally.complaints)),
-        (tally.unreadable, format!("not readable: {}", tally.unreadable)),
+        (tally.unreadable, format!("recipients in reports that cannot be read: {}", tally.unreadable)),
         (tally.undated, format!("not used, because they have no time: {}", tally.undated)),
         (tally.expired, format!("not used, because they are too old: {}", tally.expired)),
     ];

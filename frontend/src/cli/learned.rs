@@ -87,11 +87,16 @@ pub(super) fn serve(
         seen = stamp;
         match file.read() {
             Ok(table) => {
+                match table {
+                    Some(_) => tracing::info!("the table of learned events was read again"),
+                    None => tracing::info!("the table of learned events was removed, so none is used"),
+                }
                 evidence.replace(accounts.clone(), table);
-                tracing::info!("the learned bounces and deliveries were read again");
             }
             Err(error) => {
-                tracing::warn!("the learned bounces and deliveries stay those read before: {error}")
+                tracing::warn!(
+                    "the table of learned events cannot be read, so the earlier one stays in use: {error}"
+                )
             }
         }
     };

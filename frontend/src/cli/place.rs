@@ -3,10 +3,10 @@
 use super::VERSION;
 use server::admin::Command;
 use server::admin::access::{AccessError, StoreAccess};
-use server::admin::{ACCOUNTS_PER_PAGE, Response};
+use server::admin::{ACCOUNTS_PER_PAGE, ListedAccount, Response};
 use std::io;
 use std::path::Path;
-use store::{Account, OpenError, PlanTable, Store, UnixMs};
+use store::{OpenError, PlanTable, Store, UnixMs};
 use store_pg::{ClusterPlace, NodeFolder};
 use store_redb::{DATABASE_FILE, StoreOptions};
 
@@ -94,11 +94,11 @@ pub(super) fn execute_running(place: Place<'_>, command: Command) -> Result<Resp
 }
 
 /// Reads all accounts, page by page over one connection.
-pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<Account>, String> {
+pub(super) fn all_accounts(place: Place<'_>) -> Result<Vec<ListedAccount>, String> {
     let mut access = open(place, false)?;
-    let mut all: Vec<Account> = Vec::new();
+    let mut all: Vec<ListedAccount> = Vec::new();
     loop {
-        let command = Command::AccountList { after: all.last().map(|account| account.id) };
+        let command = Command::AccountList { after: all.last().map(|listed| listed.account.id) };
         match access.execute(command, place.now).map_err(|error| error.to_string())? {
             Response::Accounts(page) => {
                 let is_last = page.len() < ACCOUNTS_PER_PAGE;

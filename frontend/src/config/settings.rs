@@ -425,7 +425,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "learned",
         value_name: "FILE",
-        help: "File with the bounces and deliveries that `mailprobe learn` has read",
+        help: "Table of bounces and deliveries that `mailprobe learn` writes",
         details: "`none`: no file. Default: the file `learned` in the folder of the state file of check and clean, and none with \
                   `--state none`. `serve` has no default.",
         group: Group::Checks,
@@ -437,7 +437,7 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         key: "learned_accounts",
         value_name: "ACCOUNT",
-        help: "Account whose checks use the learned bounces and deliveries (repeatable)",
+        help: "Account with checks that use the learned bounces and deliveries (repeatable)",
         details: "The evidence is of the operator's own mail, so it is for the accounts of the operator. It changes no answer of other \
                   accounts. Default: none.",
         group: Group::Checks,

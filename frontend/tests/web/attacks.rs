@@ -65,6 +65,25 @@ fn nobody_is_sent_to_another_site() {
 }
 
 #[test]
+fn a_browser_gets_a_page_where_nothing_is_and_a_program_gets_json() {
+    let (server, mut browser) = signed_up();
+    browser.extra = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n".into();
+    let page = browser.get("/nothing");
+    assert_eq!((page.status, page.header("content-type")), (404, Some("text/html; charset=utf-8")));
+    page.says("Not found").says("Sign out");
+    for (path, accept) in
+        [("/nothing", "*/*"), ("/nothing", "application/json"), ("/v1/nothing", "text/html")]
+    {
+        let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
+        let answer = server.send(head);
+        assert_eq!((answer.status, answer.error()), (404, "not_found".into()), "{path} {accept}");
+    }
+    // A path of the API stays what it is.
+    browser.extra = "Accept: text/html\r\n".into();
+    assert_eq!(browser.get("/livez").status, 200);
+}
+
+#[test]
 fn every_page_has_its_bounds() {
     let (_server, mut browser) = signed_up();
     for path in ["/", "/signin?next=/sessions", "/sessions", "/keys/nothing"] {

@@ -18,9 +18,11 @@ pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
     };
     let names: Vec<&str> =
         step.objectives.iter().filter(|one| !one.met).map(|one| one.objective.as_str()).collect();
-    let names = names.join(", ");
-    let because = cause(step);
-    format!("limit: at {:.1}/s the objective {names} is missed; {because}", step.asked)
+    let missed = match names[..] {
+        [one] => format!("objective {one} is missed"),
+        _ => format!("objectives {} are missed", names.join(", ")),
+    };
+    format!("limit: at {:.1}/s the {missed}; {}", step.asked, cause(step))
 }
 
 /// The first of these causes that holds. A client at its limit makes all other figures worthless.

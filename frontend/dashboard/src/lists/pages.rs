@@ -10,6 +10,7 @@ use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
 use list_work::actions::{StartError, remaining_price};
+use lists::report::grouped;
 use maud::{Markup, html};
 use store::clock;
 use store::{KeyMode, List, ListId, ListState};
@@ -99,8 +100,8 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
                 tbody { @for list in &lists { tr {
                     td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                     td data-label="Uploaded" { (time(list.created_at)) }
-                    td.number data-label="Addresses" { (list.addresses) }
-                    td.number data-label="Checked" { (list.answered()) }
+                    td.number data-label="Addresses" { (grouped(list.addresses)) }
+                    td.number data-label="Checked" { (grouped(list.answered())) }
                     td data-label="State" { (state(list.state)) }
                 } } }
             } }
@@ -176,38 +177,41 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             ListState::Ready => {
                 section.card {
                     dl {
-                        dt { "Rows" } dd { (list.rows) }
-                        dt { "Addresses" } dd { (list.addresses) }
-                        dt { "Different addresses" } dd { (list.to_check()) }
-                        dt { "Duplicates" } dd { (duplicates) ", free" }
-                        dt { "Checked within 24 hours" } dd { (list.known) ", free" }
-                        dt { "Rows without an address" } dd { (list.rows - list.addresses) ", free" }
-                        dt { "Cost" } dd { strong { (list.price()) " credits" } "; " (credits) " credits are left" }
+                        dt { "Rows" } dd { (grouped(list.rows)) }
+                        dt { "Addresses" } dd { (grouped(list.addresses)) }
+                        dt { "Different addresses" } dd { (grouped(list.to_check())) }
+                        dt { "Duplicates" } dd { (grouped(duplicates)) ", free" }
+                        dt { "Checked within 24 hours" } dd { (grouped(list.known)) ", free" }
+                        dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
+                        dt { "Cost" } dd { strong { (grouped(list.price())) " credits" } "; " (grouped(credits)) " credits are left" }
                     }
                     @if list.by_row {
                         p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
                     } @else {
                         p.soft { "Each different address that you have not checked within 24 hours costs one credit. The check is charged while it runs." }
                     }
-                    (start("Start"))
+                    (start("Start the check"))
                 }
             }
             ListState::Running => (progress(list, checked)),
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (left) " addresses are left, which cost at most " (remaining_price(list)) " credits." }
+                p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost at most " (grouped(remaining_price(list))) " credits." }
                 (progress(list, checked))
-                (start("Resume"))
+                (start("Continue the check"))
             }
             ListState::Completed => {
                 (results(list))
                 section.card {
-                    h2 { (list.to_check()) " addresses checked" }
-                    p { (list.rows) " rows: " (duplicates) " duplicates, " (list.rows - list.addresses) " without an address. " (list.charged) " credits charged." }
+                    h2 { (grouped(list.to_check())) " addresses checked" }
+                    p {
+                        (grouped(list.rows)) " rows: " (grouped(duplicates)) " duplicates, "
+                        (grouped(list.rows - list.addresses)) " without an address. " (grouped(list.charged)) " credits charged."
+                    }
                     (chart::verdicts(&list.counts))
                 }
             }
             ListState::Cancelled => {
-                p.notice.warn { "The check was cancelled after " (list.answered()) " of " (list.to_check()) " addresses. " (list.charged) " credits charged." }
+                p.notice.warn { "The check was cancelled after " (grouped(list.answered())) " of " (grouped(list.to_check())) " addresses. " (grouped(list.charged)) " credits charged." }
                 @if list.addresses > 0 {
                     (results(list))
                 }
@@ -247,7 +251,7 @@ fn results(list: &List) -> Markup {
 fn progress(list: &List, checked: u64) -> Markup {
     html! {
         section.card {
-            label for="bar" { (checked) " of " (list.to_check()) " addresses checked" }
+            label for="bar" { (grouped(checked)) " of " (grouped(list.to_check())) " addresses checked" }
             progress #bar max=(list.to_check()) value=(checked) {}
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }

@@ -2,11 +2,13 @@
 
 use super::Note;
 use super::upload::Upload;
+use crate::router;
 use crate::worker::Worker;
 use bytes::Bytes;
 use dashboard::{Asked, Body, Dashboard, Found, Given, Head, Problem};
-use http_core::Reply;
 use http_core::body::{Bounds, ContentType, Unread};
+use http_core::{Refusal, Reply};
+use hyper::Method;
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderName};
 use hyper::http::request::Parts;
@@ -30,6 +32,20 @@ pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     }
     let dashboard = worker.shared.dashboard.as_ref()?;
     Some((Arc::clone(dashboard), dashboard::find(head.method.as_str(), head.uri.path())?))
+}
+
+/// A page that says that nothing is at the path, for a browser at a path that neither the dashboard nor the API has. Programs get the
+/// JSON of the API.
+pub fn find_nothing(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
+    let accepts = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let types = accepts.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
+    let is_browser = matches!(head.method, Method::GET | Method::HEAD)
+        && types.into_iter().any(|range| range.trim().eq_ignore_ascii_case("text/html"));
+    let path = head.uri.path();
+    if !is_browser || path.starts_with(API) || router::find(head.method.as_str(), path).is_ok() {
+        return None;
+    }
+    Some((Arc::clone(worker.shared.dashboard.as_ref()?), Found::Refused(Refusal::no_such_path())))
 }
 
 /// Answers with a page in every case, also for errors.

@@ -25,9 +25,9 @@ fn files_are_read_into_one_table() {
     let text = report(2, &tally);
     assert_eq!(
         text,
-        "read: 2 files, 1 messages (1 bounces and reports, 0 other messages), 1 rows (0 of other events)\n\
+        "files: 2, messages: 1 (bounces and reports: 1, others: 0), rows: 1 (other events: 0)\n\
          definite bounces: 1 (mailbox does not exist 1)\n\
-         deliveries: 1 (they count after 5 days without a bounce)\n"
+         deliveries: 1 (they count after 5 days without a failure)\n"
     );
     let table = file.read().unwrap().unwrap();
     let known = |text: &str| table.evidence(&Address::parse(text).unwrap(), NOW);
