@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 fn credits(server: &Server, browser: &mut Browser, key: &str, email: &str) -> u64 {
     let page = browser.get("/").text();
     let shown = page.split("id=\"credits\">").nth(1).unwrap().split('<').next().unwrap();
-    let shown: u64 = shown.parse().unwrap();
+    let shown: u64 = shown.replace(',', "").parse().unwrap();
     let api = server.get(key, "/v1/account").json()["credits_remaining"].as_u64().unwrap();
     let account: Value =
         serde_json::from_str(&server.administer(&["account", "show", email, "--json"])).unwrap();
@@ -109,7 +109,11 @@ fn days_count_what_was_charged_by_reason() {
 #[test]
 fn the_plan_and_its_limits_are_shown() {
     let (server, mut browser) = signed_up();
-    browser.get("/plan").says("100 of 100 left").says("Starter 5000").says("Free current 100");
+    browser
+        .get("/plan")
+        .says("100 of 100 left")
+        .says("Starter 5,000 per month")
+        .says("Free current 100 per month");
     for path in ["/keys", "/usage", "/try", "/batches", "/plan", "/sessions"] {
         assert_eq!(browser.get_once(path).status, 200, "{path}");
         let elsewhere = Browser::new(&server).get_once(path);

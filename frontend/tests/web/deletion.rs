@@ -54,7 +54,10 @@ fn an_account_is_deleted_by_its_name_and_password_and_found_nowhere_afterwards()
     let text = exported.text();
     assert!(!text.contains(&key) && !text.contains("whsec") && !text.contains("other@example.com"), "{text}");
     let page = browser.get("/account/delete");
-    page.says("cannot be undone").says("1 API keys").says("1 lists").says("1 webhooks");
+    page.says("cannot be undone")
+        .says("API keys, which stop working at once: 1")
+        .says("lists with their results: 1")
+        .says("webhooks with their log: 1");
     let name = name(&server);
     for (typed, password, status) in [("other", PASSWORD, 400), (name.as_str(), "wrong password", 403)] {
         let refused = browser.submit(&page, &[("name", typed), ("password", password)]);

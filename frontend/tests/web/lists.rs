@@ -82,7 +82,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let page = upload(&mut browser, "my \"list\" <script>.csv", content.as_bytes(), "");
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
-    page.says("Rows 1000").says("Addresses 800").says("800 credits ; 5000 credits are left");
+    page.says("Rows 1,000").says("Addresses 800").says("800 credits ; 5,000 credits are left");
     assert!(!page.text().contains("<script>."), "{}", page.text());
     for page in ["download", "report"] {
         assert_eq!(browser.get(&format!("{path}/{page}")).status, 409);
@@ -90,7 +90,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000, "nothing is charged yet");
     browser.press(&page, &format!("{path}/start"));
     let page = wait(&mut browser, &path, "Download result");
-    page.says("1000 rows");
+    page.says("1,000 rows");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 4_200);
     let result = browser.get(&format!("{path}/download"));
     assert_eq!(result.header("content-disposition"), Some("attachment; filename=\"mailprobe-list.csv\""));
@@ -148,7 +148,7 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
     let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "of 1500 addresses checked");
+    wait(&mut browser, &path, "of 1,500 addresses checked");
     let server = server.restart_after_kill(&[]);
     let cookies = browser.cookies.clone();
     let mut browser = Browser::new(&server);
@@ -157,7 +157,7 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
     let text = browser.get(&format!("{path}/download")).text();
     assert_eq!(text.lines().count(), 1_500);
     assert!(text.lines().all(|line| line.ends_with(",true,mailbox_exists")));
-    browser.get("/").says("3500");
+    browser.get("/").says("3,500");
     assert!(server.administer(&["account", "show", email]).contains("add up"));
 }
 
@@ -180,7 +180,7 @@ fn a_list_shows_its_price_without_duplicates_and_can_be_cancelled() {
         "mailbox_exists@a.example,true,mailbox_exists\nMAILBOX_EXISTS@A.example,true,mailbox_exists\n\
          none,false,invalid_syntax\n"
     );
-    browser.get("/").says("Credits left 4999");
+    browser.get("/").says("Credits left 4,999");
     browser.get("/batches").says("No batches");
 }
 
@@ -208,7 +208,7 @@ fn rows_over_the_budget_of_their_site_cost_nothing() {
     let verdicts: Vec<&str> =
         text.lines().filter_map(|line| line.split_once(',')).map(|(_, verdict)| verdict).collect();
     assert_eq!(verdicts, ["false,unverifiable", "true,mailbox_exists", "true,mailbox_exists"]);
-    browser.get("/").says("4998");
+    browser.get("/").says("4,998");
     assert!(server.administer(&["account", "show", email]).contains("add up"));
 }
 
@@ -257,7 +257,7 @@ fn an_account_fills_no_more_than_its_room() {
     let page = wait(&mut browser, &first, "Cost");
     browser.press(&page, &format!("{first}/delete"));
     let third = upload(&mut browser, "third.txt", content.as_bytes(), "");
-    wait(&mut browser, &third.path, "Cost").says("Addresses 60000");
+    wait(&mut browser, &third.path, "Cost").says("Addresses 60,000");
 }
 
 #[test]
@@ -337,7 +337,7 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     server.administer(&["account", "set-status", email, "active"]);
     browser.press(&page, &format!("{path}/start"));
     wait(&mut browser, &path, "Download result");
-    browser.get("/").says("Credits left 4100");
+    browser.get("/").says("Credits left 4,100");
 }
 
 #[test]

@@ -58,7 +58,7 @@ const FULL: AbuseSize = AbuseSize {
     lists: downloads::DownloadSize { bomb_mib: 256, rows: 400_000 },
     bombs: DownloadLoad { bombs: 12, unread: 30 },
 };
-/// Debug builds run beside other work here. So this finds starved clients, not delayed ones.
+/// It runs on busy machines. So this finds starved clients, not delayed ones.
 const SMALL: AbuseSize = AbuseSize {
     slow_peers: 500,
     members: 40,
