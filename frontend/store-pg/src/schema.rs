@@ -111,9 +111,11 @@ async fn create(client: &Client, fingerprint: Option<u64>) -> Result<Option<Foun
             // Nodes of an older version use the same schema, and ignore these tables.
             create_new_tables(client).await?;
         }
+        keep_no_samples(client).await?;
         return Ok(format.map(|format| Found::Format(format.0)));
     }
     client.batch_execute(&definition()).await?;
+    keep_no_samples(client).await?;
     let format = Fixed(FORMAT.into()).encode();
     client.execute("INSERT INTO meta (k, v) VALUES ($1, $2)", &[&META_FORMAT.as_bytes(), &format]).await?;
     if let Some(fingerprint) = fingerprint {
@@ -138,6 +140,22 @@ async fn create_new_tables(client: &Client) -> Result<(), Error> {
         }
     }
     client.batch_execute(&text).await
+}
+
+/// Turns off the statistics of all columns of bytes. ANALYZE would copy values of rows to the catalog, where they stay after the rows:
+/// names of accounts, labels of keys. The planner needs no statistics for a search by the primary key.
+async fn keep_no_samples(client: &Client) -> Result<(), Error> {
+    let text = "SELECT c.relname::text, string_agg(format('ALTER COLUMN %I SET STATISTICS 0', a.attname), ', ') \
+         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
+         WHERE c.relnamespace = to_regnamespace(current_schema()::text) AND c.relkind = 'r' AND a.attnum > 0 \
+         AND NOT a.attisdropped AND a.atttypid = 'bytea'::regtype AND coalesce(a.attstattarget, -1) <> 0 \
+         GROUP BY c.relname";
+    let mut statements = String::new();
+    for row in client.query(text, &[]).await? {
+        let (table, actions): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+        let _ = write!(statements, "ALTER TABLE {table} {actions};");
+    }
+    client.batch_execute(&statements).await
 }
 
 /// The statements that create all tables.

@@ -103,6 +103,8 @@ fn a_deleted_account_is_in_no_dump_and_after_vacuum_full_in_no_file() {
     let other = open(&cluster, &cluster.url, "two", now);
     let id = fill(&*store, now);
     assert!(copies(&cluster, "before").iter().all(|files| !files.is_empty()));
+    // A server does this by itself from time to time. It must not copy values of rows to its statistics.
+    store_pg::sql::execute(cluster.place(&schema).target, "ANALYZE").unwrap();
 
     store.close_account(id, now).wait().unwrap();
     // The other node removes the rest.
@@ -133,7 +135,7 @@ fn a_deleted_account_is_in_no_dump_and_after_vacuum_full_in_no_file() {
              WHERE backend_xmin IS NOT NULL ORDER BY age(backend_xmin) DESC";
         let relations = "SELECT pg_relation_filenode(oid)::text, oid::regclass::text FROM pg_class";
         let mut relations = sql(relations);
-        relations.retain(|row| in_files.iter().any(|file| file.ends_with(&row[0])));
+        relations.retain(|row| !row[0].is_empty() && in_files.iter().any(|file| file.ends_with(&row[0])));
         let what = || format!("{in_files:?} {relations:?}, with {:?}", sql(older));
         assert!(began.elapsed() < VACUUM_MAX, "the files still have the account: {}", what());
     }

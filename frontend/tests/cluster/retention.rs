@@ -34,7 +34,7 @@ const RESULTS: usize = 500;
 const OVER: UnixMs = 16 * DAY;
 /// How far ahead of the end keys are tried.
 const TRIED: UnixMs = 48 * HOUR;
-const WAL_LIMIT: Duration = Duration::from_secs(30);
+const WAL_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes of a sealed value that are searched for in the files of PostgreSQL: nonce and start of the ciphertext.
 const NEEDLE: usize = 20;
 
@@ -96,7 +96,7 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     }
     assert_eq!(readable(&*store, &written, now), 0, "the running node reads what is over");
     drop((store, other));
-    let wal = wal.stop(&cluster);
+    let wal = wal.stop();
 
     let artifacts = [("dump", files(&dump)), ("base backup", files(&base)), ("WAL", files(&wal))];
     for (name, files) in &artifacts {
@@ -319,18 +319,26 @@ pub fn files(path: &Path) -> Vec<PathBuf> {
     fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect()
 }
 
-/// A program that copies the WAL as it is written, as an archive does. It is killed on drop.
-struct WalCopy {
+/// A program that copies the WAL as it is written, as an archive does. It is killed on drop. A slot keeps the WAL that it has not
+/// copied yet.
+struct WalCopy<'c> {
     child: Child,
     folder: PathBuf,
+    cluster: &'c TestCluster,
 }
 
-impl WalCopy {
-    fn start(cluster: &TestCluster) -> WalCopy {
+impl WalCopy<'_> {
+    fn start(cluster: &TestCluster) -> WalCopy<'_> {
         let folder = cluster.path("wal");
         fs::create_dir(&folder).unwrap();
-        let child = program(cluster, "pg_receivewal").arg("--directory").arg(&folder).spawn().unwrap();
-        let copy = WalCopy { child, folder };
+        let receive = || {
+            let mut command = program(cluster, "pg_receivewal");
+            command.args(["--slot", &cluster.schema]);
+            command
+        };
+        run(receive().arg("--create-slot"));
+        let child = receive().arg("--directory").arg(&folder).spawn().unwrap();
+        let copy = WalCopy { child, folder, cluster };
         copy.wait("the copy of the WAL begins", || !files(&copy.folder).is_empty());
         copy
     }
@@ -345,18 +353,31 @@ impl WalCopy {
     }
 
     /// Waits until everything is copied; returns the folder.
-    fn stop(self, cluster: &TestCluster) -> PathBuf {
-        let sql = |text: &str| store_pg::sql::execute(cluster.place(&cluster.schema).target, text).unwrap();
-        let last = sql("SELECT pg_walfile_name(pg_switch_wal())")[0][0].clone();
+    fn stop(self) -> PathBuf {
+        let last = self.sql("SELECT pg_walfile_name(pg_switch_wal())").unwrap()[0][0].clone();
         self.wait("the last WAL is copied", || self.folder.join(&last).exists());
         self.folder.clone()
     }
+
+    fn sql(&self, text: &str) -> Result<Vec<Vec<String>>, StoreError> {
+        store_pg::sql::execute(self.cluster.place(&self.cluster.schema).target, text)
+    }
 }
 
-impl Drop for WalCopy {
+impl Drop for WalCopy<'_> {
     fn drop(&mut self) {
         // It may have ended by itself, with an error that it has printed.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // Until the server knows that the program has ended, it keeps the slot.
+        let end = Instant::now() + WAL_LIMIT;
+        let drop_slot = format!("SELECT pg_drop_replication_slot('{}')", self.cluster.schema);
+        while let Err(error) = self.sql(&drop_slot) {
+            if Instant::now() > end {
+                println!("the slot stays: {error}");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 }

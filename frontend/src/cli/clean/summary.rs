@@ -219,7 +219,7 @@ impl Summary {
             if self.known_undated {
                 writeln!(
                     f,
-                    "warning: the earlier output has results without checked_at, whose age is counted from the last change of the file: \
+                    "warning: the earlier output has results without checked_at. Their age is counted from the last change of the file: \
                      they are older if it was copied or changed since; make outputs with --columns checked_at"
                 )?;
             }
