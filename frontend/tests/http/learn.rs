@@ -66,6 +66,11 @@ fn a_check_of_a_bounced_address_names_the_evidence() {
     ];
     assert_eq!(found, expected);
     assert!(rows[0]["learned_at"].as_str().unwrap().ends_with('Z') && rows[2].get("learned_at").is_none());
+    let row = &checked(&["catch_all@a.com", "--detail", "--learned", &table])[0];
+    let evidence = &row["detail"]["evidence"];
+    let learned_at = row["learned_at"].as_str().unwrap();
+    assert_eq!((&evidence["rule"], &evidence["host"]), (&json!("own_bounce"), &Value::Null));
+    assert_eq!(evidence["observed_at"], learned_at.replace('Z', "+00:00"));
     let output = scripted(&["check", "catch_all@a.com", "--trace", "--learned", &table]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("catch_all@a.com\tnot deliverable\tmailbox_not_found\town_bounce"), "{said}");
@@ -116,6 +121,12 @@ fn a_server_uses_the_evidence_for_the_named_accounts_only() {
     assert_eq!(reason(&stranger), ("catch_all".to_owned(), false));
     assert_eq!(reason(&server.live), ("mailbox_not_found".to_owned(), true));
     assert_eq!(reason(&stranger), ("catch_all".to_owned(), true));
+    // Every answer that a learned event decided has it as evidence, also a repeat.
+    for (key, rule) in [(&server.live, json!("own_bounce")), (&stranger, Value::Null)] {
+        let body = json!({ "email": "catch_all@example.com", "detail": "full" }).to_string();
+        let got: Value = server.post(key, "/v1/verify", &body).json();
+        assert_eq!((&got["cached"], &got["detail"]["evidence"]["rule"]), (&json!(true), &rule));
+    }
     for (key, expected) in [(&server.live, "mailbox_not_found"), (&stranger, "catch_all")] {
         let id = crate::batches::id(&crate::batches::submit(&server, key, &["catch_all"]));
         assert_eq!(crate::batches::reasons(&server, key, &id), [expected]);
