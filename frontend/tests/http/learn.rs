@@ -96,13 +96,15 @@ fn clean_writes_the_rule() {
     let (list, out) = (folder.path().join("list.csv"), folder.path().join("out.csv"));
     fs::write(&list, "email\ncatch_all@a.com\nunverifiable@a.com\ncatch_all@b.com\n").unwrap();
     let (list, path) = (list.display().to_string(), out.display().to_string());
-    let output = scripted(&["clean", &list, "-o", &path, "--columns", "rule", "--learned", &table]);
+    let flags = ["--columns", "rule,reply_code,enhanced_code", "--learned", &table];
+    let output = scripted(&[&["clean", &list, "-o", &path][..], &flags].concat());
     assert!(output.status.success(), "{output:?}");
     let rows = fs::read_to_string(&out).unwrap();
     let rows: Vec<&str> = rows.lines().collect();
-    assert_eq!(rows[1], "catch_all@a.com,false,mailbox_not_found,own_bounce");
-    assert_eq!(rows[2], "unverifiable@a.com,false,mailbox_not_found,own_bounce");
-    assert!(rows[3].starts_with("catch_all@b.com,false,catch_all,"), "{rows:?}");
+    // The reply that the bounce outweighs is no evidence of the new verdict.
+    assert_eq!(rows[1], "catch_all@a.com,false,mailbox_not_found,own_bounce,,");
+    assert_eq!(rows[2], "unverifiable@a.com,false,mailbox_not_found,own_bounce,,");
+    assert_eq!(rows[3], "catch_all@b.com,false,catch_all,scripted,250,");
 }
 
 #[test]
