@@ -55,7 +55,7 @@ use engine_proto::address::{Address, Domain};
 use engine_proto::facts::DnsFacts;
 use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
 pub use engine_proto::refusals::{KeptRefusals, KeptStep};
-use engine_proto::verdict::Reason;
+use engine_proto::verdict::{ObservedReply, Reason};
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
@@ -121,6 +121,18 @@ pub struct Finding {
     /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later,
     /// [`Engine::withdrawn`] names it.
     pub evidence: Option<u64>,
+    /// The host that the verdict rests on, with its reply; `None` if it rests on no host, and for a [`Priority::Batch`].
+    pub observed: Option<Box<Observation>>,
+}
+
+/// A mail host and its reply, as the basis of a verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The name of the MX host.
+    pub host: Box<str>,
+    /// Its reply to RCPT of the address, or the earlier reply because of which the address was not asked about. `None` without a
+    /// reply, and if an earlier check got the reply.
+    pub reply: Option<ObservedReply>,
 }
 
 /// Evidence that was contradicted. An earlier verdict with this evidence must not be used again.

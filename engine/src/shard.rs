@@ -16,7 +16,7 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
-use crate::{Finding, KeptRefusals, KeptStep, Outage, Priority, Withdrawn};
+use crate::{KeptRefusals, KeptStep, Outage, Priority, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
 use engine_proto::limits::{
@@ -459,8 +459,7 @@ impl<R: Runtime> Shard<R> {
         }
         work.note(|| format!("control recipient: {host} accepted it earlier, so mailprobe asks nothing"));
         let evidence = Some(self.evidence_key(work.address.domain(), host));
-        let (reason, rule) = (Reason::CatchAll, "control_remembered");
-        work.finish(Finding { reason, rule, retry_after: None, evidence });
+        work.settle_at(host, Reason::CatchAll, "control_remembered", evidence);
         None
     }
 

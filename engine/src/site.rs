@@ -280,7 +280,7 @@ impl Group {
         for (index, route) in self.routes.iter().enumerate() {
             if let Some(rule) = route.shut_rule(work.address.domain(), now) {
                 work.tried |= 1 << index;
-                work.leave(rule, Some(HOST_DOWN));
+                work.leave_at(&route.host, None, rule, HOST_DOWN);
             }
         }
     }
@@ -379,8 +379,9 @@ impl Group {
         let mut taken = self.state.borrow_mut().queue.take_unroutable(|tried| up & !tried != 0);
         for work in &mut taken {
             let untried = self.routes.iter().enumerate().filter(|(index, _)| work.tried & (1 << index) == 0);
-            if let Some(rule) = untried.filter_map(|(_, route)| route.down_rule(now)).next_back() {
-                work.leave(rule, Some(HOST_DOWN));
+            let mut down = untried.filter_map(|(_, route)| Some((route, route.down_rule(now)?)));
+            if let Some((route, rule)) = down.next_back() {
+                work.leave_at(&route.host, route.down_reply(now), rule, HOST_DOWN);
             }
         }
         taken
@@ -428,7 +429,7 @@ impl Group {
         }
         for mut work in queue.take_singles(1 << route) {
             work.tried |= 1 << route;
-            work.leave(rule, Some(HOST_DOWN));
+            work.leave_at(&self.routes[route].host, None, rule, HOST_DOWN);
             queue.push_back(work);
         }
         true

@@ -4,11 +4,11 @@ use crate::faults::{Fault, sometimes};
 use crate::inbox::Inbox;
 use crate::inquiry::Inquiry;
 use crate::quota::SiteAdmission;
-use crate::{Answer, Finding, Outage, Priority, Request};
+use crate::{Answer, Finding, Observation, Outage, Priority, Request};
 use engine_proto::address::Address;
-use engine_proto::verdict::Reason;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::Held;
+use engine_proto::verdict::{ObservedReply, Reason};
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -44,6 +44,8 @@ pub(crate) struct WorkState {
     pub(crate) was_accepted: bool,
     /// It was refused in a session that ended behind that; the next one at the host is to prove it.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
+    /// The latest reply of a server about it, and that server.
+    heard: Option<Box<Observation>>,
     /// The finding that is used if no better one is made.
     pub(crate) fallback: Finding,
     /// The delay after which another try may give more than the fallback, because the reply was transient.
@@ -191,6 +193,7 @@ impl Work {
             was_refused: false,
             was_accepted: false,
             carried: None,
+            heard: None,
             fallback: unverifiable("dns_timeout", None),
             again: None,
             asked_again: false,
@@ -204,7 +207,35 @@ impl Work {
 
     /// Answers with a verdict.
     pub(crate) fn settle(self, reason: Reason, rule: &'static str) {
-        self.finish(Finding { reason, rule, retry_after: None, evidence: None });
+        self.finish(Finding { reason, rule, retry_after: None, evidence: None, observed: None });
+    }
+
+    /// A host replied about it.
+    pub(crate) fn hear(&mut self, host: &str, reply: ObservedReply) {
+        self.heard = self.observation(host, Some(reply));
+    }
+
+    /// Answers with a verdict that rests on the latest reply.
+    pub(crate) fn settle_heard(
+        mut self,
+        reason: Reason,
+        rule: &'static str,
+        retry_after: Option<Duration>,
+        evidence: Option<u64>,
+    ) {
+        let observed = self.heard.take();
+        self.finish(Finding { reason, rule, retry_after, evidence, observed });
+    }
+
+    /// Answers with a verdict that rests on this host, and on no reply about the address.
+    pub(crate) fn settle_at(self, host: &str, reason: Reason, rule: &'static str, evidence: Option<u64>) {
+        let observed = self.observation(host, None);
+        self.finish(Finding { reason, rule, retry_after: None, evidence, observed });
+    }
+
+    /// No answer to a batch shows it.
+    fn observation(&self, host: &str, reply: Option<ObservedReply>) -> Option<Box<Observation>> {
+        (self.priority != Priority::Batch).then(|| Box::new(Observation { host: host.into(), reply }))
     }
 
     /// Answers with what is known when nothing more can be found out.
@@ -228,6 +259,30 @@ impl Work {
     pub(crate) fn leave(&mut self, rule: &'static str, retry_after: Option<Duration>) {
         self.fallback = unverifiable(rule, retry_after);
         self.again = None;
+    }
+
+    /// As [`Work::leave`], because of the latest reply.
+    pub(crate) fn leave_heard(&mut self, rule: &'static str, retry_after: Option<Duration>) {
+        self.leave(rule, retry_after);
+        self.fallback.observed = self.heard.clone();
+    }
+
+    /// As [`Work::leave`], because of a host that was not asked about the address: of the reply that it gave instead, if any.
+    pub(crate) fn leave_at(
+        &mut self,
+        host: &str,
+        reply: Option<ObservedReply>,
+        rule: &'static str,
+        retry_after: Duration,
+    ) {
+        self.leave(rule, Some(retry_after));
+        self.fallback.observed = self.observation(host, reply);
+    }
+
+    /// As [`Work::leave_heard`], for a failure that has probably passed after `again`.
+    pub(crate) fn leave_heard_for_now(&mut self, rule: &'static str, retry_after: Duration, again: Duration) {
+        self.leave_heard(rule, Some(retry_after));
+        self.again = Some(again);
     }
 
     /// As [`Work::leave`], for a failure that has probably passed after `again`.
@@ -293,7 +348,7 @@ const ASKING_TAKES: Duration = Duration::from_secs(5);
 
 /// The finding for an address about which nothing is known.
 pub(crate) fn unverifiable(rule: &'static str, retry_after: Option<Duration>) -> Finding {
-    Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None }
+    Finding { reason: Reason::Unverifiable, rule, retry_after, evidence: None, observed: None }
 }
 
 impl Deref for Work {
@@ -338,5 +393,85 @@ pub(crate) mod testing {
     pub(crate) fn answer(client: &Mailbox) -> Option<(Reason, &'static str, bool)> {
         let finding = client.inbox.try_pop()?.result.expect("an outage");
         Some((finding.reason, finding.rule, finding.retry_after.is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine_proto::verdict::Scope;
+
+    const SHORT: Duration = Duration::from_secs(1);
+
+    /// The host and the reply code of the finding of a work after these steps.
+    fn observed(priority: Priority, steps: impl FnOnce(Work)) -> Option<(String, Option<u16>)> {
+        let client = testing::mailbox();
+        steps(testing::work(&client, "joe@a.example", priority));
+        let observed = client.inbox.try_pop()?.result.expect("an outage").observed?;
+        Some((observed.host.into(), observed.reply.map(|reply| reply.code)))
+    }
+
+    #[test]
+    fn a_finding_has_the_observation_of_its_own_rule() {
+        let reply = |code| ObservedReply { code, status: None, scope: Scope::Recipient, at: Instant::now() };
+        let unsure = Reason::Unverifiable;
+        let single = |steps: &dyn Fn(Work)| observed(Priority::Single, steps);
+        let at = |host: &str, code| Some((host.to_owned(), code));
+        let deferred = |work: &mut Work| {
+            work.hear("mx1", reply(450));
+            work.leave_heard("for-now", Some(SHORT));
+        };
+        // What decides is the latest reply, or a reply before it if the later question brought nothing.
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.hear("mx2", reply(250));
+                work.settle_heard(Reason::MailboxExists, "control_refused", None, None);
+            }),
+            at("mx2", Some(250))
+        );
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.hear("mx2", reply(250));
+                work.give_up();
+            }),
+            at("mx1", Some(450))
+        );
+        // A rule of another host, of no host, or of none that was asked, does not keep the reply of an earlier rule.
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.leave_at("mx2", None, "no_connection", SHORT);
+                work.give_up();
+            }),
+            at("mx2", None)
+        );
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.leave_at("mx2", Some(reply(554)), "blocklist", SHORT);
+                work.give_up();
+            }),
+            at("mx2", Some(554))
+        );
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.leave("dns_timeout", None);
+                work.give_up();
+            }),
+            None
+        );
+        assert_eq!(
+            single(&|mut work| {
+                deferred(&mut work);
+                work.settle(Reason::MailboxNotFound, "nxdomain");
+            }),
+            None
+        );
+        let settled_at = |work: Work| work.settle_at("mx1", unsure, "no_smtputf8", None);
+        assert_eq!(observed(Priority::List, settled_at), at("mx1", None));
+        assert_eq!(observed(Priority::Batch, settled_at), None, "no answer to a batch shows it");
     }
 }

@@ -9,6 +9,7 @@ pub mod classify;
 mod echo;
 pub mod evidence;
 mod lexicon;
+mod observed;
 mod patterns;
 mod provider;
 mod subject;
@@ -18,6 +19,7 @@ mod translate;
 mod words;
 
 pub use classify::{Classification, ReplyView, Us, classify, reason_at_rcpt};
+pub use observed::ObservedReply;
 pub use provider::Provider;
 
 /// Why an address is deliverable or not: the closed set of reasons of full checks. The crate `api` has the reasons of the contract,

@@ -4,11 +4,11 @@
 use super::context::ProbeContext;
 use super::replies::{ask_elsewhere, finish, returned};
 use super::transaction::{NextStep, SessionState};
+use crate::Priority;
 use crate::faults::{Fault, planted};
 use crate::runtime::Runtime;
 use crate::site::{HeldAnswers, UnclearWait};
-use crate::work::{CarriedRefusal, Work, unverifiable};
-use crate::{Finding, Priority};
+use crate::work::{CarriedRefusal, Work};
 use engine_proto::address::Domain;
 use engine_proto::limits::{
     CATCH_ALL_CHECKPOINTS_MIN, CHECKPOINT_MIN, CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, RUN_MIN,
@@ -191,7 +191,7 @@ fn settle_released<R: Runtime>(
         (Held::Accepted, Proof::Lost)
             if closed.without_control == Some(context.number(work.address.domain())) =>
         {
-            work.finish(unverifiable("control_unclear", Some(CONTROL_UNKNOWN_TTL)));
+            work.settle_heard(Reason::Unverifiable, "control_unclear", Some(CONTROL_UNKNOWN_TTL), None);
             None
         }
         (Held::Accepted, Proof::Lost | Proof::Carried | Proof::Assumed) => {
@@ -206,7 +206,7 @@ fn settle_released<R: Runtime>(
         }
         (Held::Refused | Held::Denied, Proof::Proven | Proof::Assumed) => {
             let reason = reason_at_rcpt(&said);
-            work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+            work.settle_heard(reason, said.rule, None, evidence);
             None
         }
         (_, Proof::Changed) => {
@@ -227,17 +227,12 @@ fn settle_released<R: Runtime>(
             returned(work, if closed.changed { CHANGED } else { UNPROVEN }, now)
         }
         (Held::Unclear, Proof::Proven) => {
-            work.finish(Finding {
-                reason: Reason::MailboxNotFound,
-                rule: said.rule,
-                retry_after: None,
-                evidence,
-            });
+            work.settle_heard(Reason::MailboxNotFound, said.rule, None, evidence);
             None
         }
         (Held::Unclear, Proof::Lost) => returned(work, said.rule, now),
         (Held::Unclear, _) => {
-            work.leave(said.rule, Some(HOST_DOWN));
+            work.leave_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
             None
         }
@@ -282,12 +277,12 @@ fn unclear<R: Runtime>(context: &ProbeContext<'_, R>, mut work: Work, wait: Uncl
     let after = match wait {
         UnclearWait::Soon if !std::mem::replace(&mut work.control_asked_again, true) => {
             let again = if single { context.shard.single_retry() } else { TRANSIENT_WAIT };
-            work.leave_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
+            work.leave_heard_for_now("control_unclear", CONTROL_UNKNOWN_TTL, again);
             work.may_begin_anew();
             return context.shard.give_up(work, now);
         }
         UnclearWait::Soon | UnclearWait::Long => CONTROL_UNKNOWN_TTL,
         UnclearWait::Greylisting => GREYLISTING_WAIT,
     };
-    work.finish(unverifiable("control_unclear", Some(after)));
+    work.settle_heard(Reason::Unverifiable, "control_unclear", Some(after), None);
 }

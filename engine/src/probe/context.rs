@@ -8,9 +8,9 @@ use crate::site::{Group, KnownBy, Route};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::smtp::reply::Reply;
-use engine_proto::verdict::Stage;
-use engine_proto::verdict::classify::{ReplyView, Us};
+use engine_proto::verdict::classify::{Classification, ReplyView, Us};
 use engine_proto::verdict::evidence::{Context, Held, Released};
+use engine_proto::verdict::{ObservedReply, Stage};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -36,6 +36,11 @@ impl<R: Runtime> ProbeContext<'_, R> {
         recipient: Option<&'v str>,
     ) -> ReplyView<'v> {
         ReplyView { stage, mx: &self.route().host, reply, recipient, us: self.us() }
+    }
+
+    /// The host replied about a work, or refused it before it was asked about: the work remembers the reply.
+    pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
+        work.hear(&self.route().host, ObservedReply::new(reply, said, at));
     }
 
     /// Our own names and address towards this host.

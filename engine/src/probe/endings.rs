@@ -14,7 +14,7 @@ use engine_proto::limits::{HANGUPS_MAX, HOST_DOWN, HOST_RETRY, RETURNS_MAX, STRI
 use engine_proto::pace::{End, Tally};
 use engine_proto::smtp::dialog::{Closure, Step};
 use engine_proto::verdict::classify::{Classification, classify};
-use engine_proto::verdict::{Class, Scope, Stage};
+use engine_proto::verdict::{Class, ObservedReply, Scope, Stage};
 use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -118,7 +118,8 @@ pub(super) fn session_refused<R: Runtime>(
             if said.class == Class::Throttled || passes {
                 push_back(&context, said.rule);
             } else {
-                route.set_down(R::now() + HOST_DOWN, said.rule);
+                let now = R::now();
+                route.set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
                 if rest::is_block(shard, &said) {
                     rest::on_blocked(shard, group, said.rule);
                 }
@@ -156,7 +157,13 @@ pub(super) fn cut_off<R: Runtime>(
     put_back_rest(group, in_flight);
     blame(context, closure, tally);
     let Some(mut work) = suspect else { return };
-    work.leave(busy(context, closure).map_or("hung_up", |said| said.rule), Some(HOST_DOWN));
+    match (busy(context, closure), closure) {
+        (Some(said), Closure::Refused { reply, .. }) => {
+            context.tell(&mut work, reply, &said, R::now());
+            work.leave_heard(said.rule, Some(HOST_DOWN));
+        }
+        _ => work.leave_at(&context.route().host, None, "hung_up", HOST_DOWN),
+    }
     // With answers before it, the session's end was hardly this one's doing.
     work.returns += u8::from(tally.answers == 0);
     let most = if work.priority == Priority::Single { 1 } else { RETURNS_MAX };

@@ -3,13 +3,13 @@
 use super::context::ProbeContext;
 use super::endings::push_back;
 use super::transaction::{Answered, ReplyEffect};
+use crate::Priority;
 use crate::egress::rest;
 use crate::faults::{Fault, planted};
 use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::site::{Group, HeldAnswers};
-use crate::work::{Work, unverifiable};
-use crate::{Finding, Priority};
+use crate::work::Work;
 use engine_proto::limits::{
     CONTROL_UNKNOWN_TTL, GREYLISTING_WAIT, HOST_DOWN, REFUSALS_SINGLE_SESSION_MAX, RETURNS_MAX,
     SINGLE_NAMED_INTERVAL_MAX, TRANSIENT_WAIT,
@@ -19,7 +19,7 @@ use engine_proto::smtp::reply::Reply;
 use engine_proto::verdict::catch_all::{ControlFinding, settle};
 use engine_proto::verdict::classify::{Classification, classify, reason_at_rcpt};
 use engine_proto::verdict::evidence::Held;
-use engine_proto::verdict::{Class, Reason, Scope, Stage};
+use engine_proto::verdict::{Class, ObservedReply, Reason, Scope, Stage};
 use std::time::{Duration, Instant};
 
 /// Reads the reply to RCPT, and answers the work, holds its answer, or puts it back.
@@ -34,17 +34,18 @@ pub(super) fn answered<R: Runtime>(
     let route = context.route();
     let said = classify(&context.view(Stage::Rcpt, reply, Some(work.address.as_str())));
     work.note(|| in_words(&said));
+    context.tell(&mut work, reply, &said, at);
     let Some(mut work) = mistaken(work, &said) else { return ReplyEffect::Answer };
     match said.class {
         Class::Accepted | Class::ExistsThrottled if route.accepts_everything => {
-            work.settle(Reason::Unverifiable, "accepts_everything");
+            work.settle_heard(Reason::Unverifiable, "accepts_everything", None, None);
         }
         Class::Accepted | Class::ExistsThrottled if reason_at_rcpt(&said) == Reason::MailboxExists => {
             accepted(context, work, held, said, at);
         }
         Class::Throttled if said.scope == Scope::Session && behind_others => {
             // RFC 5321 4.5.3.1.10: a transaction that is full; the rest goes into the next.
-            work.leave(said.rule, Some(HOST_DOWN));
+            work.leave_heard(said.rule, Some(HOST_DOWN));
             group.put_back(work);
             return ReplyEffect::Later;
         }
@@ -58,7 +59,7 @@ pub(super) fn answered<R: Runtime>(
         }
         Class::Greylisted => {
             held.on_greylisted(work.address.domain());
-            work.finish(unverifiable(said.rule, Some(GREYLISTING_WAIT)));
+            work.settle_heard(Reason::Unverifiable, said.rule, Some(GREYLISTING_WAIT), None);
         }
         _ if said.scope == Scope::Session => {
             // Twice the same, from it or from others here: another address may do, above all one of the other family.
@@ -75,8 +76,8 @@ pub(super) fn answered<R: Runtime>(
         }
         Class::Temporary => {
             match again_after(shard, &work, reply) {
-                Some(again) => work.leave_for_now(said.rule, HOST_DOWN, again),
-                None => work.leave(said.rule, Some(HOST_DOWN)),
+                Some(again) => work.leave_heard_for_now(said.rule, HOST_DOWN, again),
+                None => work.leave_heard(said.rule, Some(HOST_DOWN)),
             }
             let domain = reply.is_permanent().then(|| work.address.domain().clone());
             ask_elsewhere(context, work, &said);
@@ -92,7 +93,7 @@ pub(super) fn answered<R: Runtime>(
                 // If it says so of every recipient, its disk is full, or it counts something else.
                 route.on_refused_alike(&said, false, true, work.address.domain());
             }
-            work.settle(reason_at_rcpt(&said), said.rule);
+            work.settle_heard(reason_at_rcpt(&said), said.rule, None, None);
             return if reply.is_permanent() { ReplyEffect::Refusal } else { ReplyEffect::Answer };
         }
         _ if reason_at_rcpt(&said) != Reason::Unverifiable => refused(context, work, held, said),
@@ -122,10 +123,10 @@ pub(super) fn not_answered<R: Runtime>(
         || said.scope == Scope::Host
         || is_refused_for_ipv6(context, said);
     if elsewhere && (!said.to_all || is_refused_for_ipv6(context, said)) {
-        work.leave(said.rule, Some(HOST_DOWN));
+        work.leave_heard(said.rule, Some(HOST_DOWN));
         ask_elsewhere(context, work, said);
     } else {
-        work.settle(reason_at_rcpt(said), said.rule);
+        work.settle_heard(reason_at_rcpt(said), said.rule, None, None);
     }
     ReplyEffect::Refusal
 }
@@ -208,7 +209,7 @@ pub(super) fn refused<R: Runtime>(
     held.evidence.borrow_mut().note(kind, number);
     let evidence = Some(context.evidence_key(work.address.domain()));
     let reason = reason_at_rcpt(&said);
-    work.finish(Finding { reason, rule: said.rule, retry_after: None, evidence });
+    work.settle_heard(reason, said.rule, None, evidence);
 }
 
 /// Whether the refusal of a single check is to be proven: the host has a known mailbox to ask about, and has refused many in
@@ -275,7 +276,7 @@ pub(super) fn come_back(group: &Group, work: Work, rule: &'static str, now: Inst
 /// A work that is to be asked again in another session, unless that was done often enough: then it is answered.
 pub(super) fn returned(mut work: Work, rule: &'static str, now: Instant) -> Option<Work> {
     work.returns += 1;
-    work.leave(rule, Some(HOST_DOWN));
+    work.leave_heard(rule, Some(HOST_DOWN));
     if work.returns > RETURNS_MAX || work.deadline <= now {
         work.give_up();
         return None;
@@ -320,14 +321,16 @@ pub(super) fn mail_refused<R: Runtime>(
         push_back(context, said.rule);
     } else if !utf8 && (block || reply.is_permanent()) {
         // It is about us or our reverse-path: the host would say it to each of thousands.
-        context.route().set_down(R::now() + HOST_DOWN, said.rule);
+        let now = R::now();
+        context.route().set_down_by(now + HOST_DOWN, &said, ObservedReply::new(reply, &said, now));
     }
     for mut work in works.into_iter().rev() {
         work.note(|| in_words(&said));
+        context.tell(&mut work, reply, &said, R::now());
         if throttled {
             come_back(group, work, said.rule, R::now());
         } else {
-            work.leave(said.rule, Some(HOST_DOWN));
+            work.leave_heard(said.rule, Some(HOST_DOWN));
             ask_elsewhere(context, work, &said);
         }
     }
@@ -359,5 +362,5 @@ pub(super) fn finish(
     let reason = settle(said, Some(finding), work.role);
     // An unclear answer may be clear in another try.
     let retry_after = (finding == ControlFinding::Unknown).then_some(CONTROL_UNKNOWN_TTL);
-    work.finish(Finding { reason, rule, retry_after, evidence });
+    work.settle_heard(reason, rule, retry_after, evidence);
 }

@@ -26,7 +26,7 @@ pub(super) fn to_ask<R: Runtime>(
     works: Vec<Work>,
     smtputf8: bool,
 ) -> Vec<Work> {
-    let works = refuse_utf8(carry(context, state, works), smtputf8);
+    let works = refuse_utf8(&context.route().host, carry(context, state, works), smtputf8);
     pass_over(context, answer_if_known_catch_all(context, works))
 }
 
@@ -51,11 +51,11 @@ fn carry<R: Runtime>(context: &ProbeContext<'_, R>, state: &SessionState, works:
 }
 
 /// RFC 6531 3.4: without SMTPUTF8 a server cannot be asked about a local part beyond ASCII.
-fn refuse_utf8(works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
+fn refuse_utf8(host: &str, works: Vec<Work>, smtputf8: bool) -> Vec<Work> {
     let (can, cannot): (Vec<_>, Vec<_>) =
         works.into_iter().partition(|work| smtputf8 || !work.address.needs_smtputf8());
     for work in cannot {
-        work.settle(Reason::Unverifiable, "no_smtputf8");
+        work.settle_at(host, Reason::Unverifiable, "no_smtputf8", None);
     }
     can
 }

@@ -24,6 +24,7 @@ use super::alike::{BlanketRefusal, RefusedAlike, ShutDomains};
 use crate::knowledge::MailboxKept;
 use engine_proto::address::Domain;
 use engine_proto::limits::CHANGES_MAX;
+use engine_proto::verdict::ObservedReply;
 use engine_proto::verdict::catch_all::accepts_everything;
 use engine_proto::verdict::classify::Classification;
 use std::cell::{Cell, RefCell};
@@ -43,6 +44,8 @@ pub(crate) struct Route {
     pub(crate) accepts_everything: bool,
     /// The route is not used before this instant, because of this rule.
     down: Cell<Option<(Instant, &'static str)>>,
+    /// The reply because of which it is not used, if there was one.
+    down_reply: Cell<Option<ObservedReply>>,
     /// No session is opened before this instant, because the host or its site pushed back.
     resting: Cell<Option<Instant>>,
     /// Connections in a row that ended without a reply.
@@ -85,6 +88,7 @@ impl Route {
             preference,
             address,
             down: Cell::default(),
+            down_reply: Cell::default(),
             resting: Cell::default(),
             strikes: Cell::default(),
             refused: Cell::default(),
@@ -135,6 +139,13 @@ impl Route {
     /// Asks this route no more until then, because of this rule.
     pub(crate) fn set_down(&self, until: Instant, rule: &'static str) {
         self.down.set(Some((until, rule)));
+        self.down_reply.set(None);
+    }
+
+    /// The same because of a reply, which had this meaning.
+    pub(crate) fn set_down_by(&self, until: Instant, said: &Classification, reply: ObservedReply) {
+        self.set_down(until, said.rule);
+        self.down_reply.set(Some(reply));
     }
 
     /// Opens no session over this route until then.
@@ -250,6 +261,11 @@ impl Route {
     /// The rule because of which the route is not asked now.
     pub(super) fn down_rule(&self, now: Instant) -> Option<&'static str> {
         self.down.get().filter(|(until, _)| *until > now).map(|(_, rule)| rule)
+    }
+
+    /// The reply because of which the route is not asked now, if there was one.
+    pub(super) fn down_reply(&self, now: Instant) -> Option<ObservedReply> {
+        self.down_reply.get().filter(|_| self.down_rule(now).is_some())
     }
 
     /// When the route may be used again, if it rests now.

@@ -1,7 +1,7 @@
 //! The block `detail` that `detail=full` adds to the answer of a full check.
 
 #[cfg(test)]
-use crate::openapi::tests::generator::wire::{DmarcPolicy, Grade};
+use crate::openapi::tests::generator::wire::{DmarcPolicy, EvidenceScope, Grade};
 use serde::Serialize;
 #[cfg(test)]
 use utoipa::ToSchema;
@@ -23,6 +23,32 @@ pub struct Detail {
     pub flags: Flags,
     /// Facts from the domain's DNS.
     pub dns: Option<Dns>,
+    /// The basis of the result; absent if an earlier check found the result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schema(value_type = Evidence, required = false))]
+    pub evidence: Option<Evidence>,
+}
+
+/// The basis of a result. It never has the text of a reply, because many servers repeat addresses in their texts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct Evidence {
+    /// The name of the rule that decided. New versions can add and rename rules.
+    #[cfg_attr(test, schema(value_type = String))]
+    pub rule: &'static str,
+    /// The subject of the reply: `recipient`, `sender`, `session`, `host`, `site` or `us`; null without a reply.
+    #[cfg_attr(test, schema(inline, value_type = Option<EvidenceScope>))]
+    pub scope: Option<&'static str>,
+    /// The name of the mail host; null if the result rests on no single host.
+    pub host: Option<String>,
+    /// The reply code (RFC 5321) of the host's reply about the address; null without a reply.
+    #[cfg_attr(test, schema(minimum = 200, maximum = 599))]
+    pub reply_code: Option<u16>,
+    /// The enhanced code (RFC 3463) of a refusal; null if the refusal has none.
+    pub enhanced_code: Option<String>,
+    /// The time of the reply, or of the operator's own bounce or delivery; without either, the time of the result. ISO 8601 with offset.
+    #[cfg_attr(test, schema(format = DateTime))]
+    pub observed_at: String,
 }
 
 /// Properties of an address.

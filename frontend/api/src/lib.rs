@@ -23,7 +23,7 @@ pub mod webhook;
 
 pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
-pub use detail::{Detail, Dns, Flags};
+pub use detail::{Detail, Dns, Evidence, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
 pub use list::{BatchPage, BatchSummary, Counts, List, ListPage, ListStatus};
 pub use reason::Reason;

@@ -113,7 +113,7 @@ impl fmt::Debug for Verification {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Flags;
+    use crate::{Evidence, Flags};
 
     #[test]
     fn the_wire_form_is_the_contract_s() {
@@ -146,11 +146,35 @@ mod tests {
             catch_all: false,
             mailbox_exists: None,
         };
-        let detail = Detail { grade: None, score: None, inbox_provider: None, flags, dns: None };
-        result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail)) };
-        assert!(serde_json::to_string(&result).unwrap().ends_with(
-            r#""cached":true,"detail":{"grade":null,"score":null,"inbox_provider":null,"flags":{"free_email":false,"role_account":false,"disposable":false,"catch_all":false,"mailbox_exists":null},"dns":null}}"#
-        ));
+        let detail =
+            Detail { grade: None, score: None, inbox_provider: None, flags, dns: None, evidence: None };
+        let block = r#""cached":true,"detail":{"grade":null,"score":null,"inbox_provider":null,"flags":{"free_email":false,"role_account":false,"disposable":false,"catch_all":false,"mailbox_exists":null},"dns":null"#;
+        result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail.clone())) };
+        assert!(serde_json::to_string(&result).unwrap().ends_with(&format!("{block}}}}}")));
+        let mut evidence = Evidence {
+            rule: "nxdomain",
+            scope: None,
+            host: None,
+            reply_code: None,
+            enhanced_code: None,
+            observed_at: "2026-11-26T02:03:04+00:00".into(),
+        };
+        for expected in [
+            r#""evidence":{"rule":"nxdomain","scope":null,"host":null,"reply_code":null,"enhanced_code":null,"observed_at":"2026-11-26T02:03:04+00:00"}"#,
+            r#""evidence":{"rule":"unknown","scope":"recipient","host":"mx1.example.net","reply_code":550,"enhanced_code":"5.1.1","observed_at":"2026-11-26T02:03:04+00:00"}"#,
+        ] {
+            let detail = Detail { evidence: Some(evidence.clone()), ..detail.clone() };
+            result.findings = Findings::Full { cached: true, detail: Some(Box::new(detail)) };
+            assert!(serde_json::to_string(&result).unwrap().ends_with(&format!("{block},{expected}}}}}")));
+            evidence = Evidence {
+                rule: "unknown",
+                scope: Some("recipient"),
+                host: Some("mx1.example.net".into()),
+                reply_code: Some(550),
+                enhanced_code: Some("5.1.1".into()),
+                ..evidence
+            };
+        }
         result.findings = Findings::Fast(FastFindings { suggestion: None, checks: None });
         assert_eq!(
             serde_json::to_string(&result).unwrap(),

@@ -1,6 +1,6 @@
 //! The detail of a full check: the part of the API's answer that is made from a reason and the DNS facts of the domain.
 //!
-//! It is made again for each answer, also for a repeat: only the reason is stored.
+//! It is made again for each answer, also for a repeat: only the reason is stored. The caller adds the evidence, if there is any.
 
 use crate::{Checks, convert};
 use api::{Detail, Dns, Flags, Reason};
@@ -27,6 +27,7 @@ pub fn detail(address: &Address, reason: Reason, facts: Option<DnsFacts>, lists:
         inbox_provider: facts.as_ref().and_then(|facts| facts.provider),
         flags,
         dns: facts.map(dns),
+        evidence: None,
     }
 }
 

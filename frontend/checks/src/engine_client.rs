@@ -335,7 +335,7 @@ mod tests {
     fn found(ticket: u64, reason: Reason) -> Answer {
         Answer {
             ticket,
-            result: Ok(Finding { reason, rule: "test", retry_after: None, evidence: None }),
+            result: Ok(Finding { reason, rule: "test", retry_after: None, evidence: None, observed: None }),
             trace: Vec::new(),
         }
     }

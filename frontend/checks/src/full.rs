@@ -15,8 +15,8 @@ use crate::counters::count;
 use crate::engine_client::NoFinding;
 use crate::limiter::{FairUse, Share};
 use crate::panics::catch_panic;
-use crate::{CheckError, Checks};
-use api::Reason;
+use crate::{CheckError, Checks, evidence};
+use api::{Evidence, Reason};
 use engine::proto::address::Address;
 use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
@@ -45,6 +45,8 @@ pub struct Checked {
     pub credits_remaining: Option<u64>,
     /// The answer is the account's own one of the last 24 hours.
     pub cached: bool,
+    /// The basis of the verdict; `None` if an earlier check found it.
+    pub evidence: Option<Evidence>,
 }
 
 /// The account that pays for a check, and the basis of its right.
@@ -71,8 +73,12 @@ struct PaidQuestion {
 pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
     let checked = check_by_servers(checks, payer, address.clone()).await?;
     let lists = checks.engine.lists();
-    let reason = checks.own_evidence.reason(payer.account, &address, checked.reason, &lists);
-    Ok(Checked { reason, ..checked })
+    Ok(match checks.own_evidence.apply(payer.account, &address, checked.reason, &lists) {
+        Some(applied) => {
+            Checked { reason: applied.reason, evidence: Some(evidence::of_event(&applied)), ..checked }
+        }
+        None => checked,
+    })
 }
 
 /// The answer of the mail servers, which the store keeps.
@@ -188,7 +194,10 @@ async fn settle(
     let verdict = convert::verdict(finding);
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     match checks.store.settle(hold, with, clock::now()).await {
-        Ok(balance) => Ok(charged(verdict.reason, balance.available())),
+        Ok(balance) => {
+            let evidence = Some(evidence::of_finding(finding, clock::now()));
+            Ok(Checked { evidence, ..charged(verdict.reason, balance.available()) })
+        }
         // The result is withheld: an answer must be durable first.
         Err(error) => {
             give_back(checks, hold).await;
@@ -215,9 +224,9 @@ async fn give_back(checks: &Checks, hold: HoldRef) {
 }
 
 fn charged(reason: Reason, credits_remaining: u64) -> Checked {
-    Checked { reason, credits_remaining: Some(credits_remaining), cached: false }
+    Checked { reason, credits_remaining: Some(credits_remaining), cached: false, evidence: None }
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true }
+    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true, evidence: None }
 }

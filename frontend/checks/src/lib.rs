@@ -8,6 +8,7 @@
 //! - [`full::check`] holds a credit, asks the engine, and settles or voids. A repeat within 24 hours is free.
 //! - [`batch::Feeder`] asks about the rows of batches and lists, with the accounts in turn.
 //! - [`auth`] and [`gateway`] authenticate callers; [`limiter`] and [`throttle`] limit their rate.
+//! - [`evidence`] tells on what an answer is based.
 //! - [`own_evidence`] changes open answers to the operator's own accounts.
 //! - [`engine_client`] has the interface to the engine, so that tests can replace it.
 //!
@@ -24,6 +25,7 @@ pub mod drain;
 pub mod engine_client;
 pub mod engine_memory;
 mod error;
+pub mod evidence;
 pub mod export;
 pub mod fast;
 pub mod faults;

@@ -6,7 +6,7 @@
 use api::Reason;
 use engine::proto::address::Address;
 use engine::proto::lists::Lists;
-use learn::Table;
+use learn::{Applied, Table};
 use std::sync::{Arc, PoisonError, RwLock};
 use store::{AccountId, clock};
 
@@ -28,9 +28,15 @@ impl OwnEvidence {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = learned;
     }
 
-    /// The reason of an answer to an account, from the reason that the mail servers gave.
-    pub fn reason(&self, account: AccountId, address: &Address, reason: Reason, lists: &Lists) -> Reason {
-        self.of(account).map_or(reason, |learned| learned.reason(address, reason, lists))
+    /// The verdict for an account in place of the reason that the mail servers gave; `None` if that reason stays.
+    pub fn apply(
+        &self,
+        account: AccountId,
+        address: &Address,
+        reason: Reason,
+        lists: &Lists,
+    ) -> Option<Applied> {
+        self.of(account)?.apply(address, reason, lists)
     }
 
     /// Replaces the reasons of rows that are an answer to an account.
@@ -38,7 +44,7 @@ impl OwnEvidence {
         let Some(learned) = self.of(account) else { return };
         for (text, reason) in rows {
             if let Ok(address) = Address::parse(text) {
-                *reason = learned.reason(&address, *reason, lists);
+                *reason = learned.apply(&address, *reason, lists).map_or(*reason, |applied| applied.reason);
             }
         }
     }
@@ -50,11 +56,10 @@ impl OwnEvidence {
 }
 
 impl LearnedFor {
-    fn reason(&self, address: &Address, reason: Reason, lists: &Lists) -> Reason {
-        let evidence = self.table.evidence(address, clock::now() / 1000);
+    fn apply(&self, address: &Address, reason: Reason, lists: &Lists) -> Option<Applied> {
+        let evidence = self.table.evidence(address, clock::now() / 1000)?;
         // The store keeps no rule. Without it, a bounce of a domain changes nothing.
-        let applied = evidence.and_then(|known| known.apply(reason, "", lists.is_role(address.local())));
-        applied.map_or(reason, |applied| applied.reason)
+        evidence.apply(reason, "", lists.is_role(address.local()))
     }
 }
 
@@ -75,7 +80,9 @@ mod tests {
             at: now - 60,
         });
         let (evidence, lists) = (OwnEvidence::default(), Lists::default());
-        let reason = |account, reason| evidence.reason(account, &address, reason, &lists);
+        let reason = |account, reason| {
+            evidence.apply(account, &address, reason, &lists).map_or(reason, |applied| applied.reason)
+        };
         assert_eq!(reason(operator, Reason::CatchAll), Reason::CatchAll);
         evidence.replace(vec![operator], Some(table));
         assert_eq!(reason(operator, Reason::CatchAll), Reason::MailboxNotFound);

@@ -3,7 +3,7 @@
 use crate::auth::Caller;
 use crate::full::{self, Checked, Payer};
 use crate::{CheckError, Checks, counters, detail, fast, test_mode};
-use api::{DetailLevel, Findings, Mode, Reason, Verification};
+use api::{Detail, DetailLevel, Findings, Mode, Reason, Verification};
 use engine::proto::address::Address;
 use std::rc::Rc;
 use store::KeyMode;
@@ -48,23 +48,25 @@ async fn full_check(
     caller: Caller,
     question: Question,
 ) -> Result<Verification, CheckError> {
-    let free = |reason| Checked { reason, credits_remaining: None, cached: false };
+    let free = |reason| Checked { reason, credits_remaining: None, cached: false, evidence: None };
     let (checked, detail) = match (Address::parse(&question.email), caller.mode) {
         (Err(_), _) => (free(Reason::InvalidSyntax), None),
         (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
         (Ok(address), KeyMode::Live) => {
             let payer = Payer { account: caller.account, connection: None };
-            let checked = full::check(checks, payer, address.clone()).await?;
+            let mut checked = full::check(checks, payer, address.clone()).await?;
             let detail = match question.detail {
                 Some(DetailLevel::Full) => {
-                    Some(Box::new(detail::gather(checks, &address, checked.reason).await))
+                    let evidence = checked.evidence.take();
+                    let detail = detail::gather(checks, &address, checked.reason).await;
+                    Some(Box::new(Detail { evidence, ..detail }))
                 }
                 None => None,
             };
             (checked, detail)
         }
     };
-    let Checked { reason, credits_remaining, cached } = checked;
+    let Checked { reason, credits_remaining, cached, .. } = checked;
     Ok(Verification {
         email: question.email,
         reason,

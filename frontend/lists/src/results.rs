@@ -18,24 +18,36 @@ pub enum ResultColumn {
     Disposable,
     /// The rule that decided; empty if none did.
     Rule,
+    /// The subject of the reply that decided; empty without a reply.
+    Scope,
+    /// The reply code; empty without a reply.
+    ReplyCode,
+    /// The enhanced code of a refusal; empty without one.
+    EnhancedCode,
     /// The score from 0 to 100; empty if the DNS of the domain could not be read.
     Score,
     /// The time of the check in UTC.
     CheckedAt,
 }
 
+/// The values of the column `scope`, as `Scope::as_str` names them.
+const SCOPES: [&str; 6] = ["recipient", "sender", "session", "host", "site", "us"];
+
 /// The names of the columns that every list has.
 pub const VERDICT_NAMES: [&str; 2] = ["deliverable", "reason"];
 
 impl ResultColumn {
     /// All columns in the order of the documentation.
-    pub const ALL: [ResultColumn; 8] = [
+    pub const ALL: [ResultColumn; 11] = [
         ResultColumn::Suggestion,
         ResultColumn::Provider,
         ResultColumn::Role,
         ResultColumn::Free,
         ResultColumn::Disposable,
         ResultColumn::Rule,
+        ResultColumn::Scope,
+        ResultColumn::ReplyCode,
+        ResultColumn::EnhancedCode,
         ResultColumn::Score,
         ResultColumn::CheckedAt,
     ];
@@ -49,6 +61,9 @@ impl ResultColumn {
             ResultColumn::Free => "free",
             ResultColumn::Disposable => "disposable",
             ResultColumn::Rule => "rule",
+            ResultColumn::Scope => "scope",
+            ResultColumn::ReplyCode => "reply_code",
+            ResultColumn::EnhancedCode => "enhanced_code",
             ResultColumn::Score => "score",
             ResultColumn::CheckedAt => "checked_at",
         }
@@ -61,6 +76,9 @@ impl ResultColumn {
 
     /// Whether this can be a value of the column. Spreadsheets write `TRUE` for `true`.
     pub(crate) fn has_value(self, text: &str) -> bool {
+        let is_number = |text: &str, most: u16| {
+            !text.starts_with('+') && text.parse::<u16>().is_ok_and(|number| number <= most)
+        };
         let is_word = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'/');
         text.is_empty()
             || match self {
@@ -68,6 +86,11 @@ impl ResultColumn {
                 ResultColumn::Provider | ResultColumn::Rule => text.len() <= 64 && text.bytes().all(is_word),
                 ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable => {
                     text.eq_ignore_ascii_case("true") || text.eq_ignore_ascii_case("false")
+                }
+                ResultColumn::Scope => SCOPES.contains(&text),
+                ResultColumn::ReplyCode => text.len() == 3 && is_number(text, 599),
+                ResultColumn::EnhancedCode => {
+                    text.split('.').count() == 3 && text.split('.').all(|part| is_number(part, 999))
                 }
                 ResultColumn::Score => text.parse::<u8>().is_ok_and(|score| score <= 100),
                 ResultColumn::CheckedAt => utc_seconds(text).is_some(),
@@ -78,7 +101,11 @@ impl ResultColumn {
     pub(crate) fn is_bare(self) -> bool {
         matches!(
             self,
-            ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable | ResultColumn::Score
+            ResultColumn::Role
+                | ResultColumn::Free
+                | ResultColumn::Disposable
+                | ResultColumn::ReplyCode
+                | ResultColumn::Score
         )
     }
 }
@@ -92,6 +119,12 @@ pub struct Results<'a> {
     pub provider: &'a str,
     /// The rule that decided; empty if there is none.
     pub rule: &'a str,
+    /// The subject of the reply that decided; empty without a reply.
+    pub scope: &'a str,
+    /// The reply code, if there was a reply.
+    pub reply_code: Option<u16>,
+    /// The enhanced code; empty if there is none.
+    pub enhanced_code: &'a str,
     /// Whether the local part names a function; `None` without an address.
     pub role: Option<bool>,
     /// Whether the provider is free; `None` without an address.
@@ -116,6 +149,11 @@ impl<'a> Results<'a> {
             ResultColumn::Suggestion => self.suggestion,
             ResultColumn::Provider => self.provider,
             ResultColumn::Rule => self.rule,
+            ResultColumn::Scope => self.scope,
+            ResultColumn::EnhancedCode => self.enhanced_code,
+            ResultColumn::ReplyCode => {
+                return self.reply_code.map_or(Cow::Borrowed(""), |code| Cow::Owned(code.to_string()));
+            }
             ResultColumn::Role => flag(self.role),
             ResultColumn::Free => flag(self.free),
             ResultColumn::Disposable => flag(self.disposable),
@@ -136,6 +174,12 @@ pub struct WrittenResults {
     pub provider: String,
     /// The rule that decided; empty as well.
     pub rule: String,
+    /// The subject of the reply that decided; empty as well.
+    pub scope: String,
+    /// The reply code, if there is one.
+    pub reply_code: Option<u16>,
+    /// The enhanced code; empty as well.
+    pub enhanced_code: String,
     /// The score, if known.
     pub score: Option<u8>,
     /// The time of the check in seconds since 1970, if known.
@@ -148,6 +192,9 @@ impl WrittenResults {
         match column {
             ResultColumn::Provider => value.clone_into(&mut self.provider),
             ResultColumn::Rule => value.clone_into(&mut self.rule),
+            ResultColumn::Scope => value.clone_into(&mut self.scope),
+            ResultColumn::ReplyCode => self.reply_code = value.parse().ok(),
+            ResultColumn::EnhancedCode => value.clone_into(&mut self.enhanced_code),
             ResultColumn::Score => self.score = value.parse().ok(),
             ResultColumn::CheckedAt => self.checked_at = utc_seconds(value),
             ResultColumn::Suggestion | ResultColumn::Role | ResultColumn::Free | ResultColumn::Disposable => {
@@ -166,6 +213,9 @@ mod tests {
             suggestion: "a@gmail.com",
             provider: "google",
             rule: "unknown_user",
+            scope: "recipient",
+            reply_code: Some(550),
+            enhanced_code: "5.1.1",
             role: Some(true),
             free: Some(false),
             disposable: None,
@@ -180,8 +230,9 @@ mod tests {
             assert_eq!(Results::default().value(column), "");
             written.set(column, &value);
         }
-        let WrittenResults { provider, rule, score, checked_at } = written;
+        let WrittenResults { provider, rule, scope, reply_code, enhanced_code, score, checked_at } = written;
         assert_eq!((provider.as_str(), rule.as_str()), ("google", "unknown_user"));
+        assert_eq!((&*scope, reply_code, &*enhanced_code), ("recipient", Some(550), "5.1.1"));
         assert_eq!((score, checked_at), (Some(85), Some(0)));
         for (column, foreign) in [
             (ResultColumn::Role, "manager"),
@@ -189,6 +240,13 @@ mod tests {
             (ResultColumn::CheckedAt, "yesterday"),
             (ResultColumn::Suggestion, "call them"),
             (ResultColumn::Rule, "a b"),
+            (ResultColumn::Scope, "world"),
+            (ResultColumn::ReplyCode, "5500"),
+            (ResultColumn::ReplyCode, "+55"),
+            (ResultColumn::ReplyCode, "800"),
+            (ResultColumn::EnhancedCode, "5.1"),
+            (ResultColumn::EnhancedCode, "5.1.x"),
+            (ResultColumn::EnhancedCode, "5.1.1.1"),
         ] {
             assert!(!column.has_value(foreign), "{foreign}");
         }

@@ -4,16 +4,18 @@ use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
 use super::terminal::shows_colours;
 use super::{Failure, StartEngine, learned, log, open_files};
-use api::{Checked, Detail, FastFindings, Findings, Reason, Verification};
+use api::{Checked, Detail, Evidence, FastFindings, Findings, Reason, Verification};
 use checks::convert;
 use checks::detail::detail;
 use checks::engine_client::EngineHandle;
+use checks::evidence;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::Table;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
+use store::clock;
 
 /// Maximum number of requests in progress; further ones wait.
 const UNDER_WAY_MAX: usize = 256;
@@ -59,13 +61,16 @@ struct Told {
     findings: Findings,
     /// The time of the learned event that decided, in seconds since 1970.
     learned_at: Option<u64>,
+    /// The basis of the verdict, for the detail block.
+    evidence: Option<Evidence>,
 }
 
 impl From<Finding> for Told {
     fn from(finding: Finding) -> Told {
         let reason = convert::reason(finding.reason);
         let findings = Findings::Full { cached: false, detail: None };
-        Told { reason, rule: Some(finding.rule), findings, learned_at: None }
+        let evidence = Some(evidence::of_finding(&finding, clock::now()));
+        Told { reason, rule: Some(finding.rule), findings, learned_at: None, evidence }
     }
 }
 
@@ -171,6 +176,7 @@ fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn Engin
             }
             (told.reason, told.rule, told.learned_at) =
                 (applied.reason, Some(applied.rule), Some(applied.at));
+            told.evidence = Some(evidence::of_event(&applied));
         }
     }
 }
@@ -231,6 +237,7 @@ fn ask_fast(line: &dyn EngineHandle, addresses: &[String]) -> Result<Vec<Row>, F
                 rule: None,
                 findings: Findings::Fast(findings),
                 learned_at: None,
+                evidence: None,
             });
             rows.push(Row { answer, trace: Vec::new() });
         }
@@ -251,6 +258,7 @@ fn add_details(line: &dyn EngineHandle, addresses: &[String], rows: &mut [Row]) 
         for (address, told, pending) in asked {
             let facts = pending.answer_blocking(SILENCE_MAX).ok_or_else(stuck)?.ok().flatten();
             let block = detail(&address, told.reason, facts, &line.lists());
+            let block = Detail { evidence: told.evidence.take(), ..block };
             told.findings = Findings::Full { cached: false, detail: Some(Box::new(block)) };
         }
     }
@@ -277,8 +285,14 @@ fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec
             Ok(address) => waiting.push((index, address)),
             Err(_) => {
                 let reason = engine::proto::verdict::Reason::InvalidSyntax;
-                rows[index].answer =
-                    Ok(Finding { reason, rule: "invalid_syntax", retry_after: None, evidence: None }.into());
+                rows[index].answer = Ok(Finding {
+                    reason,
+                    rule: "invalid_syntax",
+                    retry_after: None,
+                    evidence: None,
+                    observed: None,
+                }
+                .into());
             }
         }
     }
@@ -321,7 +335,7 @@ fn print(
     address: &str,
     row: &Row,
 ) -> Result<(), Failure> {
-    let Ok(Told { reason, rule, findings, learned_at }) = &row.answer else { return Ok(()) };
+    let Ok(Told { reason, rule, findings, learned_at, .. }) = &row.answer else { return Ok(()) };
     if args.json {
         let verification = Verification {
             email: address.to_owned(),
@@ -358,6 +372,9 @@ fn print(
 }
 
 fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
+    if let Some(line) = detail.evidence.as_ref().and_then(in_words) {
+        writeln!(output, "    {line}")?;
+    }
     let Detail { grade: Some(grade), score: Some(score), dns: Some(dns), .. } = detail else {
         return writeln!(output, "    the DNS facts of the domain could not be read");
     };
@@ -375,6 +392,17 @@ fn print_detail(output: &mut impl Write, detail: &Detail) -> io::Result<()> {
         word(dns.bimi),
         word(dns.ptr)
     )
+}
+
+/// The host that the verdict rests on, and its reply; `None` if it rests on no host.
+fn in_words(evidence: &Evidence) -> Option<String> {
+    let Evidence { scope, host, reply_code, enhanced_code, observed_at, .. } = evidence;
+    let host = host.as_ref()?;
+    let (Some(code), Some(scope)) = (reply_code, scope) else {
+        return Some(format!("evidence: {host}, without a reply"));
+    };
+    let enhanced = enhanced_code.as_ref().map_or(String::new(), |code| format!(" {code}"));
+    Some(format!("evidence: {host} replied {code}{enhanced} (scope {scope}) at {observed_at}"))
 }
 
 fn plain(reason: Reason) -> String {

@@ -14,13 +14,14 @@ fn addresses() -> Vec<String> {
 fn facts_of_domains_and_rules_are_in_their_columns() {
     let desk = Desk::new(SCENARIO);
     let list = desk.list("list.csv", addresses());
-    let (output, _) =
-        desk.cleaned(&list, &["--state", "none", "--columns", "provider,role,score,rule,checked_at"]);
+    let columns = "provider,role,score,rule,checked_at,scope,reply_code,enhanced_code";
+    let (output, _) = desk.cleaned(&list, &["--state", "none", "--columns", columns]);
     let rows: Vec<Vec<&str>> = output.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(
-        rows[0],
-        ["email", "deliverable", "reason", "provider", "role", "score", "rule", "checked_at"]
-    );
+    assert_eq!(rows[0][..3], ["email", "deliverable", "reason"]);
+    assert_eq!(rows[0][3..].join(","), columns);
+    assert_eq!(rows[1][8..], ["recipient", "250", ""], "{output}");
+    assert_eq!(rows[3][8..], ["recipient", "550", "5.1.1"], "{output}");
+    assert_eq!(rows[4][8..], ["", "", ""], "{output}");
     assert_eq!(rows[1][1..6], ["true", "mailbox_exists", "other", "false", "83"], "{output}");
     assert_eq!(rows[2][1..6], ["true", "role_account", "other", "true", "68"], "{output}");
     assert_eq!(rows[3][1..6], ["false", "mailbox_not_found", "other", "false", "0"], "{output}");

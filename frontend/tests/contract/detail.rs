@@ -48,6 +48,47 @@ fn flags_say_what_is_known_of_the_address() {
 }
 
 #[test]
+fn evidence_names_the_rule_the_host_and_the_reply_and_no_text() {
+    for (asked, rule, host, code, enhanced, scope) in [
+        (address("user", "plain.example"), "control_re", "mx.plain-host.example", 250, None, "recipient"),
+        (
+            address("nobody", "plain.example"),
+            "unknown",
+            "mx.plain-host.example",
+            550,
+            Some("5.1.1"),
+            "recipient",
+        ),
+        (address("user", "catchall.example"), "control_", "catchall.example", 250, None, "recipient"),
+    ] {
+        let evidence = detail(&asked)["evidence"].clone();
+        // A control recipient of an earlier check may have decided.
+        assert!(evidence["rule"].as_str().is_some_and(|name| name.starts_with(rule)), "{evidence}");
+        assert!(evidence["host"].as_str().is_some_and(|name| name.ends_with(host)), "{evidence}");
+        let got = (&evidence["reply_code"], &evidence["enhanced_code"], &evidence["scope"]);
+        assert_eq!(got, (&json!(code), &json!(enhanced), &json!(scope)), "{asked}");
+        assert!(!evidence.to_string().contains('@'), "{evidence}");
+    }
+    for (asked, rule) in [
+        (address("user", "nxdomain.example"), "nxdomain"),
+        (address("user", "nullmx.example"), "null_mx"),
+        (address("user", "servfail.example"), "dns_servfail"),
+        (address("user", "mailinator.com"), "list_disposable"),
+    ] {
+        let evidence = detail(&asked)["evidence"].clone();
+        assert_eq!((&evidence["rule"], &evidence["host"]), (&json!(rule), &Value::Null), "{asked}");
+    }
+    let dead = detail(&address("user", "dead.example"))["evidence"].clone();
+    assert_eq!((&dead["host"], &dead["reply_code"]), (&json!("mx.dead.example"), &Value::Null), "{dead}");
+}
+
+#[test]
+fn evidence_is_absent_if_an_earlier_check_found_the_verdict() {
+    let asked = mailbox();
+    assert!(detail(&asked).get("evidence").is_some() && detail(&asked).get("evidence").is_none());
+}
+
+#[test]
 fn dns_of_a_domain_that_has_everything() {
     let dns = detail(&mailbox())["dns"].clone();
     let mut hosts: Vec<&str> =

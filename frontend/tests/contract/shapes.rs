@@ -165,6 +165,28 @@ fn fast(value: &Value) {
     }
 }
 
+/// An addition to the contract.
+#[track_caller]
+fn evidence(value: &Value) {
+    check(
+        value,
+        &[
+            ("rule", Text, Required),
+            ("scope", Text, Nullable),
+            ("host", Text, Nullable),
+            ("reply_code", Count, Nullable),
+            ("enhanced_code", Text, Nullable),
+            ("observed_at", Text, Required),
+        ],
+    );
+    timestamp(value["observed_at"].as_str().unwrap());
+    // A reply has a host, a code and a scope; an enhanced code belongs to a reply.
+    let has = |name: &str| !value[name].is_null();
+    assert_eq!(has("reply_code"), has("scope"), "{value}");
+    assert!(has("host") || !has("reply_code"), "{value}");
+    assert!(has("reply_code") || !has("enhanced_code"), "{value}");
+}
+
 #[track_caller]
 pub fn detail(value: &Value) {
     check(
@@ -175,8 +197,12 @@ pub fn detail(value: &Value) {
             ("inbox_provider", Text, OptionalNullable),
             ("flags", Object, Required),
             ("dns", Object, OptionalNullable),
+            ("evidence", Object, Optional),
         ],
     );
+    if let Some(given) = value.get("evidence") {
+        evidence(given);
+    }
     check(
         &value["flags"],
         &[

@@ -2,11 +2,32 @@
 
 use crate::server::{Server, checked, scripted};
 use serde_json::{Value, json};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 fn verify(server: &Server, key: &str, email: &str) -> Value {
     let got = server.post(key, "/v1/verify", &json!({ "email": email, "detail": "full" }).to_string());
     assert_eq!(got.status, 200, "{email}: {}", got.body);
     got.json()
+}
+
+/// Takes the evidence out of an answer, and checks that its time is now.
+#[track_caller]
+fn evidence(answer: &mut Value) -> Value {
+    let mut evidence = answer["detail"].as_object_mut().unwrap().remove("evidence").unwrap();
+    let observed_at = evidence["observed_at"].take();
+    let (text, offset) = observed_at.as_str().unwrap().split_at(19);
+    let seconds = lists::utc_seconds(&format!("{text}Z")).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    assert!(offset == "+00:00" && (now - 60..=now).contains(&seconds), "{observed_at}");
+    evidence
+}
+
+/// The evidence without its time, of a rule with these facts of a reply.
+fn replied(code: u16, enhanced_code: Option<&str>) -> Value {
+    json!({
+        "rule": "scripted", "scope": "recipient", "host": "mx1.example", "reply_code": code,
+        "enhanced_code": enhanced_code, "observed_at": null,
+    })
 }
 
 fn detail() -> Value {
@@ -40,7 +61,9 @@ fn the_whole_block_at_the_same_price() {
         "cached": false,
         "detail": detail(),
     });
-    assert_eq!(verify(&server, &server.live, "mailbox_exists@some.example"), expected);
+    let mut got = verify(&server, &server.live, "mailbox_exists@some.example");
+    assert_eq!(evidence(&mut got), replied(250, None));
+    assert_eq!(got, expected);
     let query = "/v1/verify?detail=full&email=mailbox_exists%2Bother%40some.example";
     let got = server.get(&server.live, query).json();
     assert_eq!(got["detail"]["dns"], detail()["dns"], "by GET too");
@@ -54,7 +77,8 @@ fn dns_that_cannot_be_read_costs_the_verdict_nothing() {
     let server = Server::start(&[]);
     let email = |domain: &str| format!("catch_all@{domain}.example");
     for domain in ["unknown", "outage", "full"] {
-        let got = verify(&server, &server.live, &email(domain));
+        let mut got = verify(&server, &server.live, &email(domain));
+        assert_eq!(evidence(&mut got), replied(250, None));
         assert_eq!((&got["reason"], &got["deliverable"]), (&json!("catch_all"), &json!(false)));
         let flags = json!({
             "free_email": false, "role_account": false, "disposable": false, "catch_all": true, "mailbox_exists": null,
@@ -82,9 +106,34 @@ fn where_there_is_none() {
 }
 
 #[test]
+fn evidence_belongs_to_the_check_that_found_it() {
+    let server = Server::start(&[]);
+    let stranger = server.stranger();
+    let none = json!({
+        "rule": "scripted", "scope": null, "host": null, "reply_code": null, "enhanced_code": null, "observed_at": null,
+    });
+    for (reason, expected) in [
+        ("mailbox_not_found", replied(550, Some("5.1.1"))),
+        ("catch_all", replied(250, None)),
+        ("unverifiable", none),
+    ] {
+        let email = format!("{reason}@some.example");
+        let mut got = verify(&server, &server.live, &email);
+        assert_eq!((evidence(&mut got), &got["cached"]), (expected, &json!(false)), "{reason}");
+        // The store has the verdict alone: neither the account's own repeat nor another account gets the evidence.
+        for (key, cached) in [(&server.live, true), (&stranger, false)] {
+            let got = verify(&server, key, &email);
+            assert_eq!((&got["reason"], &got["cached"]), (&json!(reason), &json!(cached)));
+            assert!(got["detail"]["flags"].is_object() && got["detail"].get("evidence").is_none(), "{got}");
+        }
+    }
+}
+
+#[test]
 fn the_command_line_tells_it_too() {
-    let lines = checked(&["--detail", "mailbox_exists@some.example", "nobody"]);
+    let mut lines = checked(&["--detail", "mailbox_exists@some.example", "nobody"]);
     assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(evidence(&mut lines[0]), replied(250, None));
     assert_eq!(lines[0]["detail"], detail());
     assert!(lines[1].get("detail").is_none());
 
@@ -95,6 +144,7 @@ fn the_command_line_tells_it_too() {
         "    mx: mx1.example, mx2.example\n",
         "    spf: yes, dmarc: quarantine, dkim: google, bimi: no, ptr: yes\n",
         "    the DNS facts of the domain could not be read\n",
+        "    evidence: mx1.example replied 250 (scope recipient) at 20",
     ] {
         assert!(said.contains(line), "{line}{said}");
     }

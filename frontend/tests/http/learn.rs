@@ -66,6 +66,11 @@ fn a_check_of_a_bounced_address_names_the_evidence() {
     ];
     assert_eq!(found, expected);
     assert!(rows[0]["learned_at"].as_str().unwrap().ends_with('Z') && rows[2].get("learned_at").is_none());
+    let row = &checked(&["catch_all@a.com", "--detail", "--learned", &table])[0];
+    let evidence = &row["detail"]["evidence"];
+    let learned_at = row["learned_at"].as_str().unwrap();
+    assert_eq!((&evidence["rule"], &evidence["host"]), (&json!("own_bounce"), &Value::Null));
+    assert_eq!(evidence["observed_at"], learned_at.replace('Z', "+00:00"));
     let output = scripted(&["check", "catch_all@a.com", "--trace", "--learned", &table]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("catch_all@a.com\tnot deliverable\tmailbox_not_found\town_bounce"), "{said}");
@@ -91,13 +96,15 @@ fn clean_writes_the_rule() {
     let (list, out) = (folder.path().join("list.csv"), folder.path().join("out.csv"));
     fs::write(&list, "email\ncatch_all@a.com\nunverifiable@a.com\ncatch_all@b.com\n").unwrap();
     let (list, path) = (list.display().to_string(), out.display().to_string());
-    let output = scripted(&["clean", &list, "-o", &path, "--columns", "rule", "--learned", &table]);
+    let flags = ["--columns", "rule,reply_code,enhanced_code", "--learned", &table];
+    let output = scripted(&[&["clean", &list, "-o", &path][..], &flags].concat());
     assert!(output.status.success(), "{output:?}");
     let rows = fs::read_to_string(&out).unwrap();
     let rows: Vec<&str> = rows.lines().collect();
-    assert_eq!(rows[1], "catch_all@a.com,false,mailbox_not_found,own_bounce");
-    assert_eq!(rows[2], "unverifiable@a.com,false,mailbox_not_found,own_bounce");
-    assert!(rows[3].starts_with("catch_all@b.com,false,catch_all,"), "{rows:?}");
+    // The reply that the bounce outweighs is no evidence of the new verdict.
+    assert_eq!(rows[1], "catch_all@a.com,false,mailbox_not_found,own_bounce,,");
+    assert_eq!(rows[2], "unverifiable@a.com,false,mailbox_not_found,own_bounce,,");
+    assert_eq!(rows[3], "catch_all@b.com,false,catch_all,scripted,250,");
 }
 
 #[test]
@@ -116,6 +123,12 @@ fn a_server_uses_the_evidence_for_the_named_accounts_only() {
     assert_eq!(reason(&stranger), ("catch_all".to_owned(), false));
     assert_eq!(reason(&server.live), ("mailbox_not_found".to_owned(), true));
     assert_eq!(reason(&stranger), ("catch_all".to_owned(), true));
+    // Every answer that a learned event decided has it as evidence, also a repeat.
+    for (key, rule) in [(&server.live, json!("own_bounce")), (&stranger, Value::Null)] {
+        let body = json!({ "email": "catch_all@example.com", "detail": "full" }).to_string();
+        let got: Value = server.post(key, "/v1/verify", &body).json();
+        assert_eq!((&got["cached"], &got["detail"]["evidence"]["rule"]), (&json!(true), &rule));
+    }
     for (key, expected) in [(&server.live, "mailbox_not_found"), (&stranger, "catch_all")] {
         let id = crate::batches::id(&crate::batches::submit(&server, key, &["catch_all"]));
         assert_eq!(crate::batches::reasons(&server, key, &id), [expected]);

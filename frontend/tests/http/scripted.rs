@@ -15,10 +15,11 @@ use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::proto::limits::REFUSALS_STEP;
 use engine::proto::lists::Lists;
-use engine::proto::verdict::Reason;
+use engine::proto::smtp::status::EnhancedCode;
+use engine::proto::verdict::{ObservedReply, Reason, Scope};
 use engine::{
-    Answer, Finding, KeptRefusals, KeptStep, MailHosts, Outage, PendingInquiry, Refusal, Request, StartError,
-    Withdrawn,
+    Answer, Finding, KeptRefusals, KeptStep, MailHosts, Observation, Outage, PendingInquiry, Refusal,
+    Request, StartError, Withdrawn,
 };
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -118,9 +119,23 @@ fn evidence(domain: &str) -> Option<u64> {
     domain.split('.').next()?.strip_prefix("host")?.parse().ok()
 }
 
+/// What a host said, for the reasons that follow from a reply to RCPT.
+fn observed(reason: Reason) -> Option<Box<Observation>> {
+    let (code, status) = match reason {
+        Reason::MailboxNotFound => (550, Some(EnhancedCode::new(5, 1, 1))),
+        Reason::MailboxExists | Reason::RoleAccount | Reason::CatchAll => (250, None),
+        _ => return None,
+    };
+    let reply = ObservedReply { code, status, scope: Scope::Recipient, at: Instant::now() };
+    Some(Box::new(Observation { host: "mx1.example".into(), reply: Some(reply) }))
+}
+
 /// The finding at the `tries`th time.
 fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage> {
-    let found = |reason| Ok(Finding { reason, rule: "scripted", retry_after: None, evidence });
+    let found = |reason| {
+        let observed = observed(reason);
+        Ok(Finding { reason, rule: "scripted", retry_after: None, evidence, observed })
+    };
     match word.split_once('.') {
         Some(("budget", times)) if tries <= times.parse().unwrap() => {
             return Err(Outage::OverBudget(Duration::from_secs(1)));
@@ -132,6 +147,7 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
                 rule: "scripted",
                 retry_after,
                 evidence: None,
+                observed: None,
             });
         }
         Some(("down", times)) if tries <= times.parse().unwrap() => return Err(Outage::Unavailable),
@@ -282,7 +298,8 @@ impl EngineHandle for ScriptedLine {
         let held = std::mem::take(&mut shared.held);
         let answer = |ticket| {
             let (reason, retry_after) = (Reason::Unverifiable, Some(Duration::from_secs(60)));
-            let result = Ok(Finding { reason, rule: "session-closing", retry_after, evidence: None });
+            let result =
+                Ok(Finding { reason, rule: "session-closing", retry_after, evidence: None, observed: None });
             Answer { ticket, result, trace: Vec::new() }
         };
         shared.answers.extend(held.into_iter().map(answer));

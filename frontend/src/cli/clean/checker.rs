@@ -7,6 +7,7 @@ use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::proto::lists::Lists;
+use engine::proto::verdict::ObservedReply;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
 pub(super) use facts::WithFacts;
 pub(super) use learned::WithLearned;
@@ -50,6 +51,8 @@ pub struct Answered {
     pub result: Result<Verdict, Outage>,
     /// The rule that decided, as listed in docs/verdicts.md; empty if there is none.
     pub rule: &'static str,
+    /// The reply that decided, if there was one.
+    pub reply: Option<ObservedReply>,
     /// The server requested a later try, after this time.
     pub retry_after: Option<Duration>,
     /// The inbox provider; empty if it is unknown, or if no column needs it.
@@ -63,7 +66,16 @@ pub struct Answered {
 impl Answered {
     /// An answer without the facts of the domain.
     pub fn new(ticket: u64, result: Result<Verdict, Outage>) -> Answered {
-        Answered { ticket, result, rule: "", retry_after: None, provider: "", score: None, learned: None }
+        Answered {
+            ticket,
+            result,
+            rule: "",
+            reply: None,
+            retry_after: None,
+            provider: "",
+            score: None,
+            learned: None,
+        }
     }
 
     /// The verdict if no later try changes it.
@@ -125,8 +137,9 @@ impl Checker for Full {
         into.extend(self.answers.drain(..).map(|Answer { ticket, result, .. }| {
             let found = result.as_ref().ok();
             let (rule, retry_after) = found.map_or(("", None), |found| (found.rule, found.retry_after));
+            let reply = found.and_then(|found| found.observed.as_ref()).and_then(|observed| observed.reply);
             let result = result.map(|Finding { reason, .. }| Verdict::from(reason));
-            Answered { rule, retry_after, ..Answered::new(ticket, result) }
+            Answered { rule, reply, retry_after, ..Answered::new(ticket, result) }
         }));
     }
 

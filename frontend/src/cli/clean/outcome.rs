@@ -3,7 +3,7 @@
 //! | bits | content |
 //! | --- | --- |
 //! | 0 to 4 | the code of the verdict; 0 while there is none |
-//! | 5 to 16 | the number of the rule |
+//! | 5 to 16 | the number of the rule with the scope, the reply code and the enhanced code |
 //! | 17 to 23 | the number of the provider |
 //! | 24 to 31 | the score plus one; 0 if there is none |
 //! | 32 to 63 | the time of the check in seconds since 1970; 0 if it is unknown |
@@ -107,6 +107,29 @@ impl Texts {
     }
 }
 
+/// Numbers that are kept for rules without a reply: a server that invents enhanced codes can use up the others. Then the results have
+/// only the rule.
+const RULES_ALONE_MAX: u64 = 512;
+
+/// Separates the parts of [`reply_text`].
+const SEPARATOR: char = '\0';
+
+/// The rule and the facts of the reply as one text, which gets one number; `None` without a reply. A run has some hundred different
+/// texts.
+fn reply_text(results: &Results<'_>) -> Option<String> {
+    let Results { rule, scope, reply_code, enhanced_code, .. } = results;
+    let code = reply_code.as_ref()?;
+    Some(format!("{rule}{SEPARATOR}{scope}{SEPARATOR}{code}{SEPARATOR}{enhanced_code}"))
+}
+
+/// The results of such a text, or of a rule alone.
+fn of_reply_text(text: &str) -> Results<'_> {
+    let mut parts = text.split(SEPARATOR);
+    let mut part = || parts.next().unwrap_or_default();
+    let (rule, scope, code, enhanced_code) = (part(), part(), part(), part());
+    Results { rule, scope, reply_code: code.parse().ok(), enhanced_code, ..Results::default() }
+}
+
 /// Makes results of their parts, and reads them.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
@@ -127,7 +150,9 @@ impl Outcomes {
         if !self.is_full {
             return Outcome::of_code(code);
         }
-        let rule = self.rules.number(results.rule, RULE.max());
+        let most = RULE.max() - RULES_ALONE_MAX;
+        let reply = reply_text(results).map_or(0, |text| self.rules.number(&text, most));
+        let rule = if reply == 0 { self.rules.number(results.rule, RULE.max()) } else { reply };
         let provider = self.providers.number(results.provider, PROVIDER.max());
         Outcome(
             CODE.with(code.into())
@@ -140,19 +165,28 @@ impl Outcomes {
 
     /// A result that an earlier run has written.
     pub fn written(&mut self, code: u8, written: &WrittenResults) -> Outcome {
-        let WrittenResults { provider, rule, score, checked_at } = written;
-        let (score, checked_at) = (*score, *checked_at);
-        self.new_outcome(code, &Results { provider, rule, score, checked_at, ..Results::default() })
+        let WrittenResults { provider, rule, scope, reply_code, enhanced_code, score, checked_at } = written;
+        let (reply_code, score, checked_at) = (*reply_code, *score, *checked_at);
+        let results = Results {
+            provider,
+            rule,
+            scope,
+            reply_code,
+            enhanced_code,
+            score,
+            checked_at,
+            ..Results::default()
+        };
+        self.new_outcome(code, &results)
     }
 
     /// The values of a result.
     pub fn results(&self, outcome: Outcome) -> Results<'_> {
         Results {
-            rule: self.rules.text(RULE.of(outcome.0)),
             provider: self.providers.text(PROVIDER.of(outcome.0)),
             score: outcome.score(),
             checked_at: outcome.checked_at(),
-            ..Results::default()
+            ..of_reply_text(self.rules.text(RULE.of(outcome.0)))
         }
     }
 }
@@ -176,6 +210,20 @@ mod tests {
         assert_eq!(Outcome::from_bits(outcome.bits()), outcome);
         let empty = outcomes.new_outcome(1, &Results { score: Some(0), ..Results::default() });
         assert_eq!(outcomes.results(empty), Results { score: Some(0), ..Results::default() });
+        let reply = Results { scope: "recipient", reply_code: Some(550), enhanced_code: "5.1.1", ..results };
+        let outcome = outcomes.new_outcome(16, &reply);
+        assert_eq!((outcome.code(), outcomes.results(outcome)), (16, reply));
+        for n in 0..5000 {
+            let enhanced_code = format!("5.{}.{}", n / 1000, n % 1000);
+            let outcome = outcomes.new_outcome(3, &Results { enhanced_code: &enhanced_code, ..reply });
+            let expected =
+                if n < 3500 { Results { enhanced_code: &enhanced_code, ..reply } } else { results };
+            if !(3500..3600).contains(&n) {
+                assert_eq!(outcomes.results(outcome), expected, "{n}");
+            }
+        }
+        let other = outcomes.new_outcome(3, &Results { rule: "another", reply_code: None, ..reply });
+        assert_eq!(outcomes.results(other).rule, "another");
         for n in 0..200 {
             let provider = format!("p{n}");
             let outcome = outcomes.new_outcome(3, &Results { provider: &provider, ..results });

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
     /// Further columns of results after deliverable and reason, separated by commas: suggestion, provider, role, free, disposable,
-    /// rule, score, checked_at. provider and score take some forty DNS queries per domain. Fast checks have no score, and no rule
-    /// except own_bounce
+    /// rule, scope, reply_code, enhanced_code, score, checked_at. provider and score take some forty DNS queries per domain. Fast
+    /// checks have no score, no reply, and no rule except own_bounce
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub columns: Vec<String>,
     /// Write only the rows of these classes, separated by commas. unknown: catch_all, unverifiable and fast_check_passed

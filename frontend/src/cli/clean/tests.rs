@@ -2,10 +2,11 @@
 
 use super::*;
 use engine::proto::address::Address;
-use engine::proto::verdict::Reason;
+use engine::proto::smtp::status::EnhancedCode;
+use engine::proto::verdict::{ObservedReply, Reason, Scope};
 use engine::{Outage, Refusal};
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 mod forms;
@@ -130,7 +131,10 @@ impl Fake {
         };
         let provider = if address.domain().as_str() == "gmail.com" { "google" } else { "other" };
         let score = (reason == Reason::MailboxExists).then_some(85);
-        Answered { rule, retry_after, provider, score, ..Answered::new(ticket, result) }
+        let status = Some(EnhancedCode::new(5, 1, 1));
+        let refusal = ObservedReply { code: 550, status, scope: Scope::Recipient, at: Instant::now() };
+        let reply = (rule == "unknown_user").then_some(refusal);
+        Answered { rule, reply, retry_after, provider, score, ..Answered::new(ticket, result) }
     }
 }
 

@@ -76,6 +76,20 @@ export interface Dns {
   ptr: boolean;
 }
 
+/** The basis of a verdict: the rule that decided, and the reply of the mail host. */
+export interface Evidence {
+  /** The name of the rule. docs/verdicts.md of the project explains the rules. */
+  rule: string;
+  /** The subject of the reply; null without a reply. */
+  scope: string | null;
+  /** null if the verdict rests on no single host. */
+  host: string | null;
+  reply_code: number | null;
+  enhanced_code: string | null;
+  /** In RFC 3339. */
+  observed_at: string;
+}
+
 /** Further facts about an address and its domain. */
 export interface Detail {
   grade?: string | null;
@@ -84,6 +98,8 @@ export interface Detail {
   inbox_provider?: string | null;
   flags: Flags;
   dns?: Dns | null;
+  /** Absent if the verdict comes from an earlier check. */
+  evidence?: Evidence;
 }
 
 /** The result of a single check. */

@@ -201,6 +201,9 @@ mod tests {
             suggestion: "\"a;,|é\"@gmail.com",
             provider: "google",
             rule: "unknown_user",
+            scope: "recipient",
+            reply_code: Some(550),
+            enhanced_code: "5.1.1",
             role: Some(true),
             free: Some(false),
             disposable: None,
@@ -217,8 +220,12 @@ mod tests {
         let (mut at, mut last) = (head.len(), 0);
         for (n, prefix) in rows.iter().enumerate() {
             let found = endings.read(prefix, &output[at..]).unwrap_or_else(|| panic!("row {n}"));
-            let Results { provider, rule, score, checked_at, .. } = results_of(n);
-            let written = WrittenResults { provider: provider.into(), rule: rule.into(), score, checked_at };
+            let Results { provider, rule, scope, reply_code, enhanced_code, score, checked_at, .. } =
+                results_of(n);
+            let (provider, rule) = (provider.into(), rule.into());
+            let (scope, enhanced_code) = (scope.into(), enhanced_code.into());
+            let written =
+                WrittenResults { provider, rule, scope, reply_code, enhanced_code, score, checked_at };
             assert_eq!((found.code, &found.results), (n as u8 % 3 + 1, &written), "row {n}");
             assert_eq!(endings.read(b"other,", &output[at..]), None);
             (last, at) = (at, at + found.length);

@@ -104,7 +104,7 @@ impl Run<'_> {
     }
 
     fn on_verdict(&mut self, answered: Answered, verdict: Verdict, now: u64) -> Result<(), CleanError> {
-        let Answered { ticket, rule, retry_after, provider, score, learned, .. } = answered;
+        let Answered { ticket, rule, retry_after, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
         let is_known = verdict.reason != "unverifiable";
@@ -114,8 +114,7 @@ impl Run<'_> {
         self.outage.on_verdict(verdict);
         self.put_off.answered(asked);
         if is_known || (retry_after.is_none() && !recalled) {
-            let (verdict, rule) = learned.unwrap_or((verdict, rule));
-            let outcome = self.outcome(verdict, rule, provider, score);
+            let outcome = self.outcome(verdict, &answered);
             return self.settle(ticket, outcome);
         }
         let since = asked.since.unwrap_or(self.stall.progress());
@@ -191,13 +190,11 @@ impl Run<'_> {
         rule: &'static str,
         wait: Option<Duration>,
     ) -> Result<(), CleanError> {
-        let Answered { ticket, provider, score, learned, .. } = answered;
-        if learned.is_none() {
+        if answered.learned.is_none() {
             self.summary.left.add(rule, wait.unwrap_or_default());
         }
-        let (verdict, rule) = learned.unwrap_or((Verdict::UNVERIFIABLE, rule));
-        let outcome = self.outcome(verdict, rule, provider, score);
-        self.settle(ticket, outcome)
+        let outcome = self.outcome(Verdict::UNVERIFIABLE, &Answered { rule, ..answered });
+        self.settle(answered.ticket, outcome)
     }
 
     /// Stores the result of the address.
@@ -213,20 +210,27 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The result of a check that ends now.
-    pub(super) fn outcome(
-        &mut self,
-        verdict: Verdict,
-        rule: &str,
-        provider: &str,
-        score: Option<u8>,
-    ) -> Outcome {
+    /// The result of a check that ends now. Evidence of the operator's own mail replaces this verdict.
+    pub(super) fn outcome(&mut self, verdict: Verdict, answered: &Answered) -> Outcome {
+        let Answered { rule, reply, provider, score, learned, .. } = *answered;
+        let (verdict, rule) = learned.unwrap_or((verdict, rule));
         let code = verdict.code();
         if self.marker.is_none() {
             return Outcome::of_code(code);
         }
-        let checked_at = Some(self.unix_started + self.checked_at.as_secs());
-        let results = Results { rule, provider, score, checked_at, ..Results::default() };
+        let reply = reply.filter(|_| learned.is_none());
+        let enhanced_code =
+            reply.and_then(|reply| reply.status).map_or(String::new(), |code| code.to_string());
+        let results = Results {
+            rule,
+            scope: reply.map_or("", |reply| reply.scope.as_str()),
+            reply_code: reply.map(|reply| reply.code),
+            enhanced_code: &enhanced_code,
+            provider,
+            score,
+            checked_at: Some(self.unix_started + self.checked_at.as_secs()),
+            ..Results::default()
+        };
         self.parts.sink.outcomes.new_outcome(code, &results)
     }
 }

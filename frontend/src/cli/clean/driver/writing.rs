@@ -2,7 +2,7 @@
 
 use super::super::CleanError;
 use super::super::rows::Waiting;
-use super::{NO_DOMAIN, Outcome, Run, count};
+use super::{Answered, NO_DOMAIN, Outcome, Run, count};
 use lists::Verdict;
 
 impl Run<'_> {
@@ -14,7 +14,10 @@ impl Run<'_> {
             self.mark(None);
             let outcome = match written {
                 Some(outcome) => outcome,
-                None => self.outcome(Verdict::INVALID_SYNTAX, "", "", None),
+                None => {
+                    let invalid = Verdict::INVALID_SYNTAX;
+                    self.outcome(invalid, &Answered::new(0, Ok(invalid)))
+                }
             };
             return self.take_known(number, None, outcome, written.is_some());
         };

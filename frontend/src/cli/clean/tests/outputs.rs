@@ -82,7 +82,8 @@ fn check_columns(name: &str, list: &str, columns: &str, expected: &str) {
     assert_eq!(without_times(&desk.output()), expected);
 }
 
-const ALL: &str = "suggestion,provider,role,free,disposable,rule,score,checked_at";
+const ALL: &str =
+    "suggestion,provider,role,free,disposable,rule,scope,reply_code,enhanced_code,score,checked_at";
 
 #[test]
 fn further_columns_follow_the_verdict() {
@@ -90,12 +91,12 @@ fn further_columns_follow_the_verdict() {
         "list.csv",
         "id,email\n1,deliverable@gmial.com\n2,nobody@x.com\n3,nonsense\n4,info@gmail.com\n5,deliverable@gmial.com,more\n",
         ALL,
-        "id,email,,deliverable,reason,suggestion,provider,role,free,disposable,rule,score,checked_at\n\
-         1,deliverable@gmial.com,,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,85,NOW\n\
-         2,nobody@x.com,,false,mailbox_not_found,,other,true,false,false,unknown_user,,NOW\n\
-         3,nonsense,,false,invalid_syntax,,,,,,,,NOW\n\
-         4,info@gmail.com,,false,mailbox_not_found,,google,true,true,false,,,NOW\n\
-         5,deliverable@gmial.com,more,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,85,NOW\n",
+        "id,email,,deliverable,reason,suggestion,provider,role,free,disposable,rule,scope,reply_code,enhanced_code,score,checked_at\n\
+         1,deliverable@gmial.com,,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,,,,85,NOW\n\
+         2,nobody@x.com,,false,mailbox_not_found,,other,true,false,false,unknown_user,recipient,550,5.1.1,,NOW\n\
+         3,nonsense,,false,invalid_syntax,,,,,,,,,,,NOW\n\
+         4,info@gmail.com,,false,mailbox_not_found,,google,true,true,false,,,,,,NOW\n\
+         5,deliverable@gmial.com,more,true,mailbox_exists,deliverable@gmail.com,other,false,false,true,,,,,85,NOW\n",
     );
     check_columns(
         "list.jsonl",
@@ -104,6 +105,15 @@ fn further_columns_follow_the_verdict() {
         "{\"email\":\"deliverable@gmial.com\",\"deliverable\":true,\"reason\":\"mailbox_exists\",\"score\":85,\"role\":false,\
          \"suggestion\":\"deliverable@gmail.com\"}\n\
          {\"email\":null,\"deliverable\":false,\"reason\":\"invalid_syntax\",\"score\":null,\"role\":null,\"suggestion\":null}\n",
+    );
+    check_columns(
+        "list.jsonl",
+        "{\"email\":\"nobody@x.com\"}\n{\"email\":\"info@x.com\"}\n",
+        "reply_code,enhanced_code,scope",
+        "{\"email\":\"nobody@x.com\",\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"reply_code\":550,\
+         \"enhanced_code\":\"5.1.1\",\"scope\":\"recipient\"}\n\
+         {\"email\":\"info@x.com\",\"deliverable\":false,\"reason\":\"mailbox_not_found\",\"reply_code\":null,\
+         \"enhanced_code\":null,\"scope\":null}\n",
     );
     check_columns(
         "list.txt",
@@ -359,7 +369,8 @@ fn what_cannot_be_written_is_refused_at_the_start() {
     let output = |args: &mut CleanArgs, name: &str| args.output = Some(args.input.with_file_name(name));
     refused(
         &|args| args.writing.columns = names("role,colour"),
-        "there is no result `colour`: --columns knows suggestion, provider, role, free, disposable, rule, score, checked_at",
+        "there is no result `colour`: --columns knows suggestion, provider, role, free, disposable, rule, scope, reply_code, \
+         enhanced_code, score, checked_at",
     );
     refused(&|args| args.writing.columns = names("role,role"), "--columns names `role` twice");
     for ending in ["xls", "ODS", "zip"] {

@@ -100,6 +100,22 @@ class Dns:
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The basis of a verdict: the rule that decided, and the reply of the mail host."""
+
+    #: The name of the rule. docs/verdicts.md explains the rules.
+    rule: str
+    observed_at: datetime
+    #: The subject of the reply. None without a reply.
+    scope: Optional[str] = None
+    #: None if the verdict rests on no single host.
+    host: Optional[str] = None
+    reply_code: Optional[int] = None
+    enhanced_code: Optional[str] = None
+    raw: Mapping[str, Any] = _raw()
+
+
+@dataclass(frozen=True)
 class Detail:
     """Further facts about an address and its domain."""
 
@@ -109,6 +125,8 @@ class Detail:
     score: Optional[int] = None
     inbox_provider: Optional[str] = None
     dns: Optional[Dns] = None
+    #: None if the verdict comes from an earlier check.
+    evidence: Optional[Evidence] = None
     raw: Mapping[str, Any] = _raw()
 
 

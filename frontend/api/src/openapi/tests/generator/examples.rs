@@ -2,8 +2,8 @@
 
 use crate::{
     Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Detail, Dns,
-    ErrorBody, ErrorCode, FastFindings, Findings, Flags, Issue, IssueType, List, ListPage, ListStatus,
-    Offender, Reason, ResultRow, SubscriptionStatus, Verification,
+    ErrorBody, ErrorCode, Evidence, FastFindings, Findings, Flags, Issue, IssueType, List, ListPage,
+    ListStatus, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
 };
 use serde_json::{Value, json};
 
@@ -89,6 +89,14 @@ fn detail() -> Detail {
             dkim_selectors: vec!["google"],
             bimi: false,
             ptr: true,
+        }),
+        evidence: Some(Evidence {
+            rule: "control_refused",
+            scope: Some("recipient"),
+            host: Some("mx1.example.com".into()),
+            reply_code: Some(250),
+            enhanced_code: None,
+            observed_at: "2026-01-31T12:00:00+00:00".into(),
         }),
     }
 }

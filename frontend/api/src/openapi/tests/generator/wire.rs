@@ -59,6 +59,18 @@ pub enum Grade {
     F,
 }
 
+/// The subject of a reply: the recipient, our reverse-path, the session, the host, all hosts of the domain, or our address or name.
+#[derive(ToSchema)]
+#[schema(rename_all = "snake_case")]
+pub enum EvidenceScope {
+    Recipient,
+    Sender,
+    Session,
+    Host,
+    Site,
+    Us,
+}
+
 /// The policy of the DMARC record (RFC 7489 6.3); null without a record.
 #[derive(ToSchema)]
 #[schema(rename_all = "snake_case")]

@@ -1,0 +1,64 @@
+//! The facts of a reply that may be shown to everyone: its codes and its scope. The text is not one of them, because many servers
+//! repeat addresses in it.
+
+use super::Scope;
+use super::classify::Classification;
+use crate::smtp::reply::Reply;
+use crate::smtp::status::EnhancedCode;
+use std::time::Instant;
+
+/// A reply without its text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObservedReply {
+    /// The reply code, from 200 to 599.
+    pub code: u16,
+    /// The enhanced code of a refusal, if its class agrees with the reply code (RFC 3463). That of an accept says nothing more.
+    pub status: Option<EnhancedCode>,
+    /// The subject of the reply.
+    pub scope: Scope,
+    /// The time of its arrival.
+    pub at: Instant,
+}
+
+impl ObservedReply {
+    /// The facts of a reply with its meaning, which arrived at this time.
+    pub fn new(reply: &Reply, said: &Classification, at: Instant) -> ObservedReply {
+        let status = if reply.is_positive() { None } else { EnhancedCode::find(reply) };
+        ObservedReply { code: reply.code(), status, scope: said.scope, at }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verdict::Stage;
+    use crate::verdict::classify::{ReplyView, Us, classify};
+
+    #[test]
+    fn codes_and_scope_are_kept_and_no_text() {
+        for (stage, text, code, status, scope) in [
+            (Stage::Rcpt, "250 2.1.5 Ok", 250, None, Scope::Recipient),
+            (Stage::Rcpt, "550 5.1.1 <joe@a.example>: User unknown", 550, Some((5, 1, 1)), Scope::Recipient),
+            (Stage::Rcpt, "550 User unknown (#5.1.1)", 550, Some((5, 1, 1)), Scope::Recipient),
+            (Stage::Rcpt, "550 User unknown", 550, None, Scope::Recipient),
+            // The class of a code must agree with the reply code, and an IP address has no code.
+            (Stage::Rcpt, "450 5.1.1 User unknown", 450, None, Scope::Recipient),
+            (Stage::Rcpt, "554 5.7.1 [5.1.1.9] is blocked", 554, Some((5, 7, 1)), Scope::Us),
+            (Stage::Mail, "550 5.1.1 User unknown", 550, Some((5, 1, 1)), Scope::Sender),
+            (Stage::Banner, "554 No SMTP service here", 554, None, Scope::Host),
+        ] {
+            let reply = Reply::parse(text).unwrap();
+            let view = ReplyView {
+                stage,
+                mx: "mx.a.example",
+                reply: &reply,
+                recipient: Some("joe@a.example"),
+                us: Us::default(),
+            };
+            let at = Instant::now();
+            let status = status.map(|(class, subject, detail)| EnhancedCode::new(class, subject, detail));
+            let expected = ObservedReply { code, status, scope, at };
+            assert_eq!(ObservedReply::new(&reply, &classify(&view), at), expected, "{text}");
+        }
+    }
+}
