@@ -15,7 +15,7 @@ use store::clock;
 const EXAMPLES: [(&str, Reason); 5] = [
     ("jane@example.com", Reason::MailboxExists),
     ("nobody@example.com", Reason::MailboxNotFound),
-    ("jane@exmaple.com", Reason::PossibleTypo),
+    ("jane@nomail.example", Reason::NoMx),
     ("jane@example.org", Reason::CatchAll),
     ("jane@example", Reason::InvalidSyntax),
 ];
@@ -51,14 +51,16 @@ fn landing(visit: &Visit) -> Reply {
                     td data-label="Reason" { (chart::words(reason)) }
                 } } }
             } }
-            p { "A program gets such an answer as JSON:" }
-            pre tabindex="0" { "GET /v1/verify?email=jane@example.com\nAuthorization: Bearer KEY" }
+            p { "A program sends a request, and gets the answer as JSON:" }
+            pre tabindex="0" { "POST /v1/verify\nAuthorization: Bearer KEY\nContent-Type: application/json\n\n{\"email\": \"jane@example.com\"}" }
             p { "The " a href="/docs" { "API reference" } " describes requests, answers and all reasons." }
         }
-        section.card {
-            h2 { "Plans" }
-            (plan::table(&visit.checks.store.plans(), None))
-            p.soft { "A full check costs one credit. Fast checks, which ask no mail server, are free." }
+        @if visit.dashboard.sign_up {
+            section.card {
+                h2 { "Plans" }
+                (plan::table(&visit.checks.store.plans(), None))
+                p.soft { "A full check costs one credit. Fast checks, which ask no mail server, are free." }
+            }
         }
     };
     page::page("Mail address verification", None, body)

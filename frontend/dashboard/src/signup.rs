@@ -2,9 +2,6 @@
 //!
 //! The address is not verified, because the service sends no mail. The name of the account is generated: names are not
 //! secret, and an address is personal data.
-//!
-//! With the live key of an account that has no user, a sign-up gives that account its user, and creates no account. So the account
-//! of a server's first run gets its owner.
 
 use super::form::token_field;
 use super::session::Beginning;
@@ -12,13 +9,12 @@ use super::signin::{EMAIL_BYTES_MAX, busy, end_former, enter, notice};
 use super::{guard, page, password};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use checks::auth::ApiKey;
 use engine::proto::address::Address;
 use http_core::Reply;
 use maud::html;
 use store::clock;
 use store::id::random_bits;
-use store::{AccountId, KeyLookup, KeyMode, KeyScopes, NewAccount, NewUser, UnixMs, UserError};
+use store::{AccountId, NewAccount, NewUser, UserError};
 
 /// The id of the plan of new accounts.
 const PLAN: &str = "free";
@@ -49,10 +45,6 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     }
     let now = clock::now();
     visit.dashboard.throttle.sign_up(visit.head.peer, now)?;
-    let key = visit.form.text("key").trim();
-    if !key.is_empty() {
-        return join(&visit, key, email, password, now).await;
-    }
     let password = visit.dashboard.passwords.hash(password.to_owned()).await.map_err(busy)?;
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let id = AccountId::new(now, bits);
@@ -72,33 +64,6 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     }
     end_former(&visit).await?;
     Ok(Beginning::send_to(cookie, "/"))
-}
-
-/// Makes the visitor the user of the account of a key.
-async fn join(visit: &Visit, key: &str, email: &str, password: &str, now: UnixMs) -> Result<Reply, Problem> {
-    let refuse = |why: &str, status| Ok(page::with_status(render(visit, email, Some(why))?, status));
-    let store = &visit.checks.store;
-    let found = ApiKey::parse(key.as_bytes()).and_then(|key| store.key_by_hash(&key.hash()));
-    let is_whole = |key: &KeyLookup| {
-        key.mode == KeyMode::Live && key.scopes == KeyScopes::ALL && !key.revoked && key.expires_at.is_none()
-    };
-    let Some(found) = found.filter(is_whole) else {
-        let why = "The key is not a live key with all scopes and without expiry, or it does not exist.";
-        return refuse(why, 400);
-    };
-    if store.user(found.account).await?.is_some() {
-        return refuse("The account of this key already has a user. Sign in instead.", 409);
-    }
-    let hash = visit.dashboard.passwords.hash(password.to_owned()).await.map_err(busy)?;
-    match store.set_user(found.account, Some(email.to_owned()), hash, None, now).await {
-        Ok(()) => {}
-        Err(UserError::EmailTaken) => return refuse("Another account has this address.", 409),
-        Err(error) => return Err(Problem::unready().inside(format!("a sign-up failed: {error}"))),
-    }
-    match enter(visit, email, password, "/").await? {
-        Some(reply) => Ok(reply),
-        None => Err(Problem::defect()),
-    }
 }
 
 /// A name that is as unique as the id, but is not a valid id.
@@ -137,15 +102,6 @@ fn render(visit: &Visit, email: &str, wrong: Option<&str>) -> Result<Reply, Prob
                 input #password name="password" type="password" autocomplete="new-password" required
                     minlength=(password::PASSWORD_CHARS_MIN) aria-describedby="password-hint";
                 p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. Several words in a row make a good password." }
-                details {
-                    summary { "I have the API key of an account without a user" }
-                    label for="key" { "Live API key" }
-                    input #key name="key" autocomplete="off" spellcheck="false" maxlength="100" aria-describedby="key-hint";
-                    p.hint #key-hint {
-                        "You become the user of the account of this key, and no account is created. The first run of a server prints "
-                        "such a key, or writes it to the file first-keys in its data folder."
-                    }
-                }
                 button type="submit" { "Create account" }
             }
             p { "Do you have an account? " a href="/signin" { "Sign in" } "." }

@@ -287,8 +287,10 @@ impl From<HoldError> for Refusal {
                 (ErrorCode::SubscriptionInactive, "The subscription is not active.", available)
             }
             HoldError::Store(error) => return error.into(),
-            // The server chose the id and the amount, and the account belongs to the key. So each of these errors is a defect.
-            HoldError::UnknownAccount | HoldError::Exists | HoldError::TooOld | HoldError::BadAmount => {
+            // The account was deleted after this request was admitted, or another node deleted it just now.
+            HoldError::UnknownAccount => return Refusal::unauthorized(ErrorCode::ApiKeyRevoked),
+            // The server chose the id and the amount. So each of these errors is a defect.
+            HoldError::Exists | HoldError::TooOld | HoldError::BadAmount => {
                 return Refusal::defect().inside(error);
             }
         };

@@ -441,6 +441,11 @@ impl Worker {
                 self.open.remove(&list.id);
                 return Err(error);
             }
+            // The account was deleted, and its lists with it.
+            Err(BatchError::Hold(HoldError::UnknownAccount)) => {
+                self.open.remove(&list.id);
+                return Ok(false);
+            }
             Err(other) => {
                 self.open.remove(&list.id);
                 return Err(StoreError::Failed(format!("a batch of a list: {other}")));

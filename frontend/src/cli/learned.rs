@@ -59,7 +59,7 @@ pub(super) fn name(rule: &str) -> &'static str {
 /// Gives the table to a server, and again after each change of the file. `None`: no account uses it.
 ///
 /// # Errors
-/// An account does not exist, no file is named, or the file cannot be read.
+/// No file is named, or the file or the store cannot be read.
 pub(super) fn serve(
     config: &Config,
     store: &dyn Store,
@@ -73,10 +73,18 @@ pub(super) fn serve(
             "--learned-accounts needs the file of `mailprobe learn`: name it with --learned",
         ));
     };
-    let accounts =
-        config.learned_accounts.iter().map(|named| account(store, named)).collect::<Result<Vec<_>, _>>()?;
+    let mut accounts = Vec::new();
+    for named in &config.learned_accounts {
+        match account(store, named)? {
+            Some(id) => accounts.push(id),
+            // Its user may have deleted it. The other accounts need the server.
+            None => tracing::warn!(
+                "--learned-accounts: there is no account `{named}`; see `mailprobe account list`"
+            ),
+        }
+    }
     let file = TableFile::new(path.clone());
-    let mut seen = file.stamp();
+    let (mut seen, mut warned) = (file.stamp(), None);
     evidence.replace(accounts.clone(), table(config)?);
     let evidence = Arc::clone(evidence);
     let look = move || {
@@ -84,19 +92,24 @@ pub(super) fn serve(
         if stamp == seen {
             return;
         }
-        seen = stamp;
         match file.read() {
             Ok(table) => {
+                (seen, warned) = (stamp, None);
                 match table {
                     Some(_) => tracing::info!("the table of learned events was read again"),
                     None => tracing::info!("the table of learned events was removed, so none is used"),
                 }
                 evidence.replace(accounts.clone(), table);
             }
+            // It is read again at the next look.
             Err(error) => {
-                tracing::warn!(
-                    "the table of learned events cannot be read, so the earlier one stays in use: {error}"
-                )
+                let text = error.to_string();
+                if warned.as_ref() != Some(&text) {
+                    tracing::warn!(
+                        "the table of learned events cannot be read, so the earlier one stays in use: {text}"
+                    );
+                    warned = Some(text);
+                }
             }
         }
     };
@@ -106,16 +119,12 @@ pub(super) fn serve(
     })
 }
 
-fn account(store: &dyn Store, named: &str) -> Result<AccountId, Failure> {
+fn account(store: &dyn Store, named: &str) -> Result<Option<AccountId>, Failure> {
     let failed = |error: store::StoreError| Failure::failed(error.to_string());
     let now = store::clock::now();
     let found = match named.parse() {
         Ok(id) => store.account(id, now).wait().map_err(failed)?,
         Err(_) => store.account_named(named, now).wait().map_err(failed)?,
     };
-    found.map(|account| account.id).ok_or_else(|| {
-        Failure::usage(format!(
-            "--learned-accounts: there is no account `{named}`; see `mailprobe account list`"
-        ))
-    })
+    Ok(found.map(|account| account.id))
 }

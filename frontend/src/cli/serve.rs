@@ -413,6 +413,12 @@ fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure
             keys.account.name, keys.account.plan
         )?;
         writeln!(output, "  live: {}\n  test: {}", keys.live.reveal(), keys.test.reveal())?;
+        writeln!(
+            output,
+            "to sign in to it in the dashboard: mailprobe account sign-in-link {} --data {}",
+            keys.account.name,
+            config.data.display()
+        )?;
         output.flush()?;
         keys.remove_file().map_err(|error| {
             Failure::failed(format!("cannot remove {}: {error}; remove it yourself", keys.path.display()))

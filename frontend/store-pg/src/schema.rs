@@ -144,18 +144,30 @@ async fn create_new_tables(client: &Client) -> Result<(), Error> {
 
 /// Turns off the statistics of all columns of bytes. ANALYZE would copy values of rows to the catalog, where they stay after the rows:
 /// names of accounts, labels of keys. The planner needs no statistics for a search by the primary key.
+///
+/// A server that refuses it, for example because the tables have another owner, keeps its statistics: the node starts with a warning.
 async fn keep_no_samples(client: &Client) -> Result<(), Error> {
-    let text = "SELECT c.relname::text, string_agg(format('ALTER COLUMN %I SET STATISTICS 0', a.attname), ', ') \
+    let text = "SELECT format('ALTER TABLE %I ', c.relname) \
+         || string_agg(format('ALTER COLUMN %I SET STATISTICS 0', a.attname), ', ') \
          FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid \
-         WHERE c.relnamespace = to_regnamespace(current_schema()::text) AND c.relkind = 'r' AND a.attnum > 0 \
+         WHERE c.relnamespace = to_regnamespace(current_schema()::text) AND c.relname = ANY($1) AND a.attnum > 0 \
          AND NOT a.attisdropped AND a.atttypid = 'bytea'::regtype AND coalesce(a.attstattarget, -1) <> 0 \
          GROUP BY c.relname";
-    let mut statements = String::new();
-    for row in client.query(text, &[]).await? {
-        let (table, actions): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-        let _ = write!(statements, "ALTER TABLE {table} {actions};");
+    let mut tables: Vec<&str> = Table::ALL.iter().map(|table| table.name()).collect();
+    tables.push("changes");
+    let mut statements = Vec::new();
+    for row in client.query(text, &[&tables]).await? {
+        statements.push(row.try_get::<_, String>(0)?);
     }
-    client.batch_execute(&statements).await
+    if statements.is_empty() {
+        return Ok(());
+    }
+    client.batch_execute("SAVEPOINT samples").await?;
+    if let Err(error) = client.batch_execute(&statements.join(";")).await {
+        tracing::warn!("PostgreSQL keeps copies of values in its statistics: {}", explain(&error));
+        client.batch_execute("ROLLBACK TO samples").await?;
+    }
+    Ok(())
 }
 
 /// The statements that create all tables.

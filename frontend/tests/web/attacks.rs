@@ -64,22 +64,27 @@ fn nobody_is_sent_to_another_site() {
     }
 }
 
+/// The media types that browsers accept.
+const BROWSER: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
+
 #[test]
 fn a_browser_gets_a_page_where_nothing_is_and_a_program_gets_json() {
     let (server, mut browser) = signed_up();
-    browser.extra = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n".into();
+    browser.extra = format!("Accept: {BROWSER}\r\n");
     let page = browser.get("/nothing");
     assert_eq!((page.status, page.header("content-type")), (404, Some("text/html; charset=utf-8")));
     page.says("Not found").says("Sign out");
-    for (path, accept) in
-        [("/nothing", "*/*"), ("/nothing", "application/json"), ("/v1/nothing", "text/html")]
-    {
+    for (path, accept) in [
+        ("/nothing", "*/*"),
+        ("/nothing", "application/json"),
+        ("/nothing", "text/html, image/gif, */*"),
+        ("/v1/nothing", BROWSER),
+    ] {
         let head = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\nConnection: close\r\n\r\n");
         let answer = server.send(head);
         assert_eq!((answer.status, answer.error()), (404, "not_found".into()), "{path} {accept}");
     }
     // A path of the API stays what it is.
-    browser.extra = "Accept: text/html\r\n".into();
     assert_eq!(browser.get("/livez").status, 200);
 }
 

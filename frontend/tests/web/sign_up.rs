@@ -21,37 +21,6 @@ fn an_account_on_the_free_plan_is_made_and_signed_in() {
 }
 
 #[test]
-fn the_account_of_the_first_run_gets_its_user_by_its_live_key() {
-    let server = Server::start(&[]);
-    let sign_up = |email: &str, key: &str| {
-        let mut browser = Browser::new(&server);
-        let page = browser.get("/signup");
-        let page = browser.submit(&page, &[("email", email), ("password", PASSWORD), ("key", key)]);
-        (page, browser)
-    };
-    for key in [server.test.as_str(), "mp_live_x", &server.live[..server.live.len() - 1]] {
-        let (refused, _) = sign_up("joe@example.com", key);
-        assert_eq!(refused.status, 400, "{}", refused.plain());
-        assert!(!refused.text().contains(key), "a key is never shown");
-    }
-    let (page, mut browser) = sign_up("joe@example.com", &server.live);
-    assert_eq!((page.status, page.path.as_str()), (200, "/"), "{}", page.plain());
-    let last4 = &server.live[server.live.len() - 4..];
-    browser.get("/keys").says(last4);
-    let list = server.administer(&["account", "list"]);
-    assert_eq!(list.lines().count(), 2, "no account was created: {list}");
-    assert!(list.contains("joe@example.com"));
-    // The account has a user now, so the key gives it no other one.
-    let (refused, _) = sign_up("jane@example.com", &server.live);
-    refused.says("The account of this key already has a user.");
-    assert_eq!(refused.status, 409);
-    assert!(!server.log().contains(&server.live));
-    let mut other = Browser::new(&server);
-    let page = other.get("/signin");
-    assert_eq!(other.submit(&page, &[("email", "joe@example.com"), ("password", PASSWORD)]).status, 200);
-}
-
-#[test]
 fn what_is_wrong_is_said_and_what_was_typed_stays() {
     let server = Server::start(&[]);
     let mut browser = Browser::new(&server);

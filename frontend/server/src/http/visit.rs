@@ -38,9 +38,12 @@ pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
 /// JSON of the API.
 pub fn find_nothing(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     let accepts = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let types = accepts.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next());
-    let is_browser = matches!(head.method, Method::GET | Method::HEAD)
-        && types.into_iter().any(|range| range.trim().eq_ignore_ascii_case("text/html"));
+    let types: Vec<&str> =
+        accepts.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next()).collect();
+    let has = |name: &str| types.iter().any(|range| range.trim().eq_ignore_ascii_case(name));
+    // Some libraries for programs name text/html too.
+    let is_browser =
+        matches!(head.method, Method::GET | Method::HEAD) && has("text/html") && has("application/xhtml+xml");
     let path = head.uri.path();
     if !is_browser || path.starts_with(API) || router::find(head.method.as_str(), path).is_ok() {
         return None;

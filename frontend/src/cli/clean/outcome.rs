@@ -114,11 +114,14 @@ const RULES_ALONE_MAX: u64 = 512;
 /// Separates the parts of [`reply_text`].
 const SEPARATOR: char = '\0';
 
-/// The rule and the facts of the reply as one text, which gets one number; `None` without a reply. A run has some hundred different
-/// texts.
+/// The rule and the facts of the reply as one text, which gets one number; `None` without a reply. A run has some hundred
+/// different texts. The columns of an earlier output may have only some of the facts.
 fn reply_text(results: &Results<'_>) -> Option<String> {
     let Results { rule, scope, reply_code, enhanced_code, .. } = results;
-    let code = reply_code.as_ref()?;
+    if scope.is_empty() && enhanced_code.is_empty() && reply_code.is_none() {
+        return None;
+    }
+    let code = reply_code.map(|code| code.to_string()).unwrap_or_default();
     Some(format!("{rule}{SEPARATOR}{scope}{SEPARATOR}{code}{SEPARATOR}{enhanced_code}"))
 }
 
@@ -213,6 +216,10 @@ mod tests {
         let reply = Results { scope: "recipient", reply_code: Some(550), enhanced_code: "5.1.1", ..results };
         let outcome = outcomes.new_outcome(16, &reply);
         assert_eq!((outcome.code(), outcomes.results(outcome)), (16, reply));
+        // An earlier output may have only some of the columns.
+        let scope = Results { scope: "recipient", ..results };
+        let outcome = outcomes.new_outcome(16, &scope);
+        assert_eq!(outcomes.results(outcome), scope);
         for n in 0..5000 {
             let enhanced_code = format!("5.{}.{}", n / 1000, n % 1000);
             let outcome = outcomes.new_outcome(3, &Results { enhanced_code: &enhanced_code, ..reply });

@@ -8,7 +8,7 @@ use super::recipients::{AskedRecipient, Recipients};
 use super::smtp::{Peer, Surroundings};
 use engine::config::Pace;
 use engine::sim::{Connect, Link, Wire};
-use engine::{Answer, Outage, Priority, Refusal, Request};
+use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use engine_proto::address::Address;
 use engine_proto::limits::{BULK_PATIENCE, RCPT_TIMEOUT, SINGLE_PATIENCE};
 use fastrand::Rng;
@@ -143,6 +143,15 @@ pub struct Ticket {
     /// It was deferred because the budget of its site was used up.
     put_off: bool,
     owed: i32,
+}
+
+/// A result as text, without the times of replies: they count from the start of the process, which differs between runs.
+fn told(result: &Result<Finding, Outage>) -> String {
+    let Ok(finding) = result else { return format!("{result:?}") };
+    let observed = finding.observed.as_ref().map(|observed| {
+        (&observed.host, observed.reply.map(|reply| (reply.code, reply.status, reply.scope)))
+    });
+    format!("{:?} {observed:?}", Finding { observed: None, ..finding.clone() })
 }
 
 impl World {
@@ -472,7 +481,7 @@ impl engine::sim::World for World {
 
     fn answered(&mut self, now: Duration, answer: Answer) -> Option<(Duration, Request)> {
         let ticket = answer.ticket;
-        self.note(ticket, format!("{now:?} {:?}", answer.result).as_bytes());
+        self.note(ticket, format!("{now:?} {}", told(&answer.result)).as_bytes());
         if self.telling == Some(ticket) {
             self.told.push(format!("{:>9.3} s  answer: {:?}", now.as_secs_f64(), answer.result));
             self.told.extend(answer.trace);
