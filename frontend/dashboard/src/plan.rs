@@ -71,7 +71,8 @@ pub fn table(plans: &PlanTable, current: Option<&str>) -> Markup {
                 th scope="col" { "Plan" } th.number scope="col" { "Credits" }
                 th.number scope="col" { "Full checks per minute" } th scope="col" { "Lists and batches" }
             } }
-            tbody { @for plan in plans.iter() { tr {
+            // Plans without credits are those of gateways. No visitor can have one.
+            tbody { @for plan in plans.iter().filter(|plan| current.is_some() || plan.monthly_credits > 0) { tr {
                 td { (plan.name) @if current == Some(plan.id.as_str()) { " " span.tag.good { "current" } } }
                 td.number data-label="Credits" {
                     (grouped(plan.monthly_credits)) @if plan.resets { " per month" } @else { " once" }
