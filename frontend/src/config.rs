@@ -73,7 +73,7 @@ pub struct Config {
     pub state: Option<StateFile>,
     /// The file of learned bounces and deliveries; `None`: the default of the command.
     pub learned: Option<StateFile>,
-    /// The accounts whose checks use them on a server.
+    /// The accounts with checks that use the learned events on a server.
     pub learned_accounts: Vec<String>,
     /// The operator's own mailboxes, which exist.
     pub canaries: Vec<Address>,

@@ -9,6 +9,25 @@ use learn::Applied;
 use store::UnixMs;
 use store::credits::calendar::Iso8601;
 
+/// What an answer is based on. It becomes [`Evidence`] only for an answer that shows it.
+#[derive(Debug)]
+pub enum Basis {
+    /// A finding of the engine, and the time of the verdict.
+    Finding(Finding, UnixMs),
+    /// An event of the operator's own mail.
+    Event(Applied),
+}
+
+impl Basis {
+    /// The evidence for the detail of the answer.
+    pub fn evidence(&self) -> Evidence {
+        match self {
+            Basis::Finding(finding, at) => of_finding(finding, *at),
+            Basis::Event(applied) => of_event(applied),
+        }
+    }
+}
+
 /// The evidence of a finding of the engine. `now`: the time of the verdict.
 pub fn of_finding(finding: &Finding, now: UnixMs) -> Evidence {
     let observed = finding.observed.as_deref();

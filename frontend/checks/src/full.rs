@@ -13,10 +13,11 @@ pub mod shared;
 use crate::convert;
 use crate::counters::count;
 use crate::engine_client::NoFinding;
+use crate::evidence::Basis;
 use crate::limiter::{FairUse, Share};
 use crate::panics::catch_panic;
-use crate::{CheckError, Checks, evidence};
-use api::{Evidence, Reason};
+use crate::{CheckError, Checks};
+use api::Reason;
 use engine::proto::address::Address;
 use engine::proto::limits::SINGLE_PATIENCE;
 use engine::{Finding, Outage, Priority};
@@ -45,8 +46,8 @@ pub struct Checked {
     pub credits_remaining: Option<u64>,
     /// The answer is the account's own one of the last 24 hours.
     pub cached: bool,
-    /// The basis of the verdict; `None` if an earlier check found it.
-    pub evidence: Option<Evidence>,
+    /// What the verdict is based on; `None` if an earlier check found it.
+    pub basis: Option<Basis>,
 }
 
 /// The account that pays for a check, and the basis of its right.
@@ -71,12 +72,12 @@ struct PaidQuestion {
 ///
 /// There is no credit or no answer. Nothing is charged then.
 pub async fn check(checks: &Rc<Checks>, payer: Payer, address: Address) -> Result<Checked, CheckError> {
+    let Some(learned) = checks.own_evidence.of(payer.account) else {
+        return check_by_servers(checks, payer, address).await;
+    };
     let checked = check_by_servers(checks, payer, address.clone()).await?;
-    let lists = checks.engine.lists();
-    Ok(match checks.own_evidence.apply(payer.account, &address, checked.reason, &lists) {
-        Some(applied) => {
-            Checked { reason: applied.reason, evidence: Some(evidence::of_event(&applied)), ..checked }
-        }
+    Ok(match learned.apply(&address, checked.reason, &checks.engine.lists()) {
+        Some(applied) => Checked { reason: applied.reason, basis: Some(Basis::Event(applied)), ..checked },
         None => checked,
     })
 }
@@ -157,7 +158,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
     let probe = checks.engine.probe(question.address.clone(), Priority::Single);
     let error = match catch_panic(monoio::time::timeout(PROBE_TIME_MAX, probe)).await {
         Ok(Ok(Ok(finding))) => {
-            return settle(checks, hold, question.hash, &finding).await.inspect(|_| charge(share));
+            return settle(checks, hold, question.hash, finding).await.inspect(|_| charge(share));
         }
         Ok(Ok(Err(none))) => {
             if matches!(none, NoFinding::Outage(Outage::OverBudget(_))) {
@@ -189,14 +190,14 @@ async fn settle(
     checks: &Checks,
     hold: HoldRef,
     address: AddressHash,
-    finding: &Finding,
+    finding: Finding,
 ) -> Result<Checked, CheckError> {
-    let verdict = convert::verdict(finding);
+    let verdict = convert::verdict(&finding);
     let with = Settlement { result: Some(ResultRecord { address, verdict }) };
     match checks.store.settle(hold, with, clock::now()).await {
         Ok(balance) => {
-            let evidence = Some(evidence::of_finding(finding, clock::now()));
-            Ok(Checked { evidence, ..charged(verdict.reason, balance.available()) })
+            let basis = Some(Basis::Finding(finding, clock::now()));
+            Ok(Checked { basis, ..charged(verdict.reason, balance.available()) })
         }
         // The result is withheld: an answer must be durable first.
         Err(error) => {
@@ -224,9 +225,9 @@ async fn give_back(checks: &Checks, hold: HoldRef) {
 }
 
 fn charged(reason: Reason, credits_remaining: u64) -> Checked {
-    Checked { reason, credits_remaining: Some(credits_remaining), cached: false, evidence: None }
+    Checked { reason, credits_remaining: Some(credits_remaining), cached: false, basis: None }
 }
 
 fn repeat(result: StoredResult) -> Checked {
-    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true, evidence: None }
+    Checked { reason: result.verdict.reason, credits_remaining: None, cached: true, basis: None }
 }

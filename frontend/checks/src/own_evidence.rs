@@ -14,8 +14,9 @@ use store::{AccountId, clock};
 #[derive(Debug, Default)]
 pub struct OwnEvidence(RwLock<Option<Arc<LearnedFor>>>);
 
+/// Learned events, and the accounts that use them.
 #[derive(Debug)]
-struct LearnedFor {
+pub struct LearnedFor {
     accounts: Vec<AccountId>,
     table: Table,
 }
@@ -28,17 +29,6 @@ impl OwnEvidence {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = learned;
     }
 
-    /// The verdict for an account in place of the reason that the mail servers gave; `None` if that reason stays.
-    pub fn apply(
-        &self,
-        account: AccountId,
-        address: &Address,
-        reason: Reason,
-        lists: &Lists,
-    ) -> Option<Applied> {
-        self.of(account)?.apply(address, reason, lists)
-    }
-
     /// Replaces the reasons of rows that are an answer to an account.
     pub fn apply_to_rows(&self, account: AccountId, rows: &mut [(String, Reason)], lists: &Lists) {
         let Some(learned) = self.of(account) else { return };
@@ -49,14 +39,16 @@ impl OwnEvidence {
         }
     }
 
-    fn of(&self, account: AccountId) -> Option<Arc<LearnedFor>> {
+    /// The events that are evidence for an account; `None` for all but the named accounts.
+    pub fn of(&self, account: AccountId) -> Option<Arc<LearnedFor>> {
         let learned = self.0.read().unwrap_or_else(PoisonError::into_inner);
         learned.as_ref().filter(|learned| learned.accounts.contains(&account)).map(Arc::clone)
     }
 }
 
 impl LearnedFor {
-    fn apply(&self, address: &Address, reason: Reason, lists: &Lists) -> Option<Applied> {
+    /// The verdict in place of the reason that the mail servers gave; `None` if that reason stays.
+    pub fn apply(&self, address: &Address, reason: Reason, lists: &Lists) -> Option<Applied> {
         let evidence = self.table.evidence(address, clock::now() / 1000)?;
         // The store keeps no rule. Without it, a bounce of a domain changes nothing.
         evidence.apply(reason, "", lists.is_role(address.local()))
@@ -81,7 +73,10 @@ mod tests {
         });
         let (evidence, lists) = (OwnEvidence::default(), Lists::default());
         let reason = |account, reason| {
-            evidence.apply(account, &address, reason, &lists).map_or(reason, |applied| applied.reason)
+            let learned = evidence.of(account);
+            learned
+                .and_then(|learned| learned.apply(&address, reason, &lists))
+                .map_or(reason, |applied| applied.reason)
         };
         assert_eq!(reason(operator, Reason::CatchAll), Reason::CatchAll);
         evidence.replace(vec![operator], Some(table));

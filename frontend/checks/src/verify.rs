@@ -1,6 +1,7 @@
 //! One address for a caller with a key: fast or full, live or test.
 
 use crate::auth::Caller;
+use crate::evidence::Basis;
 use crate::full::{self, Checked, Payer};
 use crate::{CheckError, Checks, counters, detail, fast, test_mode};
 use api::{Detail, DetailLevel, Findings, Mode, Reason, Verification};
@@ -48,16 +49,17 @@ async fn full_check(
     caller: Caller,
     question: Question,
 ) -> Result<Verification, CheckError> {
-    let free = |reason| Checked { reason, credits_remaining: None, cached: false, evidence: None };
+    let free = |reason| Checked { reason, credits_remaining: None, cached: false, basis: None };
     let (checked, detail) = match (Address::parse(&question.email), caller.mode) {
         (Err(_), _) => (free(Reason::InvalidSyntax), None),
         (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
         (Ok(address), KeyMode::Live) => {
             let payer = Payer { account: caller.account, connection: None };
-            let mut checked = full::check(checks, payer, address.clone()).await?;
+            let checked = full::check(checks, payer, address.clone()).await?;
             let detail = match question.detail {
                 Some(DetailLevel::Full) => {
-                    let evidence = checked.evidence.take();
+                    // The time of a reply counts back from now, so it is taken before the look-ups.
+                    let evidence = checked.basis.as_ref().map(Basis::evidence);
                     let detail = detail::gather(checks, &address, checked.reason).await;
                     Some(Box::new(Detail { evidence, ..detail }))
                 }

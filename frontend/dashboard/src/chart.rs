@@ -78,10 +78,15 @@ fn sums(counts: &DayCounts) -> [(Tone, u64); 3] {
     })
 }
 
+/// The first and the last day of a span that ends today.
+pub fn ends(span: u32, now: UnixMs) -> (u32, u32) {
+    let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
+    (today.saturating_add(1).saturating_sub(span), today)
+}
+
 /// The chart of checks per day for the last `span` days, stacked by tone.
 pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
-    let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
-    let first = (today + 1).saturating_sub(span);
+    let (first, today) = ends(span, now);
     let of = |day: u32| counts.iter().find(|counts| counts.day == day);
     let total = |counts: &DayCounts| counts.singles + counts.rows;
     let shown: Vec<&DayCounts> = counts.iter().filter(|counts| counts.day >= first).collect();

@@ -29,6 +29,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 }
 
 fn landing(visit: &Visit) -> Reply {
+    let plans = visit.checks.store.plans();
     let body = html! {
         section.hero {
             h1 { "Mail address verification" }
@@ -58,7 +59,8 @@ fn landing(visit: &Visit) -> Reply {
         @if visit.dashboard.sign_up {
             section.card {
                 h2 { "Plans" }
-                (plan::table(&visit.checks.store.plans(), None))
+                // The plans of gateways have no credits, and no visitor can have one.
+                (plan::table(plans.iter().filter(|plan| plan.monthly_credits > 0), None))
                 p.soft { "A full check costs one credit. Fast checks, which ask no mail server, are free." }
             }
         }

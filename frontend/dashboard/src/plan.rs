@@ -8,7 +8,7 @@ use http_core::Reply;
 use lists::report::grouped;
 use maud::{Markup, html};
 use store::clock;
-use store::{PlanTable, SubscriptionStatus};
+use store::{Plan, SubscriptionStatus};
 
 /// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -56,23 +56,22 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card {
             h2 { "All plans" }
-            (table(&plans, Some(&account.plan)))
+            (table(plans.iter(), Some(&account.plan)))
             p.soft { "Only the operator of this service can change plans." }
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
 }
 
-/// All plans, with a mark at the `current` one.
-pub fn table(plans: &PlanTable, current: Option<&str>) -> Markup {
+/// Plans, with a mark at the `current` one.
+pub fn table<'p>(plans: impl Iterator<Item = &'p Plan>, current: Option<&str>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="All plans" { table.stack {
             thead { tr {
                 th scope="col" { "Plan" } th.number scope="col" { "Credits" }
                 th.number scope="col" { "Full checks per minute" } th scope="col" { "Lists and batches" }
             } }
-            // Plans without credits are those of gateways. No visitor can have one.
-            tbody { @for plan in plans.iter().filter(|plan| current.is_some() || plan.monthly_credits > 0) { tr {
+            tbody { @for plan in plans { tr {
                 td { (plan.name) @if current == Some(plan.id.as_str()) { " " span.tag.good { "current" } } }
                 td.number data-label="Credits" {
                     (grouped(plan.monthly_credits)) @if plan.resets { " per month" } @else { " once" }

@@ -7,9 +7,9 @@ use api::Reason;
 use http_core::Reply;
 use maud::html;
 use std::fmt::Write;
+use store::DayCounts;
 use store::clock;
-use store::credits::calendar::{DAY_MS, day_text};
-use store::{DayCounts, UnixMs};
+use store::credits::calendar::day_text;
 
 /// The spans that the user can choose, in days.
 const SPANS: [u32; 3] = [7, 30, 90];
@@ -20,18 +20,12 @@ fn span(visit: &Visit) -> u32 {
     wanted.filter(|span| SPANS.contains(span)).unwrap_or(30)
 }
 
-/// The first and the last day of a span that ends today.
-fn ends(span: u32, now: UnixMs) -> (u32, u32) {
-    let today = u32::try_from(now / DAY_MS).unwrap_or(u32::MAX);
-    (today.saturating_add(1).saturating_sub(span), today)
-}
-
 /// `GET /usage.csv?days=`: the counts of the chosen span as a file, a row for each day.
 pub async fn download(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let now = clock::now();
     let days = visit.checks.store.days(signed_in.account, now).await?;
-    let body = csv(&days, ends(span(&visit), now)).into_bytes();
+    let body = csv(&days, chart::ends(span(&visit), now)).into_bytes();
     Ok(Reply { status: 200, headers: Vec::new(), body }
         .header("content-type", "text/csv; charset=utf-8; header=present")
         .header("content-disposition", "attachment; filename=\"mailprobe-usage.csv\"")
@@ -59,7 +53,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     let (now, span) = (clock::now(), span(&visit));
     let days = visit.checks.store.days(signed_in.account, now).await?;
-    let (first, _) = ends(span, now);
+    let (first, _) = chart::ends(span, now);
     let sums = chart::added_up(days.iter().filter(|day| day.day >= first));
     let body = html! {
         h1 { "Usage" }
@@ -80,12 +74,13 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use store::credits::calendar::DAY_MS;
 
     #[test]
     fn each_day_is_a_row_with_the_same_columns() {
         let counts =
             DayCounts { day: 20_000, singles: 1, rows: 1_200, reasons: vec![(Reason::CatchAll, 1_201)] };
-        let text = csv(&[counts], ends(7, 20_000 * DAY_MS + 5));
+        let text = csv(&[counts], chart::ends(7, 20_000 * DAY_MS + 5));
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
         assert_eq!(rows.len(), 8);
         assert!(rows.iter().all(|row| row.len() == 3 + Reason::ALL.len()), "{text}");

@@ -263,11 +263,13 @@ async fn answer(
         if let Some(found) = assistants::find(&worker, &head) {
             return assistants::answer(worker, found, head, body, peer, note).await;
         }
-        if let Some(found) = visit::find_nothing(&worker, &head) {
-            return Ok(visit::answer(worker, found, head, body, peer, note).await);
-        }
     }
     let found = router::find(head.method.as_str(), head.uri.path());
+    if let (Ok(None), Err(_)) = (&gateway, &found)
+        && let Some(found) = visit::find_nothing(&worker, &head)
+    {
+        return Ok(visit::answer(worker, found, head, body, peer, note).await);
+    }
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
     let admitted = match (gateway, found) {
         (Err(refusal), _) | (_, Err(refusal)) => Err(refusal),

@@ -1,9 +1,10 @@
 //! The deletion of accounts, in two parts.
 //!
-//! [`Txn::close_account`] is one transaction. From then on, no key, password, session or token of the account is accepted, and its
-//! name is gone, and the account takes no new ones. It also writes a note (`expiries`), which is the order to remove the rest. [`Txn::delete_step`] removes a limited
-//! part of the rest in each transaction, so any process can continue after a crash. The sums of the account agree with its
-//! ledger after each step. The last step removes both, and adds the sums to those of all deleted accounts.
+//! [`Txn::close_account`] is one transaction. After it, no key, password, session or token of the account is accepted, its name is
+//! free, and it takes no new rows. The transaction also writes a note (`expiries`), which is the order to remove the rest.
+//! [`Txn::delete_step`] removes a limited part of the rest in each transaction, so any process can continue after a crash. The sums
+//! of the account agree with its ledger after each step. The last step removes both, and adds the sums to those of all deleted
+//! accounts.
 
 use crate::index::{KeyChange, key_info};
 use crate::row::Fixed;

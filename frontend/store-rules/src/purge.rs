@@ -212,7 +212,7 @@ fn counter(purged: &mut Purged, what: Expiring) -> &mut u64 {
         Expiring::Batch => &mut purged.batches,
         Expiring::OpenBatch => &mut purged.ended,
         Expiring::Idempotency => &mut purged.idempotency_keys,
-        // Deleted accounts are no part of a purge.
+        // `REMOVABLE` has no deleted accounts.
         Expiring::List | Expiring::Account => &mut purged.lists,
         Expiring::Session | Expiring::SignInLink => &mut purged.sessions,
         Expiring::Connection => &mut purged.connections,

@@ -10,7 +10,7 @@ fn an_account_on_the_free_plan_is_made_and_signed_in() {
     browser.get("/").says("100");
     assert!(browser.cookies.contains_key("__Host-mailprobe"));
     assert!(!browser.cookies.contains_key("__Host-mailprobe-form"), "it has done its work");
-    // The operator finds the account by the user's address, and sees whose account it is.
+    // The operator finds the account by the user's address, and the list has the address.
     let shown = server.administer(&["account", "show", "joe@example.com"]);
     assert!(shown.contains("web-"), "{shown}");
     let list = server.administer(&["account", "list"]);

@@ -2,7 +2,6 @@
 
 use super::Note;
 use super::upload::Upload;
-use crate::router;
 use crate::worker::Worker;
 use bytes::Bytes;
 use dashboard::{Asked, Body, Dashboard, Found, Given, Head, Problem};
@@ -34,9 +33,12 @@ pub fn find(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
     Some((Arc::clone(dashboard), dashboard::find(head.method.as_str(), head.uri.path())?))
 }
 
-/// A page that says that nothing is at the path, for a browser at a path that neither the dashboard nor the API has. Programs get the
-/// JSON of the API.
+/// The page that tells a browser that nothing is at the path. Programs get the JSON of the API.
 pub fn find_nothing(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Found)> {
+    if head.uri.path().starts_with(API) {
+        return None;
+    }
+    let dashboard = worker.shared.dashboard.as_ref()?;
     let accepts = head.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let types: Vec<&str> =
         accepts.flat_map(|value| value.split(',')).filter_map(|range| range.split(';').next()).collect();
@@ -44,11 +46,7 @@ pub fn find_nothing(worker: &Worker, head: &Parts) -> Option<(Arc<Dashboard>, Fo
     // Some libraries for programs name text/html too.
     let is_browser =
         matches!(head.method, Method::GET | Method::HEAD) && has("text/html") && has("application/xhtml+xml");
-    let path = head.uri.path();
-    if !is_browser || path.starts_with(API) || router::find(head.method.as_str(), path).is_ok() {
-        return None;
-    }
-    Some((Arc::clone(worker.shared.dashboard.as_ref()?), Found::Refused(Refusal::no_such_path())))
+    is_browser.then(|| (Arc::clone(dashboard), Found::Refused(Refusal::no_such_path())))
 }
 
 /// Answers with a page in every case, also for errors.

@@ -61,7 +61,7 @@ pub enum ListMade {
     AccountFull,
     /// The lists of all accounts would exceed their limit of bytes.
     StoreFull,
-    /// The account was deleted meanwhile.
+    /// There is no such account, or it is deleted.
     NoAccount,
 }
 

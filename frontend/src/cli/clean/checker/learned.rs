@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A checker whose answers have the verdicts by learned events.
+/// A checker that adds the verdict by learned events to each answer.
 pub(in crate::cli::clean) struct WithLearned {
     checker: Box<dyn Checker>,
     table: Table,
