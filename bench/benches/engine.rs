@@ -30,7 +30,8 @@ fn start(net: &mailnet::Running) -> Engine {
 
 fn submit(client: &Client, address: &Address) {
     let address = address.clone();
-    let request = Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false };
+    let request =
+        Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false, observed: false };
     assert!(client.submit(request).is_ok(), "there is room");
 }
 

@@ -96,6 +96,8 @@ pub struct Request {
     pub owner: u64,
     /// Whether [`Answer::trace`] is to have the DNS answers, commands and replies.
     pub trace: bool,
+    /// Whether [`Finding::observed`] is to have the host and the reply that decided.
+    pub observed: bool,
 }
 
 /// The answer to one request. Every accepted request gets exactly one.
@@ -121,7 +123,7 @@ pub struct Finding {
     /// The evidence of the verdict: a keyed hash of the domain and the host. If it is contradicted later,
     /// [`Engine::withdrawn`] names it.
     pub evidence: Option<u64>,
-    /// The host that the verdict rests on, with its reply; `None` if it rests on no host, and for a [`Priority::Batch`].
+    /// The host that the verdict rests on, with its reply; `None` if it rests on no host, or the request did not ask for it.
     pub observed: Option<Box<Observation>>,
 }
 

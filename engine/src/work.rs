@@ -44,6 +44,8 @@ pub(crate) struct WorkState {
     pub(crate) was_accepted: bool,
     /// It was refused in a session that ended behind that; the next one at the host is to prove it.
     pub(crate) carried: Option<Box<CarriedRefusal>>,
+    /// Whether the answer has the host and the reply that decided.
+    observed: bool,
     /// The latest reply of a server about it, and that server.
     heard: Option<Box<Observation>>,
     /// The finding that is used if no better one is made.
@@ -193,6 +195,7 @@ impl Work {
             was_refused: false,
             was_accepted: false,
             carried: None,
+            observed: request.observed,
             heard: None,
             fallback: unverifiable("dns_timeout", None),
             again: None,
@@ -210,9 +213,11 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after: None, evidence: None, observed: None });
     }
 
-    /// A host replied about it.
-    pub(crate) fn hear(&mut self, host: &str, reply: ObservedReply) {
-        self.heard = self.observation(host, Some(reply));
+    /// A host replied about it. `reply` is computed only if the answer has it.
+    pub(crate) fn hear(&mut self, host: &str, reply: impl FnOnce() -> ObservedReply) {
+        if self.observed {
+            self.heard = Some(Box::new(Observation { host: host.into(), reply: Some(reply()) }));
+        }
     }
 
     /// Answers with a verdict that rests on the latest reply.
@@ -233,9 +238,8 @@ impl Work {
         self.finish(Finding { reason, rule, retry_after: None, evidence, observed });
     }
 
-    /// No answer to a batch shows it.
     fn observation(&self, host: &str, reply: Option<ObservedReply>) -> Option<Box<Observation>> {
-        (self.priority != Priority::Batch).then(|| Box::new(Observation { host: host.into(), reply }))
+        self.observed.then(|| Box::new(Observation { host: host.into(), reply }))
     }
 
     /// Answers with what is known when nothing more can be found out.
@@ -385,7 +389,8 @@ pub(crate) mod testing {
 
     pub(crate) fn work(client: &Arc<Mailbox>, address: &str, priority: Priority) -> Work {
         let address = Address::parse(address).expect("no address");
-        let request = Request { ticket: 1, address, priority, owner: 0, trace: false };
+        let observed = priority != Priority::Batch;
+        let request = Request { ticket: 1, address, priority, owner: 0, trace: false, observed };
         Work::new(request, Arc::clone(client), Instant::now() + Duration::from_secs(60))
     }
 
@@ -418,14 +423,14 @@ mod tests {
         let single = |steps: &dyn Fn(Work)| observed(Priority::Single, steps);
         let at = |host: &str, code| Some((host.to_owned(), code));
         let deferred = |work: &mut Work| {
-            work.hear("mx1", reply(450));
+            work.hear("mx1", || reply(450));
             work.leave_heard("for-now", Some(SHORT));
         };
         // What decides is the latest reply, or a reply before it if the later question brought nothing.
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.hear("mx2", reply(250));
+                work.hear("mx2", || reply(250));
                 work.settle_heard(Reason::MailboxExists, "control_refused", None, None);
             }),
             at("mx2", Some(250))
@@ -433,7 +438,7 @@ mod tests {
         assert_eq!(
             single(&|mut work| {
                 deferred(&mut work);
-                work.hear("mx2", reply(250));
+                work.hear("mx2", || reply(250));
                 work.give_up();
             }),
             at("mx1", Some(450))
@@ -472,6 +477,6 @@ mod tests {
         );
         let settled_at = |work: Work| work.settle_at("mx1", unsure, "no_smtputf8", None);
         assert_eq!(observed(Priority::List, settled_at), at("mx1", None));
-        assert_eq!(observed(Priority::Batch, settled_at), None, "no answer to a batch shows it");
+        assert_eq!(observed(Priority::Batch, settled_at), None, "it was not asked for");
     }
 }

@@ -22,7 +22,9 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     let client = engine.client(1_000);
     for (ticket, priority) in (0..ROWS).zip([Priority::Batch, Priority::List].into_iter().cycle()) {
         let address = Address::parse(&format!("nobody-{ticket}@b.example")).expect("an address");
-        client.submit(Request { ticket, address, priority, owner: 0, trace: false }).expect("room");
+        client
+            .submit(Request { ticket, address, priority, owner: 0, trace: false, observed: false })
+            .expect("room");
     }
     let (began, mut over) = (Instant::now(), 0);
     let mut found = 0;
@@ -51,7 +53,14 @@ fn whoever_is_over_the_budget_is_told_so_at_once() {
     assert!(found >= 90 && found + over == ROWS, "{found} found, {over} over the budget");
     // Somebody who comes later hears it at once, whoever he is.
     let address = Address::parse("user-1@b.example").expect("an address");
-    let single = Request { ticket: ROWS, address, priority: Priority::Single, owner: 0, trace: false };
+    let single = Request {
+        ticket: ROWS,
+        address,
+        priority: Priority::Single,
+        owner: 0,
+        trace: false,
+        observed: false,
+    };
     client.submit(single).expect("room");
     let asked = Instant::now();
     let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
@@ -72,7 +81,14 @@ fn ask(engine: &Engine, names: std::ops::Range<u64>) -> u64 {
     let count = names.end - names.start;
     for name in names {
         let address = Address::parse(&format!("nobody-{name}@b.example")).expect("an address");
-        let request = Request { ticket: name, address, priority: Priority::List, owner: 0, trace: false };
+        let request = Request {
+            ticket: name,
+            address,
+            priority: Priority::List,
+            owner: 0,
+            trace: false,
+            observed: false,
+        };
         client.submit(request).expect("room");
     }
     let answer = |_| client.answer_blocking(Duration::from_secs(60)).expect("an answer").result;

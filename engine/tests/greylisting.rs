@@ -20,7 +20,8 @@ mailboxes.ok = ["a", "b"]
 
 fn ask(client: &Client, address: &str) -> (Reason, &'static str) {
     let address = Address::parse(address).expect("an address");
-    let request = Request { ticket: 1, address, priority: Priority::List, owner: 0, trace: false };
+    let request =
+        Request { ticket: 1, address, priority: Priority::List, owner: 0, trace: false, observed: false };
     client.submit(request).expect("room");
     let answer = client.answer_blocking(Duration::from_secs(30)).expect("an answer");
     let finding = answer.result.expect("no outage");

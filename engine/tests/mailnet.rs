@@ -52,7 +52,14 @@ fn ask(client: &Client, addresses: &[String], priority: Priority, trace: bool) -
     while answers.len() < addresses.len() {
         while let Some(text) = addresses.get(sent) {
             let address = Address::parse(text).expect("an address");
-            let request = Request { ticket: sent as u64, address, priority, owner: 0, trace };
+            let request = Request {
+                ticket: sent as u64,
+                address,
+                priority,
+                owner: 0,
+                trace,
+                observed: priority != Priority::Batch,
+            };
             if client.submit(request).is_err() {
                 break;
             }

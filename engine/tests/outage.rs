@@ -12,7 +12,8 @@ use support::{engine, world};
 /// What is answered about one address: a reason, or an outage.
 fn ask(client: &Client, address: &str) -> &'static str {
     let address = Address::parse(address).expect("an address");
-    let request = Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false };
+    let request =
+        Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false, observed: false };
     client.submit(request).expect("room");
     let answer = client.answer_blocking(Duration::from_secs(40)).expect("an answer");
     match answer.result {

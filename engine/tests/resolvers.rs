@@ -17,7 +17,9 @@ const LIES: [&str; 8] =
 
 fn submit(client: &Client, ticket: u64, address: &str, priority: Priority) {
     let address = Address::parse(address).expect("an address");
-    client.submit(Request { ticket, address, priority, owner: 0, trace: false }).expect("room");
+    client
+        .submit(Request { ticket, address, priority, owner: 0, trace: false, observed: false })
+        .expect("room");
 }
 
 /// The next answer: its ticket, and a rule or an outage.

@@ -80,7 +80,7 @@ impl World for Hours {
 
 fn request() -> Request {
     let address = Address::parse("alice@d.example").expect("an address");
-    Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true }
+    Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true, observed: false }
 }
 
 /// The answer to a DNS question: MX and A of the domain and its host, and that there is nothing else.

@@ -79,8 +79,14 @@ fn clean(client: &Client, list: &[String], well: usize) -> Duration {
             && let Some(&index) = ready.front()
         {
             let address = Address::parse(&list[index]).expect("an address");
-            let request =
-                Request { ticket: index as u64, address, priority: Priority::List, owner: 0, trace: false };
+            let request = Request {
+                ticket: index as u64,
+                address,
+                priority: Priority::List,
+                owner: 0,
+                trace: false,
+                observed: false,
+            };
             if client.submit(request).is_err() {
                 break;
             }
@@ -114,8 +120,14 @@ fn run(well: usize, each: usize, sick: bool) -> Duration {
     if sick {
         // A single check is admitted beside the quota, and is answered in time.
         let address = Address::parse("user-1@silent.example").expect("an address");
-        let single =
-            Request { ticket: u64::MAX, address, priority: Priority::Single, owner: 0, trace: false };
+        let single = Request {
+            ticket: u64::MAX,
+            address,
+            priority: Priority::Single,
+            owner: 0,
+            trace: false,
+            observed: false,
+        };
         client.submit(single).expect("no room for a single check");
         let asked = Instant::now();
         let answered = std::iter::from_fn(|| client.answer_blocking(Duration::from_secs(60)))

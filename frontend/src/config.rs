@@ -295,8 +295,13 @@ impl Config {
 
     /// The address at which users reach the server, according to the configuration.
     pub fn reachable_at(&self) -> String {
+        self.public_url.clone().unwrap_or_else(|| self.listening_at(self.listen))
+    }
+
+    /// The URL of this socket of the server.
+    pub fn listening_at(&self, address: SocketAddr) -> String {
         let scheme = if self.tls_cert.is_some() { "https" } else { "http" };
-        self.public_url.clone().unwrap_or_else(|| format!("{scheme}://{}", self.listen))
+        format!("{scheme}://{address}")
     }
 
     /// The number of frontend threads.

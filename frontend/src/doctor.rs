@@ -53,6 +53,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     findings.extend(store::store(&config));
     findings.extend(machine::sync_time(&config.data));
     findings.extend(machine::certificate(&config));
+    findings.extend(machine::learned(&config));
     Report::new(findings)
 }
 

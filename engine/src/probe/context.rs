@@ -40,7 +40,7 @@ impl<R: Runtime> ProbeContext<'_, R> {
 
     /// The host replied about a work, or refused it before it was asked about: the work remembers the reply.
     pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
-        work.hear(&self.route().host, ObservedReply::new(reply, said, at));
+        work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
     }
 
     /// Our own names and address towards this host.

@@ -79,7 +79,8 @@ struct Said {
 
 fn ask(client: &Client, address: &str) -> Said {
     let address = Address::parse(address).expect("an address");
-    let request = Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true };
+    let request =
+        Request { ticket: 1, owner: 0, address, priority: Priority::Single, trace: true, observed: false };
     client.submit(request).expect("room");
     let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
     let trace = answer.trace.join("\n");
@@ -314,7 +315,8 @@ fn a_host_that_knows_no_rcpt_is_asked_about_a_few_recipients_over_two_sessions()
     let client = engine.client(200);
     for n in 0..200 {
         let address = Address::parse(&format!("user-{n}@d0.example")).expect("an address");
-        let request = Request { ticket: n, owner: 0, address, priority: Priority::List, trace: false };
+        let request =
+            Request { ticket: n, owner: 0, address, priority: Priority::List, trace: false, observed: false };
         client.submit(request).expect("room");
     }
     for _ in 0..200 {
@@ -472,7 +474,14 @@ fn an_outage_of_one_source_is_not_one_of_the_others_and_passes() {
     let client = engine.client(64);
     for n in 0..12 {
         let address = Address::parse(&format!("alice@d{n}.example")).expect("an address");
-        let request = Request { ticket: n, owner: 0, address, priority: Priority::Single, trace: true };
+        let request = Request {
+            ticket: n,
+            owner: 0,
+            address,
+            priority: Priority::Single,
+            trace: true,
+            observed: false,
+        };
         client.submit(request).expect("room");
     }
     let mut down = Vec::new();

@@ -206,7 +206,7 @@ impl EngineClient {
     /// [`NoFinding`]: nothing is known about the address, and nothing may be charged.
     pub async fn probe(&self, address: Address, priority: Priority) -> Result<Finding, NoFinding> {
         let ticket = self.next.replace(self.next.get() + 1);
-        let request = Request { ticket, address, priority, owner: 0, trace: false };
+        let request = Request { ticket, address, priority, owner: 0, trace: false, observed: true };
         let waiter = Waiter { client: self, ticket };
         self.waiting.borrow_mut().insert(ticket, Slot::default());
         self.line.submit(request).map_err(NoFinding::Refused)?;

@@ -33,9 +33,9 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
                 thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
                     td data-label="Created" { (time(batch.created_at)) }
-                    td.mono data-label="Batch" { a href={ "/batches/" (batch.batch) } { (batch.batch) } }
+                    td data-label="Batch" { a.mono href={ "/batches/" (batch.batch) } { (batch.batch) } @if batch.is_test { " " span.tag { "test" } } }
                     td.number data-label="Addresses" { (grouped(batch.total.into())) }
-                    td.number data-label="Checked" { (grouped(batch.checked.into())) }
+                    td.number data-label="Checked" { (grouped((batch.checked - batch.refunded).into())) }
                     td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
                 } } }
             } }
@@ -55,7 +55,10 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     }
     let body = html! {
         h1 { "Batch" }
-        p.mono { (id) }
+        p { span.mono { (id) } @if view.is_test { " " span.tag { "test" } } }
+        @if view.is_test {
+            p.notice { "The batch was sent with a test key. Its results are made up from the local parts of the addresses." }
+        }
         @if let Some(name) = &view.name { p.wrap { (name) } }
         div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] { (state(&view)) }
     };
@@ -68,7 +71,7 @@ fn state(view: &BatchView) -> Markup {
             section.card {
                 label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses checked" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                p.soft { "Reload the page to see the progress." }
+                p.soft { "This part of the page is updated every two seconds. Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer." }
             }
         };
     };
@@ -77,13 +80,27 @@ fn state(view: &BatchView) -> Markup {
         counts.iter_mut().filter(|(known, _)| known == reason).for_each(|(_, count)| *count += 1);
     }
     html! {
-        section.card { h2 { (grouped(view.total.into())) " addresses checked" } (chart::verdicts(&counts)) }
+        section.card {
+            h2 { (grouped((view.checked - view.refunded).into())) " of " (grouped(view.total.into())) " addresses checked" }
+            @if view.refunded > 0 {
+                p {
+                    (grouped(view.refunded.into())) " addresses were not checked, because the batch was cancelled or no mail server could be asked. \
+                     They cost nothing, and are shown as unverifiable."
+                }
+            }
+            @if !view.is_test { p.soft { (grouped(view.charged)) " credits charged." } }
+            (chart::verdicts(&counts))
+        }
         section.card {
             h2 { "Addresses" }
-            div.scroll tabindex="0" role="region" aria-label="Addresses" { table {
+            div.scroll tabindex="0" role="region" aria-label="Addresses" { table.stack {
                 thead { tr { th scope="col" { "Address" } th scope="col" { "Verdict" } th scope="col" { "Reason" } } }
                 tbody { @for (email, reason) in results {
-                    tr { td.wrap { (email) } td { (chart::tag(*reason)) } td { (chart::words(*reason)) } }
+                    tr {
+                        td.wrap data-label="Address" { (email) }
+                        td data-label="Verdict" { (chart::tag(*reason)) }
+                        td data-label="Reason" { (chart::words(*reason)) }
+                    }
                 } }
             } }
         }

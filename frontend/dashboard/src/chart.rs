@@ -112,7 +112,7 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
             summary { "Show as table" }
             div.scroll tabindex="0" role="region" aria-label="Checks by day" {
                 table {
-                    thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In lists" }
+                    thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In batches and lists" }
                         @for tone in Tone::ALL { th.number scope="col" { (tone.name()) } } } }
                     tbody { @for counts in shown.iter().rev() {
                         tr { td { (day_text(counts.day)) } td.number { (grouped(counts.singles)) } td.number { (grouped(counts.rows)) }

@@ -72,10 +72,10 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         tracing::warn!("the rows of a deleted account could not be removed yet: {error}");
     }
     let body = html! {
-        h1 { "The account is deleted" }
-        p { "The keys of the account no longer work. The server removes the data of the account from the database. This can take some minutes. Results of checks stay for at most a week, without the account. Earlier backups of the operator have the data of the account until the operator deletes these backups." }
+        h1 { "Deleted account" }
+        p { "The account is deleted. Its keys no longer work. The server removes the data of the account from the database. This can take some minutes. Results of checks stay for at most a week, without the account. Earlier backups of the operator have the data of the account until the operator deletes these backups." }
     };
-    Ok(page::page("Account deleted", None, body)
+    Ok(page::page("Deleted account", None, body)
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
         .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
 }
@@ -110,10 +110,14 @@ async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
     let user = store.user(signed_in.account).await?;
     let content = content(visit, &account, user.as_ref()).await?;
     let body = html! {
-        h1 { "Delete account" }
+        h1 { "Account deletion" }
         (notice(wrong))
         p { "A deletion cannot be undone. It ends all lists and batches of the account that are under way, and deletes:" }
         ul { @for part in &content { li.wrap { (part) } } }
+        form method="post" action="/account/export" {
+            (token_field(&signed_in.csrf))
+            button.quiet type="submit" { "Export account data" }
+        }
         @if user.is_none() {
             p.notice.warn { "This account has no password yet. Set one on the page " a href="/sessions" { "Password and sessions" } " first." }
         } @else {
@@ -125,10 +129,10 @@ async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem> {
                     p.hint #name-hint { "Type the name to confirm the deletion." }
                     label for="password" { "Password" }
                     input #password name="password" type="password" autocomplete="current-password" required;
-                    button.danger type="submit" { "Delete this account" }
+                    button.danger type="submit" { "Delete account" }
                 }
             }
         }
     };
-    Ok(page::page_at("Delete account", Some("/sessions"), Some(signed_in), body))
+    Ok(page::page_at("Account deletion", Some("/sessions"), Some(signed_in), body))
 }

@@ -81,8 +81,8 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
         h1 { "Overview" }
         @if !faults.is_empty() {
             p.notice.warn #faults {
-                "This server has faults: " (faults.join(", ")) ". Checks may fail or be slow until its operator corrects them. "
-                "The log of the server and " code { "mailprobe doctor" } " describe each fault."
+                "Checks may fail or be slow at present, until the operator of this service corrects a fault (" (faults.join(", ")) "). "
+                "A check that fails costs nothing. If you are the operator, run " code { "mailprobe doctor" } "."
             }
         }
         @if !account.status.is_usable() {
@@ -100,6 +100,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
                 p.soft {
                     (grouped(balance.plan_left)) " of " (grouped(balance.allowance)) " plan credits"
                     @if balance.pack_left > 0 { ", " (grouped(balance.pack_left)) " pack credits" }
+                    @if balance.held > 0 { ". " (grouped(balance.held)) " more are reserved for checks under way" }
                 }
             }
             section.card {

@@ -148,7 +148,7 @@ async fn render(
                 }
             }
         }
-        (form(signed_in, KeyId::new(now, bits)))
+        (form(signed_in, KeyId::new(now, bits), wrong.map(|_| &visit.form)))
         @if !ended.is_empty() {
             details {
                 summary { "Revoked and expired keys (" (ended.len()) ")" }
@@ -177,7 +177,10 @@ fn shown_once(key: &ApiKey, info: &KeyInfo) -> Markup {
     }
 }
 
-fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
+/// The form for a new key, with the values of a form that was refused.
+fn form(signed_in: &SignedIn, nonce: KeyId, sent: Option<&Form>) -> Markup {
+    let text = |name| sent.map_or("", |form| form.text(name));
+    let is_test = text("mode") == "test";
     html! {
         section.card {
             h2 { "New key" }
@@ -185,24 +188,24 @@ fn form(signed_in: &SignedIn, nonce: KeyId) -> Markup {
                 (token_field(&signed_in.csrf))
                 input type="hidden" name="nonce" value=(nonce);
                 label for="label" { "Label" }
-                input #label name="label" maxlength=(LABEL_CHARS_MAX) autocomplete="off" aria-describedby="label-hint";
+                input #label name="label" maxlength=(LABEL_CHARS_MAX) value=(text("label")) autocomplete="off" aria-describedby="label-hint";
                 p.hint #label-hint { "The purpose of the key, for example \u{201c}shop, production\u{201d}." }
                 fieldset {
                     legend { "Kind" }
-                    label.choice { input type="radio" name="mode" value="live" checked; span { "Live: checks addresses and uses credits" } }
-                    label.choice { input type="radio" name="mode" value="test"; span { "Test: returns made-up answers, is free and asks no mail server" } }
+                    label.choice { input type="radio" name="mode" value="live" checked[!is_test]; span { "Live: checks addresses and uses credits" } }
+                    label.choice { input type="radio" name="mode" value="test" checked[is_test]; span { "Test: returns made-up answers, is free and asks no mail server" } }
                 }
                 fieldset {
                     legend { "Scopes" }
                     p.hint { "A request outside of the scopes of its key is refused. The scopes cannot be changed later." }
                     @for scope in KeyScope::ALL {
-                        label.choice { input type="checkbox" name=(scope.as_str()) value="1" checked; span { code { (scope) } ": " (scope.meaning()) } }
+                        label.choice { input type="checkbox" name=(scope.as_str()) value="1" checked[sent.is_none_or(|form| form.get(scope.as_str()).is_some())]; span { code { (scope) } ": " (scope.meaning()) } }
                     }
                 }
                 label for="expires" { "Expiry" }
                 select #expires name="expires" {
-                    option value="" selected { "The key does not expire" }
-                    @for days in LIVES_DAYS { option value=(days) { "After " (days) " days" } }
+                    option value="" { "The key does not expire" }
+                    @for days in LIVES_DAYS { option value=(days) selected[text("expires") == days.to_string()] { "After " (days) " days" } }
                 }
                 button type="submit" { "Create key" }
             }
@@ -223,10 +226,14 @@ fn row(key: &KeyInfo, signed_in: Option<&SignedIn>, now: UnixMs) -> Markup {
             td data-label=[signed_in.is_none().then_some("Ended")] {
                 @match (signed_in, key.ended_at(now)) {
                     (Some(signed_in), _) => {
-                        form method="post" action="/keys/revoke" {
-                            (token_field(&signed_in.csrf))
-                            input type="hidden" name="id" value=(key.id);
-                            button.small.danger type="submit" aria-label={ "Revoke the key that ends in " (key.last4) } { "Revoke" }
+                        details.confirm {
+                            summary aria-label={ "Revoke the key that ends in " (key.last4) } { "Revoke" }
+                            form method="post" action="/keys/revoke" {
+                                (token_field(&signed_in.csrf))
+                                input type="hidden" name="id" value=(key.id);
+                                p.soft { "Programs that use this key are refused at once." }
+                                button.small.danger type="submit" { "Revoke key" }
+                            }
                         }
                     }
                     (None, Some(at)) => { @if key.expires_at == Some(at) { "expired " } @else { "revoked " } (time(at)) }

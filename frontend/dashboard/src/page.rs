@@ -10,7 +10,15 @@ use std::borrow::Cow;
 /// The navigation of a signed-in user: groups, with paths and names of their pages.
 const PLACES: [(&str, &[(&str, &str)]); 3] = [
     ("Checks", &[("/", "Overview"), ("/try", "Single check"), ("/lists", "Lists"), ("/batches", "Batches")]),
-    ("API", &[("/keys", "API keys"), ("/webhooks", "Webhooks"), ("/connections", "Connections")]),
+    (
+        "API",
+        &[
+            ("/keys", "API keys"),
+            ("/webhooks", "Webhooks"),
+            ("/connections", "Connections"),
+            ("/docs", "API reference"),
+        ],
+    ),
     ("Account", &[("/usage", "Usage"), ("/plan", "Plan"), ("/sessions", "Password and sessions")]),
 ];
 

@@ -35,8 +35,9 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             dl {
                 dt { "Status" } dd { (account.status.as_str().replace('_', " "))
                     @if account.cancel_at_period_end { ", ends at the end of the period" } }
-                dt { "Plan credits" } dd { (grouped(balance.plan_left)) " of " (grouped(balance.allowance)) " left" }
-                dt { "Pack credits" } dd { (grouped(balance.pack_left)) "; pack credits never expire" }
+                dt { "Plan credits" } dd { (grouped(balance.plan_left)) " of " (grouped(balance.allowance)) " left" @match account.period_end { Some(end) => { ", until " (time(end)) }, None => {} } }
+                @if balance.held > 0 { dt { "Reserved" } dd { (grouped(balance.held)) " for checks under way; those that are not made come back" } }
+                dt { "Pack credits" } dd { (grouped(balance.pack_left)) "; they never expire, and are spent after the plan credits" }
                 dt { "New credits" } dd { @match account.period_end { Some(end) => (time(end)), None => "never" } }
                 dt { "Lists and batches" } dd { @if terms.batches_allowed { "included" } @else { "not included" } }
             }
@@ -50,14 +51,14 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
                     tr { td { "Fast checks per minute, for each key" } td.number { (grouped(terms.limits.fast.into())) } }
                     tr { td { "Batches per minute, for each key" } td.number { (grouped(terms.limits.batch.into())) } }
                     tr { td { "Changes and downloads of lists per minute, for each key" } td.number { (grouped(terms.limits.list.into())) } }
-                    tr { td { "Full checks per second, sustained, for the account" } td.number { (grouped(terms.limits.fair_use_per_second.into())) } }
+                    tr { td { "Full checks of the account in the long run, per second (short bursts may be faster)" } td.number { (grouped(terms.limits.fair_use_per_second.into())) } }
                 }
             } }
         }
         section.card {
             h2 { "All plans" }
             (table(plans.iter(), Some(&account.plan)))
-            p.soft { "Only the operator of this service can change plans." }
+            p.soft { "Only the operator of this service can change plans and add pack credits." }
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
@@ -65,6 +66,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 
 /// Plans, with a mark at the `current` one.
 pub fn table<'p>(plans: impl Iterator<Item = &'p Plan>, current: Option<&str>) -> Markup {
+    let mut plans: Vec<&Plan> = plans.collect();
+    plans.sort_by_key(|plan| plan.monthly_credits);
     html! {
         div.scroll tabindex="0" role="region" aria-label="All plans" { table.stack {
             thead { tr {

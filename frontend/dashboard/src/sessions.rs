@@ -139,9 +139,9 @@ async fn render(visit: &Visit, done: Option<String>, wrong: Option<&str>) -> Res
             h2 { "Data of the account" }
             form method="post" action="/account/export" {
                 (token_field(&signed_in.csrf))
-                button.quiet type="submit" { "Export the data of the account" }
+                button.quiet type="submit" { "Export account data" }
             }
-            p { a.button.danger href="/account/delete" { "Delete the account" } }
+            p { a.button.danger href="/account/delete" { "Delete account" } }
         }
     };
     Ok(page::page_at("Password and sessions", Some("/sessions"), Some(signed_in), body))

@@ -45,8 +45,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if let Some(reply) = enter(&visit, email, password, next).await? {
         return Ok(reply);
     }
-    let wrong =
-        "No account has this address and password. Check both, or ask the operator for a sign-in link.";
+    let wrong = "No account has this address and password. Check both. If you have lost the password, ask the operator of this service to set a new one.";
     Ok(page::with_status(render(&visit, next, email, Some(wrong))?, 401))
 }
 

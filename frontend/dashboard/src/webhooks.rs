@@ -213,7 +213,7 @@ async fn render_all(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
             form method="post" action="/webhooks" {
                 (token_field(&signed_in.csrf))
                 input type="hidden" name="nonce" value=(WebhookId::new(clock::now(), bits));
-                (fields("", "", EventSet::ALL))
+                (new_fields(visit, wrong.is_some()))
                 button type="submit" { "Create webhook" }
             }
         }
@@ -240,11 +240,20 @@ fn state(webhook: &Webhook) -> Markup {
     }
 }
 
+/// The fields of a new endpoint, with the values of a form that was refused.
+fn new_fields(visit: &Visit, refused: bool) -> Markup {
+    if !refused {
+        return fields("", "", EventSet::ALL);
+    }
+    let chosen = EventSet::of(EventSet::ALL.kinds().filter(|kind| visit.form.get(kind.as_str()).is_some()));
+    fields(visit.form.text("url"), visit.form.text("label"), chosen)
+}
+
 fn fields(url: &str, label: &str, events: EventSet) -> Markup {
     html! {
         label for="url" { "URL" }
         input #url name="url" type="url" required maxlength=(WEBHOOK_URL_BYTES_MAX) value=(url) autocomplete="off" aria-describedby="url-hint";
-        p.hint #url-hint { "It begins with https://, and its host has a public address." }
+        p.hint #url-hint { "It begins with https://, and its host has a public address. Only the operator of this service can allow others." }
         label for="label" { "Label" }
         input #label name="label" maxlength=(WEBHOOK_LABEL_CHARS_MAX) value=(label) autocomplete="off";
         fieldset {
@@ -322,7 +331,7 @@ fn shown_once(secret: &WebhookSecret) -> Markup {
     html! {
         section.card aria-labelledby="new-secret-title" {
             h2 #new-secret-title { "Your new secret" }
-            p { "Your server verifies the messages with this secret. Copy it now: it cannot be shown again." }
+            p { "Your server verifies the messages with this secret ("  a href="/docs#tag-webhooks" { "how" } "). Copy it now: it cannot be shown again." }
             label for="new-secret" { "Secret" }
             input.key #new-secret type="text" readonly value=(reveal(secret)) autocomplete="off" spellcheck="false";
             button type="button" data-copy="new-secret" hidden { "Copy" }

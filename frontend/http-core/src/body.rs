@@ -103,6 +103,23 @@ impl Unread {
         headers.contains_key(header::CONTENT_TYPE) && ContentType::Json.check(headers).is_ok()
     }
 
+    /// Refuses the parts of a form, where the bytes of a file are expected: they would become rows of the list.
+    ///
+    /// # Errors
+    /// The headers state `multipart/form-data`.
+    pub fn refuse_form_data(headers: &HeaderMap) -> Result<(), Refusal> {
+        const FORM_DATA: &[u8] = b"multipart/form-data";
+        let is_form = |value: &HeaderValue| {
+            value.as_bytes().get(..FORM_DATA.len()).is_some_and(|start| start.eq_ignore_ascii_case(FORM_DATA))
+        };
+        if headers.get_all(header::CONTENT_TYPE).iter().any(is_form) {
+            let message =
+                "Send the bytes of the file as the body, and not a form. With curl: `--data-binary @FILE`.";
+            return Err(Refusal::new(ErrorCode::UnsupportedMediaType, message));
+        }
+        Ok(())
+    }
+
     /// The body itself, for a caller that reads it in pieces, and whether its sender waits for `100 Continue`.
     pub fn into_parts(self) -> (Incoming, bool) {
         (self.body, self.awaits_consent)

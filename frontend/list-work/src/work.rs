@@ -17,8 +17,8 @@ use checks::{panics, test_mode};
 use engine::proto::address::Address;
 use lists::{Row, Step};
 use reading::{ReadError, Reading};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -93,6 +93,8 @@ struct Worker {
     windows: HashMap<ListId, Window>,
     /// The lists whose turn failed, and the time of their next turn.
     resting: HashMap<ListId, Instant>,
+    /// The lists for whose next batch there were not enough credits. They are paused when their open batches are complete.
+    unpaid: HashSet<ListId>,
     /// Whether a list can be read further at once.
     more: bool,
     /// Whether a list waits for a place in `open`.
@@ -165,7 +167,19 @@ impl Worker {
     fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> Worker {
         let (counted, open, windows, resting) =
             (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        Worker { store, new_batches, folder, counted, open, windows, resting, more: false, waits: false }
+        let unpaid = HashSet::new();
+        Worker {
+            store,
+            new_batches,
+            folder,
+            counted,
+            open,
+            windows,
+            resting,
+            unpaid,
+            more: false,
+            waits: false,
+        }
     }
 
     fn work(mut self, woken: &Receiver<()>) {
@@ -210,6 +224,7 @@ impl Worker {
         self.counted.retain(|id, _| lists.iter().any(|list| list.id == *id));
         self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
         self.windows.retain(|id, _| lists.iter().any(|list| list.id == *id));
+        self.unpaid.retain(|id| lists.iter().any(|list| list.id == *id));
         self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
         for list in &lists {
             if self.resting.contains_key(&list.id) {
@@ -318,12 +333,18 @@ impl Worker {
     /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
         while self.take_answers(&mut list)? {}
+        if self.unpaid.contains(&list.id) {
+            if has_open_batches(&list) {
+                return Ok(());
+            }
+            self.unpaid.remove(&list.id);
+        }
         while list.submitted < list.to_check() && self.has_room(&list)? {
             if !self.submit(&mut list)? {
                 return Ok(());
             }
         }
-        if list.submitted >= list.to_check() && list.done == batches(list.submitted) {
+        if list.submitted >= list.to_check() && !has_open_batches(&list) {
             list.state = ListState::Completed;
             self.store.put_list(&list, ListState::Running, None).wait()?;
         }
@@ -429,6 +450,11 @@ impl Worker {
             }
             Err(BatchError::Hold(error @ (HoldError::Insufficient { .. } | HoldError::Inactive { .. }))) => {
                 self.open.remove(&list.id);
+                // A list is paused when its batches are complete, so it then has all their answers and their charge.
+                if has_open_batches(list) {
+                    self.unpaid.insert(list.id);
+                    return Ok(false);
+                }
                 list.state = ListState::Paused;
                 let remedy = match error {
                     HoldError::Inactive { .. } => "Renew the subscription",
@@ -482,6 +508,11 @@ pub(crate) fn has_our_rule(list: &List) -> bool {
 /// The answer of the test mode.
 fn test_reason(email: &str) -> Reason {
     Address::parse(email).map_or(Reason::Unverifiable, |address| test_mode::reason(address.local()))
+}
+
+/// Whether batches of the list were submitted whose answers are not taken yet.
+fn has_open_batches(list: &List) -> bool {
+    list.done < batches(list.submitted)
 }
 
 /// The number of batches for this number of addresses.

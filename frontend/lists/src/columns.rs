@@ -219,7 +219,8 @@ fn named(sample: &Sample, wanted: &[String]) -> Result<(Header, Vec<usize>), Lis
                 )));
             }
             (None, Err(_)) => {
-                let names = header::listed(sample).unwrap_or_else(|| "columns without names".to_owned());
+                let unnamed = || format!("{} columns, and no header is recognized", sample.width());
+                let names = header::listed(sample).unwrap_or_else(unnamed);
                 return Err(ListError::Column(format!("there is no column `{name}`: the list has {names}")));
             }
         };

@@ -130,7 +130,7 @@ pub fn content(report: &Report) -> Markup {
 }
 
 fn head_line(report: &Report, rows: u64) -> String {
-    let mut line = format!("{} {}", grouped(rows), if rows == 1 { "address" } else { "addresses" });
+    let mut line = format!("{} {}", grouped(rows), if rows == 1 { "row" } else { "rows" });
     if let Some(duplicates) = report.duplicates.filter(|&duplicates| duplicates > 0) {
         line += &format!(", {} of them duplicates", grouped(duplicates));
     }
@@ -161,7 +161,7 @@ fn heading(class: Class) -> &'static str {
     match class {
         Class::Deliverable => "Deliverable",
         Class::Undeliverable => "Undeliverable",
-        Class::Unknown => "Unknown",
+        Class::Unknown => "Not confirmed",
     }
 }
 
@@ -189,9 +189,9 @@ fn reasons(report: &Report, rows: u64) -> Markup {
     html! {
         section {
             h2 { "Reasons" }
-            (bars("Number of addresses by reason", &all))
+            (bars("Number of rows by reason", &all))
             table {
-                thead { tr { th { "Reason" } th { "Meaning" } th.number { "Addresses" } } }
+                thead { tr { th { "Reason" } th { "Meaning" } th.number { "Rows" } } }
                 tbody {
                     @for (reason, count) in &report.reasons {
                         tr { td { code { (reason) } } td { (meaning(reason)) } td.number { (grouped(*count)) } }
@@ -298,9 +298,9 @@ fn domains(report: &Report, rows: u64) -> Markup {
     html! {
         section {
             h2 { "Domains" }
-            (bars("Number of addresses by domain", &all))
+            (bars("Number of rows by domain", &all))
             p.note {
-                "Green: deliverable. Grey: unverifiable. Brown: all others."
+                "Green: deliverable. Grey: unverifiable. Brown: all others, such as undeliverable and " code { "catch_all" } "."
                 @if hidden > 0 { " " (grouped(hidden as u64)) " more domains are not shown." }
                 @if report.uncounted_rows > 0 {
                     " " (grouped(report.uncounted_rows)) " addresses are of domains that came after the first 100,000 domains, \
@@ -385,7 +385,7 @@ mod tests {
         let page = page(&report());
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
         for text in [
-            "1,234,590 addresses, 4 of them duplicates",
+            "1,234,590 rows, 4 of them duplicates",
             "1,234,567",
             "mailprobe 0.1.0",
             "5 more domains are not shown",
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn an_empty_list_has_a_page() {
         let page = page(&Report { name: "x.csv".into(), ..Report::default() });
-        assert!(page.contains("0 addresses") && !page.contains("NaN"));
+        assert!(page.contains("0 rows") && !page.contains("NaN"));
     }
 
     #[test]

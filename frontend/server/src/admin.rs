@@ -156,6 +156,8 @@ pub enum Command {
     },
     /// Return the counters of a running server.
     Metrics,
+    /// Return the address at which users reach a running server.
+    BaseUrl,
     /// Return a backup of the whole store. Over the socket it follows the answer, to the end of the connection.
     Backup,
     /// Move the clock of a server that was started for tests.
@@ -192,6 +194,8 @@ pub enum Response {
     Keys(Vec<KeyInfo>),
     /// The counters in the text format of Prometheus.
     Metrics(String),
+    /// The address at which users reach the server, without a path.
+    BaseUrl(String),
     /// The bytes of a backup follow.
     BackupFollows,
     /// The time of the clock after the command.
@@ -243,8 +247,8 @@ pub enum CommandError {
     NoAccount(String),
     /// Only a cancellation can wait for the end of the period.
     OnlyCancelWaits,
-    /// No server runs, so there are no counters.
-    NoMetrics,
+    /// No server runs, so there are no counters and no address.
+    NotServing,
     /// A backup is not sent as a line: see [`access::StoreAccess::backup`].
     BackupIsNoLine,
     /// The clock cannot be moved.
@@ -262,7 +266,7 @@ impl fmt::Display for CommandError {
             CommandError::OnlyCancelWaits => {
                 f.write_str("only the status canceled can take effect at the end of the period")
             }
-            CommandError::NoMetrics => f.write_str("only a running server has metrics"),
+            CommandError::NotServing => f.write_str("only a running server has metrics and an address"),
             CommandError::BackupIsNoLine => f.write_str("a backup is made by `mailprobe backup`"),
             CommandError::ClockFixed(Fixed::Real) => {
                 f.write_str("the clock can be moved only on a server that was started with --test-clock")
@@ -380,7 +384,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id).wait()?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),
-        Command::Metrics => return Err(CommandError::NoMetrics),
+        Command::Metrics | Command::BaseUrl => return Err(CommandError::NotServing),
         Command::Backup => return Err(CommandError::BackupIsNoLine),
         Command::ClockAdvance { ms } => {
             Response::Clock(clock::advance(ms).map_err(CommandError::ClockFixed)?)

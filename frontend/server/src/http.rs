@@ -297,6 +297,9 @@ async fn answer(
         Body::JsonOrContent => !Unread::is_stated_json(&head.headers),
         Body::None | Body::Json => false,
     };
+    if is_content && let Err(refusal) = Unread::refuse_form_data(&head.headers) {
+        return Err(body.discard(refusal).await);
+    }
     let (body, content) = match route.body {
         Body::None => (Ok(Bytes::new()), None),
         _ if is_content => (Ok(Bytes::new()), Some(Box::new(Upload::new(body)))),

@@ -302,8 +302,14 @@ fn ask(line: &dyn EngineHandle, addresses: &[String], trace: bool) -> Result<Vec
         while pending < UNDER_WAY_MAX
             && let Some((index, address)) = waiting.next()
         {
-            let request =
-                Request { ticket: index as u64, address, priority: Priority::Single, owner: 0, trace };
+            let request = Request {
+                ticket: index as u64,
+                address,
+                priority: Priority::Single,
+                owner: 0,
+                trace,
+                observed: true,
+            };
             match line.submit(request) {
                 Ok(()) => pending += 1,
                 Err(Refusal::Full | Refusal::Stopping) => {

@@ -91,7 +91,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     let (fast, mut list) = (args.list.fast, args.list);
     list.no_progress |= quiet;
     list.writing.command = Some(command_line());
-    let needs_facts = list.writing.needs_facts();
+    let (needs_facts, needs_reply) = (list.writing.needs_facts(), list.writing.needs_reply());
     let learned = learned::table(&config)?;
     let start = || {
         let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
@@ -116,7 +116,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         engine = Some(started);
         let checker: Box<dyn Checker> = match fast {
             true => Box::new(checker::Fast::new(line, resolvers)),
-            false => Box::new(checker::Full::new(line, resolvers)),
+            false => Box::new(checker::Full::new(line, resolvers, needs_reply)),
         };
         let checker: Box<dyn Checker> = match learned {
             Some(table) => Box::new(checker::WithLearned::new(checker, table, learned::now())),

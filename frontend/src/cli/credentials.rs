@@ -77,7 +77,7 @@ fn set_password(
     match execute(place, false, Command::AccountSetPassword { account, email, password })? {
         Response::Done if json => Ok(()),
         Response::Done => {
-            let signin = format!("{}/signin", place.base_url);
+            let signin = format!("{}/signin", place.base_url());
             writeln!(out, "the password is set; sign in at {signin}").map_err(output_failed)
         }
         other => Err(unexpected(&other)),
@@ -93,7 +93,7 @@ fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Wri
         other => return Err(unexpected(&other)),
     }
     let link = Link {
-        url: format!("{}/signin/link?token={token}", place.base_url),
+        url: format!("{}/signin/link?token={token}", place.base_url()),
         seconds: SIGN_IN_LINK_MS / 1000,
     };
     // The line contains only the link, so that a script needs no parser.

@@ -1,6 +1,6 @@
 //! `mailprobe doctor`: prints what is wrong with this machine, what it means for verdicts, and what to do.
 
-use super::flags::{DATA, ENGINE, Flags, SERVER};
+use super::flags::{DATA, ENGINE, Flags, LEARNED, SERVER};
 use super::terminal::shows_colours;
 use super::{Failure, log};
 use crate::doctor::{Asked, examine};
@@ -34,7 +34,7 @@ pub struct DoctorArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    flags: Flags<{ DATA | SERVER | ENGINE }>,
+    flags: Flags<{ DATA | SERVER | ENGINE | LEARNED }>,
 }
 
 /// Runs `mailprobe doctor`.

@@ -19,13 +19,22 @@ pub struct Place<'a> {
     pub cluster: Option<&'a ClusterPlace>,
     /// The plans, if no server runs. A running server has its own.
     pub plans: &'a PlanTable,
-    /// The address at which users reach the server.
+    /// The address at which users reach the server, if no server runs. A running server knows its own.
     pub base_url: &'a str,
     /// The current time.
     pub now: UnixMs,
 }
 
 impl Place<'_> {
+    /// The address at which users reach the server: that of the running server, or that of the configuration.
+    pub fn base_url(self) -> String {
+        match execute_running(self, Command::BaseUrl) {
+            Ok(Response::BaseUrl(url)) => url,
+            // No server runs, or one of an earlier version.
+            Ok(_) | Err(_) => self.base_url.to_owned(),
+        }
+    }
+
     /// Opens the store, if no server runs; `None`: there is none. `create` allows the creation of a store.
     fn open_stopped(self, create: bool) -> Result<Option<Box<dyn Store>>, OpenError> {
         let (plans, now) = (self.plans.clone(), self.now);
@@ -131,6 +140,7 @@ pub(super) fn unexpected(response: &Response) -> String {
         Response::Metrics(_) => "metrics",
         Response::BackupFollows => "a backup",
         Response::Clock(_) => "the time",
+        Response::BaseUrl(_) => "an address",
         Response::Done => "a confirmation",
     };
     format!("the server answered with {kind}, which the command did not request")

@@ -27,7 +27,7 @@ use engine::config::EngineConfig;
 use list_work::ListWork;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
-use server::admin::server::AdminServer;
+use server::admin::server::{AdminServer, Running};
 use server::listen::Listeners;
 use server::metrics::Metrics;
 use server::metrics::endpoint::Endpoint;
@@ -131,7 +131,9 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         clock::now(),
     );
     let metrics = Arc::new(metrics);
-    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(Arc::clone(&metrics)))
+    let base_url = config.public_url.clone().unwrap_or_else(|| config.listening_at(address));
+    let running = Running { metrics: Arc::clone(&metrics), base_url };
+    let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(running))
         .map_err(|error| Failure::failed(error.to_string()))?;
     announce_first_keys(&config, &*store)?;
     let housekeeping = Housekeeping::start(Arc::clone(&store), clock::now)
@@ -167,7 +169,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     }
     warn_of_sign_up(&config, address);
     if !quiet {
-        announce(&config, &choice, &*engine, &address.to_string())?;
+        announce(&config, &choice, &*engine, address)?;
     }
 
     let _self_check = identities
@@ -434,7 +436,12 @@ fn announce_first_keys(config: &Config, store: &dyn Store) -> Result<(), Failure
     }
 }
 
-fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &str) -> Result<(), Failure> {
+fn announce(
+    config: &Config,
+    choice: &Choice,
+    engine: &dyn Backend,
+    address: SocketAddr,
+) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     let threads = config.frontend_threads();
     writeln!(output, "frontend: monoio on {} ({}), threads: {threads}", choice.driver.name(), choice.why)?;
@@ -450,8 +457,7 @@ fn announce(config: &Config, choice: &Choice, engine: &dyn Backend, address: &st
             place.schema
         )?;
     }
-    let scheme = if config.tls_cert.is_some() { "https" } else { "http" };
-    writeln!(output, "listening on {scheme}://{address}")?;
+    writeln!(output, "listening on {}", config.listening_at(address))?;
     Ok(output.flush()?)
 }
 

@@ -209,7 +209,7 @@ pub fn page() -> String {
                 Scope::Data => "all with a store",
                 Scope::Server => "serve",
                 Scope::Engine => "serve, check, clean",
-                Scope::State => "check, clean",
+                Scope::State => "check, clean, learn",
                 Scope::Learned => "serve, check, clean, learn",
             };
             let (key, value_name, meaning) = (setting.key, setting.value_name, setting.text());

@@ -1,9 +1,10 @@
 //! Limits of the system, io_uring, the data folder and the certificate.
 
 use super::report::Finding;
-use crate::config::Config;
+use crate::config::{Config, StateFile};
 use checks::runtime::{self, Driver};
 use engine::config::RuntimeChoice;
+use learn::TableFile;
 use rustix::process::{Resource, getrlimit};
 use std::fs::{self, File};
 use std::io::Write;
@@ -211,6 +212,38 @@ pub fn certificate(config: &Config) -> Option<Finding> {
     })
 }
 
+/// The learned bounces and deliveries, if the settings name their file or accounts that use it.
+pub fn learned(config: &Config) -> Option<Finding> {
+    let path =
+        match &config.learned {
+            Some(StateFile::At(path)) => path,
+            _ if config.learned_accounts.is_empty() => return None,
+            _ => {
+                let found =
+                    Finding::ok("learned", "", "accounts that use the learned events are named, and no file");
+                return Some(found.failure(
+                    "the server does not start",
+                    "name the file of `mailprobe learn` with --learned",
+                ));
+            }
+        };
+    let finding = |found: String| Finding::ok("learned", path.display().to_string(), found);
+    Some(match TableFile::new(path.clone()).read() {
+        Ok(Some(table)) => {
+            let counts = table.counts(clock::now() / 1000);
+            finding(format!(
+                "{} addresses with a bounce or a delivery that counts now",
+                counts.bounced + counts.delivered
+            ))
+        }
+        Ok(None) => finding("there is no such file".into()).warning(
+            "no bounce and no delivery is used",
+            "make the file with `mailprobe learn`, or correct --learned",
+        ),
+        Err(error) => finding(error.to_string()).failure("no command starts that uses it", "see the message"),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::report::Severity;
@@ -233,6 +266,23 @@ mod tests {
         let missing = data_folder(&folder.path().join("a/b"));
         assert!(missing[0].found.contains("first start"), "{missing:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays behind");
+    }
+
+    #[test]
+    fn the_learned_events_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("learned");
+        let severity = |config: &Config| learned(config).map(|finding| finding.severity);
+        let mut config = Config::default();
+        assert_eq!(severity(&config), None);
+        config.learned_accounts = vec!["default".into()];
+        assert_eq!(severity(&config), Some(Severity::Failure));
+        config.learned = Some(StateFile::At(file.clone()));
+        assert_eq!(severity(&config), Some(Severity::Warning));
+        TableFile::new(file.clone()).update::<_, learn::TableError>(|_| Ok(())).unwrap();
+        assert_eq!(severity(&config), Some(Severity::Ok));
+        fs::write(&file, "damaged").unwrap();
+        assert_eq!(severity(&config), Some(Severity::Failure));
     }
 
     #[test]

@@ -311,9 +311,19 @@ pub(crate) fn view(
     let key = batch_key(account, id);
     let Some(row) = BATCHES.peek(tables, &key)? else { return Ok(None) };
     let BatchRow { total, answered: checked, .. } = row;
-    let view = BatchView { completed: false, total, checked, charged: 0, name: None, results: None };
+    let (refunded, is_test) = (row.refunded, row.is_test());
+    let open = BatchView {
+        completed: false,
+        total,
+        checked,
+        refunded,
+        is_test,
+        charged: 0,
+        name: None,
+        results: None,
+    };
     if row.is_open() {
-        return Ok(Some(view));
+        return Ok(Some(open));
     }
     if now >= row.expires_at() {
         return Ok(None);
@@ -324,7 +334,7 @@ pub(crate) fn view(
     let reasons: Option<Vec<_>> = answers.into_iter().map(reason::of_answer).collect();
     let reasons = reasons.filter(|reasons| reasons.len() == emails.len()).ok_or_else(damaged)?;
     let results = emails.into_iter().zip(reasons).collect();
-    Ok(Some(BatchView { completed: true, charged: row.charged(), name, results: Some(results), ..view }))
+    Ok(Some(BatchView { completed: true, charged: row.charged(), name, results: Some(results), ..open }))
 }
 
 /// The most rows that are examined for a page, since those of lists' batches are left out.
@@ -350,8 +360,17 @@ pub(crate) fn page(
         (examined, passed) = (examined + 1, Some(batch));
         if !row.of_list && (row.is_open() || now < row.expires_at()) {
             let completed = !row.is_open();
-            let BatchRow { created_at, total, answered, .. } = row;
-            page.batches.push(BatchSummary { batch, created_at, completed, total, checked: answered });
+            let is_test = row.is_test();
+            let BatchRow { created_at, total, answered: checked, refunded, .. } = row;
+            page.batches.push(BatchSummary {
+                batch,
+                created_at,
+                completed,
+                total,
+                checked,
+                refunded,
+                is_test,
+            });
         }
         Walk::On
     })?;

@@ -529,6 +529,11 @@ impl BatchRow {
         self.held.credits().saturating_sub(u64::from(self.refunded))
     }
 
+    /// Whether a test key has sent it: each row of another batch holds a credit until the batch is complete.
+    pub fn is_test(&self) -> bool {
+        self.held.credits() == 0
+    }
+
     /// The time at which it is ended if it is still open.
     pub fn given_up_at(&self) -> UnixMs {
         self.created_at.saturating_add(BATCH_OPEN_MS)

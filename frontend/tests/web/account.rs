@@ -130,5 +130,5 @@ fn the_overview_names_faults_of_the_machine() {
         assert!(Instant::now() < deadline, "no fault was found");
         std::thread::sleep(Duration::from_millis(50));
     }
-    browser.get("/").says("This server has faults: resolver");
+    browser.get("/").says("until the operator of this service corrects a fault (resolver)");
 }

@@ -67,7 +67,7 @@ fn an_account_is_deleted_by_its_name_and_password_and_found_nowhere_afterwards()
     assert_eq!(server.get(&key, "/v1/account").status, 200);
     let deleted = browser.submit(&page, &[("name", &name), ("password", PASSWORD)]);
     assert_eq!(deleted.status, 200, "{}", deleted.plain());
-    deleted.says("The account is deleted");
+    deleted.says("Deleted account");
     assert_eq!(server.get(&key, "/v1/account").status, 401);
     assert!(browser.get("/keys").path.starts_with("/signin"));
     let page = browser.get("/signin");

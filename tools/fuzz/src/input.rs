@@ -1,6 +1,8 @@
 //! Inputs that are made from other inputs, and all relevant divisions of a byte stream.
 
 use fastrand::Rng;
+use std::collections::VecDeque;
+use std::io::{self, Read};
 
 /// The longest input in bytes: beyond every limit of a reply, a name and an address.
 pub const BYTES_MAX: usize = 20_000;
@@ -73,6 +75,47 @@ fn drawn<'b>(random: &mut Rng, mut rest: &'b [u8]) -> Vec<&'b [u8]> {
         rest = more;
     }
     pieces
+}
+
+/// A reader of [`cut`] bytes: it returns at most one piece at a time.
+pub struct Pieces {
+    pieces: VecDeque<Vec<u8>>,
+    at: usize,
+}
+
+impl Pieces {
+    /// A reader of these bytes.
+    pub fn of(bytes: &[u8]) -> Pieces {
+        Pieces { pieces: cut(bytes).into_iter().map(<[u8]>::to_vec).collect(), at: 0 }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(piece) = self.pieces.front() else { return Ok(0) };
+        let count = buffer.len().min(piece.len() - self.at);
+        buffer[..count].copy_from_slice(&piece[self.at..self.at + count]);
+        self.at += count;
+        if self.at == piece.len() {
+            self.pieces.pop_front();
+            self.at = 0;
+        }
+        Ok(count)
+    }
+}
+
+/// Checks that a message is one line that can be printed.
+///
+/// # Errors
+///
+/// It is not.
+pub fn one_line(message: &str) -> Result<(), String> {
+    let printable = !message.is_empty() && !message.chars().any(char::is_control);
+    if printable {
+        Ok(())
+    } else {
+        Err(format!("the message is not one line that can be printed: {message:?}"))
+    }
 }
 
 /// A random element of this list.

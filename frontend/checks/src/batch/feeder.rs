@@ -264,6 +264,7 @@ impl Feeder {
             priority: Priority::Batch,
             owner: owner(one.account),
             trace: false,
+            observed: false,
         };
         match catch_unwind(AssertUnwindSafe(|| self.line.submit(request))) {
             Ok(Ok(())) => true,

@@ -34,7 +34,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
             return Ok(page::see_other(format!("/lists/{}", list.id)));
         }
         Err(StartError::Insufficient { required, available }) => format!(
-            "The list costs {required} credits, and {available} are left. Get more credits or upload a shorter list."
+            "The addresses that are left cost up to {required} credits, and the account has {available}. The page Plan says how to get more."
         ),
         Err(StartError::Inactive { .. }) => {
             "The subscription is not active: nothing can be charged.".to_owned()
@@ -142,17 +142,21 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
             (standing(list, signed_in, credits, checked))
-            @if matches!(list.state, ListState::Ready | ListState::Running | ListState::Paused) {
+            @if matches!(list.state, ListState::Running | ListState::Paused) {
                 form method="post" action={ "/lists/" (list.id) "/cancel" } {
                     (token_field(&signed_in.csrf))
-                    button.small type="submit" { "Cancel check" }
+                    button.small.quiet type="submit" { "Cancel check" }
                 }
-                p.soft { "Addresses that were not checked are not charged, and the results so far can be downloaded." }
+                p.soft { "A cancelled check cannot be continued. Addresses that were not checked are not charged, and the results so far can then be downloaded." }
             }
         }
-        form method="post" action={ "/lists/" (list.id) "/delete" } {
-            (token_field(&signed_in.csrf))
-            button.danger.small type="submit" { "Delete list" }
+        details.confirm {
+            summary { "Delete list" }
+            form method="post" action={ "/lists/" (list.id) "/delete" } {
+                (token_field(&signed_in.csrf))
+                p.soft { "The list and its results cannot be restored." }
+                button.danger.small type="submit" { "Delete list" }
+            }
         }
         p.soft { "The list is deleted automatically at " (time(list.expires_at())) "." }
     };
@@ -183,12 +187,15 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
                         dt { "Duplicates" } dd { (grouped(duplicates)) ", free" }
                         dt { "Checked within 24 hours" } dd { (grouped(list.known)) ", free" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
-                        dt { "Cost" } dd { strong { (grouped(list.price())) " credits" } "; " (grouped(credits)) " credits are left" }
+                        dt { "Cost" } dd { strong { "at most " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) }
                     }
                     @if list.by_row {
                         p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
                     } @else {
                         p.soft { "Each different address that you have not checked within 24 hours costs one credit. The check is charged while it runs." }
+                    }
+                    @if list.mode == KeyMode::Live && list.price() > credits {
+                        p.notice.warn { "The account lacks " (grouped(list.price() - credits)) " credits. The check can start when it has them." }
                     }
                     (start("Start the check"))
                 }
@@ -202,7 +209,7 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             ListState::Completed => {
                 (results(list))
                 section.card {
-                    h2 { (grouped(list.to_check())) " addresses checked" }
+                    h2 { (grouped(list.to_check())) " different addresses checked" }
                     p {
                         (grouped(list.rows)) " rows: " (grouped(duplicates)) " duplicates, "
                         (grouped(list.rows - list.addresses)) " without an address. " (grouped(list.charged)) " credits charged."
@@ -227,7 +234,7 @@ fn results(list: &List) -> Markup {
         ("", "All rows"),
         ("deliverable", "Deliverable"),
         ("undeliverable", "Undeliverable"),
-        ("unknown", "Unknown"),
+        ("unknown", "Not confirmed"),
     ];
     html! {
         section.card {

@@ -94,7 +94,7 @@ fn errors_name_the_columns() {
     }
     for text in ["a@b.co,x", "Joe,Smith\nAnn,Miller"] {
         let said = said(text, Some("email")).to_string();
-        assert_eq!(said, "there is no column `email`: the list has columns without names");
+        assert_eq!(said, "there is no column `email`: the list has 2 columns, and no header is recognized");
     }
 }
 

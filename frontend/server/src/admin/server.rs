@@ -32,10 +32,18 @@ pub struct AdminServer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The parts of a whole server that commands read.
+pub struct Running {
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The address at which users reach the server, without a path.
+    pub base_url: String,
+}
+
 /// The objects that commands need.
 struct Desk<C> {
     store: Arc<dyn Store>,
-    metrics: Option<Arc<Metrics>>,
+    running: Option<Running>,
     clock: C,
     backup: Option<Sending>,
 }
@@ -83,7 +91,7 @@ impl AdminServer {
         folder: &Path,
         store: Arc<dyn Store>,
         clock: impl Fn() -> UnixMs + Send + 'static,
-        metrics: Option<Arc<Metrics>>,
+        running: Option<Running>,
     ) -> Result<AdminServer, AdminError> {
         let path = folder.join(SOCKET_FILE);
         if UnixStream::connect(&path).is_ok() {
@@ -93,7 +101,7 @@ impl AdminServer {
         let listener = Arc::new(bind(folder, &path).map_err(failed)?);
         let thread = std::thread::Builder::new().name("admin".into()).spawn({
             let listener = Arc::clone(&listener);
-            move || serve(&listener, Desk { store, metrics, clock, backup: None })
+            move || serve(&listener, Desk { store, running, clock, backup: None })
         });
         let thread = Some(thread.map_err(failed)?);
         Ok(AdminServer { path, listener, thread })
@@ -154,8 +162,14 @@ impl<C: Fn() -> UnixMs> Desk<C> {
             match read(&line) {
                 Ok(Command::Backup) => return self.send_backup(lines, now),
                 Ok(Command::Metrics) => {
-                    let page = self.metrics.as_ref().map(|metrics| Response::Metrics(metrics.render()));
-                    lines.write(&answer(page.ok_or(CommandError::NoMetrics)))?;
+                    let page =
+                        self.running.as_ref().map(|running| Response::Metrics(running.metrics.render()));
+                    lines.write(&answer(page.ok_or(CommandError::NotServing)))?;
+                }
+                Ok(Command::BaseUrl) => {
+                    let url =
+                        self.running.as_ref().map(|running| Response::BaseUrl(running.base_url.clone()));
+                    lines.write(&answer(url.ok_or(CommandError::NotServing)))?;
                 }
                 Ok(command) => lines.write(&answer(execute(&*self.store, command, now)))?,
                 Err(why) => lines.write(&failed(why))?,

@@ -118,18 +118,21 @@ pub(super) struct Full {
     line: Box<dyn EngineHandle + Send>,
     answers: Vec<Answer>,
     resolvers: String,
+    /// Whether the answers have the reply that decided.
+    needs_reply: bool,
 }
 
 impl Full {
     /// Checks by this handle of the engine.
-    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Full {
-        Full { line, answers: Vec::new(), resolvers }
+    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, needs_reply: bool) -> Full {
+        Full { line, answers: Vec::new(), resolvers, needs_reply }
     }
 }
 
 impl Checker for Full {
     fn submit(&mut self, ticket: u64, address: Address) -> Result<(), Refusal> {
-        self.line.submit(Request { ticket, address, priority: Priority::List, owner: 0, trace: false })
+        let (priority, observed) = (Priority::List, self.needs_reply);
+        self.line.submit(Request { ticket, address, priority, owner: 0, trace: false, observed })
     }
 
     fn answers(&mut self, patience: Duration, into: &mut Vec<Answered>) {

@@ -108,6 +108,14 @@ impl OutputArgs {
         Ok(columns)
     }
 
+    /// Whether a column needs the reply that decided.
+    pub(super) fn needs_reply(&self) -> bool {
+        let columns = self.result_columns().unwrap_or_default();
+        [ResultColumn::Scope, ResultColumn::ReplyCode, ResultColumn::EnhancedCode]
+            .iter()
+            .any(|column| columns.contains(column))
+    }
+
     /// Whether a column needs the DNS facts of domains.
     pub(super) fn needs_facts(&self) -> bool {
         let columns = self.result_columns().unwrap_or_default();

@@ -137,6 +137,10 @@ pub struct BatchView {
     pub total: u32,
     /// The number of answered rows.
     pub checked: u32,
+    /// The number of answered rows for which nobody could be asked, or that were cancelled. They cost nothing.
+    pub refunded: u32,
+    /// Whether a test key has sent it.
+    pub is_test: bool,
     /// The credits that it cost, after completion.
     pub charged: u64,
     /// The name that the caller gave it, after completion.
@@ -158,6 +162,10 @@ pub struct BatchSummary {
     pub total: u32,
     /// The number of answered rows.
     pub checked: u32,
+    /// The number of answered rows for which nobody could be asked, or that were cancelled. They cost nothing.
+    pub refunded: u32,
+    /// Whether a test key has sent it.
+    pub is_test: bool,
 }
 
 /// A page of a list of batches.

@@ -131,9 +131,11 @@ impl KeyScope {
         match self {
             KeyScope::Fast => "fast checks of single addresses",
             KeyScope::Full => "full checks of single addresses",
-            KeyScope::Batches => "batches",
-            KeyScope::Lists => "lists",
-            KeyScope::Account => "plan, credits and webhooks of the account",
+            KeyScope::Batches => "creation, progress and cancellation of batches",
+            KeyScope::Lists => "upload, check and download of lists",
+            KeyScope::Account => {
+                "plan, credits and webhooks of the account, and part of the export of all data"
+            }
         }
     }
 

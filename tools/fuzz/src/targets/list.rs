@@ -3,7 +3,7 @@
 //!
 //! An input is a byte for the requested column, and the list.
 
-use crate::input::{cut, one};
+use crate::input::{Pieces, one, one_line};
 use csv::ReaderBuilder;
 use fastrand::Rng;
 use flate2::Compression;
@@ -161,8 +161,7 @@ pub fn feed(input: &[u8]) -> Result<(), String> {
     let Some((&column, bytes)) = input.split_first() else { return Ok(()) };
     let column = COLUMNS[usize::from(column) % COLUMNS.len()];
     let whole = list(Cursor::new(bytes.to_vec()), column);
-    let pieces = cut(bytes).iter().map(|piece| piece.to_vec()).collect();
-    let again = list(Pieces { pieces, at: 0 }, column);
+    let again = list(Pieces::of(bytes), column);
     match (&whole, &again) {
         (Err(_), Err(_)) => {}
         (Ok(whole), Ok(again)) if said(whole) == said(again) => {}
@@ -273,11 +272,6 @@ fn said(list: &List) -> (Vec<&Option<String>>, &[u8], bool) {
     (list.rows.iter().map(|row| &row.address).collect(), &list.output, list.broken.is_some())
 }
 
-fn one_line(why: &str) -> Result<(), String> {
-    let printable = !why.is_empty() && !why.chars().any(char::is_control);
-    if printable { Ok(()) } else { Err(format!("the message is not one line that can be printed: {why:?}")) }
-}
-
 /// The output in UTF-8, if it is in UTF-16.
 fn readable(list: &List) -> Vec<u8> {
     let unit: fn([u8; 2]) -> u16 = match list.encoding.name() {
@@ -331,26 +325,6 @@ fn as_json(list: &List) -> Result<(), String> {
         }
     }
     if count == list.rows.len() { Ok(()) } else { Err(format!("{} rows are {count} lines", list.rows.len())) }
-}
-
-/// A reader that returns one piece at a time.
-struct Pieces {
-    pieces: std::collections::VecDeque<Vec<u8>>,
-    at: usize,
-}
-
-impl Read for Pieces {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let Some(piece) = self.pieces.front() else { return Ok(0) };
-        let count = buffer.len().min(piece.len() - self.at);
-        buffer[..count].copy_from_slice(&piece[self.at..self.at + count]);
-        self.at += count;
-        if self.at == piece.len() {
-            self.pieces.pop_front();
-            self.at = 0;
-        }
-        Ok(count)
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod config;
 pub mod dialog;
 pub mod dns;
 pub mod json;
+pub mod learn;
 pub mod list;
 pub mod mcp;
 pub mod multipart;
@@ -34,7 +35,7 @@ pub struct Target {
 const M: u64 = 1_000_000;
 
 /// All targets. The fastest ones have the most inputs.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     Target {
         name: "address",
         grow: address::grow,
@@ -83,6 +84,14 @@ pub const TARGETS: [Target; 11] = [
         bytes_max: 2048,
         runs: 10 * M,
         words: &list::WORDS,
+    },
+    Target {
+        name: "learn",
+        grow: learn::grow,
+        feed: learn::feed,
+        bytes_max: 4096,
+        runs: 10 * M,
+        words: &learn::WORDS,
     },
     Target {
         name: "mcp",

@@ -151,7 +151,14 @@ fn requests() -> Result<Vec<Request>, Failure> {
     };
     let request = |at: usize| {
         let address = Address::parse(&text(at)).map_err(|error| Failure(error.to_string()))?;
-        Ok(Request { ticket: at as u64, owner: 0, address, priority: Priority::Batch, trace: false })
+        Ok(Request {
+            ticket: at as u64,
+            owner: 0,
+            address,
+            priority: Priority::Batch,
+            trace: false,
+            observed: false,
+        })
     };
     (0..ADDRESSES).map(request).collect()
 }

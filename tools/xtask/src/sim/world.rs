@@ -203,7 +203,7 @@ impl World {
         let entry = &self.tickets[ticket as usize];
         let address = Address::parse(&self.plan.mailboxes[entry.mailbox as usize].address).ok()?;
         let trace = self.telling == Some(ticket);
-        Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace })
+        Some(Request { ticket, address, priority: entry.priority, owner: ticket % 3, trace, observed: true })
     }
 
     /// Records a breach, unless enough breaches of its kind are recorded.

@@ -63,7 +63,16 @@ fn tags() -> Value {
     json!([
         { "name": "Verify", "description": "Check one address and wait for the answer." },
         { "name": "Batch", "description": "Check up to 200 addresses and poll for the results." },
-        { "name": "Webhooks", "description": "Hear of the end of batches and lists without polling." },
+        { "name": "Webhooks", "description": "Hear of the end of batches and lists without polling.\n\nAnybody \
+            with your URL can send requests to it, so verify each message with the secret. The messages follow Standard Webhooks, \
+            which has libraries for many languages. Without a library:\n\n\
+            - Remove `whsec_` from the secret, and decode the rest as base64: this is the key.\n\
+            - Join the headers `webhook-id` and `webhook-timestamp` and the raw body with dots.\n\
+            - Compute the HMAC-SHA256 of this text with the key, and encode it as base64.\n\
+            - `webhook-signature` has parts separated by spaces. One of them must be `v1,` and this result.\n\
+            - Refuse a message if `webhook-timestamp` differs from your clock by more than five minutes.\n\n\
+            The body has `type`, `timestamp` and `data`, with the id of the batch or list, its status, and counts. It has no \
+            address." },
         { "name": "Lists", "description": "Upload a file of addresses, see the price, start the check, and download \
             the rows with their verdicts. A list is deleted 7 days after its creation." },
         { "name": "Account", "description": "Plan and credits." },
@@ -79,7 +88,8 @@ A full check asks the recipient's mail servers, usually takes 1 to 5 seconds and
 free:
 
 - a fast check (`mode=fast`), which asks no mail server and can only prove that mail to an address would bounce;
-- a repeated check of an address within 24 hours;
+- a repeated single check of an address within 24 hours (a batch charges each of its rows; a list charges each different \
+address that was not checked within 24 hours);
 - a text that is not an address;
 - the account;
 - every request with a test key;
@@ -90,11 +100,12 @@ Test keys never ask mail servers. The local part chooses the answer; the domain 
 other local part gets `mailbox_not_found`.
 
 A key can be limited to scopes, and can have an expiry. The scopes are `fast` and `full` (single checks in this mode), \
-`batches`, `lists`, and `account` (the account and its webhooks). A request without its scope gets 403 \
+`batches`, `lists`, and `account` (the account and its webhooks; the export needs `batches` and `lists` as well). A request without its scope gets 403 \
 `insufficient_scope`, costs nothing and is not counted.
 
 Each key has a limit of requests in any 60 seconds for each endpoint. The headers `RateLimit` and `X-RateLimit-*` \
-show how many requests remain. `Retry-After` of 429 and 503 is the number of seconds to wait before the next try. \
+show how many requests remain. `RateLimit-Policy` names the limit: `verify`, `fast`, `batch` (creation), `poll` \
+(progress and results), `list`, `account`, or `fair_use`, which limits the full checks of an account in the long run. `Retry-After` of 429 and 503 is the number of seconds to wait before the next try. \
 Every answer has an `X-Request-Id`; quote it in questions about an answer.
 
 Within `/v1`, new versions only add fields: ignore fields that you do not know.";

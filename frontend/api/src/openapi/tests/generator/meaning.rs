@@ -78,7 +78,9 @@ pub fn of_error(code: ErrorCode) -> &'static str {
             "The body has more than 256 KiB; the content of a list has more bytes than a list may have, or than \
                 were announced."
         }
-        ErrorCode::UnsupportedMediaType => "The `Content-Type` of the body is not JSON.",
+        ErrorCode::UnsupportedMediaType => {
+            "The `Content-Type` of the body is not JSON, or the content of a list is sent as a form."
+        }
         ErrorCode::IdempotencyKeyReused => "This `Idempotency-Key` was used with another request.",
         ErrorCode::RateLimited => "Too many requests; retry after `Retry-After`.",
         ErrorCode::InternalError => "A defect of the service.",

@@ -86,6 +86,7 @@ pub fn create() -> Value {
         &answers::NOT_FOUND,
         &answers::LIST_CONFLICT,
         &answers::TOO_LARGE,
+        &answers::NO_JSON,
         &answers::KEY_REUSED,
     ];
     json!({
@@ -156,8 +157,13 @@ pub fn append() -> Value {
         flag,
         json!("?1"),
     );
-    let refused =
-        [&answers::NOT_ALLOWED, &answers::NOT_FOUND, &answers::OFFSET_MISMATCH, &answers::TOO_LARGE];
+    let refused = [
+        &answers::NOT_ALLOWED,
+        &answers::NOT_FOUND,
+        &answers::OFFSET_MISMATCH,
+        &answers::TOO_LARGE,
+        &answers::NO_JSON,
+    ];
     json!({
         "operationId": "appendToList",
         "tags": ["Lists"],
