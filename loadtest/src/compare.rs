@@ -24,8 +24,8 @@ const RESULTS_MAX: usize = 500;
 /// The options of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Two results of `run --json`: A, then B
-    #[arg(value_name = "FILE", num_args = 2, required_unless_present = "a", conflicts_with_all = ["a", "b"])]
+    /// Two results of `run --json`: A, then B. Several runs need --a and --b
+    #[arg(value_name = "FILE", num_args = 1.., required_unless_present = "a", conflicts_with_all = ["a", "b"])]
     files: Vec<PathBuf>,
     /// Results of A, in the order of the runs. The first one makes a pair with the first one of B, and so on
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "b")]
@@ -117,6 +117,21 @@ impl Subject {
 
     fn unit(self) -> Unit {
         if self == Subject::Errors { Unit::Points } else { Unit::Ratio }
+    }
+}
+
+impl CompareArgs {
+    /// Checks the number of files without options.
+    ///
+    /// # Errors
+    ///
+    /// One line: the files are not one pair.
+    pub fn check(&self) -> Result<(), String> {
+        match self.files.len() {
+            0 | 2 => Ok(()),
+            1 => Err("1 file is no pair: give two files, A and B".into()),
+            count => Err(format!("{count} files are no pair: for several runs use --a FILES --b FILES")),
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use std::fmt;
 pub struct Objective {
     /// The text of the option.
     pub text: String,
-    endpoint: Option<Endpoint>,
+    /// The endpoint; `None`: the objective is of all requests.
+    pub endpoint: Option<Endpoint>,
     measure: Measure,
 }
 

@@ -2,7 +2,7 @@
 //! bisected. A miss is repeated before it counts, since a busy moment of the machine is no limit of the server.
 
 use crate::objective::{Objective, Verdict, time};
-use crate::options::{LoadArgs, OutputArgs, TargetArgs};
+use crate::options::{LoadArgs, OutputArgs, OutputFiles, TargetArgs};
 use crate::origin::Origin;
 use crate::run::{Load, Loop, Target, run};
 use crate::stats::Failure;
@@ -52,6 +52,17 @@ pub struct SearchArgs {
     load: LoadArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl SearchArgs {
+    /// Checks that each objective can be measured.
+    ///
+    /// # Errors
+    ///
+    /// One line: an objective is of an endpoint that the mix lacks.
+    pub fn check(&self) -> Result<(), String> {
+        self.output.suits(&self.load)
+    }
 }
 
 /// Parses a rate for clap.
@@ -146,6 +157,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     crate::raise_open_files();
     let objectives = objectives(args)?;
     let addresses = args.load.supply()?;
+    let files = args.output.open()?;
     let (target, world) = args.target.reach(&args.load)?;
     let origin = Some(Origin::now(target.version.clone()));
     let mut series = Series { args, target, objectives, addresses: Some(addresses), stop };
@@ -157,7 +169,7 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
     let limit = limit::limit(&steps, highest, args.to);
-    let end = report(args, &Found { origin, highest, limit, objectives, steps, held, memory_flat })?;
+    let end = report(files, &Found { origin, highest, limit, objectives, steps, held, memory_flat })?;
     if let Some(world) = world {
         world.stop()?;
     }
@@ -264,7 +276,7 @@ fn line(step: &Step) -> String {
     )
 }
 
-fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
+fn report(files: OutputFiles, found: &Found) -> Result<End, String> {
     let objectives: Vec<&str> = found.objectives.iter().map(|one| one.text.as_str()).collect();
     let objectives = objectives.join(", ");
     let mut lines = vec![match found.highest {
@@ -284,7 +296,7 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         lines.push(format!("\n{}", origin.text().trim_end()));
     }
     say(&lines.join("\n"))?;
-    args.output.write(found, &report::page(found, &lines[0]))?;
+    files.write(found, &report::page(found, &lines[0]))?;
     let held = found.held.as_ref().is_none_or(Summary::met) && found.memory_flat != Some(false);
     Ok(if found.highest.is_some() && held { End::Met } else { End::Missed })
 }

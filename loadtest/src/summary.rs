@@ -158,6 +158,11 @@ impl Summary {
         self.objectives.iter().all(|verdict| verdict.met)
     }
 
+    /// Whether any request got an answer with 2xx. A run without one has measured nothing.
+    pub fn has_good_answers(&self) -> bool {
+        self.errors < self.requests
+    }
+
     /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -353,6 +358,9 @@ fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
             outcome.client_busy * 100.0
         ));
     }
+    if all.errors() == all.requests() {
+        warnings.push("no request got a good answer, so the exit code is 1".to_owned());
+    }
     let unsent = all.failures.get(&crate::stats::Failure::Unsent).copied().unwrap_or(0);
     if unsent > 0 {
         warnings.push(format!(
@@ -360,7 +368,16 @@ fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
         ));
     }
     if all.limited() > 0 {
-        warnings.push("some requests got 429: give the account limits above the load".to_owned());
+        warnings.push(
+            "some requests got 429: give the account limits above the load (`mailprobe account set-limits`), or use --data"
+                .to_owned(),
+        );
+    }
+    if all.status.contains_key(&402) {
+        warnings.push(
+            "some requests got 402: grant the account credits (`mailprobe account grant`), or use --data"
+                .to_owned(),
+        );
     }
     let checks = outcome.stats.of(Endpoint::Full).requests();
     if outcome.stats.cached * 10 > checks && checks > 0 {
