@@ -25,6 +25,7 @@ mod files;
 mod fit;
 mod html;
 mod http;
+mod leftovers;
 mod list;
 mod mix;
 mod model;
@@ -50,11 +51,15 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use options::{LoadArgs, OutputArgs, TargetArgs};
 use origin::Origin;
 use run::Loop;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use summary::Summary;
 
 #[derive(Parser)]
@@ -115,6 +120,9 @@ enum End {
 }
 
 const PROGRAM: &str = "mailprobe-loadtest";
+/// From this time after the first signal on, a further signal is a second one. `timeout` sends each signal twice, to the
+/// process and to its group.
+const SECOND_SIGNAL: Duration = Duration::from_millis(500);
 /// The exit code of an error of usage.
 const WRONG_USAGE: u8 = 2;
 
@@ -187,14 +195,22 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     Ok(if summary.met() && summary.has_good_answers() { End::Met } else { End::Missed })
 }
 
-/// SIGINT and SIGTERM end a run early, and it is still reported. A second signal ends the process at once.
+/// SIGINT and SIGTERM end a run early, and it is still reported. A second signal ends the process at once, with the
+/// processes that it started.
 fn watch_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
-            .map_err(|error| format!("cannot watch for signals: {error}"))?;
-    }
-    Ok(())
+    let wrong = |error: io::Error| format!("cannot watch for signals: {error}");
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(wrong)?;
+    let stop = Arc::clone(stop);
+    let watch = move || {
+        let mut first: Option<Instant> = None;
+        for _ in signals.forever() {
+            stop.store(true, Ordering::Relaxed);
+            if first.get_or_insert_with(Instant::now).elapsed() >= SECOND_SIGNAL {
+                leftovers::end_at_once();
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(wrong)
 }
 
 /// Each connection is a file descriptor; started processes inherit the limit.
