@@ -19,6 +19,7 @@ mod ceiling;
 mod check;
 mod compare;
 mod connection;
+mod cores;
 mod digits;
 mod figures;
 mod files;
@@ -80,6 +81,7 @@ enum Command {
     /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),
     /// Compare two builds or settings of a server, by results of `run --json` that were made in turn
+    #[command(after_help = compare::EXIT_CODES)]
     Compare(compare::CompareArgs),
     /// Measure the costs of each part of the work on this machine, for `plan`
     Calibrate(calibrate::CalibrateArgs),
@@ -187,6 +189,9 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
     let mut summary = Summary::of(&outcome, &args.output.objectives);
     summary.origin = Some(origin);
+    if args.target.has_unknown_mail_servers(&args.load) {
+        summary.warn_of_missing_domains(&outcome);
+    }
     say(&summary.text())?;
     files.write(&summary, &html::report(&summary))?;
     if let Some(world) = world {

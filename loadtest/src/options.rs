@@ -146,7 +146,7 @@ impl TargetArgs {
             None => vec![self.new_key(&host)?],
         };
         before::server_answers(&server, &host, &keys, &self.keys_from())?;
-        let watched = Watched { pid: self.pid, metrics: self.metrics };
+        let watched = Watched { pid: self.pid, metrics: self.metrics, mailnet: None };
         let version = self.pid.and_then(version_of_process).or_else(|| told_version(&server, &host));
         Ok((Target { server, host, keys, watched, version }, None))
     }
@@ -166,6 +166,11 @@ impl TargetArgs {
             (Some(file), _) => file.display().to_string(),
             (None, data) => format!("--data {}", data.as_deref().unwrap_or(Path::new("")).display()),
         }
+    }
+
+    /// Whether the addresses are numbered, and their domains are not those of a scenario of this program.
+    pub fn has_unknown_mail_servers(&self, load: &LoadArgs) -> bool {
+        !self.spawn && load.addresses.is_none()
     }
 
     fn setting(&self, load: &LoadArgs) -> Result<Setting, String> {

@@ -149,7 +149,8 @@ impl World {
         self.server = Some(process);
         let account = Administrator { mailprobe: self.binary("mailprobe"), data: self.path("data") };
         let key = account.key("loadtest", Some("loadtest"))?;
-        let watched = Watched { pid: Some(pid), metrics };
+        let mailnet = self.mailnet.as_ref().map(|mailnet| mailnet.process.pid());
+        let watched = Watched { pid: Some(pid), metrics, mailnet };
         let version = version_of(&self.binary("mailprobe"));
         Ok(Target { server, host: place.authority, keys: vec![key], watched, version })
     }
