@@ -28,7 +28,8 @@ svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-widt
 table.pairs td{text-align:left;overflow-wrap:anywhere}table.pairs td:first-child{white-space:nowrap;width:1%;color:var(--dim)}
 .scroll{overflow-x:auto}@media(max-width:40rem){body{margin:1rem auto}svg text{font-size:18px}td,th{padding:.25rem .35rem}}
 code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;
-white-space:pre-wrap;overflow-wrap:anywhere}@media(max-width:40rem){.wide{display:none}}";
+white-space:pre-wrap;overflow-wrap:anywhere}@media(max-width:40rem){.wide{display:none}
+.scroll table{font-size:.85rem}}";
 
 /// The end of a run is measured with this precision.
 const TIMER_S: f64 = 0.05;

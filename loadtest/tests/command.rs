@@ -24,6 +24,8 @@ struct Server {
     /// At this request all connections stop once for a while.
     stalls_at: u64,
     stall: Duration,
+    /// Whether no domain exists.
+    is_empty: bool,
     stalled: std::sync::RwLock<()>,
 }
 
@@ -61,6 +63,11 @@ impl Server {
             let failed = self.fails_every > 0 && number.is_multiple_of(self.fails_every);
             let (status, body) =
                 if failed { ("503 Service Unavailable", "{}".into()) } else { reply(&line, &key, &body) };
+            let body = if self.is_empty {
+                body.replace("fast_check_passed", "no_mx").replace("mailbox_exists", "mailbox_not_found")
+            } else {
+                body
+            };
             let length = body.len();
             write!(stream.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
         }
@@ -317,4 +324,29 @@ fn objectives_that_cannot_be_measured_are_errors_of_usage() {
         );
     }
     assert_eq!(seen.seen.load(Relaxed), 0);
+}
+
+#[test]
+fn checks_of_domains_that_do_not_exist_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { is_empty: true, ..Server::default() }.start().0;
+    let list = folder.path().join("list");
+    std::fs::write(&list, "a@x.example\n").unwrap();
+    let given = format!(" --addresses {}", list.display());
+    for (mix, addresses, is_told) in
+        [("fast=1", "", true), ("full=1", "", true), ("full=1", given.as_str(), false)]
+    {
+        let words = format!("run --rate 100 --mix {mix} --warm-up 0s --duration 300ms{addresses}");
+        let (output, report) = loadtest(server, folder.path(), &words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = report["warnings"].to_string().contains("no domain of the numbered addresses exists");
+        assert_eq!(told, is_told, "{words}");
+        let used = &report["client"]["cores_used"];
+        assert!(
+            used["all"].as_u64() > Some(0) && used["others"].is_null(),
+            "the server may be the rest: {used}"
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("0.3 s after 0 s of warm-up") && text.contains("\nmachine: "), "{text}");
+    }
 }

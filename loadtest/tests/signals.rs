@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -37,20 +37,24 @@ fn script(folder: &Path, name: &str, text: &str) {
 
 /// `run --spawn` with scripts in place of mailnet and mailprobe. The scripts leave their process ids.
 fn start(folder: &Path) -> Child {
+    let run = ["run", "--rate", "50", "--mix", "fast=1", "--warm-up", "0s", "--duration", "1m"];
+    start_with(folder, &run, "50s")
+}
+
+fn start_with(folder: &Path, words: &[&str], timeout: &str) -> Child {
     let server = server();
     let pids = folder.join("pids");
     let stay = format!("echo $$ >>{}\nexec sleep 60", pids.display());
     script(folder, "mailnet", &format!("echo dns 127.0.0.1:1 smtp 2\n{stay}"));
-    let serve = format!("echo metrics: http://{server}/metrics\necho listening on {server}\n{stay}");
+    let serve = format!("echo metrics: http://127.0.0.1:1/metrics\necho listening on {server}\n{stay}");
     let text = format!("case $1 in\nserve) {serve};;\n*) echo '{{\"key\":\"mp_test_key\"}}';;\nesac");
     script(folder, "mailprobe", &text);
     fs::create_dir(folder.join("temporary")).unwrap();
-    let run = ["run", "--spawn", "--rate", "50", "--mix", "fast=1", "--warm-up", "0s", "--duration", "1m"];
     let child = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
-        .args(run)
-        .arg("--bin-dir")
+        .args(words)
+        .args(["--spawn", "--bin-dir"])
         .arg(folder)
-        .args(["--timeout", "50s"])
+        .args(["--timeout", timeout])
         .env("TMPDIR", folder.join("temporary"))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -117,5 +121,16 @@ fn two_signals_at_once_are_one() {
     signal(&child);
     wait_for(|| child.try_wait().unwrap().is_some());
     assert_eq!(left(folder.path()), Vec::<String>::new());
-    std::io::stderr().flush().unwrap();
+}
+
+#[test]
+fn a_signal_in_the_first_step_of_a_search_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = start_with(folder.path(), &["search", "--mix", "fast=1", "--warm-up", "1m"], "1s");
+    signal(&child);
+    let mut error = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+    assert_eq!(error, "mailprobe-loadtest: ended by a signal\n");
+    assert_eq!(left(folder.path()), Vec::<String>::new());
 }

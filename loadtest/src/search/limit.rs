@@ -10,6 +10,7 @@ pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
     let missed = steps.iter().filter(above).min_by(|one, other| one.asked.total_cmp(&other.asked));
     let Some(step) = missed else {
         return match highest {
+            Some(highest) if highest < most => "limit: unknown, because the search ended early".into(),
             Some(_) => format!("limit: none was reached up to {most} requests/s (--to)"),
             None => "limit: unknown, because no step is complete".into(),
         };
@@ -118,6 +119,7 @@ mod tests {
             assert!(text.starts_with("limit: at 200.0/s the objective p50=40ms is missed; "), "{text}");
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(said(&step, Some(400.0)).contains("none was reached up to 100000 requests/s (--to)"));
+        assert!(said(&step, Some(1e5)).contains("none was reached up to 100000 requests/s (--to)"));
+        assert_eq!(said(&step, Some(400.0)), "limit: unknown, because the search ended early");
     }
 }
