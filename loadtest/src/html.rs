@@ -114,7 +114,8 @@ fn tiles(out: &mut String, summary: &Summary) {
 
 fn table(out: &mut String, endpoints: &[EndpointShown]) {
     out.push_str(
-        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th><th class=\"wide\">429</th>",
+        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th>\
+         <th class=\"wide\">429</th>",
     );
     for (name, _) in SHOWN {
         let _ = write!(out, "<th{}>{name}</th>", class_of(name));
@@ -123,7 +124,7 @@ fn table(out: &mut String, endpoints: &[EndpointShown]) {
     for one in endpoints {
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"wide\">{}</td>",
             one.name, one.requests, one.errors, one.limited
         );
         for (name, _) in SHOWN {
@@ -279,6 +280,8 @@ mod tests {
             html.contains("<th class=\"wide\">p90</th><th>p99</th>"),
             "p99 is not hidden on a narrow display"
         );
+        let hidden = |cell: &str| html.matches(&format!("<{cell} class=\"wide\">")).count();
+        assert_eq!((hidden("th"), hidden("td")), (3, 3), "the columns of the head are those of the rows");
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! The started processes and the temporary folders of this program, so that a second signal leaves nothing behind.
 //!
-//! Whoever ends a process or removes a folder holds the lock meanwhile. So no process id is used after its process was
-//! reaped.
+//! The lock is held while a process is ended or a folder is removed. So no process id is used after its process was reaped.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use std::fs;
@@ -37,7 +36,7 @@ impl Leftovers {
             let _ = waitpid(Some(pid), WaitOptions::empty());
         }
         for folder in self.folders.drain(..) {
-            // There is nobody left to tell an error.
+            // The process ends now, so an error has no report.
             let _ = fs::remove_dir_all(folder);
         }
         self.processes.clear();
