@@ -21,11 +21,15 @@ const FALSE_ALARM: f64 = 0.05;
 /// The most results of a side: the interval needs the mean of all two pairs.
 const RESULTS_MAX: usize = 500;
 
+/// The exit codes in the help.
+pub const EXIT_CODES: &str = "Exit code 0: no figure of B is worse. 1: a figure of B is worse, or a file is no result of \
+    `run --json`. 2: the command line is invalid. Standard output is empty if a file is wrong";
+
 /// The options of `compare`.
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Two results of `run --json`: A, then B
-    #[arg(value_name = "FILE", num_args = 2, required_unless_present = "a", conflicts_with_all = ["a", "b"])]
+    /// Two results of `run --json`: A, then B. Several runs need --a and --b
+    #[arg(value_name = "FILE", num_args = 1.., required_unless_present = "a", conflicts_with_all = ["a", "b"])]
     files: Vec<PathBuf>,
     /// Results of A, in the order of the runs. The first one makes a pair with the first one of B, and so on
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "b")]
@@ -117,6 +121,21 @@ impl Subject {
 
     fn unit(self) -> Unit {
         if self == Subject::Errors { Unit::Points } else { Unit::Ratio }
+    }
+}
+
+impl CompareArgs {
+    /// Checks the number of files without options.
+    ///
+    /// # Errors
+    ///
+    /// One line: the files are not one pair.
+    pub fn check(&self) -> Result<(), String> {
+        match self.files.len() {
+            0 | 2 => Ok(()),
+            1 => Err("1 file is no pair: give two files, A and B".into()),
+            count => Err(format!("{count} files are no pair: for several runs use --a FILES --b FILES")),
+        }
     }
 }
 
@@ -252,6 +271,12 @@ fn verdict(figure: &ComparedFigure, subject: Subject, at_least: f64) -> (FigureO
 
 fn warnings(pairs: &[(&SavedRun, &SavedRun)], figures: usize) -> Vec<String> {
     let mut warnings = Vec::new();
+    let same = pairs.iter().filter(|(a, b)| a.is_same_run(b)).count();
+    if same > 0 {
+        let pairs =
+            if pairs.len() == 1 { String::new() } else { format!(" in {same} of {} pairs", pairs.len()) };
+        warnings.push(format!("A and B are the same run{pairs}: give the results of different runs"));
+    }
     let needed = pairs_needed(figures, FALSE_ALARM);
     if pairs.len() < needed {
         warnings.push(format!("a verdict in {figures} figures needs at least {needed} pairs"));
@@ -275,13 +300,15 @@ fn warnings(pairs: &[(&SavedRun, &SavedRun)], figures: usize) -> Vec<String> {
     }
     let seeds = pairs.iter().filter(|(a, b)| a.seed() != b.seed()).count();
     if seeds > 0 {
+        let pairs = if seeds == 1 { "1 pair has".into() } else { format!("{seeds} pairs have") };
         warnings.push(format!(
-            "{seeds} pairs have two seeds: the same --seed within a pair sends the same requests to both"
+            "{pairs} two seeds: the same --seed within a pair sends the same requests to both"
         ));
     }
     let limited = pairs.iter().flat_map(|(a, b)| [a, b]).filter(|run| run.client_limited()).count();
     if limited > 0 {
-        warnings.push(format!("in {limited} runs the client was more than 80 % busy: use more --threads"));
+        let runs = if limited == 1 { "1 run".into() } else { format!("{limited} runs") };
+        warnings.push(format!("in {runs} the client was more than 80 % busy: use more --threads"));
     }
     warnings
 }

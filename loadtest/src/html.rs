@@ -27,7 +27,12 @@ svg text.rule{fill:var(--text);paint-order:stroke;stroke:var(--back);stroke-widt
 .dot{fill:var(--good)}.cross{fill:none;stroke:var(--bad);stroke-width:1.8}svg.key{width:.8em;height:.8em;overflow:visible}
 table.pairs td{text-align:left;overflow-wrap:anywhere}table.pairs td:first-child{white-space:nowrap;width:1%;color:var(--dim)}
 .scroll{overflow-x:auto}@media(max-width:40rem){body{margin:1rem auto}svg text{font-size:18px}td,th{padding:.25rem .35rem}}
-code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;overflow-x:auto}";
+code{background:var(--shade);padding:.1rem .3rem;border-radius:.2rem}pre{background:var(--shade);padding:.8rem;
+white-space:pre-wrap;overflow-wrap:anywhere}@media(max-width:40rem){.wide{display:none}
+.scroll table{font-size:.85rem}}";
+
+/// The end of a run is measured with this precision.
+const TIMER_S: f64 = 0.05;
 
 /// A page with this content.
 pub fn page(title: &str, content: &str) -> String {
@@ -48,7 +53,7 @@ pub fn report(summary: &Summary) -> String {
 
 /// The content of a report, for pages that contain further parts.
 pub fn content(out: &mut String, summary: &Summary) {
-    let _ = writeln!(out, "<p class=\"dim\">{}</p>", escape(&summary.title));
+    let _ = writeln!(out, "<p class=\"dim\">{}<br>{}</p>", escape(&summary.title), escape(&summary.counts()));
     for verdict in &summary.objectives {
         let class = if verdict.met { "good" } else { "bad" };
         let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(&verdict.line));
@@ -59,6 +64,8 @@ pub fn content(out: &mut String, summary: &Summary) {
     tiles(out, summary);
     table(out, &summary.endpoints);
     errors(out, &summary.endpoints);
+    let lines: Vec<String> = summary.answers_and_costs().iter().map(|line| escape(line)).collect();
+    let _ = writeln!(out, "<h2>Answers and costs</h2>\n<p>{}</p>", lines.join("<br>\n"));
     for plot in plots(summary) {
         out.push_str(&plot.svg());
     }
@@ -107,24 +114,31 @@ fn tiles(out: &mut String, summary: &Summary) {
 
 fn table(out: &mut String, endpoints: &[EndpointShown]) {
     out.push_str(
-        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th><th>429</th>",
+        "<h2>Latency in milliseconds</h2>\n<div class=\"scroll\"><table><tr><th></th><th>requests</th><th>errors</th>\
+         <th class=\"wide\">429</th>",
     );
     for (name, _) in SHOWN {
-        let _ = write!(out, "<th>{name}</th>");
+        let _ = write!(out, "<th{}>{name}</th>", class_of(name));
     }
     out.push_str("</tr>\n");
     for one in endpoints {
         let _ = write!(
             out,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td>",
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td class=\"wide\">{}</td>",
             one.name, one.requests, one.errors, one.limited
         );
         for (name, _) in SHOWN {
-            let _ = write!(out, "<td>{:.2}</td>", one.latency_ms.get(name).copied().unwrap_or(0.0));
+            let value = one.latency_ms.get(name).copied().unwrap_or(0.0);
+            let _ = write!(out, "<td{}>{value:.2}</td>", class_of(name));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</table></div>\n");
+}
+
+/// A narrow display has no room for all percentiles.
+fn class_of(percentile: &str) -> &'static str {
+    if matches!(percentile, "p90" | "p99.9") { " class=\"wide\"" } else { "" }
 }
 
 fn errors(out: &mut String, endpoints: &[EndpointShown]) {
@@ -174,12 +188,18 @@ fn plots(summary: &Summary) -> Vec<Plot> {
         marks: Vec::new(),
         rules: Vec::new(),
     };
+    let end = summary.load.warm_up_s + summary.seconds;
+    // The number of requests in a part of a second is no rate.
+    let whole = |mut points: Vec<(f64, f64)>| {
+        points.retain(|point| point.0 + 1.0 <= end + TIMER_S);
+        points
+    };
     let mut rate = vec![
-        line("answered", seconds(|second| second.answered as f64)),
-        line("errors", seconds(|second| second.errors as f64)),
+        line("answered", whole(seconds(|second| second.answered as f64))),
+        line("errors", whole(seconds(|second| second.errors as f64))),
     ];
+    rate.retain(|line| !line.points.is_empty());
     if let Some(asked) = summary.load.rate {
-        let end = summary.load.warm_up_s + summary.seconds;
         rate.push(line("due", vec![(0.0, asked), (end, asked)]));
     }
     let latency =
@@ -239,5 +259,38 @@ mod tests {
             assert!(!html.contains(asset), "{asset}");
         }
         assert!(!html.contains("NaN") && !html.contains("inf"), "figures are numbers");
+    }
+
+    #[test]
+    fn the_page_has_the_lines_of_the_text() {
+        let mut run = outcome();
+        run.stats.reason("unverifiable");
+        run.stats.batch_rows = 300;
+        run.samples.iter_mut().for_each(|sample| sample.rss_kib = Some(10_240));
+        let summary = Summary::of(&run, &[]);
+        let html = report(&summary);
+        for line in [vec![summary.counts()], summary.answers_and_costs()].concat() {
+            assert!(html.contains(&escape(&line)), "{line}");
+        }
+        assert!(
+            html.contains("reasons: unverifiable 1; repeats: 0")
+                && html.contains("rows of accepted batches: 300")
+        );
+        assert!(
+            html.contains("<th class=\"wide\">p90</th><th>p99</th>"),
+            "p99 is not hidden on a narrow display"
+        );
+        let hidden = |cell: &str| html.matches(&format!("<{cell} class=\"wide\">")).count();
+        assert_eq!((hidden("th"), hidden("td")), (3, 3), "the columns of the head are those of the rows");
+    }
+
+    #[test]
+    fn a_part_of_a_second_is_not_plotted_as_a_rate() {
+        let mut run = outcome();
+        let last = crate::run::Second { second: 10, answered: 1, errors: 0, p50_ms: 1.0, p99_ms: 1.0 };
+        run.timeline.push(last);
+        let plots = plots(&Summary::of(&run, &[]));
+        let last_of = |plot: &Plot| plot.series[0].points.last().map(|point| point.0);
+        assert_eq!((last_of(&plots[1]), last_of(&plots[2])), (Some(9.0), Some(10.0)));
     }
 }

@@ -13,16 +13,20 @@
 mod addresses;
 mod arrivals;
 mod ask;
+mod before;
 mod calibrate;
 mod ceiling;
 mod check;
 mod compare;
 mod connection;
+mod cores;
 mod digits;
 mod figures;
+mod files;
 mod fit;
 mod html;
 mod http;
+mod leftovers;
 mod list;
 mod mix;
 mod model;
@@ -44,14 +48,19 @@ mod summary;
 mod svg;
 mod world;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use options::{LoadArgs, OutputArgs, TargetArgs};
 use origin::Origin;
 use run::Loop;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 use summary::Summary;
 
 #[derive(Parser)]
@@ -72,6 +81,7 @@ enum Command {
     /// Find the highest rate that meets the objectives, in steps. Each step is a run at one rate
     Search(search::SearchArgs),
     /// Compare two builds or settings of a server, by results of `run --json` that were made in turn
+    #[command(after_help = compare::EXIT_CODES)]
     Compare(compare::CompareArgs),
     /// Measure the costs of each part of the work on this machine, for `plan`
     Calibrate(calibrate::CalibrateArgs),
@@ -112,12 +122,22 @@ enum End {
 }
 
 const PROGRAM: &str = "mailprobe-loadtest";
+/// From this time after the first signal on, a further signal is a second one. `timeout` sends each signal twice, to the
+/// process and to its group.
+const SECOND_SIGNAL: Duration = Duration::from_millis(500);
+/// The exit code of an error of usage.
+const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let options: Options = match usage::parse(PROGRAM, std::env::args_os()) {
+    let command = subcommand(std::env::args_os().nth(1));
+    let options: Options = match usage::parse(&command, std::env::args_os()) {
         Ok(options) => options,
         Err(code) => return code,
     };
+    if let Err(error) = options.command.check() {
+        usage::complain(&command, &format!("{error}; see `{command} --help`"));
+        return ExitCode::from(WRONG_USAGE);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let done = watch_signals(&stop).and_then(|()| match &options.command {
         Command::Run(args) => run_once(args, &stop),
@@ -137,6 +157,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// The program with its subcommand, such as `mailprobe-loadtest run`: errors of usage name the help of the subcommand.
+fn subcommand(word: Option<OsString>) -> String {
+    let word = word.and_then(|word| word.into_string().ok());
+    let known = word.filter(|word| Options::command().find_subcommand(word).is_some());
+    known.map_or(PROGRAM.to_owned(), |word| format!("{PROGRAM} {word}"))
+}
+
+impl Command {
+    /// Checks what the parser of the arguments cannot.
+    fn check(&self) -> Result<(), String> {
+        match self {
+            Command::Run(args) => args.output.suits(&args.load),
+            Command::Search(args) => args.check(),
+            Command::Compare(args) => args.check(),
+            _ => Ok(()),
+        }
+    }
+}
+
 fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     let pressure = match (args.pressure.rate, args.pressure.clients) {
         (Some(rate), _) => Loop::Open(rate),
@@ -144,27 +183,39 @@ fn run_once(args: &RunArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
     };
     raise_open_files();
     let addresses = args.load.supply()?;
+    let files = args.output.open()?;
     let (target, world) = args.target.reach(&args.load)?;
     let origin = Origin::now(target.version.clone());
     let (outcome, _) = run::run(&target, &args.load.load(pressure), addresses, stop)?;
     let mut summary = Summary::of(&outcome, &args.output.objectives);
     summary.origin = Some(origin);
+    if args.target.has_unknown_mail_servers(&args.load) {
+        summary.warn_of_missing_domains(&outcome);
+    }
     say(&summary.text())?;
-    args.output.write(&summary, &html::report(&summary))?;
+    files.write(&summary, &html::report(&summary))?;
     if let Some(world) = world {
         world.stop()?;
     }
-    Ok(if summary.met() { End::Met } else { End::Missed })
+    Ok(if summary.met() && summary.has_good_answers() { End::Met } else { End::Missed })
 }
 
-/// SIGINT and SIGTERM end a run early, and it is still reported. A second signal ends the process at once.
+/// SIGINT and SIGTERM end a run early, and it is still reported. A second signal ends the process at once, with the
+/// processes that it started.
 fn watch_signals(stop: &Arc<AtomicBool>) -> Result<(), String> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(stop)))
-            .map_err(|error| format!("cannot watch for signals: {error}"))?;
-    }
-    Ok(())
+    let wrong = |error: io::Error| format!("cannot watch for signals: {error}");
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(wrong)?;
+    let stop = Arc::clone(stop);
+    let watch = move || {
+        let mut first: Option<Instant> = None;
+        for _ in signals.forever() {
+            stop.store(true, Ordering::Relaxed);
+            if first.get_or_insert_with(Instant::now).elapsed() >= SECOND_SIGNAL {
+                leftovers::end_at_once();
+            }
+        }
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop).map_err(wrong)
 }
 
 /// Each connection is a file descriptor; started processes inherit the limit.

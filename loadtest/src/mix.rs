@@ -38,6 +38,17 @@ impl Endpoint {
         }
     }
 
+    /// Its requests in messages.
+    pub fn plural(self) -> &'static str {
+        match self {
+            Endpoint::Fast => "fast checks",
+            Endpoint::Full => "full checks",
+            Endpoint::Batch => "batches",
+            Endpoint::Poll => "polls of a batch",
+            Endpoint::Account => "requests of the account",
+        }
+    }
+
     /// The endpoint with this name.
     pub fn named(name: &str) -> Option<Endpoint> {
         Endpoint::ALL.into_iter().find(|endpoint| endpoint.name() == name)

@@ -1,5 +1,6 @@
 //! The objectives of a run: `full.p99=250ms`, `errors=0.1%`, `rate=95%`, `rss=512MiB`.
 
+use crate::digits::grouped;
 use crate::mix::Endpoint;
 use crate::run::Outcome;
 use crate::stats::{SHOWN, quantile_ms};
@@ -11,7 +12,8 @@ use std::fmt;
 pub struct Objective {
     /// The text of the option.
     pub text: String,
-    endpoint: Option<Endpoint>,
+    /// The endpoint; `None`: the objective is of all requests.
+    pub endpoint: Option<Endpoint>,
     measure: Measure,
 }
 
@@ -96,6 +98,31 @@ impl Objective {
     /// The name of the measure as given: `full.p99`.
     pub fn subject(&self) -> &str {
         self.text.split_once('=').map_or(&self.text, |(subject, _)| subject)
+    }
+
+    /// How many requests the measure needs: ten above its percentile.
+    fn requests_needed(&self) -> u64 {
+        match self.measure {
+            Measure::Latency { quantile, .. } if quantile < 1.0 => (10.0 / (1.0 - quantile)).round() as u64,
+            _ => 0,
+        }
+    }
+
+    /// A warning if the run has too few requests for the percentile of this objective.
+    pub fn warning(&self, outcome: &Outcome) -> Option<String> {
+        let seen = match self.endpoint {
+            Some(endpoint) => outcome.stats.of(endpoint).requests(),
+            None => outcome.stats.all().requests(),
+        };
+        let (needed, subject) = (self.requests_needed(), self.subject());
+        let requests = self.endpoint.map_or("requests", Endpoint::plural);
+        (seen > 0 && seen < needed).then(|| {
+            format!(
+                "{subject} of {} {requests} is uncertain: use at least {} (a longer --duration)",
+                grouped(seen as f64, 0),
+                grouped(needed as f64, 0)
+            )
+        })
     }
 
     /// The limit of the measure.
@@ -204,10 +231,38 @@ pub fn time(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_secs_f64(ms / 1000.0))
 }
 
+/// A time in seconds, without zeros at its end: `1.5 s`.
+pub fn in_seconds(time: std::time::Duration) -> String {
+    let text = format!("{:.3}", time.as_secs_f64());
+    format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::tests::outcome;
+
+    #[test]
+    fn times_are_not_rounded() {
+        for (ms, text) in
+            [(0, "0 s"), (500, "0.5 s"), (1500, "1.5 s"), (30_000, "30 s"), (100_001, "100.001 s")]
+        {
+            assert_eq!(in_seconds(std::time::Duration::from_millis(ms)), text);
+        }
+    }
+
+    #[test]
+    fn a_percentile_of_few_requests_is_uncertain() {
+        let warning = |text: &str| text.parse::<Objective>().unwrap().warning(&outcome());
+        let wanted = "full.p99 of 100 full checks is uncertain: use at least 1,000 (a longer --duration)";
+        assert_eq!(warning("full.p99=1s").as_deref(), Some(wanted));
+        assert!(
+            warning("p99.9=1s").is_some_and(|text| text.contains("100 requests") && text.contains("10,000"))
+        );
+        for enough in ["p50=1s", "p90=1s", "max=1s", "errors=1%", "fast.p99=1s"] {
+            assert_eq!(warning(enough), None, "{enough}");
+        }
+    }
 
     #[test]
     fn objectives_are_read() {

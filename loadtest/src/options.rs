@@ -3,6 +3,8 @@
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
 use crate::ask::ask;
+use crate::before;
+use crate::files::LateFile;
 use crate::http;
 use crate::mix::{Endpoint, Mix};
 use crate::objective::{Objective, time};
@@ -131,25 +133,44 @@ impl TargetArgs {
             let target = world.serve()?;
             return Ok((target, Some(world)));
         }
+        let given = self.key_file.as_deref().map(read_keys).transpose()?;
+        if given.is_none() && self.data.is_none() {
+            return Err("a key is missing: use --key-file FILE, --data DIR of the server, or --spawn".into());
+        }
         let server = Peer::of(&self.server, self.ca.as_deref())?;
         server.check()?;
-        let keys = match (&self.key_file, &self.data) {
-            (Some(file), _) => read_keys(file)?,
-            (None, Some(data)) => {
-                let mailprobe = bin_dir(self.bin_dir.as_deref())?.join("mailprobe");
-                let account = format!("loadtest-{}", std::process::id());
-                vec![Administrator { mailprobe, data: data.clone() }.key(&account, None)?]
-            }
-            (None, None) => {
-                return Err(
-                    "a key is missing: use --key-file FILE, --data DIR of the server, or --spawn".into()
-                );
-            }
-        };
-        let watched = Watched { pid: self.pid, metrics: self.metrics };
         let host = self.server.authority.clone();
+        before::costs_are_known(self.pid, self.metrics)?;
+        let keys = match given {
+            Some(keys) => keys,
+            None => vec![self.new_key(&host)?],
+        };
+        before::server_answers(&server, &host, &keys, &self.keys_from())?;
+        let watched = Watched { pid: self.pid, metrics: self.metrics, mailnet: None };
         let version = self.pid.and_then(version_of_process).or_else(|| told_version(&server, &host));
         Ok((Target { server, host, keys, watched, version }, None))
+    }
+
+    /// A key of a new account of the server with this data folder.
+    fn new_key(&self, host: &str) -> Result<String, String> {
+        let data = self.data.clone().unwrap_or_default();
+        before::data_is_served(&data, host)?;
+        let mailprobe = bin_dir(self.bin_dir.as_deref())?.join("mailprobe");
+        let account = format!("loadtest-{}", std::process::id());
+        Administrator { mailprobe, data }.key(&account, None)
+    }
+
+    /// The origin of the keys, for messages.
+    fn keys_from(&self) -> String {
+        match (&self.key_file, &self.data) {
+            (Some(file), _) => file.display().to_string(),
+            (None, data) => format!("--data {}", data.as_deref().unwrap_or(Path::new("")).display()),
+        }
+    }
+
+    /// Whether the addresses are numbered, and their domains are not those of a scenario of this program.
+    pub fn has_unknown_mail_servers(&self, load: &LoadArgs) -> bool {
+        !self.spawn && load.addresses.is_none()
     }
 
     fn setting(&self, load: &LoadArgs) -> Result<Setting, String> {
@@ -202,16 +223,50 @@ impl LoadArgs {
 }
 
 impl OutputArgs {
-    /// Writes the files that the flags name.
-    pub fn write(&self, json: &impl serde::Serialize, html: &str) -> Result<(), String> {
-        if let Some(path) = &self.json {
+    /// Opens the files that the flags name, before the work.
+    ///
+    /// # Errors
+    ///
+    /// One line that names a file.
+    pub fn open(&self) -> Result<OutputFiles, String> {
+        let open = |path: &Option<PathBuf>| path.as_deref().map(LateFile::open).transpose();
+        Ok(OutputFiles { json: open(&self.json)?, html: open(&self.html)? })
+    }
+
+    /// Checks that the mix has the endpoint of each objective.
+    ///
+    /// # Errors
+    ///
+    /// One line: an objective can never be met.
+    pub fn suits(&self, load: &LoadArgs) -> Result<(), String> {
+        for objective in &self.objectives {
+            if let Some(endpoint) = objective.endpoint.filter(|endpoint| !load.mix.has(*endpoint)) {
+                let requests = endpoint.plural();
+                return Err(format!("--objective {}: --mix has no {requests}", objective.subject()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The open files of a report.
+pub struct OutputFiles {
+    json: Option<LateFile>,
+    html: Option<LateFile>,
+}
+
+impl OutputFiles {
+    /// Writes a report to the files.
+    ///
+    /// # Errors
+    ///
+    /// One line that names a file.
+    pub fn write(self, json: &impl serde::Serialize, html: &str) -> Result<(), String> {
+        if let Some(file) = self.json {
             let text = serde_json::to_string_pretty(json).map_err(|error| error.to_string())?;
-            crate::world::write(path, &(text + "\n"))?;
+            file.write(&(text + "\n"))?;
         }
-        match &self.html {
-            Some(path) => crate::world::write(path, html),
-            None => Ok(()),
-        }
+        self.html.map_or(Ok(()), |file| file.write(html))
     }
 }
 

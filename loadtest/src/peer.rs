@@ -5,11 +5,11 @@
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +32,8 @@ pub struct ServerPlace {
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: SocketAddr,
+    /// The host and port as the user wrote them, for messages.
+    pub name: String,
     tls: Option<PeerTls>,
 }
 
@@ -39,6 +41,8 @@ pub struct Peer {
 struct PeerTls {
     config: Arc<ClientConfig>,
     name: ServerName<'static>,
+    /// The file of `--ca`.
+    ca: Option<PathBuf>,
 }
 
 /// A connection with or without TLS.
@@ -85,7 +89,7 @@ impl FromStr for ServerPlace {
 impl Peer {
     /// A server with plain HTTP.
     pub fn plain(address: SocketAddr) -> Peer {
-        Peer { address, tls: None }
+        Peer { address, name: address.to_string(), tls: None }
     }
 
     /// Looks a server up. `ca` has the certificates of private authorities.
@@ -104,9 +108,10 @@ impl Peer {
                 config: client_config(ca)?,
                 name: ServerName::try_from(place.host.clone())
                     .map_err(|error| format!("{}: {error}", place.host))?,
+                ca: ca.map(Path::to_owned),
             }),
         };
-        Ok(Peer { address, tls })
+        Ok(Peer { address, name: place.authority.clone(), tls })
     }
 
     /// Wraps a connected or connecting stream.
@@ -115,7 +120,7 @@ impl Peer {
     ///
     /// TLS is not available.
     pub fn channel(&self, stream: TcpStream) -> io::Result<Channel> {
-        let Some(PeerTls { config, name }) = &self.tls else { return Ok(Channel::Plain(stream)) };
+        let Some(PeerTls { config, name, .. }) = &self.tls else { return Ok(Channel::Plain(stream)) };
         let session = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
         Ok(Channel::Tls(Box::new(StreamOwned::new(session, stream))))
     }
@@ -147,14 +152,51 @@ impl Peer {
     pub fn check(&self) -> Result<(), String> {
         match self.connect() {
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData && self.tls.is_some() => Err(format!(
-                "no TLS with {}: {error}; if its authority is private, give the authority's certificate with --ca FILE",
-                self.address
-            )),
-            Err(error) => {
-                Err(format!("cannot connect to {} ({error}); set the server with --server", self.address))
-            }
+            Err(error) => Err(match &self.tls {
+                Some(tls) if is_of_tls(&error) => self.fault_of_tls(tls, &error),
+                _ => format!("cannot connect to {} ({error}); set the server with --server", self.name),
+            }),
         }
+    }
+
+    /// Whether the connection uses TLS.
+    pub fn is_https(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// What is wrong with the server's TLS or its certificate, and how to mend it. The signature is bad if another authority
+    /// has the same name.
+    fn fault_of_tls(&self, tls: &PeerTls, error: &io::Error) -> String {
+        use CertificateError::{BadSignature, UnknownIssuer};
+        let name = &self.name;
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let Some(rustls::Error::InvalidCertificate(fault)) = inner else {
+            return match inner {
+                None => format!("{name} closes the connection during TLS: does this port serve HTTPS?"),
+                Some(rustls::Error::InvalidMessage(_)) => {
+                    format!("{name} does not answer with TLS: does this port serve HTTPS?")
+                }
+                Some(error) => format!("no TLS with {name}: {error}"),
+            };
+        };
+
+        let why = match (fault, &tls.ca) {
+            (UnknownIssuer | BadSignature, Some(ca)) => {
+                format!("no certificate of {} signed it", ca.display())
+            }
+            (UnknownIssuer | BadSignature, None) => {
+                "no authority of this system signed it. If its authority is private, give the authority's certificate \
+                 with --ca FILE"
+                    .into()
+            }
+            // rustls has no name of its own for this fault.
+            (CertificateError::Other(other), _) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+                "it is marked as an authority (CA:TRUE). Make it with -addext basicConstraints=critical,CA:FALSE"
+                    .into()
+            }
+            (fault, _) => fault.to_string(),
+        };
+        format!("the certificate of {name} is not accepted: {why}")
     }
 }
 
@@ -197,6 +239,12 @@ impl Write for Channel {
             Channel::Tls(stream) => stream.flush(),
         }
     }
+}
+
+/// Whether an error came after the connection was open: in TLS, or because the server closed during TLS.
+fn is_of_tls(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionReset, InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof | ConnectionReset)
 }
 
 fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>, String> {

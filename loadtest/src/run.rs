@@ -3,10 +3,11 @@
 use crate::addresses::Addresses;
 use crate::arrivals::Spread;
 use crate::ask::ask;
+use crate::cores::{CoreTimes, CoresUsed, is_here};
 use crate::http;
 use crate::mix::{Endpoint, Mix};
 use crate::peer::Peer;
-use crate::sampler::{Sample, Watched, machine_times};
+use crate::sampler::{Sample, Watched};
 use crate::sender::{self, Brought, Orders, Slice, batch_body};
 use crate::stats::{Stats, quantile_ms};
 use hdrhistogram::Histogram;
@@ -19,6 +20,11 @@ use std::time::{Duration, Instant};
 
 /// The share of a core that one sending thread may use. Above it, the figures may show the limit of the client.
 pub const CLIENT_BUSY: f64 = 0.8;
+/// The busy share of all cores together above which the machine counts as full.
+pub const MACHINE_BUSY: f64 = 0.9;
+
+/// The error of a run that a signal ended before any request counted.
+pub const ENDED_BY_SIGNAL: &str = "ended by a signal";
 
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -82,6 +88,8 @@ pub struct Outcome {
     pub server_cpu_s: Option<f64>,
     /// The busy share of all cores of this machine during the counted time.
     pub machine_busy: Option<f64>,
+    /// The busy cores by program; `None` if the kernel does not tell them.
+    pub cores_used: Option<CoresUsed>,
     /// The largest CPU share of a sending thread.
     pub client_busy: f64,
     /// The CPU microseconds of the sending threads per request.
@@ -163,6 +171,7 @@ pub fn run(
 struct Window {
     cpu_s: Option<f64>,
     machine_busy: Option<f64>,
+    cores_used: Option<CoresUsed>,
     seconds: f64,
 }
 
@@ -201,13 +210,15 @@ fn play(orders: &Orders, watched: Watched) -> Result<Played, String> {
 /// Reads the server's CPU time at the start and at the end of the counted time.
 fn window(orders: &Orders, watched: Watched) -> Window {
     wait_for(orders, orders.count_from);
-    let machine = machine_times();
+    let times = CoreTimes::now(watched);
     let (began, before) = (Instant::now(), watched.look(orders.begin).cpu_s);
     wait_for(orders, orders.end);
     let (seconds, after) = (began.elapsed().as_secs_f64(), watched.look(orders.begin).cpu_s);
     let cpu_s = before.zip(after).map(|(before, after)| (after - before).max(0.0));
-    let machine_busy = machine.zip(machine_times()).and_then(|(before, after)| after.busy_since(before));
-    Window { cpu_s, machine_busy, seconds }
+    let now = CoreTimes::now(watched);
+    let server_is_here = watched.pid.is_some() || is_here(orders.server.address.ip());
+    let cores_used = now.used_since(&times, seconds, cpu_s, server_is_here);
+    Window { cpu_s, machine_busy: now.busy_since(&times), cores_used, seconds }
 }
 
 fn wait_for(orders: &Orders, when: Instant) {
@@ -269,6 +280,9 @@ fn outcome(
     let busy = brought.iter().map(|thread| thread.busy.as_secs_f64()).collect::<Vec<_>>();
     let sent: u64 = brought.iter().map(|thread| thread.sent).sum();
     if stats.all().requests() == 0 {
+        if interrupted {
+            return Err(ENDED_BY_SIGNAL.into());
+        }
         return Err("no request was due in the run: use a longer --duration or a higher --rate".into());
     }
     Ok(Outcome {
@@ -279,6 +293,7 @@ fn outcome(
         samples,
         server_cpu_s: window.cpu_s,
         machine_busy: window.machine_busy,
+        cores_used: window.cores_used,
         client_busy: busy.iter().copied().fold(0.0, f64::max) / whole,
         client_us: busy.iter().sum::<f64>() * 1e6 / sent.max(1) as f64,
         interrupted,
@@ -330,6 +345,7 @@ pub mod tests {
             samples: (0..10).map(sample).collect(),
             server_cpu_s: Some(0.05),
             machine_busy: None,
+            cores_used: None,
             client_busy: 0.1,
             client_us: 20.0,
             interrupted: false,

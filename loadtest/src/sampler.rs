@@ -29,6 +29,8 @@ pub struct Watched {
     pub pid: Option<u32>,
     /// The address of its metrics.
     pub metrics: Option<SocketAddr>,
+    /// The process of mailnet, if this program has started it.
+    pub mailnet: Option<u32>,
 }
 
 /// The values at one moment.
@@ -84,6 +86,7 @@ impl Watched {
 pub struct MachineTimes {
     all: u64,
     idle: u64,
+    cores: usize,
 }
 
 impl MachineTimes {
@@ -93,13 +96,19 @@ impl MachineTimes {
         Some(1.0 - self.idle.saturating_sub(earlier.idle) as f64 / all as f64)
     }
 
+    /// The number of cores.
+    pub fn cores(self) -> usize {
+        self.cores
+    }
+
     /// The first line of /proc/stat (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal, and two parts of
-    /// user and nice.
+    /// user and nice. Each core has a further line.
     fn read(stat: &str) -> Option<MachineTimes> {
         let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
         let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>().ok()?;
         let idle = ticks.get(3)? + ticks.get(4)?;
-        Some(MachineTimes { all: ticks.iter().sum(), idle })
+        let cores = stat.lines().skip(1).filter(|line| line.starts_with("cpu")).count().max(1);
+        Some(MachineTimes { all: ticks.iter().sum(), idle, cores })
     }
 }
 
@@ -167,7 +176,8 @@ mod tests {
     #[test]
     fn the_busy_share_of_the_machine() {
         let before = MachineTimes::read("cpu  10 0 10 70 10 0 0 0 0 0\ncpu0 1\n").unwrap();
-        let after = MachineTimes::read("cpu  40 0 20 120 20 0 0 0 0 0\n").unwrap();
+        let after = MachineTimes::read("cpu  40 0 20 120 20 0 0 0 0 0\ncpu0 1\ncpu1 2\nintr 9\n").unwrap();
+        assert_eq!((before.cores(), after.cores()), (1, 2));
         assert!(after.busy_since(before).is_some_and(|busy| (busy - 0.4).abs() < 1e-9));
         assert_eq!((before.busy_since(before), before.busy_since(after)), (None, None));
         assert_eq!(MachineTimes::read("cpu  1 x\n"), None);

@@ -1,10 +1,11 @@
 //! The search for the highest rate that keeps its objectives: the rate is doubled until one is missed, and then
 //! bisected. A miss is repeated before it counts, since a busy moment of the machine is no limit of the server.
 
-use crate::objective::{Objective, Verdict, time};
-use crate::options::{LoadArgs, OutputArgs, TargetArgs};
+use crate::cores::CoresUsed;
+use crate::objective::{Objective, Verdict, in_seconds, time};
+use crate::options::{LoadArgs, OutputArgs, OutputFiles, TargetArgs};
 use crate::origin::Origin;
-use crate::run::{Load, Loop, Target, run};
+use crate::run::{ENDED_BY_SIGNAL, Load, Loop, Target, run};
 use crate::stats::Failure;
 use crate::summary::Summary;
 use crate::{End, say};
@@ -52,6 +53,17 @@ pub struct SearchArgs {
     load: LoadArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl SearchArgs {
+    /// Checks that each objective can be measured.
+    ///
+    /// # Errors
+    ///
+    /// One line: an objective is of an endpoint that the mix lacks.
+    pub fn check(&self) -> Result<(), String> {
+        self.output.suits(&self.load)
+    }
 }
 
 /// Parses a rate for clap.
@@ -108,6 +120,8 @@ pub struct Step {
     /// The busy shares of the cores of this machine, and of the client's busiest thread.
     pub machine_busy: Option<f64>,
     pub client_busy: f64,
+    /// The busy cores of this machine by program.
+    pub cores_used: Option<CoresUsed>,
     /// Requests with 429, and requests that found no free connection.
     pub limited: u64,
     pub unsent: u64,
@@ -132,6 +146,8 @@ pub struct Found {
     pub held: Option<Summary>,
     /// Whether memory remained constant during this run.
     pub memory_flat: Option<bool>,
+    /// Whether a signal ended the search early.
+    pub interrupted: bool,
 }
 
 /// Searches, prints each step, holds the rate and reports.
@@ -146,18 +162,24 @@ pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> 
     crate::raise_open_files();
     let objectives = objectives(args)?;
     let addresses = args.load.supply()?;
+    let files = args.output.open()?;
     let (target, world) = args.target.reach(&args.load)?;
     let origin = Some(Origin::now(target.version.clone()));
     let mut series = Series { args, target, objectives, addresses: Some(addresses), stop };
     let (highest, steps) = series.find()?;
     let held = match highest.filter(|_| !args.hold.is_zero() && !stop.load(Ordering::Relaxed)) {
-        Some(highest) => Some(series.hold(highest * args.hold_at / 100.0)?),
+        Some(highest) => series.unless_stopped(|series| series.hold(highest * args.hold_at / 100.0))?,
         None => None,
     };
+    let interrupted = stop.load(Ordering::Relaxed);
+    if interrupted && steps.is_empty() {
+        return Err(ENDED_BY_SIGNAL.into());
+    }
     let objectives = series.objectives;
     let memory_flat = held.as_ref().and_then(|held| held.server.rss_growth).map(|growth| growth < FLAT);
     let limit = limit::limit(&steps, highest, args.to);
-    let end = report(args, &Found { origin, highest, limit, objectives, steps, held, memory_flat })?;
+    let end =
+        report(files, &Found { origin, highest, limit, objectives, steps, held, memory_flat, interrupted })?;
     if let Some(world) = world {
         world.stop()?;
     }
@@ -198,10 +220,11 @@ impl Series<'_> {
         };
         let mut steps = Vec::new();
         while let Some(rate) = bisection.next() {
-            let mut step = self.step(rate)?;
+            let Some(mut step) = self.unless_stopped(|series| series.step(rate))? else { break };
             if !step.kept && !self.stop.load(Ordering::Relaxed) {
                 steps.push(step);
-                step = self.step(rate)?;
+                let Some(again) = self.unless_stopped(|series| series.step(rate))? else { break };
+                step = again;
             }
             if self.stop.load(Ordering::Relaxed) {
                 break;
@@ -210,6 +233,17 @@ impl Series<'_> {
             steps.push(step);
         }
         Ok((bisection.kept, steps))
+    }
+
+    /// The result of a run; `None` if it failed because of a signal.
+    fn unless_stopped<T>(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<T, String>,
+    ) -> Result<Option<T>, String> {
+        match run(self) {
+            Err(_) if self.stop.load(Ordering::Relaxed) => Ok(None),
+            other => other.map(Some),
+        }
     }
 
     fn step(&mut self, rate: f64) -> Result<Step, String> {
@@ -223,6 +257,7 @@ impl Series<'_> {
             cores: summary.server.cores,
             machine_busy: summary.client.machine_busy,
             client_busy: summary.client.busy,
+            cores_used: summary.client.cores_used,
             limited: summary.limited,
             unsent: all.and_then(|all| all.failures.get(Failure::Unsent.name()).copied()).unwrap_or(0),
             kept: summary.met(),
@@ -236,7 +271,7 @@ impl Series<'_> {
     }
 
     fn hold(&mut self, rate: f64) -> Result<Summary, String> {
-        say(&format!("final run: {rate:.1}/s for {:.0} s", self.args.hold.as_secs_f64()))?;
+        say(&format!("final run: {rate:.1}/s for {}", in_seconds(self.args.hold)))?;
         let load = Load { duration: self.args.hold, ..self.args.load.load(Loop::Open(rate)) };
         self.run(load)
     }
@@ -245,7 +280,11 @@ impl Series<'_> {
         let addresses = self.addresses.take().ok_or("an earlier run failed")?;
         let (outcome, addresses) = run(&self.target, &load, addresses, self.stop)?;
         self.addresses = Some(addresses);
-        Ok(Summary::of(&outcome, &self.objectives))
+        let mut summary = Summary::of(&outcome, &self.objectives);
+        if self.args.target.has_unknown_mail_servers(&self.args.load) {
+            summary.warn_of_missing_domains(&outcome);
+        }
+        Ok(summary)
     }
 }
 
@@ -264,7 +303,7 @@ fn line(step: &Step) -> String {
     )
 }
 
-fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
+fn report(files: OutputFiles, found: &Found) -> Result<End, String> {
     let objectives: Vec<&str> = found.objectives.iter().map(|one| one.text.as_str()).collect();
     let objectives = objectives.join(", ");
     let mut lines = vec![match found.highest {
@@ -272,6 +311,9 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         None => format!("no rate meets {objectives}"),
     }];
     lines.push(found.limit.clone());
+    if found.interrupted {
+        lines.push("warning: ended early by a signal".into());
+    }
     if let Some(held) = &found.held {
         lines.push(held.text());
     }
@@ -284,7 +326,7 @@ fn report(args: &SearchArgs, found: &Found) -> Result<End, String> {
         lines.push(format!("\n{}", origin.text().trim_end()));
     }
     say(&lines.join("\n"))?;
-    args.output.write(found, &report::page(found, &lines[0]))?;
+    files.write(found, &report::page(found, &lines[0]))?;
     let held = found.held.as_ref().is_none_or(Summary::met) && found.memory_flat != Some(false);
     Ok(if found.highest.is_some() && held { End::Met } else { End::Missed })
 }

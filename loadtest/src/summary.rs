@@ -1,7 +1,9 @@
 //! The figures of a run, which are printed, written as JSON and plotted.
 
+use crate::cores::CoresUsed;
+use crate::digits::grouped;
 use crate::mix::Endpoint;
-use crate::objective::{Objective, Verdict};
+use crate::objective::{Objective, Verdict, in_seconds};
 use crate::origin::Origin;
 use crate::run::{Load, Loop, Outcome};
 use crate::sampler::GAUGES;
@@ -9,6 +11,11 @@ use crate::stats::{SHOWN, Seen, quantile_ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+
+/// With fewer full checks, it may be chance that no mailbox exists.
+const FULL_CHECKS_MIN: u64 = 10;
+const NO_DOMAINS: &str = "no domain of the numbered addresses exists for this server: give --addresses, or let its mail \
+                          internet have d1.example to d1000.example (docs/loadtest.md has a scenario of mailnet)";
 
 /// The content of a report.
 #[derive(Debug, Serialize)]
@@ -93,6 +100,8 @@ pub struct ClientShown {
     pub us_per_request: f64,
     /// The busy share of all cores of the client's machine.
     pub machine_busy: Option<f64>,
+    /// The busy cores of this machine by program.
+    pub cores_used: Option<CoresUsed>,
 }
 
 /// The figures of one second in the report's JSON.
@@ -144,9 +153,10 @@ impl Summary {
                 busy: outcome.client_busy,
                 us_per_request: outcome.client_us,
                 machine_busy: outcome.machine_busy,
+                cores_used: outcome.cores_used,
             },
             objectives: objectives.iter().map(|one| one.judge(outcome)).collect(),
-            warnings: warnings(outcome, &all),
+            warnings: warnings(outcome, &all, objectives),
             interrupted: outcome.interrupted,
             timeline: outcome.timeline.iter().map(second).collect(),
             samples: samples(outcome),
@@ -158,15 +168,15 @@ impl Summary {
         self.objectives.iter().all(|verdict| verdict.met)
     }
 
+    /// Whether any request got an answer with 2xx. A run without one has measured nothing.
+    pub fn has_good_answers(&self) -> bool {
+        self.errors < self.requests
+    }
+
     /// The report as text for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "{}", self.title);
-        let _ = writeln!(
-            out,
-            "{} requests in {:.1} s, {:.1} good answers/s, {} errors ({} of them 429)",
-            self.requests, self.seconds, self.rate, self.errors, self.limited
-        );
+        let _ = writeln!(out, "{}\n{}", self.title, self.counts());
         let _ = writeln!(
             out,
             "\n{:<8}{:>10}{:>8}{:>8}{:>11}{:>11}{:>11}{:>11}{:>11}",
@@ -179,16 +189,15 @@ impl Summary {
             }
             out.push('\n');
         }
-        for one in &self.endpoints {
-            let bad = one.status.iter().filter(|(status, _)| !(200..300).contains(*status));
-            let bad = bad.map(|(status, count)| format!("{status}: {count}"));
-            let lost = one.failures.iter().map(|(name, count)| format!("{name}: {count}"));
-            let parts: Vec<String> = bad.chain(lost).collect();
-            if !parts.is_empty() {
-                let _ = writeln!(out, "errors of {}: {}", one.name, parts.join(", "));
-            }
+        for line in self.endpoints.iter().filter_map(EndpointShown::errors) {
+            let _ = writeln!(out, "{line}");
         }
-        self.costs(&mut out);
+        if !self.reasons.is_empty() {
+            out.push('\n');
+        }
+        for line in self.answers_and_costs() {
+            let _ = writeln!(out, "{line}");
+        }
         for warning in &self.warnings {
             let _ = writeln!(out, "warning: {warning}");
         }
@@ -202,34 +211,84 @@ impl Summary {
         out
     }
 
-    fn costs(&self, out: &mut String) {
+    /// The numbers of requests, good answers and errors in one line.
+    pub fn counts(&self) -> String {
+        format!(
+            "{} requests in {:.1} s, {:.1} good answers/s, {} errors ({} of them 429)",
+            self.requests, self.seconds, self.rate, self.errors, self.limited
+        )
+    }
+
+    /// The lines about the answers, and about the costs of the server and of the client.
+    pub fn answers_and_costs(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         if !self.reasons.is_empty() {
             let parts: Vec<String> =
                 self.reasons.iter().map(|(reason, count)| format!("{reason} {count}")).collect();
-            let _ = writeln!(out, "\nreasons: {}; repeats: {}", parts.join(", "), self.cached);
+            lines.push(format!("reasons: {}; repeats: {}", parts.join(", "), self.cached));
         }
         if self.batch_rows > 0 {
-            let _ = writeln!(out, "rows of batches accepted: {}", self.batch_rows);
+            lines.push(format!("rows of accepted batches: {}", self.batch_rows));
         }
-        let server = &self.server;
+        lines.extend(self.costs_of_server());
+        let ClientShown { busy, us_per_request, cores_used, .. } = self.client;
+        lines.push(format!(
+            "client: {us_per_request:.1} us of CPU per request, its busiest thread {:.0} % busy",
+            busy * 100.0
+        ));
+        lines.extend(cores_used.map(|used| used.line()));
+        lines
+    }
+
+    fn costs_of_server(&self) -> Vec<String> {
+        let (mut lines, server) = (Vec::new(), &self.server);
         if let (Some(cpu), Some(each), Some(cores)) = (server.cpu_s, server.cpu_s_per_1000, server.cores) {
-            let _ = writeln!(
-                out,
-                "server: {cpu:.2} CPU s, {each:.4} CPU s per 1,000 requests, {cores:.2} cores busy"
-            );
+            let rows = if self.batch_rows == 0 {
+                String::new()
+            } else {
+                format!(
+                    " ({} rows of batches are not counted as requests)",
+                    grouped(self.batch_rows as f64, 0)
+                )
+            };
+            lines.push(format!(
+                "server: {cpu:.2} CPU s, {each:.4} CPU s per 1,000 requests{rows}, {cores:.2} cores busy"
+            ));
         }
         if let Some(rss) = server.rss_peak_mib {
             let growth = server.rss_growth.map_or(String::new(), |growth| {
                 format!(", {:+.1} % from the middle third of the run to the last", growth * 100.0)
             });
-            let _ = writeln!(out, "server: {rss:.1} MiB maximum resident memory{growth}");
+            lines.push(format!("server: {rss:.1} MiB maximum resident memory{growth}"));
         }
-        let ClientShown { busy, us_per_request, .. } = self.client;
-        let _ = writeln!(
-            out,
-            "client: {us_per_request:.1} us of CPU per request, its busiest thread {:.0} % busy",
-            busy * 100.0
-        );
+        lines
+    }
+
+    /// Warns if the answers show that no domain of the numbered addresses exists: then the run has tested no mail server.
+    pub fn warn_of_missing_domains(&mut self, outcome: &Outcome) {
+        let good = |endpoint: Endpoint| {
+            let seen = outcome.stats.of(endpoint);
+            seen.requests() - seen.errors()
+        };
+        let of = |reason: &str| self.reasons.get(reason).copied().unwrap_or(0);
+        let (fast, full) = (good(Endpoint::Fast), good(Endpoint::Full));
+        let all_fast = fast > 0 && of("no_mx") == fast;
+        // Every second numbered address of the scenario in docs/loadtest.md exists.
+        let all_full = full >= FULL_CHECKS_MIN && of("mailbox_not_found") == full;
+        if all_fast || all_full {
+            self.warnings.push(NO_DOMAINS.to_owned());
+        }
+    }
+}
+
+impl EndpointShown {
+    /// The errors by kind in one line; `None` if there are none.
+    fn errors(&self) -> Option<String> {
+        let bad = self.status.iter().filter(|(status, _)| !(200..300).contains(*status));
+        let bad = bad.map(|(status, count)| format!("{status}: {count}"));
+        let lost = self.failures.iter().map(|(name, count)| format!("{name}: {count}"));
+        let parts: Vec<String> = bad.chain(lost).collect();
+        (!parts.is_empty()).then(|| format!("errors of {}: {}", self.name, parts.join(", ")))
     }
 }
 
@@ -240,10 +299,10 @@ pub fn title(load: &Load) -> String {
         Loop::Closed(clients) => format!("{clients} clients, closed loop"),
     };
     format!(
-        "{pressure}, mix {}, {:.0} s after {:.0} s of warm-up",
+        "{pressure}, mix {}, {} after {} of warm-up",
         load.mix,
-        load.duration.as_secs_f64(),
-        load.warm_up.as_secs_f64()
+        in_seconds(load.duration),
+        in_seconds(load.warm_up)
     )
 }
 
@@ -342,7 +401,7 @@ fn samples(outcome: &Outcome) -> Vec<SampleShown> {
 }
 
 /// Warnings about figures with limited value.
-fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
+fn warnings(outcome: &Outcome, all: &Seen, objectives: &[Objective]) -> Vec<String> {
     let mut warnings = Vec::new();
     if outcome.interrupted {
         warnings.push("ended early by a signal".to_owned());
@@ -353,6 +412,11 @@ fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
             outcome.client_busy * 100.0
         ));
     }
+    if all.errors() == all.requests() {
+        warnings.push("no request got a good answer, so the exit code is 1".to_owned());
+    }
+    warnings.extend(outcome.cores_used.and_then(|used| used.warning()));
+    warnings.extend(objectives.iter().filter_map(|objective| objective.warning(outcome)));
     let unsent = all.failures.get(&crate::stats::Failure::Unsent).copied().unwrap_or(0);
     if unsent > 0 {
         warnings.push(format!(
@@ -360,7 +424,16 @@ fn warnings(outcome: &Outcome, all: &Seen) -> Vec<String> {
         ));
     }
     if all.limited() > 0 {
-        warnings.push("some requests got 429: give the account limits above the load".to_owned());
+        warnings.push(
+            "some requests got 429: give the account limits above the load (`mailprobe account set-limits`), or use --data"
+                .to_owned(),
+        );
+    }
+    if all.status.contains_key(&402) {
+        warnings.push(
+            "some requests got 402: grant the account credits (`mailprobe account grant`), or use --data"
+                .to_owned(),
+        );
     }
     let checks = outcome.stats.of(Endpoint::Full).requests();
     if outcome.stats.cached * 10 > checks && checks > 0 {
@@ -401,10 +474,46 @@ mod tests {
         assert!(summary.server.rss_growth.is_some_and(|growth| (growth - 0.2).abs() < 1e-9));
         assert_eq!(summary.samples[1].cores, Some(0.5));
         let text = summary.text();
+        assert!(text.contains("of them 429)\n") && !text.contains("rows of"), "{text}");
         for part in ["429: 2", "0.5000 CPU s per 1,000", "20.0 MiB", "missed: errors=1%", "of them 429"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        run.stats.batch_rows = 4100;
+        let text = Summary::of(&run, &[]).text();
+        for part in [
+            "rows of accepted batches: 4100",
+            "requests (4,100 rows of batches are not counted as requests), ",
+        ] {
             assert!(text.contains(part), "{part} in {text}");
         }
         let json = serde_json::to_value(&summary).unwrap();
         assert_eq!(json["endpoints"][0]["latency_ms"]["max"], 100.031);
+    }
+
+    #[test]
+    fn numbered_addresses_without_domains_are_told() {
+        let warned = |reason: &str, count: u64| {
+            let mut run = outcome();
+            run.stats.reasons.insert(reason.into(), count);
+            let mut summary = Summary::of(&run, &[]);
+            summary.warn_of_missing_domains(&run);
+            summary.warnings.iter().any(|warning| warning.contains("give --addresses"))
+        };
+        // 98 of the 100 full checks have an answer with 2xx.
+        assert!(warned("mailbox_not_found", 98) && !warned("mailbox_not_found", 97));
+        assert!(!warned("no_mx", 98), "there were no fast checks");
+    }
+
+    #[test]
+    fn advice_fits_the_refusal() {
+        let mut run = outcome();
+        run.stats.answered(Endpoint::Full, 402, std::time::Duration::from_millis(1));
+        let warnings = Summary::of(&run, &[]).warnings;
+        for part in [
+            "got 402: grant the account credits (`mailprobe account grant`)",
+            "`mailprobe account set-limits`",
+        ] {
+            assert!(warnings.iter().any(|warning| warning.contains(part)), "{warnings:?}");
+        }
     }
 }

@@ -1,7 +1,9 @@
 //! A private world: processes of mailnet and `mailprobe serve`, in a temporary folder.
 //!
-//! Both processes are ended by their pid, and the folder is removed, at any end of the run.
+//! Both processes are ended by their pid, and the folder is removed, at any end of the run, also by a second signal
+//! (leftovers.rs).
 
+use crate::leftovers::{self, Folder};
 use crate::origin::version_of;
 use crate::peer::{Peer, ServerPlace};
 use crate::run::Target;
@@ -90,7 +92,7 @@ pub struct Counted {
 
 /// A folder with a mail internet, and servers or lists that use it.
 pub struct World {
-    folder: tempfile::TempDir,
+    folder: Folder,
     setting: Setting,
     mailnet: Option<Mailnet>,
     server: Option<Process>,
@@ -103,8 +105,7 @@ impl World {
     ///
     /// One line: the folder or the process could not be created.
     pub fn start(setting: Setting) -> Result<World, String> {
-        let folder = tempfile::Builder::new().prefix("mailprobe-loadtest-").tempdir();
-        let folder = folder.map_err(|error| format!("cannot create a temporary folder: {error}"))?;
+        let folder = Folder::new()?;
         write(&folder.path().join("mailnet.toml"), &setting.scenario)?;
         write(&folder.path().join("plans.toml"), PLANS)?;
         let mut command = Command::new(setting.bin_dir.join("mailnet"));
@@ -148,7 +149,8 @@ impl World {
         self.server = Some(process);
         let account = Administrator { mailprobe: self.binary("mailprobe"), data: self.path("data") };
         let key = account.key("loadtest", Some("loadtest"))?;
-        let watched = Watched { pid: Some(pid), metrics };
+        let mailnet = self.mailnet.as_ref().map(|mailnet| mailnet.process.pid());
+        let watched = Watched { pid: Some(pid), metrics, mailnet };
         let version = version_of(&self.binary("mailprobe"));
         Ok(Target { server, host: place.authority, keys: vec![key], watched, version })
     }
@@ -278,6 +280,7 @@ impl Process {
     pub fn start(name: &'static str, mut command: Command, log: &Path) -> Result<Process, String> {
         let errors = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
         let program = command.get_program().to_string_lossy().into_owned();
+        let mut leftovers = leftovers::locked();
         let mut child = command
             .stdin(Stdio::null())
             // Ctrl-C at the terminal is for the load test, which ends its processes in order.
@@ -286,6 +289,7 @@ impl Process {
             .stderr(errors)
             .spawn()
             .map_err(|error| format!("{program}: {error}; set the folder of the programs with --bin-dir"))?;
+        leftovers.add(child.id());
         let out = child.stdout.take().map(BufReader::new);
         Ok(Process { child, name, log: log.to_owned(), out })
     }
@@ -301,7 +305,15 @@ impl Process {
     ///
     /// One line: the status is unknown, or is a failure.
     pub fn ended(&mut self) -> Result<bool, String> {
-        match self.child.try_wait() {
+        let ended = {
+            let mut leftovers = leftovers::locked();
+            let ended = self.child.try_wait();
+            if matches!(ended, Ok(Some(_))) {
+                leftovers.forget(self.child.id());
+            }
+            ended
+        };
+        match ended {
             Ok(None) => Ok(false),
             Ok(Some(status)) if status.success() => Ok(true),
             Ok(Some(status)) => Err(self.complain(&format!("ended: {status}"))),
@@ -369,8 +381,10 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         // Both calls fail if the process has already ended.
+        let mut leftovers = leftovers::locked();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        leftovers.forget(self.child.id());
     }
 }
 

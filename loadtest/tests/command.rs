@@ -24,6 +24,8 @@ struct Server {
     /// At this request all connections stop once for a while.
     stalls_at: u64,
     stall: Duration,
+    /// Whether no domain exists.
+    is_empty: bool,
     stalled: std::sync::RwLock<()>,
 }
 
@@ -61,6 +63,11 @@ impl Server {
             let failed = self.fails_every > 0 && number.is_multiple_of(self.fails_every);
             let (status, body) =
                 if failed { ("503 Service Unavailable", "{}".into()) } else { reply(&line, &key, &body) };
+            let body = if self.is_empty {
+                body.replace("fast_check_passed", "no_mx").replace("mailbox_exists", "mailbox_not_found")
+            } else {
+                body
+            };
             let length = body.len();
             write!(stream.get_mut(), "HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{body}").ok()?;
         }
@@ -140,8 +147,8 @@ fn a_mix_goes_to_its_endpoints_and_is_reported() {
     let reasons = &report["reasons"];
     let checks = reasons["fast_check_passed"].as_u64().unwrap() + reasons["mailbox_exists"].as_u64().unwrap();
     assert!((300..400).contains(&checks), "{checks}");
-    // The warm-up was sent and did not count; one more made a batch to poll.
-    assert!((595..=605).contains(&seen.seen.load(Relaxed)), "{}", seen.seen.load(Relaxed));
+    // The warm-up was sent and did not count; one more tested the key, and one made a batch to poll.
+    assert!((595..=606).contains(&seen.seen.load(Relaxed)), "{}", seen.seen.load(Relaxed));
     assert!(text.contains("met: errors=0%"), "{text}");
     let origin = &report["origin"];
     assert!(
@@ -239,5 +246,107 @@ fn bad_usage_and_no_server_are_told_apart() {
         ["run --duration 1s", "run --rate 5 --clients 5", "run --rate 5 --objective p98=1ms", "run --rate 0"]
     {
         assert_eq!(loadtest(nobody, folder.path(), words).0.status.code(), Some(2), "{words}");
+    }
+}
+
+/// The error of a command line for this server.
+fn error_of(server: SocketAddr, words: &str) -> (Option<i32>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let (output, _) = loadtest(server, folder.path(), words);
+    assert!(!folder.path().join("report.json").exists(), "a run that does not begin leaves no file");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn mistakes_are_found_before_the_run() {
+    let (server, seen) = Server::default().start();
+    let rows = [
+        ("run --rate 5 --pid 2147483647", "--pid 2147483647: there is no such process".to_owned()),
+        (&format!("run --rate 5 --metrics {server}"), format!("--metrics {server}: no metrics of mailprobe")),
+        ("run --rate 5 --html /nonexist/x.html", "/nonexist/x.html: No such file".into()),
+    ];
+    for (words, wanted) in rows {
+        let (code, error) = error_of(server, words);
+        assert!(code == Some(1) && error.contains(&wanted), "{error}");
+    }
+    assert!(seen.seen.load(Relaxed) <= 2, "only the page of metrics was asked for");
+}
+
+#[test]
+fn a_refused_key_ends_the_run_before_it_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let (server, seen) = Server::default().start();
+    let key = folder.path().join("wrong.key");
+    std::fs::write(&key, "mp_test_wrong").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
+        .args(["run", "--rate", "50", "--server", &server.to_string(), "--key-file"])
+        .arg(&key)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains(&format!("{server} refuses the key of {} (401)", key.display())), "{error}");
+    assert_eq!((output.status.code(), seen.seen.load(Relaxed)), (Some(1), 1));
+}
+
+#[test]
+fn a_run_without_a_good_answer_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { fails_every: 1, ..Server::default() }.start().0;
+    let (output, report) =
+        loadtest(server, folder.path(), "run --rate 50 --mix fast=1 --warm-up 0s --duration 300ms");
+    assert_eq!((output.status.code(), &report["errors"]), (Some(1), &report["requests"]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("warning: no request got a good answer"), "{text}");
+}
+
+#[test]
+fn the_key_is_missed_before_the_server_is_asked() {
+    let output = Command::new(env!("CARGO_BIN_EXE_mailprobe-loadtest"))
+        .args(["run", "--rate", "5", "--server", "https://127.0.0.1:9", "--ca", "/none/ca.pem"])
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("a key is missing"), "{error}");
+}
+
+#[test]
+fn objectives_that_cannot_be_measured_are_errors_of_usage() {
+    let (server, seen) = Server::default().start();
+    for (command, words) in [("search", "--from 5"), ("run", "--rate 5")] {
+        let (code, error) =
+            error_of(server, &format!("{command} {words} --mix full=1 --objective fast.p99=50ms"));
+        assert_eq!(code, Some(2), "{error}");
+        assert!(error.contains("--objective fast.p99: --mix has no fast checks; see `"), "{error}");
+        let (code, error) = error_of(server, &format!("{command} {words} --duration 10"));
+        assert!(
+            code == Some(2) && error.contains(&format!("see `mailprobe-loadtest {command} --help`")),
+            "{error}"
+        );
+    }
+    assert_eq!(seen.seen.load(Relaxed), 0);
+}
+
+#[test]
+fn checks_of_domains_that_do_not_exist_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server { is_empty: true, ..Server::default() }.start().0;
+    let list = folder.path().join("list");
+    std::fs::write(&list, "a@x.example\n").unwrap();
+    let given = format!(" --addresses {}", list.display());
+    for (mix, addresses, is_told) in
+        [("fast=1", "", true), ("full=1", "", true), ("full=1", given.as_str(), false)]
+    {
+        let words = format!("run --rate 100 --mix {mix} --warm-up 0s --duration 300ms{addresses}");
+        let (output, report) = loadtest(server, folder.path(), &words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told = report["warnings"].to_string().contains("no domain of the numbered addresses exists");
+        assert_eq!(told, is_told, "{words}");
+        let used = &report["client"]["cores_used"];
+        assert!(
+            used["all"].as_u64() > Some(0) && used["others"].is_null(),
+            "the server may be the rest: {used}"
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("0.3 s after 0 s of warm-up") && text.contains("\nmachine: "), "{text}");
     }
 }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion};
 use serde_json::Value;
@@ -14,14 +15,27 @@ use std::thread;
 
 /// A server with a certificate of its own, which it writes to `ca`.
 fn start(ca: &Path, versions: &[&'static SupportedProtocolVersion], closes: bool) -> SocketAddr {
-    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).unwrap();
-    std::fs::write(ca, made.cert.pem()).unwrap();
-    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    start_with(ca, versions, closes, IsCa::NoCa)
+}
+
+/// The same with a certificate that may be marked as an authority.
+fn start_with(
+    ca: &Path,
+    versions: &[&'static SupportedProtocolVersion],
+    closes: bool,
+    is_ca: IsCa,
+) -> SocketAddr {
+    let signing_key = KeyPair::generate().unwrap();
+    let mut wanted = CertificateParams::new(vec!["127.0.0.1".into()]).unwrap();
+    wanted.is_ca = is_ca;
+    let made = wanted.self_signed(&signing_key).unwrap();
+    std::fs::write(ca, made.pem()).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_protocol_versions(versions)
         .unwrap()
         .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
+        .with_single_cert(vec![made.der().clone()], key)
         .unwrap();
     let config = Arc::new(config);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,15 +113,55 @@ fn an_unknown_authority_is_refused() {
     let words = format!("--server https://{server} --ca {} --rate 5", other.display());
     let (output, _) = loadtest(folder.path(), &words);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(1) && error.contains("with --ca FILE"), "{error}");
+    let wanted = format!(
+        "the certificate of {server} is not accepted: no certificate of {} signed it",
+        other.display()
+    );
+    assert!(output.status.code() == Some(1) && error.contains(&wanted), "{error}");
     std::fs::write(&other, "no certificate").unwrap();
     let (output, _) = loadtest(folder.path(), &words);
     assert!(String::from_utf8_lossy(&output.stderr).contains("has no certificate in PEM"));
-    // A server with TLS does not answer plain HTTP: every request fails, and this is reported.
-    let (output, report) =
-        loadtest(folder.path(), &format!("--server {server} --rate 20 --objective errors=1%"));
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(report["errors"], report["requests"]);
+    // A server with TLS does not answer plain HTTP.
+    let (output, _) = loadtest(folder.path(), &format!("--server {server} --rate 20"));
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(1) && error.contains("does not answer HTTP"), "{error}");
+    assert!(error.contains(&format!("write --server https://{server}")), "{error}");
     let (output, _) = loadtest(folder.path(), "--server ftp://x:1 --rate 5");
     assert_eq!(output.status.code(), Some(2));
+}
+
+/// The error of a run that must not begin.
+fn refused(folder: &Path, words: &str) -> String {
+    let (output, report) = loadtest(folder, words);
+    assert_eq!((output.status.code(), report), (Some(1), Value::Null), "{words}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_fault_of_tls_is_named_with_its_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    let versions: &[&'static SupportedProtocolVersion] = &[&rustls::version::TLS13];
+    // The usual certificate of `openssl req -x509`.
+    let server = start_with(&ca, versions, false, IsCa::Ca(BasicConstraints::Unconstrained));
+    let error = refused(folder.path(), &format!("--server https://{server} --ca {} --rate 5", ca.display()));
+    assert!(error.contains("-addext basicConstraints=critical,CA:FALSE"), "{error}");
+    let server = start(&ca, versions, false);
+    let words = format!("--server https://localhost:{} --ca {} --rate 5", server.port(), ca.display());
+    let error = refused(folder.path(), &words);
+    let wanted = format!("the certificate of localhost:{} is not accepted: ", server.port());
+    assert!(error.contains(&wanted) && error.contains("not valid for name"), "{error}");
+    assert!(!error.contains("--ca"), "{error}");
+    // A port that closes each connection.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closing = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 512]);
+        }
+    });
+    let error = refused(folder.path(), &format!("--server https://{closing} --ca {} --rate 5", ca.display()));
+    assert!(
+        error.contains(&format!("{closing} closes the connection during TLS: does this port serve HTTPS?"))
+    );
 }

@@ -257,4 +257,6 @@ fn wrong_files_are_refused() {
     for words in [&[][..], &[file], &["--a", file], &[file, file, "--b", file]] {
         assert_eq!(said(words).0, Some(2), "{words:?}");
     }
+    let (code, error) = said(&[file, file, file, file]);
+    assert!(code == Some(2) && error.contains("for several runs use --a FILES --b FILES"), "{error}");
 }

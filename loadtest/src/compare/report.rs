@@ -36,13 +36,14 @@ impl Comparison {
             );
             let _ = match figure.pairs {
                 pairs if pairs == self.pairs => writeln!(out),
+                1 => writeln!(out, " (1 pair has this figure)"),
                 pairs => writeln!(out, " ({pairs} pairs have this figure)"),
             };
         }
         if self.pairs > 1 {
             let _ = writeln!(
                 out,
-                "\nA verdict needs a difference of at least {} % (of errors: any difference). If A and B are equal, the chance of \
+                "\nThe difference is from the ratios of the pairs, and not from the medians in the columns A and B.\nA verdict needs a difference of at least {} % (of errors: any difference). If A and B are equal, the chance of \
                  a verdict in any figure is below {:.0} %.\nEach interval is for its figure alone.",
                 self.at_least,
                 FALSE_ALARM * 100.0

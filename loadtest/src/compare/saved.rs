@@ -124,6 +124,13 @@ impl SavedRun {
         figures
     }
 
+    /// Whether both are the result of one run: the same file, or a copy of it.
+    pub fn is_same_run(&self, other: &SavedRun) -> bool {
+        let is_copy =
+            self.origin.is_some() && self.origin == other.origin && self.figures() == other.figures();
+        is_copy || (!self.name.is_empty() && self.name == other.name)
+    }
+
     /// The seed of the requests.
     pub fn seed(&self) -> Option<u64> {
         self.load.get("seed").and_then(Value::as_u64)

@@ -170,3 +170,42 @@ fn runs_of_other_loads_are_refused() {
     assert!(other(json!({"mix": "fast=1"})).contains("different loads (mix: \"fast=1\" and \"full=1\")"));
     assert!(other(json!({"mix": "full=1", "duration_s": 2.0, "seed": 9})).contains("ended early"));
 }
+
+#[test]
+fn the_same_run_twice_is_told() {
+    let named = |name: &str| {
+        let mut run = plain(1.0, 0);
+        run.name = name.into();
+        run
+    };
+    let warned = |a: &SavedRun, b: &SavedRun| {
+        let warnings = compared(std::slice::from_ref(a), std::slice::from_ref(b)).warnings;
+        warnings.iter().any(|warning| warning.starts_with("A and B are the same run: "))
+    };
+    assert!(warned(&named("x.json"), &named("x.json")) && !warned(&named("x.json"), &named("y.json")));
+    let from = |name: &str| {
+        let mut run = named(name);
+        run.origin = Some(Origin::now(None));
+        run
+    };
+    let (one, mut other) = (from("x.json"), from("y.json"));
+    other.origin.clone_from(&one.origin);
+    assert!(warned(&one, &other), "a copy");
+    let pairs = [one.clone(), other.clone(), from("z.json")];
+    let text = compared(&pairs, &[one, other, named("w.json")]).text();
+    assert!(text.contains("the same run in 2 of 3 pairs"), "{text}");
+    assert!(text.contains("from the ratios of the pairs, and not from the medians"), "{text}");
+}
+
+#[test]
+fn one_is_not_many() {
+    let quiet = saved(json!({
+        "title": "t", "load": {"mix": "full=1", "duration_s": 2.0, "seed": 9}, "seconds": 2.0, "requests": 1000,
+        "errors": 0, "rate": 1.0, "endpoints": [], "server": {}, "client": {"busy": 0.1},
+    }));
+    let warnings = compared(&[plain(1.0, 0)], &[quiet]).warnings.join("; ");
+    assert!(
+        warnings.contains("1 pair has two seeds") && warnings.contains("in 1 run the client"),
+        "{warnings}"
+    );
+}

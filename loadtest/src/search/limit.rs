@@ -1,10 +1,8 @@
 //! The cause of the highest rate, in one sentence: from the step that missed an objective at the lowest rate above it.
 
 use super::Step;
-use crate::run::CLIENT_BUSY;
-
-/// The busy share of all cores together above which the machine counts as full.
-const MACHINE_BUSY: f64 = 0.9;
+use crate::cores::others_of_all;
+use crate::run::{CLIENT_BUSY, MACHINE_BUSY};
 
 /// The sentence that names the limit, for the highest rate that met the objectives and the largest rate of the search.
 pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
@@ -12,6 +10,7 @@ pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
     let missed = steps.iter().filter(above).min_by(|one, other| one.asked.total_cmp(&other.asked));
     let Some(step) = missed else {
         return match highest {
+            Some(highest) if highest < most => "limit: unknown, because the search ended early".into(),
             Some(_) => format!("limit: none was reached up to {most} requests/s (--to)"),
             None => "limit: unknown, because no step is complete".into(),
         };
@@ -29,6 +28,10 @@ pub fn limit(steps: &[Step], highest: Option<f64>, most: f64) -> String {
 fn cause(step: &Step) -> String {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     let server = step.cores.map_or(String::new(), |cores| format!(", and the server uses {cores:.2} cores"));
+    let others = step.cores_used.filter(|used| used.share() > MACHINE_BUSY && used.is_of_others());
+    if let Some(used) = others.filter(|_| step.client_busy <= CLIENT_BUSY && step.limited == 0) {
+        return others_of_all(used.others.unwrap_or(used.busy), used.all);
+    }
     match step.machine_busy {
         _ if step.client_busy > CLIENT_BUSY => {
             format!("the load client is the limit: it is {} busy, so use more --threads", percent(step.client_busy))
@@ -50,8 +53,15 @@ fn cause(step: &Step) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cores::CoresUsed;
     use crate::objective::Objective;
     use crate::run::tests::outcome;
+
+    /// A full machine with two cores, of which the server uses this number.
+    fn cores(server: f64) -> CoresUsed {
+        let others = Some(1.96 - server - 0.1);
+        CoresUsed { all: 2, busy: 1.96, server: Some(server), client: 0.1, mailnet: None, others }
+    }
 
     #[test]
     fn the_cause_is_said_once() {
@@ -64,6 +74,7 @@ mod tests {
             cores: Some(1.5),
             machine_busy: Some(0.5),
             client_busy: 0.1,
+            cores_used: None,
             limited: 0,
             unsent: 0,
             kept: false,
@@ -82,6 +93,24 @@ mod tests {
                 Step { machine_busy: Some(0.97), unsent: 4, ..step.clone() },
                 "97 % busy, and the server uses 1.50 cores",
             ),
+            (
+                Step {
+                    machine_busy: Some(0.98),
+                    cores_used: Some(cores(0.08)),
+                    cores: Some(0.08),
+                    ..step.clone()
+                },
+                "other programs used 1.78 of the 2 cores: end them and repeat",
+            ),
+            (
+                Step {
+                    machine_busy: Some(0.98),
+                    cores_used: Some(cores(1.7)),
+                    cores: Some(1.7),
+                    ..step.clone()
+                },
+                "the CPU of this machine is the limit",
+            ),
             (Step { limited: 1, ..step.clone() }, "requests get 429"),
             (Step { client_busy: 0.9, limited: 1, ..step.clone() }, "it is 90 % busy, so use more --threads"),
         ];
@@ -90,6 +119,7 @@ mod tests {
             assert!(text.starts_with("limit: at 200.0/s the objective p50=40ms is missed; "), "{text}");
             assert!(text.contains(part), "{part} in {text}");
         }
-        assert!(said(&step, Some(400.0)).contains("none was reached up to 100000 requests/s (--to)"));
+        assert!(said(&step, Some(1e5)).contains("none was reached up to 100000 requests/s (--to)"));
+        assert_eq!(said(&step, Some(400.0)), "limit: unknown, because the search ended early");
     }
 }

@@ -120,6 +120,7 @@ mod tests {
                 cores: None,
                 machine_busy: None,
                 client_busy: 0.0,
+                cores_used: None,
                 limited: 0,
                 unsent: 0,
                 kept: verdicts.iter().all(|verdict| verdict.met),
@@ -135,6 +136,7 @@ mod tests {
             steps,
             held: None,
             memory_flat: None,
+            interrupted: false,
         }
     }
 
