@@ -13,10 +13,10 @@ pub struct Detail {
     /// The grade of the score: `A`, `B`, `C`, `D` or `F`.
     #[cfg_attr(test, schema(inline, value_type = Option<Grade>))]
     pub grade: Option<&'static str>,
-    /// The score, from 0 to 100.
+    /// The score, from 0 to 100: the result itself, and the domain's SPF, DMARC, DKIM, BIMI and reverse DNS.
     #[cfg_attr(test, schema(minimum = 0, maximum = 100))]
     pub score: Option<u8>,
-    /// The operator of the mailboxes, or of the filter in front of them, as a slug.
+    /// The operator of the mailboxes, or of the filter in front of them, such as `google` or `microsoft365`.
     #[cfg_attr(test, schema(value_type = Option<String>))]
     pub inbox_provider: Option<&'static str>,
     /// Properties of the address.
@@ -33,7 +33,7 @@ pub struct Detail {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct Evidence {
-    /// The name of the rule that decided. New versions can add and rename rules.
+    /// The name of the rule that decided. `unknown` is the rule for servers that say that they do not know the recipient. New versions can add and rename rules.
     #[cfg_attr(test, schema(value_type = String))]
     pub rule: &'static str,
     /// The subject of the reply: `recipient`, `sender`, `session`, `host`, `site` or `us`; null without a reply.

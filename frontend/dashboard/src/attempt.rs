@@ -22,7 +22,6 @@ use store::{AccountId, KeyId};
 struct Outcome {
     email: String,
     reason: Reason,
-    fast: bool,
     suggestion: Option<String>,
     cost: &'static str,
 }
@@ -64,15 +63,18 @@ pub async fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Pr
 }
 
 async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome, Problem> {
-    let (reason, cost) = match Address::parse(email) {
-        Err(_) => (Reason::InvalidSyntax, "Nothing: the check of an invalid address is free."),
+    let (reason, suggestion, cost) = match Address::parse(email) {
+        Err(_) => (Reason::InvalidSyntax, None, "Nothing: the check of an invalid address is free."),
         Ok(address) => {
+            let lists = visit.checks.engine.lists();
+            let suggestion = lists.suggest(address.domain().as_str());
+            let suggestion = suggestion.map(|domain| format!("{}@{domain}", address.local()));
             let checked = full::check(&visit.checks, Payer { account, connection: None }, address).await?;
             let repeat = "Nothing: this is your own answer from the last 24 hours.";
-            (checked.reason, if checked.cached { repeat } else { "1 credit." })
+            (checked.reason, suggestion, if checked.cached { repeat } else { "1 credit." })
         }
     };
-    Ok(Outcome { email: email.to_owned(), reason, fast: false, suggestion: None, cost })
+    Ok(Outcome { email: email.to_owned(), reason, suggestion, cost })
 }
 
 async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
@@ -82,7 +84,7 @@ async fn check_fast(visit: &Visit, email: String) -> Result<Outcome, Problem> {
         Findings::Full { .. } => None,
     };
     let cost = "Nothing: fast checks are free.";
-    Ok(Outcome { email: verification.email, reason: verification.reason, fast: true, suggestion, cost })
+    Ok(Outcome { email: verification.email, reason: verification.reason, suggestion, cost })
 }
 
 async fn refuse(visit: &Visit, email: &str, why: &str, status: u16) -> Result<Reply, Problem> {
@@ -123,18 +125,14 @@ async fn render(
 }
 
 fn result(outcome: &Outcome) -> Markup {
-    let deliverable = match (outcome.reason.deliverable(), outcome.fast) {
-        (Some(true), _) => "Yes",
-        (Some(false), _) => "No",
-        (None, _) => "Not known: the mailbox was not checked",
-    };
     html! {
         section.card role="status" aria-labelledby="result-title" {
             h2.wrap #result-title { (outcome.email) }
             dl {
-                dt { "Deliverable" } dd { strong { (deliverable) } }
+                dt { "Verdict" } dd { (chart::tag(outcome.reason)) }
                 dt { "Reason" } dd { (chart::words(outcome.reason)) " " code { (outcome.reason.as_str()) } }
                 @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (suggestion) } }
+                dt { "Advice" } dd { (chart::advice(outcome.reason)) }
                 dt { "Cost" } dd { (outcome.cost) }
             }
         }

@@ -71,6 +71,25 @@ pub fn words(reason: Reason) -> &'static str {
     }
 }
 
+/// What to do with an address of this verdict.
+pub fn advice(reason: Reason) -> &'static str {
+    match reason {
+        Reason::MailboxExists => "Send.",
+        Reason::RoleAccount => "Send, if your mail suits a group of people.",
+        Reason::FastCheckPassed => "Make a full check, which asks the mail server.",
+        Reason::CatchAll => {
+            "The server accepts every recipient. Send only if you know the recipient, and expect bounces."
+        }
+        Reason::Unverifiable => "The server gave no clear answer. Check again later.",
+        Reason::InboxFull => "Try again in some weeks.",
+        Reason::PossibleTypo => "Ask the recipient for the right address.",
+        Reason::InvalidSyntax => "Correct the address, or remove it.",
+        Reason::Disposable => "The address may soon be thrown away. Decide by your purpose.",
+        Reason::Spamtrap => "Never send to this address.",
+        Reason::MailboxNotFound | Reason::MailboxDisabled | Reason::NoMx => "Remove the address.",
+    }
+}
+
 fn sums(counts: &DayCounts) -> [(Tone, u64); 3] {
     Tone::ALL.map(|tone| {
         let of_tone = counts.reasons.iter().filter(|(reason, _)| Tone::of(*reason) == tone);

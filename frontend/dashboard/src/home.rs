@@ -1,5 +1,6 @@
 //! `/`: the landing page for visitors, the overview of the account for signed-in users.
 
+use super::lists::pages as list_pages;
 use super::session::SignedIn;
 use super::sessions::time;
 use super::{batches, chart, page, plan};
@@ -19,6 +20,9 @@ const EXAMPLES: [(&str, Reason); 5] = [
     ("jane@example.org", Reason::CatchAll),
     ("jane@example", Reason::InvalidSyntax),
 ];
+
+/// The number of lists on the overview.
+const RECENT_LISTS: usize = 5;
 
 /// `GET /`: the landing page or the overview.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -73,6 +77,13 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
     let account = store.account(signed_in.account, now).await?.ok_or_else(Problem::not_found)?;
     let (days, keys) = (store.days(signed_in.account, now).await?, store.keys(signed_in.account).await?);
     let recent = store.batches(signed_in.account, None, 5, now).await?.batches;
+    let mut lists = store.lists(signed_in.account, now).await?;
+    lists.truncate(RECENT_LISTS);
+    let lists = if lists.is_empty() {
+        html! {}
+    } else {
+        list_pages::table(visit, &lists).await?
+    };
     let plans = store.plans();
     let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
     let balance = &account.balance;
@@ -114,6 +125,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
             }
         }
         section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "Show usage" } } }
+        @if !lists.0.is_empty() { section.card { h2 { "Recent lists" } (lists) } }
         section.card { h2 { "Recent batches" } (batches::table(&recent)) }
     };
     Ok(page::page_at("Overview", Some("/"), Some(signed_in), body))

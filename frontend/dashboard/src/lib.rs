@@ -82,7 +82,7 @@ impl Asked {
     pub fn body(&self) -> Body {
         match &self.found {
             Found::Route(route, _) => route.body,
-            Found::Refused(_) => Body::None,
+            Found::Moved(_) | Found::Refused(_) => Body::None,
         }
     }
 
@@ -103,6 +103,7 @@ impl Asked {
         let Asked { checks, dashboard, head, found, pieces } = self;
         let (route, parameter) = match found {
             Found::Route(route, parameter) => (route, parameter),
+            Found::Moved(page) => return Ok(page::see_other(page)),
             Found::Refused(refusal) => return Err(refusal.into()),
         };
         if route.access == Access::SignedIn && signed_in.is_none() {

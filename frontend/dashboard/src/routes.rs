@@ -102,6 +102,8 @@ const ROUTES: &[Route] = &[
 pub enum Found {
     /// A route, and the value of its parameter.
     Route(&'static Route, String),
+    /// The path is that of a form alone. A browser that loads it again gets the page of the form instead.
+    Moved(String),
     /// The path has no route with this method.
     Refused(Refusal),
 }
@@ -111,7 +113,7 @@ impl Found {
     pub fn path(&self) -> &'static str {
         match self {
             Found::Route(route, _) => route.path,
-            Found::Refused(_) => "-",
+            Found::Moved(_) | Found::Refused(_) => "-",
         }
     }
 }
@@ -126,8 +128,22 @@ impl route::Route for Route {
 pub fn find(method: &str, path: &str) -> Option<Found> {
     Some(match route::find(ROUTES, method, path)? {
         Ok((route, parameter)) => Found::Route(route, parameter.to_owned()),
+        Err(refusal) if is_form_alone(method, &refusal) => Found::Moved(parent(path).to_owned()),
         Err(refusal) => Found::Refused(refusal),
     })
+}
+
+fn is_form_alone(method: &str, refusal: &Refusal) -> bool {
+    let is_post = |(name, value): &(&str, std::borrow::Cow<'_, str>)| *name == "allow" && value == "POST";
+    matches!(method, "GET" | "HEAD") && refusal.headers.iter().any(is_post)
+}
+
+/// The path without its last segment.
+fn parent(path: &str) -> &str {
+    match path.rsplit_once('/') {
+        Some(("", _)) | None => "/",
+        Some((parent, _)) => parent,
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +157,7 @@ mod tests {
             match (&got, expected) {
                 (None, None) => {}
                 (Some(Found::Route(route, _)), Some(Ok(path))) => assert_eq!(route.path, path),
+                (Some(Found::Moved(to)), Some(Err(page))) => assert_eq!(to, page),
                 (Some(Found::Refused(refusal)), Some(Err(allow))) => {
                     assert_eq!(refusal.headers, [("allow", allow.to_owned().into())]);
                 }
@@ -151,7 +168,10 @@ mod tests {
         check("HEAD", "/signin", Some(Ok("/signin")));
         check("POST", "/signin", Some(Ok("/signin")));
         check("GET", "/assets/x.css", Some(Ok("/assets/{name}")));
-        check("GET", "/signout", Some(Err("POST")));
+        check("GET", "/signout", Some(Err("/")));
+        check("GET", "/sessions/password", Some(Err("/sessions")));
+        check("HEAD", "/lists/lst_1/start", Some(Err("/lists/lst_1")));
+        check("PUT", "/signout", Some(Err("POST")));
         check("PUT", "/signin", Some(Err("GET, HEAD, POST")));
         for path in ["/v1/verify", "/livez", "/nothing", "/assets/", "/assets/a/b", "//", "/signin/"] {
             check("GET", path, None);

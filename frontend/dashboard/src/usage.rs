@@ -61,12 +61,12 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             a href={ "/usage?days=" (choice) } aria-current=[(choice == span).then_some("true")] { (choice) " days" }
         } } }
         section.card {
-            h2 { "Charged checks per day" }
+            h2 { "Checked addresses per day" }
             (chart::days(&days, span, now))
             p.actions { a.button.quiet href={ "/usage.csv?days=" (span) } { "Download as CSV" } }
         }
         section.card { h2 { "Results" } (chart::verdicts(&sums)) }
-        p.soft { "Days are in UTC. Fast checks, repeats within 24 hours and checks with test keys are free and are not counted." }
+        p.soft { "Days are in UTC. A single check counts if it is charged: fast checks, repeats within 24 hours and checks with test keys are not counted. The addresses of a batch count when the batch is complete. A list consists of batches, and its repeats count too, although they are free." }
     };
     Ok(page::page_at("Usage", Some("/usage"), Some(signed_in), body))
 }

@@ -309,6 +309,7 @@ async fn render_one(
             }
         }
         h2 { "Deliveries" }
+        div #deliveries data-refresh=[log.iter().any(is_waiting).then(|| path(webhook))] {
         @if log.is_empty() {
             p.empty { "There are no deliveries." }
         } @else {
@@ -318,6 +319,7 @@ async fn render_one(
                     tbody { @for delivery in &log { (delivery_row(delivery)) } }
                 }
             }
+        }
         }
         @if let Some(next) = next {
             p { a href={ (path(webhook)) "?after=" (next) } { "Earlier deliveries" } }
@@ -383,6 +385,11 @@ fn actions(signed_in: &SignedIn, webhook: &Webhook) -> Markup {
     }
 }
 
+/// Whether the message will be sent, or sent again. The messages of an endpoint are sent in order.
+fn is_waiting(delivery: &Delivery) -> bool {
+    delivery.state == DeliveryState::Waiting
+}
+
 fn delivery_row(delivery: &Delivery) -> Markup {
     let object = match delivery.event.object {
         EventObject::Batch(id) => html! { a href={ "/batches/" (id) } { (id) } },
@@ -401,7 +408,11 @@ fn delivery_row(delivery: &Delivery) -> Markup {
                 @else { ol { @for attempt in &delivery.attempts { li { (time(attempt.at)) ": " (result(attempt)) } } } }
             }
             td data-label="Next attempt" {
-                @match delivery.next_at { Some(at) => (time(at)), None => span.soft { "none" } }
+                @match delivery.next_at {
+                    Some(at) => (time(at)),
+                    None if is_waiting(delivery) => span.soft { "after the messages before it" },
+                    None => span.soft { "none" },
+                }
             }
             td.mono data-label="Message" { (delivery.message) }
         }

@@ -237,8 +237,8 @@ fn typos(report: &Report) -> Markup {
     html! {
         section {
             h2 { "Probable typing mistakes" }
-            p { "Correct these domains and check the addresses again. " code { "--columns suggestion" }
-                " writes the corrected address into each row." }
+            p { "Correct these domains and check the addresses again."
+                @if report.command.is_some() { " " code { "--columns suggestion" } " writes the corrected address into each row." } }
             table {
                 thead { tr { th { "Domain" } th { "Suggestion" } th.number { "Addresses" } } }
                 tbody {

@@ -36,7 +36,7 @@ fn balances_agree_after_every_step() {
     let left = |browser: &mut Browser| credits(&server, browser, &key, email);
     assert_eq!(left(&mut browser), 100);
     let said = check(&mut browser, "mailbox_exists@example.com", "full");
-    assert!(said.contains("Deliverable Yes") && said.contains("1 credit."), "{said}");
+    assert!(said.contains("Verdict deliverable") && said.contains("1 credit."), "{said}");
     assert_eq!(left(&mut browser), 99);
     let said = check(&mut browser, "MAILBOX_exists@example.com", "full");
     assert!(said.contains("your own answer from the last 24 hours"), "{said}");

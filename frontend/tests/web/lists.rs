@@ -82,7 +82,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let page = upload(&mut browser, "my \"list\" <script>.csv", content.as_bytes(), "");
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
-    page.says("Rows 1,000").says("Addresses 800").says("800 credits ; 5,000 credits are left");
+    page.says("Rows 1,000").says("Addresses 800").says("at most 800 credits ; the account has 5,000");
     assert!(!page.text().contains("<script>."), "{}", page.text());
     for page in ["download", "report"] {
         assert_eq!(browser.get(&format!("{path}/{page}")).status, 409);
@@ -320,7 +320,7 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     let page = wait(&mut browser, &path, "Cost");
     let refused = browser.press(&page, &format!("{path}/start"));
     assert_eq!(refused.status, 402);
-    refused.says("costs 160 credits, and 100 are left");
+    refused.says("cost up to 160 credits, and the account has 100");
     server.administer(&["account", "grant", email, "1000"]);
     server.administer(&["account", "grant", email, "9000"]);
     let mut content = String::new();

@@ -95,20 +95,34 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
         @if lists.is_empty() {
             p.empty { "No lists yet." }
         } @else {
-            div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
-                thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
-                tbody { @for list in &lists { tr {
-                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
-                    td data-label="Uploaded" { (time(list.created_at)) }
-                    td.number data-label="Addresses" { (grouped(list.addresses)) }
-                    td.number data-label="Checked" { (grouped(list.answered())) }
-                    td data-label="State" { (state(list.state)) }
-                } } }
-            } }
+            (table(visit, &lists).await?)
             p.soft { "A list is deleted 7 days after its upload." }
         }
     };
     Ok(page::page_at("Lists", Some("/lists"), Some(signed_in), body))
+}
+
+/// A table of lists.
+///
+/// # Errors
+/// The store failed.
+pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
+    let mut rows = Vec::new();
+    for list in lists {
+        rows.push((list, visit.dashboard.lists.actions.checked(list).await?));
+    }
+    Ok(html! {
+            div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
+                thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+                tbody { @for (list, checked) in rows { tr {
+                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
+                    td data-label="Uploaded" { (time(list.created_at)) }
+                    td.number data-label="Addresses" { (grouped(list.addresses)) }
+                    td.number data-label="Checked" { (grouped(checked)) }
+                    td data-label="State" { (state(list.state)) }
+                } } }
+            } }
+    })
 }
 
 /// The name of a list; programs need not name theirs.
@@ -177,7 +191,10 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
         @match list.state {
             ListState::Uploading => p { "The upload is not complete yet." },
             ListState::Reading => p { "The list is being read. Reload the page to see the cost." },
-            ListState::Unfit => p.notice.bad { (list.why) },
+            ListState::Unfit => {
+                p.notice.bad { (list.why) }
+                p { "To name the column of the addresses, upload the list again on the page " a href="/lists" { "Lists" } ", and fill in the field " strong { "Address column" } "." }
+            },
             ListState::Ready => {
                 section.card {
                     dl {
@@ -260,6 +277,9 @@ fn progress(list: &List, checked: u64) -> Markup {
         section.card {
             label for="bar" { (grouped(checked)) " of " (grouped(list.to_check())) " addresses checked" }
             progress #bar max=(list.to_check()) value=(checked) {}
+            @if list.state == ListState::Running {
+                p.soft { "Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer." }
+            }
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }
     }

@@ -107,6 +107,7 @@ impl ReportMaker {
         report.duplicates = Some(list.addresses - list.distinct).filter(|_| !list.by_row);
         let mut fact = |name: &str, number: u64| report.facts.push((name.to_owned(), grouped(number)));
         fact("Rows", list.rows);
+        fact("Different addresses", list.distinct);
         fact("Rows without an address", list.rows - list.addresses);
         if self.unasked > 0 {
             fact("Rows not checked", self.unasked);

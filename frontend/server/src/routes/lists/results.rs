@@ -47,6 +47,11 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
                 "The list cannot be checked, so it has no results. `problem` says why.",
             ));
         }
+        ListState::Paused => {
+            return Err(invalid_state(
+                "The list is stopped, so it has no results yet. Start it again, or cancel it to get the results so far.",
+            ));
+        }
         _ => {
             return Err(invalid_state(
                 "The list has no results yet. Poll it until `status` is `completed` or `cancelled`.",
