@@ -1,9 +1,12 @@
 //! The model of a plan: the needs of a workload, from the costs of its parts. It is pure; docs/loadtest.md has the
 //! formulas.
 
+mod memory;
+
 use crate::calibrate::distinct;
-use crate::figures::{Curve, Figures, Memory, Parts};
+use crate::figures::{Figures, Parts};
 use crate::providers::{ERRORS, Limits, OTHER, WINDOW_S, is_of_companies};
+pub use memory::MemoryPart;
 use serde::Serialize;
 
 /// The interface that addresses use.
@@ -125,21 +128,6 @@ pub struct Unsorted {
     pub queue: f64,
 }
 
-/// A part of the memory: a number of units, and the bytes of each.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct MemoryPart {
-    pub name: &'static str,
-    pub count: f64,
-    pub bytes_each: f64,
-}
-
-impl MemoryPart {
-    /// The bytes of all units together.
-    pub fn bytes(&self) -> f64 {
-        self.count * self.bytes_each
-    }
-}
-
 /// The needs of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Demand {
@@ -176,7 +164,7 @@ impl Demand {
         let sessions_open: f64 = groups.iter().map(|group| group.open).sum();
         let counts = Counts { fast, recipients, domains, sessions };
         let cpu_parts = cpu(workload, &figures.cpu_us, &counts);
-        let memory_parts = memory(workload, &figures.memory, full, domains, sessions_open);
+        let memory_parts = memory::parts(workload, &figures.memory, &groups, full, domains);
         let cpu_s = cpu_parts.iter().map(|(_, seconds)| seconds).sum();
         let unsorted = unsorted(workload, &figures.cpu_us, &groups, cpu_s);
         Demand {
@@ -196,52 +184,10 @@ impl Demand {
     }
 }
 
-/// The largest number of batch rows in memory (docs/operations.md).
-const ROWS_IN_MEMORY: f64 = 100_000.0;
-/// The most bytes of all DNS answers in memory (docs/operations.md).
-const DOMAIN_BYTES_MAX: f64 = 16.0 * 1024.0 * 1024.0;
-/// The peak of the resident memory of `clean` in MiB by the length of the list, without the filter: the table "List
-/// length" of docs/performance.md. Its lists have 100 addresses per domain. Longer lists need no more.
-const LIST_MIB: [(f64, f64); 4] = [(1e4, 30.0), (1e5, 50.0), (1e6, 76.0), (1e7, 96.0)];
-/// The addresses per domain of these lists.
-const LIST_PER_DOMAIN: f64 = 100.0;
-/// The most bytes of the filter of earlier addresses per address (docs/operations.md).
-const FILTER_BYTES: f64 = 1.75;
-/// The rows that `clean` has in progress, with a pace and with `--pace lab` (docs/configuration.md, `queue`).
-const QUEUE: f64 = 100_000.0;
-const QUEUE_LAB: f64 = 10_000.0;
-
 /// How many recipients are asked about again, as a share of them. A single check does not wait for greylisting: it is
 /// answered `unverifiable` at once.
 fn again(workload: &Workload) -> f64 {
     if workload.way == Way::Api { 0.0 } else { workload.greylisted }
-}
-
-fn memory(workload: &Workload, memory: &Memory, full: f64, domains: f64, open: f64) -> Vec<MemoryPart> {
-    let part = |name, count, bytes_each| MemoryPart { name, count, bytes_each };
-    let remembered = domains.min(DOMAIN_BYTES_MAX / memory.domain);
-    let session = part("sessions", open, memory.session + workload.tls * memory.tls_session);
-    match workload.way {
-        Way::Clean => {
-            let list = Curve(LIST_MIB.to_vec()).at(workload.addresses) * 1024.0 * 1024.0;
-            let measured = (workload.addresses / LIST_PER_DOMAIN).min(remembered);
-            vec![
-                part("clean", 1.0, list),
-                part("filter", workload.addresses, FILTER_BYTES),
-                session,
-                part("domains", remembered - measured, memory.domain),
-            ]
-        }
-        Way::Api | Way::Batch => {
-            let rows = if workload.way == Way::Batch { full.min(ROWS_IN_MEMORY) } else { 0.0 };
-            vec![
-                part("idle server", 1.0, memory.base),
-                session,
-                part("domains", remembered, memory.domain),
-                part("rows of batches", rows, memory.batch_row),
-            ]
-        }
-    }
 }
 
 /// A list in random order: of the rows in progress, those of the same site share a session. The rows come in rounds as
@@ -251,7 +197,7 @@ fn unsorted(workload: &Workload, parts: &Parts, groups: &[Group], cpu_s: f64) ->
         return None;
     }
     let recipients: f64 = groups.iter().map(|group| group.recipients).sum();
-    let queue = if groups.iter().any(|group| group.pace_rate.is_some()) { QUEUE } else { QUEUE_LAB };
+    let queue = memory::queue(groups);
     let rounds = (recipients / queue).max(1.0);
     let of = |group: &Group| {
         let sites = distinct(group.sites, group.recipients / rounds);
@@ -405,6 +351,7 @@ const GROUP: f64 = 100.0;
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::figures::{Curve, Memory};
     use crate::providers::{Pace, built_in};
 
     /// Round figures for tests.
@@ -604,23 +551,5 @@ pub mod tests {
         // Never more sessions than recipients.
         let work = Workload { addresses: 1e7, per_domain: 1.0, ..workload(Way::Clean) };
         assert_eq!(Demand::of(&work, &figures, &built_in(Pace::Polite)).unsorted, None);
-    }
-
-    #[test]
-    fn a_list_has_the_measured_memory() {
-        // The table "List length" of docs/performance.md, and a shorter and a longer list.
-        for (addresses, mib) in
-            [(10.0, 30.0), (1e4, 30.0), (1e5, 50.0), (1e6, 78.0), (1e7, 113.0), (1e8, 263.0)]
-        {
-            let work = Workload { addresses, per_domain: 100.0, seconds: 86_400.0, ..workload(Way::Clean) };
-            let demand = Demand::of(&work, &figures(), &built_in(Pace::Polite));
-            let found = demand.memory_bytes / 1024.0 / 1024.0;
-            assert!((found / mib - 1.0).abs() < 0.05, "{addresses}: {found} for {mib}");
-            close(demand.memory_parts.iter().map(MemoryPart::bytes).sum(), demand.memory_bytes);
-        }
-        let memory =
-            |way| Demand::of(&workload(way), &figures(), &built_in(Pace::Polite)).memory_parts[0].clone();
-        assert_eq!((memory(Way::Api).name, memory(Way::Api).bytes()), ("idle server", 5e7));
-        assert_eq!(memory(Way::Clean).name, "clean");
     }
 }

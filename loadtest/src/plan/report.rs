@@ -14,7 +14,7 @@ impl Plan {
         vec![
             ("cores", self.cores_text()),
             ("memory", format!("{} MiB", grouped(self.memory_mib, 1))),
-            ("open sessions", grouped(self.sessions.ceil(), 0)),
+            ("open sessions", self.sessions_text()),
             ("source addresses", self.sources_text()),
             self.machine_text(),
             (
@@ -37,6 +37,17 @@ impl Plan {
             grouped(self.cores, 2),
             grouped(self.busy * 100.0, 0)
         )
+    }
+
+    /// A list runs at full speed, so its sessions at one time may be many more than the average.
+    fn sessions_text(&self) -> String {
+        let number = grouped(self.sessions.ceil(), 0);
+        match self.workload.way {
+            Way::Clean => {
+                format!("{number} on average; `clean` opens at most 1,000 at the same time (--sessions)")
+            }
+            Way::Api | Way::Batch => number,
+        }
     }
 
     fn sources_text(&self) -> String {
