@@ -5,17 +5,20 @@
 //! and with many and with few domains per site. The same lists with TLS give the cost of TLS. Mail servers take a while
 //! to answer, as real ones do: a machine that waits works in smaller portions than a busy one.
 
+use crate::digits::grouped;
 use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
 use crate::fit::{Row, cost, fit};
 use crate::list::{Cost, ListWorkload, Place};
 use crate::mix::{Endpoint, Mix};
 use crate::options::bin_dir;
 use crate::origin::{Machine, Origin, version_of};
-use crate::sampler::{Sample, cpu_s, rss_kib};
+use crate::run::Outcome;
+use crate::sampler::{MachineTimes, Sample, cpu_s, machine_times, rss_kib};
 use crate::scenario::Scenario;
 use crate::service::Service;
 use crate::{End, say};
 use clap::Args;
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +31,12 @@ const FAST_RATES: [(f64, u64); 3] = [(100.0, 10), (500.0, 6), (2000.0, 5)];
 const FULL_RATES: [(f64, u64); 4] = [(50.0, 16), (200.0, 10), (500.0, 6), (2000.0, 5)];
 /// The number of domains in the runs over the API.
 const API_DOMAINS: u64 = 500;
+/// The lists of [`Lists::measure`].
+const LISTS: usize = 8;
+/// The lists, two runs for memory, fast checks, full checks at each rate, and batches.
+const STEPS: usize = LISTS + 2 + 1 + FULL_RATES.len() + 1;
+/// How many rates must succeed before a higher one may fail.
+const RATES_LEAST: usize = 2;
 
 /// The options of `calibrate`.
 #[derive(Debug, Args)]
@@ -57,29 +66,120 @@ pub fn calibrate(args: &CalibrateArgs, stop: &Arc<AtomicBool>) -> Result<End, St
     let figures = measure(&place, args.runs, stop)?;
     let text = serde_json::to_string_pretty(&figures).map_err(|error| error.to_string())?;
     crate::world::write(&args.out, &(text + "\n"))?;
-    for fitted in &figures.fitted {
-        say(&format!(
-            "{:<44}{:>8.2} CPU s measured,{:>8.2} fitted ({:+.0} %)",
-            fitted.name,
-            fitted.measured_cpu_s,
-            fitted.fitted_cpu_s,
-            (fitted.fitted_cpu_s / fitted.measured_cpu_s - 1.0) * 100.0
-        ))?;
-    }
+    say(&report(&figures))?;
     say(&format!("written to {}", args.out.display()))?;
     Ok(End::Met)
 }
 
+/// The costs, the fitted lists beside the measured ones, and warnings.
+fn report(figures: &Figures) -> String {
+    let mut lines: Vec<String> = Vec::from([String::new()]);
+    lines.extend(figures.costs().iter().map(|[name, value]| format!("{name:<52}{value:>16}")));
+    lines.push(String::new());
+    lines.extend(figures.fitted.iter().map(|fitted| {
+        format!(
+            "{:<52}{:>8.2} CPU s measured,{:>8.2} fitted ({:+.0} %)",
+            fitted.name,
+            fitted.measured_cpu_s,
+            fitted.fitted_cpu_s,
+            fitted.off() * 100.0
+        )
+    }));
+    lines.extend(figures.doubts().into_iter().map(|doubt| format!("warning: {doubt}")));
+    lines.join("\n")
+}
+
+/// Prints what is measured, with the number of the step.
+#[derive(Default)]
+struct Steps(Cell<usize>);
+
+impl Steps {
+    fn next(&self, what: &str) -> Result<(), String> {
+        let number = self.0.get() + 1;
+        self.0.set(number);
+        say(&format!("{number} of {STEPS}: measuring {what}"))
+    }
+}
+
+/// The processor time of the machine and of this program, at the start of the calibration.
+struct Shares {
+    began: Instant,
+    machine: Option<MachineTimes>,
+}
+
+impl Shares {
+    fn begin() -> Shares {
+        Shares { began: Instant::now(), machine: machine_times() }
+    }
+
+    /// The share of all cores that programs used which are no part of the calibration; `None` if it is unknown.
+    fn of_others(&self, cores: u32) -> Option<f64> {
+        let busy = machine_times()?.busy_since(self.machine?)?;
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        let own = own_ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64;
+        Some((busy - own / (self.began.elapsed().as_secs_f64() * f64::from(cores))).max(0.0))
+    }
+}
+
+/// The ticks of this process and of its ended children: the fields 14 to 17 (proc(5)). The second field, a name, may
+/// contain spaces and parentheses.
+fn own_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(11).take(4).filter_map(|one| one.parse().ok()).collect();
+    (fields.len() == 4).then(|| fields.iter().sum())
+}
+
+/// Sends requests of one kind to a server.
+fn ask(
+    service: &Service,
+    rate: f64,
+    endpoint: Endpoint,
+    seconds: u64,
+    stop: &Arc<AtomicBool>,
+) -> Result<Outcome, String> {
+    let outcome = service.ask(rate, Mix::only(endpoint), Duration::from_secs(seconds), stop);
+    outcome.map_err(|error| explained(endpoint.name(), rate, &error))
+}
+
+/// An error with what was measured. If requests were not sent, it has the cause and the remedy.
+fn explained(what: &str, rate: f64, error: &str) -> String {
+    let remedy = if is_overload(error) {
+        ". Requests could not be sent: this machine is too busy or too slow for this rate. End other programs, and repeat"
+    } else {
+        ""
+    };
+    format!("measuring {what} requests at {}/s: {error}{remedy}", grouped(rate, 0))
+}
+
+/// Whether the machine did not send the requests in time.
+fn is_overload(error: &str) -> bool {
+    error.contains("Unsent")
+}
+
+/// Whether a curve is complete without the rate of this error, because lower rates succeeded.
+fn is_optional(error: &str, curve: &[(f64, f64)]) -> bool {
+    is_overload(error) && curve.len() >= RATES_LEAST
+}
+
+/// Prints that a rate is left out of the curve.
+fn say_left_out(error: &str, curve: &[(f64, f64)]) -> Result<(), String> {
+    let highest = grouped(curve.last().map_or(0.0, |(rate, _)| *rate), 0);
+    say(&format!("warning: {error}. `plan` uses the cost at {highest}/s also for higher rates"))
+}
+
 fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figures, String> {
-    let lists = Lists::measure(place, runs)?;
-    let (memory, fast) = (memory(place)?, fast(place, stop)?);
+    let (shares, steps) = (Shares::begin(), Steps::default());
+    let lists = Lists::measure(place, runs, &steps)?;
+    let (memory, fast) = (memory(place, &steps)?, fast(place, stop, &steps)?);
     let engine = lists.parts;
-    let api = Api::measure(place, stop, &engine)?;
-    let batch = batches(place, stop, &engine, api.idle)?;
+    let api = Api::measure(place, stop, &engine, &steps)?;
+    let batch = batches(place, stop, &engine, api.idle, &steps)?;
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     Ok(Figures {
         machine: Machine::this().to_string(),
         origin: Some(Origin::now(version_of(&place.bin_dir.join("mailprobe")))),
-        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+        cores,
         cpu_us: Parts {
             idle_second: api.idle * 1e6,
             fast: Curve(
@@ -92,6 +192,7 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
         memory: Memory { base: fast.base, domain: fast.domain, batch_row: batch.row_bytes, ..memory },
         recipients_per_session: lists.recipients_per_session,
         session_idle_s: api.session_idle_s,
+        other_load: shares.of_others(cores),
         fitted: lists.fitted,
     })
 }
@@ -119,12 +220,12 @@ impl Measured {
 }
 
 impl Lists {
-    fn measure(place: &Place<'_>, runs: u32) -> Result<Lists, String> {
+    fn measure(place: &Place<'_>, runs: u32, steps: &Steps) -> Result<Lists, String> {
         let run = |domains, sites, each, tls| -> Result<Measured, String> {
             let scenario = Scenario { sites, latency_ms: LATENCY_MS, tls, ..Scenario::of(domains) };
             let workload = ListWorkload { scenario, each };
             let name = name(&workload);
-            say(&format!("measuring {name}"))?;
+            steps.next(&format!("a list: {name}"))?;
             Ok(Measured { name, workload, cost: workload.clean(place, runs)? })
         };
         let start = run(1, None, 1, false)?.cost.cpu_s;
@@ -163,7 +264,12 @@ impl Lists {
 fn name(workload: &ListWorkload) -> String {
     let ListWorkload { scenario: Scenario { domains, sites, tls, .. }, each } = workload;
     let sites = sites.map_or(String::new(), |sites| format!(" on {sites} sites"));
-    format!("{domains} domains{sites}, {each} each, {}", if *tls { "TLS" } else { "no TLS" })
+    let addresses = format!("{each} address{} each", if *each == 1 { "" } else { "es" });
+    format!(
+        "{domains} domain{}{sites}, {addresses}, {}",
+        if *domains == 1 { "" } else { "s" },
+        if *tls { "TLS" } else { "no TLS" }
+    )
 }
 
 fn parts(start: f64, [address, domain, session]: [f64; 3], [tls_address, tls_session]: [f64; 2]) -> Parts {
@@ -192,13 +298,13 @@ fn recipients_per_session(many: &Measured) -> f64 {
 }
 
 /// The bytes of a session, without and with TLS.
-fn memory(place: &Place<'_>) -> Result<Memory, String> {
+fn memory(place: &Place<'_>, steps: &Steps) -> Result<Memory, String> {
     let slope = |tls| -> Result<f64, String> {
         let open = |domains| {
             let scenario = Scenario { hangs: true, tls, ..Scenario::of(domains) };
             ListWorkload { scenario, each: 1 }.resident(place)
         };
-        say(&format!("measuring the memory of a session{}", if tls { " with TLS" } else { "" }))?;
+        steps.next(if tls { "the memory of a session with TLS" } else { "the memory of a session" })?;
         let (few, many) = (open(100)?, open(3000)?);
         Ok(((many.1 - few.1) * 1024.0 / (many.0 - few.0)).max(0.0))
     };
@@ -213,15 +319,21 @@ struct Fast {
 }
 
 /// Fast checks: of known domains for their cost, and of new ones for the memory of a domain.
-fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
-    say("measuring fast checks")?;
+fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast, String> {
+    steps.next("fast checks at several rates")?;
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let pid = known.pid()?;
     let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
-    known.ask(500.0, Mix::only(Endpoint::Fast), Duration::from_secs(3), stop)?;
+    ask(&known, 500.0, Endpoint::Fast, 3, stop)?;
     let mut us = Vec::new();
     for (rate, seconds) in FAST_RATES {
-        let outcome = known.ask(rate, Mix::only(Endpoint::Fast), Duration::from_secs(seconds), stop)?;
+        let outcome = match ask(&known, rate, Endpoint::Fast, seconds, stop) {
+            Err(error) if is_optional(&error, &us) => {
+                say_left_out(&error, &us)?;
+                break;
+            }
+            outcome => outcome?,
+        };
         let cpu = outcome.cpu_per_thousand().ok_or("the server's CPU time is unknown")?;
         us.push((rate, cpu * 1000.0));
     }
@@ -230,7 +342,7 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>) -> Result<Fast, String> {
     let new = Service::start(place, Scenario::of(domains))?;
     let pid = new.pid()?;
     let before = rss_kib(pid).ok_or("the server has ended")?;
-    new.ask(2000.0, Mix::only(Endpoint::Fast), Duration::from_secs(10), stop)?;
+    ask(&new, 2000.0, Endpoint::Fast, 10, stop)?;
     let after = rss_kib(pid).ok_or("the server has ended")?;
     new.stop()?;
     let seen = distinct(domains as f64, 20_000.0);
@@ -245,12 +357,23 @@ struct Api {
 
 impl Api {
     /// Full checks at several rates: their cost without domains and sessions, and the idle time of sessions.
-    fn measure(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts) -> Result<Api, String> {
+    fn measure(
+        place: &Place<'_>,
+        stop: &Arc<AtomicBool>,
+        engine: &Parts,
+        steps: &Steps,
+    ) -> Result<Api, String> {
         let idle = idle(place)?;
         let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
         for (rate, seconds) in FULL_RATES {
-            say(&format!("measuring full checks over the API, {rate} per second"))?;
-            let (checks, spent, sessions) = full(place, stop, rate, seconds, idle)?;
+            steps.next(&format!("full checks over the API, {} per second", grouped(rate, 0)))?;
+            let (checks, spent, sessions) = match full(place, stop, rate, seconds, idle) {
+                Err(error) if is_optional(&error, &curve) => {
+                    say_left_out(&error, &curve)?;
+                    break;
+                }
+                measured => measured?,
+            };
             let domains = distinct(API_DOMAINS as f64, checks);
             let rest = spent - domains * engine.domain / 1e6 - sessions * engine.session / 1e6;
             curve.push((rate, (rest / checks * 1e6).max(0.0)));
@@ -289,7 +412,7 @@ fn full(
     let service = Service::start(place, scenario)?;
     let pid = service.pid()?;
     let (began, before) = (Instant::now(), cpu_s(pid).ok_or("the server has ended")?);
-    let outcome = service.ask(rate, Mix::only(Endpoint::Full), Duration::from_secs(seconds), stop)?;
+    let outcome = ask(&service, rate, Endpoint::Full, seconds, stop)?;
     service.settle(stop)?;
     let spent = cpu_s(pid).ok_or("the server has ended")? - before - idle * began.elapsed().as_secs_f64();
     let checks = outcome.stats.of(Endpoint::Full).answered() as f64;
@@ -301,15 +424,21 @@ struct Batches {
     row_bytes: f64,
 }
 
-fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64) -> Result<Batches, String> {
-    say("measuring batches")?;
+fn batches(
+    place: &Place<'_>,
+    stop: &Arc<AtomicBool>,
+    engine: &Parts,
+    idle: f64,
+    steps: &Steps,
+) -> Result<Batches, String> {
+    steps.next("batches")?;
     let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
     let service = Service::start(place, scenario)?;
     let pid = service.pid()?;
     let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
     let (before, resident) = (look()?, rss_kib(pid).unwrap_or(0));
     let began = Instant::now();
-    let outcome = service.ask(10.0, Mix::only(Endpoint::Batch), Duration::from_secs(8), stop)?;
+    let outcome = ask(&service, 10.0, Endpoint::Batch, 8, stop)?;
     let samples: Vec<Sample> = service.settle(stop)?;
     let spent = look()? - before - idle * began.elapsed().as_secs_f64();
     let sessions = service.stop()?.sessions;
@@ -325,4 +454,78 @@ fn batches(place: &Place<'_>, stop: &Arc<AtomicBool>, engine: &Parts, idle: f64)
 /// How many of `domains` occur in this number of addresses at random domains.
 pub fn distinct(domains: f64, addresses: f64) -> f64 {
     domains * (1.0 - (-addresses / domains).exp())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overload_has_its_cause_and_remedy() {
+        for (error, parts, absent) in [
+            (
+                "714 of 9715 requests failed: {200: 9001} {Unsent: 714}",
+                &[
+                    "measuring full requests at 2,000/s: 714 of 9715",
+                    "too busy or too slow",
+                    "End other programs, and repeat",
+                ][..],
+                "no such text",
+            ),
+            ("ended by a signal", &["measuring full requests at 2,000/s: ended by a signal"], "too busy"),
+            ("5 of 9 requests failed: {503: 5} {}", &["{503: 5}"], "too busy"),
+        ] {
+            let text = explained("full", 2000.0, error);
+            assert!(parts.iter().all(|part| text.contains(part)) && !text.contains(absent), "{text}");
+        }
+        let lower = [(50.0, 9.0), (200.0, 8.0)];
+        for (error, curve, optional) in [
+            ("{Unsent: 714}", &lower[..], true),
+            ("{Unsent: 714}", &lower[..1], false),
+            ("{503: 714}", &lower[..], false),
+            ("ended by a signal", &lower[..], false),
+        ] {
+            assert_eq!(is_optional(error, curve), optional, "{error} after {curve:?}");
+        }
+    }
+
+    #[test]
+    fn the_report_has_costs_and_warnings() {
+        let fitted = |name: &str, fitted_cpu_s| Fitted {
+            name: name.to_owned(),
+            addresses: 1.0,
+            domains: 1.0,
+            sessions: 1.0,
+            measured_cpu_s: 1.0,
+            fitted_cpu_s,
+        };
+        let wrong = "differ by more than 5 % from the measured ones (the most: -11.0 %)";
+        let busy = "other programs used 43 % of the machine";
+        for (other_load, lines, warnings) in [
+            (None, [1.05, 0.96], &[][..]),
+            (Some(0.09), [1.0, 1.0], &[]),
+            (Some(0.43), [1.0, 1.0], &[busy]),
+            (Some(0.43), [1.08, 0.89], &[busy, wrong]),
+            (None, [0.89, 1.0], &[wrong]),
+        ] {
+            let fitted = Vec::from([fitted("one", lines[0]), fitted("two", lines[1])]);
+            let figures = Figures { other_load, fitted, ..crate::model::tests::figures() };
+            let text = report(&figures);
+            assert!(text.contains("an address of a list") && text.contains(" fitted ("), "{text}");
+            assert_eq!(text.matches("warning: ").count(), warnings.len(), "{text}");
+            assert!(warnings.iter().all(|part| text.contains(part)), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_ended_children_is_own_time() {
+        for (stat, ticks) in [
+            ("12 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 5 6 7", Some(210)),
+            ("12 (a) S 1 1 1 0 -1 4194560 1 2 3 4 150 50", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(own_ticks(stat), ticks, "{stat}");
+        }
+        assert!(Shares::begin().of_others(2).is_none_or(|share| (0.0..=1.0).contains(&share)));
+    }
 }

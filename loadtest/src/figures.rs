@@ -1,5 +1,6 @@
 //! The measurements of a machine, which are the input of a plan.
 
+use crate::digits::grouped;
 use crate::origin::Origin;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -21,6 +22,9 @@ pub struct Figures {
     pub recipients_per_session: f64,
     /// How many seconds a session waits for more work before it ends.
     pub session_idle_s: f64,
+    /// The share of the machine that other programs used during the calibration; unknown in older files.
+    #[serde(default)]
+    pub other_load: Option<f64>,
     /// The workloads that the parts are fitted to, with the fitted cost of each.
     pub fitted: Vec<Fitted>,
 }
@@ -93,7 +97,41 @@ pub struct Fitted {
     pub fitted_cpu_s: f64,
 }
 
+impl Fitted {
+    /// The relative difference of the fitted cost from the measured one.
+    pub fn off(&self) -> f64 {
+        self.fitted_cpu_s / self.measured_cpu_s.max(1e-9) - 1.0
+    }
+}
+
+/// The largest relative difference between a fitted and a measured cost without a doubt.
+const OFF_MAX: f64 = 0.05;
+/// The largest share of the machine for other programs without a doubt.
+const OTHER_LOAD_MAX: f64 = 0.1;
+
 impl Figures {
+    /// Why the costs may be wrong, one sentence each.
+    pub fn doubts(&self) -> Vec<String> {
+        let mut doubts = Vec::new();
+        if let Some(load) = self.other_load.filter(|load| *load > OTHER_LOAD_MAX) {
+            doubts.push(format!(
+                "other programs used {:.0} % of the machine, so the costs are too high. End them, and repeat `calibrate`",
+                load * 100.0
+            ));
+        }
+        let off = self.fitted.iter().map(Fitted::off);
+        let most = off.max_by(|one, other| one.abs().total_cmp(&other.abs())).unwrap_or(0.0);
+        if most.abs() > OFF_MAX + 1e-9 {
+            doubts.push(format!(
+                "the fitted costs differ by more than {:.0} % from the measured ones (the most: {:+.1} %). End other \
+                 programs, and repeat `calibrate`",
+                OFF_MAX * 100.0,
+                most * 100.0
+            ));
+        }
+        doubts
+    }
+
     /// Reads the file that `calibrate` wrote.
     ///
     /// # Errors
@@ -107,7 +145,41 @@ impl Figures {
             ),
             _ => format!("{}: {error}", path.display()),
         })?;
-        serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+        serde_json::from_str(&text)
+            .map_err(|error| format!("{}: this is no file of `calibrate --out`: {error}", path.display()))
+    }
+
+    /// The measurements of the machine, one row each: the part, and its value with the unit.
+    pub fn costs(&self) -> Vec<[String; 2]> {
+        let (cost, memory) = (&self.cpu_us, &self.memory);
+        let mut rows: Vec<[String; 2]> = Vec::new();
+        let mut add = |name: &str, value: f64, unit: &str| {
+            let decimals = if value < 100.0 { 1 } else { 0 };
+            let value = format!("{} {unit}", grouped(value, decimals));
+            rows.push([name.to_owned(), value.trim_end().to_owned()]);
+        };
+        add("start of a process", cost.start, "us");
+        add("a second of an idle server", cost.idle_second, "us");
+        for (rate, us) in &cost.fast.0 {
+            add(&format!("a fast check at {}/s", grouped(*rate, 0)), *us, "us");
+        }
+        add("an address of a list", cost.list_address, "us");
+        for (rate, us) in &cost.api_address.0 {
+            add(&format!("a full check at {}/s", grouped(*rate, 0)), *us, "us");
+        }
+        add("a row of a batch", cost.batch_row, "us");
+        add("a domain", cost.domain, "us");
+        add("a session", cost.session, "us");
+        add("TLS of a session", cost.tls_session, "us");
+        add("TLS of an address", cost.tls_address, "us");
+        add("an idle server", memory.base / 1024.0 / 1024.0, "MiB");
+        add("an open session", memory.session, "bytes");
+        add("TLS of an open session", memory.tls_session, "bytes");
+        add("a domain in memory", memory.domain, "bytes");
+        add("an unanswered row of a batch", memory.batch_row, "bytes");
+        add("recipients of a site per session", self.recipients_per_session, "");
+        add("wait of a session for more work", self.session_idle_s, "s");
+        rows
     }
 }
 
@@ -119,6 +191,28 @@ mod tests {
     fn a_missing_file_has_its_command() {
         let error = Figures::read(Path::new("/none/x.json")).unwrap_err();
         assert!(error.contains("run `mailprobe-loadtest calibrate --out /none/x.json` first"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_file_is_named_as_such() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("r.json");
+        for text in ["", "no JSON", "{}", r#"{"machine": "x", "cores": 0.5}"#, r#"{"kind": "run"}"#] {
+            std::fs::write(&path, text).unwrap();
+            let error = Figures::read(&path).unwrap_err();
+            let start = format!("{}: this is no file of `calibrate --out`: ", path.display());
+            assert!(error.starts_with(&start), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_costs_have_every_part() {
+        let costs = crate::model::tests::figures().costs();
+        for (name, value) in
+            [("a domain", "100 us"), ("an address of a list", "10.0 us"), ("an idle server", "47.7 MiB")]
+        {
+            assert!(costs.contains(&[name.to_owned(), value.to_owned()]), "{name}: {costs:?}");
+        }
     }
 
     #[test]

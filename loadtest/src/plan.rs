@@ -5,7 +5,7 @@ mod report;
 
 use crate::digits::grouped;
 use crate::figures::Figures;
-use crate::model::{Demand, Way, Workload};
+use crate::model::{Demand, Group, Way, Workload};
 use crate::objective::milliseconds;
 use crate::providers::{self, Limits, OTHER, Pace};
 use crate::{End, check, say};
@@ -37,7 +37,7 @@ pub struct PlanArgs {
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     peak: f64,
     /// Number of addresses per domain and day
-    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = amount)]
     per_domain: f64,
     /// Time from a command to the reply of a mail server: the round trip and the time that the server needs
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = milliseconds)]
@@ -54,15 +54,19 @@ pub struct PlanArgs {
     /// Percentages of addresses at big providers, such as google=30,microsoft365=20
     #[arg(long, value_name = "NAME=PERCENT,...", value_parser = share, value_delimiter = ',')]
     share: Vec<(String, f64)>,
-    /// File with limits of providers. They replace the built-in limits of the same names
+    /// File with limits of providers (docs/loadtest.md has the built-in ones). They replace the built-in limits of the same names
     #[arg(long, value_name = "FILE")]
     providers: Option<PathBuf>,
     /// Pace at each site: the same as --pace of mailprobe
     #[arg(long, value_enum, default_value = "polite")]
     pace: Pace,
-    /// Number of source addresses
+    /// Number of source addresses, each in a program of its own (--part of `clean`, or a node of a cluster). Several
+    /// sources of one program do not speed up a site
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     sources: u32,
+    /// Number of cores for the work [default: that of the machine in the file of figures]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    cores: Option<u32>,
     /// Highest load of a core, in percent
     #[arg(long, value_name = "PERCENT", default_value = "60", value_parser = percent)]
     busy: f64,
@@ -97,6 +101,8 @@ pub struct Plan {
     pub sessions: f64,
     pub sources_needed: f64,
     pub sources: u32,
+    /// The number of cores that the hours are for, if it is not that of the machine in the figures.
+    pub given_cores: Option<u32>,
     /// The hours that the workload takes with the given sources on this machine.
     pub hours_polite: f64,
     pub hours_machine: f64,
@@ -143,13 +149,19 @@ impl PlanArgs {
         if let Some((name, _)) = self.share.iter().find(|(name, _)| !known(name)) {
             let names: Vec<&str> =
                 table.iter().map(|limits| limits.name.as_str()).filter(|name| *name != OTHER).collect();
+            let meant = providers::known_as(name).map_or(String::new(), |meant| format!(": write {meant}"));
             return Err(format!(
-                "--share: `{name}` is not a known provider; the known ones are {}",
+                "--share: `{name}` is not the name of a provider{meant}; the names are {}. Each serves all domains of the \
+                 provider: gmail.com belongs to google, hotmail.com to outlook, domains at Microsoft to microsoft365",
                 names.join(", ")
             ));
         }
-        if self.share.iter().map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9 {
-            return Err("--share: the sum is above 100 percent".into());
+        let sum: f64 = self.share.iter().map(|(_, share)| share).sum();
+        if sum > 1.0 + 1e-9 {
+            return Err(format!(
+                "--share: the sum is {} percent, and at most 100 is possible",
+                grouped(sum * 100.0, 1)
+            ));
         }
         Ok(Workload {
             way: self.way,
@@ -173,31 +185,26 @@ impl Plan {
             Some(path) => providers::read(path, table)?,
             None => table,
         };
-        Ok(Plan::make(args.workload(&table)?, figures, &table, args.peak, args.busy, args.sources))
+        let means = Means { peak: args.peak, busy: args.busy, sources: args.sources, cores: args.cores };
+        Ok(Plan::make(args.workload(&table)?, figures, &table, means))
     }
 
     /// The plan is for the busiest time.
-    fn make(
-        workload: Workload,
-        figures: Figures,
-        table: &[Limits],
-        peak: f64,
-        busy: f64,
-        sources: u32,
-    ) -> Plan {
+    fn make(workload: Workload, figures: Figures, table: &[Limits], means: Means) -> Plan {
+        let Means { peak, busy, sources, cores: given_cores } = means;
         let at_peak = Workload { seconds: workload.seconds / peak, ..workload.clone() };
         let demand = Demand::of(&at_peak, &figures, table);
         let cores = demand.cpu_s / at_peak.seconds / busy;
-        let slowest = demand.groups.iter().map(|group| group.seconds_with_one).fold(0.0, f64::max);
-        let hours_polite = slowest / f64::from(sources) / 3600.0;
-        let hours_machine = demand.cpu_s / (f64::from(figures.cores) * busy) / 3600.0;
+        let own_cores = f64::from(given_cores.unwrap_or(figures.cores));
+        let hours_machine = demand.cpu_s / (own_cores * busy) / 3600.0;
         let mut plan = Plan {
             cores,
             memory_mib: demand.memory_bytes / 1024.0 / 1024.0,
             sessions: demand.sessions_open,
             sources_needed: demand.groups.iter().map(|group| group.sources).fold(1.0, f64::max),
             sources,
-            hours_polite,
+            given_cores,
+            hours_polite: 0.0,
             hours_machine,
             limit: String::new(),
             workload,
@@ -206,54 +213,116 @@ impl Plan {
             figures,
             demand,
         };
+        plan.hours_polite = plan.hours_at_sites(f64::from(sources));
         plan.limit = plan.limit();
         plan
     }
 
+    /// The hours that the slowest site needs with this number of source addresses.
+    fn hours_at_sites(&self, sources: f64) -> f64 {
+        let seconds = self.demand.groups.iter().map(|group| group.seconds_with(sources));
+        seconds.fold(0.0, f64::max) / 3600.0
+    }
+
+    /// The number of cores for the work.
+    fn own_cores(&self) -> u32 {
+        self.given_cores.unwrap_or(self.figures.cores)
+    }
+
+    /// The cores for the work, in words.
+    fn own_cores_text(&self) -> String {
+        match self.given_cores {
+            Some(1) => "1 core".into(),
+            Some(cores) => format!("{cores} cores"),
+            None => "this machine".into(),
+        }
+    }
+
+    /// The words for the load that the plan is for.
+    fn at_the_peak(&self) -> String {
+        if self.peak > 1.0 {
+            format!(" at the peak ({} x the average load)", grouped(self.peak, 1))
+        } else {
+            String::new()
+        }
+    }
+
     /// One sentence that names the limiting resource.
     fn limit(&self) -> String {
-        let slowest = self
-            .demand
-            .groups
-            .iter()
-            .max_by(|one, other| one.seconds_with_one.total_cmp(&other.seconds_with_one));
+        let sources = f64::from(self.sources);
+        let slowest = self.demand.groups.iter().max_by(|one, other| {
+            let by_sources = one.sources.max(sources).total_cmp(&other.sources.max(sources));
+            by_sources.then(one.seconds_with(sources).total_cmp(&other.seconds_with(sources)))
+        });
+        let machine = self.own_cores_text();
+        let at = |group: &Group| match group.name.as_str() {
+            OTHER => "each of the other sites".to_owned(),
+            name => name.to_owned(),
+        };
         match slowest {
-            Some(group) if self.sources_needed > f64::from(self.sources) => format!(
+            Some(group) if self.sources_needed > sources => format!(
                 "the sources' limits at {}: it accepts {} recipients/s per source (its limit: {}), so the work needs \
-                 {} sources, or {} h with --sources {}",
-                group.name,
-                grouped(group.polite_rate.unwrap_or(0.0), 1),
+                 {} sources{}, {PROGRAMS}; or {} h with --sources {}",
+                at(group),
+                rate(group.polite_rate.unwrap_or(0.0)),
                 group.bound_by,
                 grouped(self.sources_needed, 0),
+                self.at_the_peak(),
                 grouped(self.hours_polite, 1),
                 self.sources
             ),
             Some(group) if self.hours_polite > self.hours_machine => format!(
-                "none is reached. The sources' limits at {} are closest: it takes {} h with --sources {}, this machine {} h",
-                group.name,
+                "none is reached. The sources' limits at {} are closest (its limit: {}): it takes {} h with --sources {}, \
+                 {machine} {} h",
+                at(group),
+                group.bound_by,
                 grouped(self.hours_polite, 1),
                 self.sources,
                 grouped(self.hours_machine, 1)
             ),
-            _ if self.cores > f64::from(self.figures.cores) => {
-                format!(
-                    "the CPU of the server: this machine has {} cores, and the work needs {}",
-                    self.figures.cores,
-                    grouped(self.cores, 1)
-                )
+            _ if self.cores > f64::from(self.own_cores()) => {
+                let has = match self.given_cores {
+                    Some(cores) => format!("--cores is {cores}"),
+                    None => format!("this machine has {} cores", self.figures.cores),
+                };
+                let needed = grouped(self.cores, 1);
+                format!("the CPU of the server: {has}, and the work needs {needed}{}", self.at_the_peak())
             }
             _ => format!(
-                "none is reached. The CPU of the server is closest: this machine takes {} h",
+                "none is reached. The CPU of the server is closest: {machine} takes {} h",
                 grouped(self.hours_machine, 1)
             ),
         }
     }
 }
 
+/// What there is for the work, and the load that it has to bear.
+#[derive(Debug, Clone, Copy)]
+struct Means {
+    peak: f64,
+    busy: f64,
+    sources: u32,
+    cores: Option<u32>,
+}
+
+/// How several sources speed up a site.
+const PROGRAMS: &str = "each in a program of its own (--part, or a node of a cluster)";
+
+/// A rate with enough digits, since a budget may allow much less than one recipient per second.
+fn rate(per_second: f64) -> String {
+    let decimals = match per_second {
+        10.0.. => 1,
+        0.1.. => 2,
+        _ => 4,
+    };
+    grouped(per_second, decimals)
+}
+
 fn amount(text: &str) -> Result<f64, String> {
+    let text = text.replace(',', "");
     let (digits, factor) = match text.strip_suffix(['k', 'M']) {
         Some(digits) => (digits, if text.ends_with('k') { 1e3 } else { 1e6 }),
-        None => (text, 1.0),
+        None => (text.as_str(), 1.0),
     };
     let number = digits.parse().ok().map(|number: f64| number * factor);
     number
@@ -278,16 +347,21 @@ mod tests {
     use crate::providers::built_in;
 
     fn made(workload: Workload, pace: Pace, sources: u32) -> Plan {
-        Plan::make(workload, figures(), &built_in(pace), 1.0, 0.5, sources)
+        Plan::make(workload, figures(), &built_in(pace), means(1.0, sources))
+    }
+
+    fn means(peak: f64, sources: u32) -> Means {
+        Means { peak, busy: 0.5, sources, cores: None }
     }
 
     #[test]
     fn what_binds_is_said() {
         let mut work = workload(Way::Clean);
         assert!(made(work.clone(), Pace::Lab, 1).limit.starts_with("none is reached. "));
+        work.exists = 0.9;
         work.providers = vec![("icloud".into(), 0.5)];
         let plan = made(work.clone(), Pace::Polite, 1);
-        assert!(plan.limit.starts_with("the sources' limits at icloud: it accepts 8.3 "), "{}", plan.limit);
+        assert!(plan.limit.starts_with("the sources' limits at icloud: it accepts 8.33 "), "{}", plan.limit);
         assert_eq!(plan.sources_needed, 6.0);
         assert!(!made(work.clone(), Pace::Polite, 6).limit.starts_with("the sources' limits"));
         work = Workload { addresses: 1e9, ..workload(Way::Clean) };
@@ -296,11 +370,127 @@ mod tests {
         );
     }
 
+    /// Runs the options of a command line.
+    fn planned(words: &str) -> Result<Plan, String> {
+        #[derive(clap::Parser)]
+        struct Words {
+            #[command(flatten)]
+            args: PlanArgs,
+        }
+        let words = ["plan"].into_iter().chain(words.split_whitespace());
+        Plan::of(&<Words as clap::Parser>::try_parse_from(words).unwrap().args, figures())
+    }
+
+    #[test]
+    fn the_limit_names_what_the_work_needs() {
+        for (words, parts) in [
+            (
+                "--per-day 10M --share google=60",
+                &[
+                    "at google: it accepts 8.08 recipients/s per source (its limit: budget of refused recipients)",
+                    "needs 10 sources, each in a program of its own (--part, or a node of a cluster)",
+                ][..],
+            ),
+            ("--per-day 10M --share google=60 --exists 90", &["(its limit: new sessions per minute)"]),
+            (
+                "--per-day 4M --share google=60 --peak 3",
+                &["needs 11 sources at the peak (3.0 x the average load),"],
+            ),
+            ("--per-day 1M --per-domain 40k", &["closest", "at each of the other sites"]),
+            ("--way api --per-day 1M --cores 1 --pace lab", &["none is reached. ", ": 1 core takes "]),
+            ("--way api --per-day 1M --pace lab", &["none is reached. ", ": this machine takes "]),
+            ("--way api --per-day 900M --cores 4 --pace lab", &["--cores is 4, and the work needs "]),
+        ] {
+            let plan = planned(words).unwrap();
+            assert!(parts.iter().all(|part| plan.limit.contains(part)), "{words}: {}", plan.limit);
+        }
+    }
+
+    #[test]
+    fn the_report_says_what_it_assumes() {
+        for (words, parts, absent) in [
+            (
+                "--per-day 10M",
+                &[
+                    "No --share is given: the plan has no big provider, and each site has 10.0 addresses",
+                    "A session of a list takes 20.0 recipients of its site after the first one",
+                    "The list is sorted by domain, or has at most 100,000 rows (`clean --queue`). In random order it needs up to",
+                    "other (1,000,000 sites) ",
+                    "recipients/s per source and site",
+                    "MiB = 87.7 (clean, a list of this length) + 85.8 (100,000 rows in progress x 900 B) + 16.7 (filter of ",
+                    " 10,000,000 addresses x 1.75 B) + 18.1 (950 sessions with TLS x 20,000 B) + ",
+                    "1 is enough, 1.4 % busy at the peak (0.02 cores at --busy 60)",
+                ][..],
+                &["Budget of refused recipients at"][..],
+            ),
+            (
+                "--per-day 10M --share google=60",
+                &[
+                    "Budget of refused recipients at google: 6,000 per source in 65 minutes; this work has 1,200,001.",
+                    "wait only with `clean --max-wait 780001` (with --sources 1)",
+                    "8.08 (budget of refused recipients)",
+                ],
+                &["No --share"],
+            ),
+            ("--per-day 50k", &["No --share"], &["In random order"]),
+            (
+                "--way api --per-day 10M --share google=60",
+                &["get 503", "of 999,955 domains x 1,000 B, at most 16 MiB)"],
+                &["sorted by domain", "A session of a list"],
+            ),
+            (
+                "--way batch --per-day 10M --share google=60",
+                &["`batch_wait`", "rows of batches x 300 B"],
+                &[],
+            ),
+            ("--way api --per-day 900M", &[" are enough, "], &[]),
+        ] {
+            let plan = planned(words).unwrap();
+            let (text, html) = (plan.text(), plan.html());
+            for part in parts {
+                assert!(text.contains(part), "{words}: no `{part}` in\n{text}");
+            }
+            assert!(parts[..1].iter().all(|part| html.contains(part.split(':').next().unwrap())), "{words}");
+            assert!(!absent.iter().any(|part| text.contains(part)), "{words}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn more_sources_shorten_the_hours_until_a_budget_is_enough() {
+        for (sources, windows) in [(1, 2.5), (2, 1.25), (3, 0.0)] {
+            let words = format!("--per-day 74995 --share google=100 --per-domain 74995 --sources {sources}");
+            let hours = planned(&words).unwrap().hours_at_sites(f64::from(sources));
+            let wanted: f64 = windows * 3900.0 / 3600.0;
+            assert!((hours - wanted).abs() < 0.01 || (windows == 0.0 && hours < 0.5), "{sources}: {hours}");
+        }
+    }
+
+    #[test]
+    fn wrong_shares_have_a_remedy() {
+        for (words, parts) in [
+            ("--share google=60,yahoo=50", &["the sum is 110.0 percent"][..]),
+            ("--share gmail=5", &["`gmail` is not the name of a provider: write google;", "gmx, qq"]),
+            ("--share acme=5", &["`acme` is not the name of a provider; the names are google"]),
+            ("--share other=5", &["`other` is not the name of a provider; "]),
+        ] {
+            let error = planned(words).map(|plan| plan.limit).unwrap_err();
+            assert!(parts.iter().all(|part| error.contains(part)), "{words}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_the_work_is_at_its_value() {
+        for words in ["--per-day 10M", "--per-day 10k", "--per-day 10M --share google=60"] {
+            let html = planned(words).unwrap().html();
+            assert!(!html.contains('≤'), "{words}: an axis begins above a value");
+        }
+    }
+
     #[test]
     fn the_busiest_time_is_what_is_planned_for() {
         let table = built_in(Pace::Lab);
-        let one = Plan::make(workload(Way::Clean), figures(), &table, 1.0, 0.5, 1);
-        let three = Plan::make(workload(Way::Clean), figures(), &table, 3.0, 0.5, 1);
+        let one = Plan::make(workload(Way::Clean), figures(), &table, means(1.0, 1));
+        let three = Plan::make(workload(Way::Clean), figures(), &table, means(3.0, 1));
         assert!((three.cores / one.cores - 3.0).abs() < 1e-6);
         assert!((three.sessions / one.sessions - 3.0).abs() < 1e-6);
         let text = three.text();
@@ -333,6 +523,7 @@ mod tests {
         assert_eq!(amount("250k"), Ok(250_000.0));
         assert_eq!(amount("1.5M"), Ok(1_500_000.0));
         assert_eq!(amount("7"), Ok(7.0));
+        assert_eq!(amount("10,000,000"), Ok(10_000_000.0));
         assert!(amount("0").is_err() && amount("k").is_err() && amount("inf").is_err());
         assert_eq!(percent("30%"), Ok(0.3));
         assert!(percent("101").is_err() && percent("NaN").is_err());

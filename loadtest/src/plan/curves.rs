@@ -14,8 +14,8 @@ impl Plan {
     pub(super) fn curves(&self) -> Vec<Plot> {
         let needed = self.sources_needed.max(f64::from(self.sources));
         let sources = steps(2.0 * needed, 8.0);
-        let cores = steps(2.0 * self.cores.max(f64::from(self.figures.cores)), 4.0);
-        let own_cores = f64::from(self.figures.cores);
+        let own_cores = f64::from(self.own_cores());
+        let cores = steps(2.0 * self.cores.max(own_cores), 4.0);
         let by_sources = |sources: f64| (self.hours_at_sites(sources), self.hours_of_cores(own_cores));
         let own_sources = f64::from(self.sources);
         let by_cores = |cores: f64| (self.hours_at_sites(own_sources), self.hours_of_cores(cores));
@@ -29,14 +29,9 @@ impl Plan {
         ]
     }
 
-    /// The hours that the slowest site needs with this number of source addresses.
-    fn hours_at_sites(&self, sources: f64) -> f64 {
-        self.hours_polite * f64::from(self.sources) / sources
-    }
-
     /// The hours that this number of cores needs.
     fn hours_of_cores(&self, cores: f64) -> f64 {
-        self.hours_machine * f64::from(self.figures.cores) / cores
+        self.hours_machine * f64::from(self.own_cores()) / cores
     }
 
     fn hours(
@@ -47,9 +42,8 @@ impl Plan {
         given: (f64, String),
     ) -> Plot {
         let hours = self.workload.seconds / 3600.0 / self.peak;
-        let mut plot = plot(format!("Hours by {x_name}"), x_name, lines(xs, of, &|hours| hours), given);
-        plot.rules.push(Rule { name: format!("{} h for the work", grouped(hours, 1)), at: At::Y(hours) });
-        plot
+        let wanted = (hours, format!("{} h for the work", grouped(hours, 1)));
+        plot(format!("Hours by {x_name}"), x_name, lines(xs, of, &|hours| hours), given, wanted)
     }
 
     fn rates(
@@ -61,10 +55,9 @@ impl Plan {
     ) -> Plot {
         let addresses = self.workload.addresses;
         let rate = |hours: f64| addresses / hours;
-        let mut plot = plot(format!("Addresses per hour by {x_name}"), x_name, lines(xs, of, &rate), given);
         let wanted = addresses / (self.workload.seconds / 3600.0 / self.peak);
-        plot.rules.push(Rule { name: format!("{}/h for the work", grouped(wanted, 0)), at: At::Y(wanted) });
-        plot
+        let wanted = (wanted, format!("{}/h for the work", grouped(wanted, 0)));
+        plot(format!("Addresses per hour by {x_name}"), x_name, lines(xs, of, &rate), given, wanted)
     }
 }
 
@@ -89,11 +82,22 @@ fn lines(xs: &[f64], of: &dyn Fn(f64) -> (f64, f64), shown: &dyn Fn(f64) -> f64)
     all.into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-/// The title has the unit, because a name above the axis hides large numbers.
-fn plot(title: String, x_name: &'static str, series: Vec<PlotSeries>, (given, name): (f64, String)) -> Plot {
-    let values = || series.iter().flat_map(|line| line.points.iter().map(|point| point.1));
-    let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+/// A plot with the vertical line of what there is and the horizontal line of what the work needs. The title has the
+/// unit, because a name above the axis hides large numbers.
+fn plot(
+    title: String,
+    x_name: &'static str,
+    series: Vec<PlotSeries>,
+    given: (f64, String),
+    wanted: (f64, String),
+) -> Plot {
+    let lines = series.iter().flat_map(|line| line.points.iter().map(|point| point.1));
+    // The horizontal line belongs to the values: an axis that begins above it would show it at a wrong value.
+    let values: Vec<f64> = lines.chain([wanted.0]).collect();
+    let (least, most) =
+        (values.iter().copied().fold(f64::INFINITY, f64::min), values.iter().copied().fold(0.0, f64::max));
     let y = if most > least * WIDE { Scale::Log(least) } else { Scale::Linear };
-    let rules = vec![Rule { name, at: At::X(given) }];
+    let rules =
+        vec![Rule { name: given.1, at: At::X(given.0) }, Rule { name: wanted.1, at: At::Y(wanted.0) }];
     Plot { title, x_name, y_name: "", x: Scale::Linear, y, shaded: None, series, marks: Vec::new(), rules }
 }
