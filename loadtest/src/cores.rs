@@ -30,7 +30,7 @@ pub struct CoreTimes {
 }
 
 impl CoreTimes {
-    /// The times now.
+    /// The times of the machine, of this process and of mailnet up to now.
     pub fn now(watched: Watched) -> CoreTimes {
         let client = clock_gettime(ClockId::ProcessCPUTime);
         CoreTimes {

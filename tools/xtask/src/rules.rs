@@ -99,6 +99,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "engine-proto",
             "frontend",
             "http-core",
+            "learn",
             "lists",
             "store",
             "store-rules",
