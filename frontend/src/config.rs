@@ -310,12 +310,13 @@ impl Config {
         match (&self.tls_cert, &self.tls_key) {
             (None, None) => Ok(None),
             (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
-            (Some(_), None) => {
-                Err(ConfigError("tls_cert: give the key of the certificate too, with tls_key".into()))
-            }
-            (None, Some(_)) => {
-                Err(ConfigError("tls_key: give the certificate of the key too, with tls_cert".into()))
-            }
+            (Some(_), None) => Err(ConfigError(
+                "tls_cert: give the key of the certificate too, with --tls-key (in the file: tls_key)".into(),
+            )),
+            (None, Some(_)) => Err(ConfigError(
+                "tls_key: give the certificate of the key too, with --tls-cert (in the file: tls_cert)"
+                    .into(),
+            )),
         }
     }
 

@@ -411,8 +411,16 @@ mod tests {
             Config { tls_cert: Some("/none".into()), tls_key: Some("/none".into()), ..Config::default() };
         assert_eq!(certificate(&config).unwrap().severity, Severity::Failure);
         for (cert, key, said) in [
-            (Some("/a".into()), None, "tls_cert: give the key of the certificate too, with tls_key"),
-            (None, Some("/a".into()), "tls_key: give the certificate of the key too, with tls_cert"),
+            (
+                Some("/a".into()),
+                None,
+                "tls_cert: give the key of the certificate too, with --tls-key (in the file: tls_key)",
+            ),
+            (
+                None,
+                Some("/a".into()),
+                "tls_key: give the certificate of the key too, with --tls-cert (in the file: tls_cert)",
+            ),
         ] {
             let config = Config { tls_cert: cert, tls_key: key, ..Config::default() };
             let found = certificate(&config).unwrap();
