@@ -30,11 +30,13 @@ mod openapi;
 mod opened_store;
 mod place;
 mod print_config;
+mod private_hosts;
 mod reload;
 mod self_check;
 mod serve;
 mod table;
 mod terminal;
+mod wrong_usage;
 
 use crate::config::ConfigError;
 use account::Place;
@@ -47,6 +49,7 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use wrong_usage::Explained;
 
 /// Starts an engine. Tests run the whole command line with an engine that contacts no server.
 pub type StartEngine = fn(EngineConfig) -> Result<Box<dyn Backend>, StartError>;
@@ -93,7 +96,7 @@ enum Command {
     Learn(learn::LearnArgs),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
     #[command(long_about = classify::ABOUT, after_long_help = examples::CLASSIFY)]
-    Classify,
+    Classify(classify::ClassifyArgs),
     /// Manage accounts: on a running server, or in the data folder of a stopped server.
     #[command(arg_required_else_help = true, after_long_help = examples::ACCOUNT)]
     Account(Administered<account::AccountArgs>),
@@ -192,8 +195,8 @@ impl From<io::Error> for Failure {
 
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEngine) -> ExitCode {
-    let Cli { command, quiet } = match usage::parse("mailprobe", arguments) {
-        Ok(cli) => cli,
+    let Cli { command, quiet } = match usage::parse::<Explained<Cli>>("mailprobe", arguments) {
+        Ok(cli) => cli.0,
         Err(code) => return code,
     };
     let failure = match run(command, quiet, start_engine) {
@@ -210,7 +213,7 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
         Command::Serve(args) => serve::run(&args, quiet, start_engine),
         Command::Check(args) => check::run(&args, quiet, start_engine),
         Command::Clean(args) => clean::run(*args, quiet, start_engine),
-        Command::Classify => classify_lines(),
+        Command::Classify(args) => classify_lines(&args),
         Command::Learn(args) => learn::run(&args, quiet),
         Command::Account(Administered { args, flags }) => {
             administer(&flags, |place, output| account::run(args, place, output))
@@ -255,8 +258,9 @@ fn run(command: Command, quiet: bool, start_engine: StartEngine) -> Result<ExitC
     done.map(|()| ExitCode::SUCCESS)
 }
 
-fn classify_lines() -> Result<(), Failure> {
-    match classify::run(io::stdin().lock(), io::stdout().lock())? {
+fn classify_lines(args: &classify::ClassifyArgs) -> Result<(), Failure> {
+    let input = args.open().map_err(Failure::failed)?;
+    match classify::run(input, io::stdout().lock())? {
         0 => Ok(()),
         count => Err(Failure::failed(format!(
             "lines that could not be read: {count}; the output gives the reason for each"
@@ -269,6 +273,7 @@ fn administer(
     command: impl FnOnce(Place<'_>, &mut dyn Write) -> Result<(), String>,
 ) -> Result<(), Failure> {
     let config = flags.config()?;
+    config.check_data_folder()?;
     let plans = config.plan_table()?;
     let base_url = config.reachable_at();
     let cluster = config.cluster_place()?;

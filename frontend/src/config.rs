@@ -288,6 +288,38 @@ impl Config {
         self.lists.push((kind, path));
     }
 
+    /// Compares the data folder with what is there: a file cannot be the folder.
+    ///
+    /// # Errors
+    /// The setting names a file.
+    pub fn check_data_folder(&self) -> Result<(), ConfigError> {
+        let path = self.data.display();
+        match self.data.is_file() {
+            true => {
+                Err(ConfigError(format!("{path} is a file, not a folder; choose another folder with --data")))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// The files of the certificate and its key, if the API uses TLS.
+    ///
+    /// # Errors
+    /// One of the two settings is missing.
+    pub fn tls_files(&self) -> Result<Option<(&Path, &Path)>, ConfigError> {
+        match (&self.tls_cert, &self.tls_key) {
+            (None, None) => Ok(None),
+            (Some(certificate), Some(key)) => Ok(Some((certificate, key))),
+            (Some(_), None) => Err(ConfigError(
+                "tls_cert: give the key of the certificate too, with --tls-key (in the file: tls_key)".into(),
+            )),
+            (None, Some(_)) => Err(ConfigError(
+                "tls_key: give the certificate of the key too, with --tls-cert (in the file: tls_cert)"
+                    .into(),
+            )),
+        }
+    }
+
     /// The base address of the API in its description.
     pub fn base_url(&self) -> &str {
         self.public_url.as_deref().unwrap_or(api::openapi::HERE)
@@ -399,6 +431,12 @@ mod tests {
         check("ehlo = \"a\\nb\"", &[], &none, "mailprobe.toml:1: ehlo: `a\u{fffd}b` is not a host name");
         check("", &[("MAILPROBE_EHLO", "a\nb")], &none, "MAILPROBE_EHLO: `a\u{fffd}b` is not");
         check("", &[], &vec![("ehlo", vec!["a\u{1b}b".into()])], "--ehlo: `a\u{fffd}b` is not");
+        check(
+            "",
+            &[],
+            &vec![("resolver", vec!["dns.google".into()])],
+            "--resolver: `dns.google` is not an IP or IP:PORT, such as 192.0.2.53 or 127.0.0.1:53",
+        );
         check("", &[], &vec![("runtime", vec!["tokio".into()])], "--runtime: ");
     }
 

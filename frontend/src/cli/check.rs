@@ -1,7 +1,9 @@
 //! `mailprobe check`: checks a few addresses in parallel and prints the results in the given order.
 
+use super::clean::Left;
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
+use super::private_hosts::{NO_MAIL_HOST, NO_MX, PrivateHosts};
 use super::terminal::shows_colours;
 use super::{Failure, StartEngine, learned, log, open_files};
 use api::{Checked, Detail, Evidence, FastFindings, Findings, Reason, Verification};
@@ -12,7 +14,7 @@ use checks::evidence;
 use checks::fast::judge;
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
-use learn::Table;
+use learn::{Applied, Table};
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 use store::clock;
@@ -30,6 +32,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(120);
 #[derive(clap::Args)]
 pub struct CheckArgs {
     /// Addresses to check; - reads them from standard input, one per line.
+    ///
+    /// The line of an address has these values, separated by tabs: the address, whether it is deliverable, the reason, and the rule
+    /// that decided (docs/verdicts.md).
     #[arg(required = true, value_name = "ADDRESS")]
     addresses: Vec<String>,
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists.
@@ -97,21 +102,24 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     if let Some(installation) = &installation {
         installation.kept.give_to(&mut engine_config);
     }
+    let private_hosts = PrivateHosts::new(&engine_config);
     let engine = start_engine(engine_config)?;
     let keeper = installation.map(|installation| Keeper::start(installation, engine.refusals()));
     let keeper = keeper.transpose().map_err(Failure::failed)?;
     let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args, learned.as_ref());
+    let trouble = engine.trouble();
     engine.stop();
     // The rows are printed before this error, so that a failure of the state file loses no results.
     let kept = keeper.map_or(Ok(()), Keeper::finish);
     let rows = rows?;
+    warn_of_private_hosts(private_hosts, &addresses, &rows);
     let style = if shows_colours(&io::stdout()) { in_colour } else { plain };
     let mut output = io::stdout().lock();
     for (address, row) in addresses.iter().zip(&rows) {
         print(&mut output, args, style, address, row)?;
     }
     output.flush()?;
-    if let Some(why) = unasked(&rows, args.fast) {
+    if let Some(why) = unasked(&rows, args.fast, trouble) {
         return Err(Failure::failed(why));
     }
     kept.map_err(|why| Failure::failed(format!("the addresses are checked, but {why}")))
@@ -170,9 +178,7 @@ fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn Engin
         let rule = told.rule.unwrap_or_default();
         if let Some(applied) = evidence.and_then(|evidence| evidence.apply(told.reason, rule, is_role)) {
             if trace {
-                let by = if rule.is_empty() { String::new() } else { format!(" by {rule}") };
-                let (before, after) = (told.reason.as_str(), applied.reason.as_str());
-                row.trace.push(format!("learned: {}, so {before}{by} is {after}", learned::date(applied.at)));
+                row.trace.push(learned_step(told.reason, rule, &applied));
             }
             (told.reason, told.rule, told.learned_at) =
                 (applied.reason, Some(applied.rule), Some(applied.at));
@@ -181,25 +187,38 @@ fn apply(table: &Table, addresses: &[String], rows: &mut [Row], line: &dyn Engin
     }
 }
 
-/// The reason why some addresses have no answer, and what to do.
-fn unasked(rows: &[Row], fast: bool) -> Option<String> {
+/// The line of the trace about a learned event, which replaces a verdict of this rule. Fast checks have no rule.
+fn learned_step(before: Reason, rule: &str, applied: &Applied) -> String {
+    let by = if rule.is_empty() { String::new() } else { format!(" ({rule})") };
+    let (event, date) = (learned::name(applied.rule), learned::date(applied.at));
+    format!("learned: {event} of {date}, so {} replaces {}{by}", applied.reason.as_str(), before.as_str())
+}
+
+/// Warns if the mail hosts of a domain are not contacted, because their addresses are not public.
+fn warn_of_private_hosts(mut private_hosts: PrivateHosts, addresses: &[String], rows: &[Row]) {
+    for (text, row) in addresses.iter().zip(rows) {
+        let (Ok(address), Ok(told)) = (Address::parse(text), &row.answer) else { continue };
+        if told.rule == Some(NO_MAIL_HOST) || told.reason.as_str() == NO_MX {
+            private_hosts.look_at(address.domain().as_str());
+        }
+    }
+}
+
+/// The reason why some addresses have no answer, and what to do. `trouble`: the fault of the resolvers, if the engine knows one.
+fn unasked(rows: &[Row], fast: bool, trouble: Option<String>) -> Option<String> {
     let outages = || rows.iter().filter_map(|row| row.answer.as_ref().err());
     let budgets = outages().filter_map(|outage| match outage {
         Outage::OverBudget(after) => Some(*after),
         _ => None,
     });
     let budgets: Vec<Duration> = budgets.collect();
-    if outages().count() > budgets.len() {
-        let why = match fast {
-            true => {
-                "no resolver answers; with --resolver, name a resolver that answers, and see `mailprobe doctor`"
-            }
-            false => {
-                "no resolver answers, or no mail server can be reached; check --resolver, allow outbound connections to port \
-                 25, and see `mailprobe doctor`"
-            }
-        };
-        return Some(format!("the engine could not check all addresses: {why}"));
+    let others = outages().count() - budgets.len();
+    if others > 0 {
+        let why = trouble.unwrap_or_else(|| no_answers(fast).to_owned());
+        return Some(match rows.len() {
+            1 => format!("the address could not be checked: {why}"),
+            all => format!("{others} of {all} addresses could not be checked: {why}"),
+        });
     }
     let minutes = budgets.iter().max()?.as_secs().div_ceil(60);
     Some(format!(
@@ -208,6 +227,29 @@ fn unasked(rows: &[Row], fast: bool) -> Option<String> {
         budgets.len(),
         if budgets.len() == 1 { "was" } else { "were" },
     ))
+}
+
+/// The cause of outages, if the engine knows no fault of the resolvers.
+fn no_answers(fast: bool) -> &'static str {
+    match fast {
+        true => {
+            "no resolver answers; with --resolver, name a resolver that answers, and see `mailprobe doctor`"
+        }
+        false => {
+            "no resolver answers, or no mail server can be reached; check --resolver, allow outbound connections to port 25, and see \
+             `mailprobe doctor`"
+        }
+    }
+}
+
+/// The cause of a missing answer, in the place of the rule.
+fn cause(outage: &Outage) -> &'static str {
+    match outage {
+        Outage::Unavailable => "outage",
+        Outage::SiteFull => Left::SILENT,
+        Outage::OverBudget(_) => Left::BUDGET,
+        Outage::Stopping => "stopped",
+    }
 }
 
 /// Runs fast checks, up to [`UNDER_WAY_MAX`] in parallel.
@@ -341,7 +383,10 @@ fn print(
     address: &str,
     row: &Row,
 ) -> Result<(), Failure> {
-    let Ok(Told { reason, rule, findings, learned_at, .. }) = &row.answer else { return Ok(()) };
+    let Told { reason, rule, findings, learned_at, .. } = match &row.answer {
+        Ok(told) => told,
+        Err(outage) => return print_unchecked(output, args, address, cause(outage), &row.trace),
+    };
     if args.json {
         let verification = Verification {
             email: address.to_owned(),
@@ -372,6 +417,28 @@ fn print(
         Findings::Fast(_) | Findings::Full { detail: None, .. } => {}
     }
     for step in &row.trace {
+        writeln!(output, "    {}", shown(step))?;
+    }
+    Ok(())
+}
+
+/// Prints the line of an address without an answer.
+fn print_unchecked(
+    output: &mut impl Write,
+    args: &CheckArgs,
+    address: &str,
+    cause: &str,
+    trace: &[String],
+) -> Result<(), Failure> {
+    if args.json {
+        let mut line = serde_json::json!({ "email": address, "error": cause });
+        if args.trace {
+            line["trace"] = trace.into();
+        }
+        return Ok(writeln!(output, "{line}")?);
+    }
+    writeln!(output, "{}\tnot checked\t-\t{cause}", shown(address))?;
+    for step in trace.iter().filter(|_| args.trace) {
         writeln!(output, "    {}", shown(step))?;
     }
     Ok(())
@@ -461,21 +528,79 @@ mod tests {
     #[test]
     fn it_is_told_why_addresses_were_not_asked_about() {
         let minutes = |count: u64| Outage::OverBudget(Duration::from_secs(count * 60 - 1));
-        let down = "the engine could not check all addresses: ";
+        let down =
+            "the address could not be checked: no resolver answers, or no mail server can be reached; ";
         for (outages, expected) in [
             (&[][..], None),
             (&[minutes(5)][..], Some("1 of the addresses was not checked: within the last hour ")),
             (&[minutes(5), minutes(40)], Some("2 of the addresses were not checked: ")),
             (&[Outage::Unavailable], Some(down)),
-            (&[minutes(5), Outage::Unavailable], Some(down)),
+            (
+                &[minutes(5), Outage::Unavailable],
+                Some("1 of 2 addresses could not be checked: no resolver answers"),
+            ),
         ] {
             let rows: Vec<Row> =
                 outages.iter().map(|outage| Row { answer: Err(*outage), trace: Vec::new() }).collect();
-            let said = unasked(&rows, false);
+            let said = unasked(&rows, false, None);
             assert_eq!(said.is_some(), expected.is_some());
             assert!(said.is_none_or(|said| said.starts_with(expected.unwrap())), "{outages:?}");
         }
         let row = Row { answer: Err(minutes(40)), trace: Vec::new() };
-        assert!(unasked(&[row], false).unwrap().contains("try again in 40 min, or use --pace fast"));
+        assert!(unasked(&[row], false, None).unwrap().contains("try again in 40 min, or use --pace fast"));
+        let row = Row { answer: Err(Outage::Unavailable), trace: Vec::new() };
+        let said = unasked(&[row], true, Some("the resolver denies every name".into()));
+        assert_eq!(said.unwrap(), "the address could not be checked: the resolver denies every name");
+    }
+
+    #[test]
+    fn an_address_without_an_answer_has_a_line_and_its_trace() {
+        let args = |flags: &[&str]| {
+            #[derive(clap::Parser)]
+            struct Command {
+                #[command(flatten)]
+                args: CheckArgs,
+            }
+            let words = ["check", "a@b.example"].iter().chain(flags);
+            <Command as clap::Parser>::try_parse_from(words).ok().unwrap().args
+        };
+        for (flags, outage, expected) in [
+            (&[][..], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n"),
+            (&["--fast"], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n"),
+            (&["--trace"], Outage::Unavailable, "a@b.example\tnot checked\t-\toutage\n    dns failed\n"),
+            (&[], Outage::OverBudget(Duration::ZERO), "a@b.example\tnot checked\t-\trefusal_budget\n"),
+            (&["--json"], Outage::Unavailable, "{\"email\":\"a@b.example\",\"error\":\"outage\"}\n"),
+            (
+                &["--json", "--trace"],
+                Outage::Unavailable,
+                "{\"email\":\"a@b.example\",\"error\":\"outage\",\"trace\":[\"dns failed\"]}\n",
+            ),
+        ] {
+            let row = Row { answer: Err(outage), trace: vec!["dns failed".into()] };
+            let mut output = Vec::new();
+            print(&mut output, &args(flags), plain, "a@b.example", &row).ok().unwrap();
+            assert_eq!(String::from_utf8(output).unwrap(), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn the_trace_names_the_learned_event_and_both_verdicts() {
+        for (rule, before, after, expected) in [
+            (
+                "control_accepted",
+                Reason::CatchAll,
+                ("own_bounce", Reason::MailboxNotFound),
+                "learned: a bounce of your own mail of 1970-01-01T00:01:00Z, so mailbox_not_found replaces catch_all (control_accepted)",
+            ),
+            (
+                "",
+                Reason::FastCheckPassed,
+                ("own_bounce", Reason::MailboxDisabled),
+                "learned: a bounce of your own mail of 1970-01-01T00:01:00Z, so mailbox_disabled replaces fast_check_passed",
+            ),
+        ] {
+            let applied = Applied { reason: after.1, rule: after.0, at: 60 };
+            assert_eq!(learned_step(before, rule, &applied), expected);
+        }
     }
 }

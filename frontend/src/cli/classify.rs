@@ -16,12 +16,14 @@ use engine::proto::smtp::reply::Reply;
 use engine::proto::verdict::catch_all::{ControlFinding, accepts_everything};
 use engine::proto::verdict::{Class, Classification, Reason, ReplyView, Stage, Us, classify, reason_at_rcpt};
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, Write};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// The long help of the command.
 pub const ABOUT: &str = "\
-Classify replies of mail servers. The command reads JSON lines from standard input, for example:
+Classify replies of mail servers. The command reads JSON lines from FILE or from standard input, for example:
 
   {\"mx\": \"mx.example.com\", \"stage\": \"rcpt\", \"reply\": \"550 5.1.1 No such user\"}
 
@@ -31,6 +33,28 @@ Classify replies of mail servers. The command reads JSON lines from standard inp
 
 For each line the command writes a line with class, scope, reason and rule. docs/verdicts.md explains these \
 fields. For an unreadable line, the command writes the error and the number of the line, and its exit code is 1.";
+
+/// The arguments of `mailprobe classify`.
+#[derive(clap::Args)]
+pub struct ClassifyArgs {
+    /// File with the JSON lines; - for standard input
+    #[arg(value_name = "FILE", default_value = "-")]
+    file: PathBuf,
+}
+
+impl ClassifyArgs {
+    /// Opens the file, or standard input.
+    ///
+    /// # Errors
+    /// One line for standard error: the file cannot be read.
+    pub fn open(&self) -> Result<Box<dyn BufRead>, String> {
+        if lists::is_stream(&self.file) {
+            return Ok(Box::new(io::stdin().lock()));
+        }
+        let cannot = |error: io::Error| format!("{} cannot be read: {error}", self.file.display());
+        File::open(&self.file).map(|file| Box::new(BufReader::new(file)) as Box<dyn BufRead>).map_err(cannot)
+    }
+}
 
 /// Longest input line in bytes, including its end.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -124,7 +148,7 @@ fn next_line(input: &mut impl BufRead, buffer: &mut Vec<u8>) -> io::Result<LineR
 }
 
 fn answer(line: &[u8]) -> Result<Answer, String> {
-    let question: Question = serde_json::from_slice(line).map_err(|error| explain(&error))?;
+    let question: Question = serde_json::from_slice(line).map_err(|_| explain(line))?;
     let stage = stage(&question.stage).ok_or("stage is not one of banner, ehlo, mail, rcpt, control")?;
     let reply = reply(&question.reply).ok_or("reply does not begin with a reply code from 200 to 599")?;
     let us = Us { reverse_path: &question.mail_from, ehlo: &question.ehlo, source: question.source };
@@ -138,14 +162,26 @@ fn answer(line: &[u8]) -> Result<Answer, String> {
     })
 }
 
+/// The strings that each line needs, and those that it may have.
+const REQUIRED: [&str; 2] = ["stage", "reply"];
+const OPTIONAL: [&str; 5] = ["mx", "recipient", "mail_from", "ehlo", "source"];
+
 /// The error in the JSON, without the values that serde would quote: they may be addresses.
-fn explain(error: &serde_json::Error) -> String {
-    match error.classify() {
-        serde_json::error::Category::Data => {
-            "not an object with the strings stage and reply (and mx, recipient, mail_from, ehlo, source)"
-                .into()
-        }
-        _ => format!("not JSON: column {}", error.column()),
+fn explain(line: &[u8]) -> String {
+    let required = "required are stage and reply";
+    let object = match serde_json::from_slice(line) {
+        Ok(serde_json::Value::Object(object)) => object,
+        Ok(_) => return format!("not a JSON object; {required}"),
+        Err(error) => return format!("not JSON: column {}; write an object: {required}", error.column()),
+    };
+    if let Some(name) = REQUIRED.iter().find(|name| !object.contains_key(**name)) {
+        return format!("\"{name}\" is missing; {required}");
+    }
+    let is_text = |name: &&&str| object.get(**name).is_none_or(serde_json::Value::is_string);
+    match REQUIRED.iter().chain(&OPTIONAL).find(|name| !is_text(name)) {
+        Some(name) => format!("\"{name}\" is not a string"),
+        None if object.contains_key("source") => "\"source\" is not an IP address".into(),
+        None => format!("a name is there twice; {required}"),
     }
 }
 
@@ -308,6 +344,24 @@ mod tests {
             if index % 2 == 0 {
                 assert_eq!(line["line"], index + 1);
             }
+        }
+    }
+
+    #[test]
+    fn an_error_names_what_is_missing_or_wrong() {
+        for (line, expected) in [
+            ("550 5.1.1 No such user", "not JSON: column 5; write an object: required are stage and reply"),
+            ("\"550 No such user\"", "not a JSON object; required are stage and reply"),
+            (r#"{"reply":"250 ok"}"#, "\"stage\" is missing; required are stage and reply"),
+            (r#"{"stage":"rcpt"}"#, "\"reply\" is missing; required are stage and reply"),
+            (r#"{"stage":"rcpt","reply":7}"#, "\"reply\" is not a string"),
+            (r#"{"stage":"rcpt","reply":"250 ok","ehlo":[]}"#, "\"ehlo\" is not a string"),
+            (
+                r#"{"stage":"rcpt","reply":"250 ok","source":"mx.example.com"}"#,
+                "\"source\" is not an IP address",
+            ),
+        ] {
+            assert_eq!(classified(line).0[0]["error"], expected, "{line}");
         }
     }
 

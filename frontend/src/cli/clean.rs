@@ -39,12 +39,14 @@ mod seen;
 mod sink;
 mod stall;
 mod state;
+mod stop;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
+use super::private_hosts::PrivateHosts;
 use super::{Failure, StartEngine, learned, log, open_files};
 pub use checker::{Answered, Checker};
 use engine::config::{EngineConfig, Pace};
@@ -64,6 +66,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+pub use stop::Stop;
 pub use summary::{Extent, Reading, Summary};
 
 /// Maximum number of addresses in progress.
@@ -108,6 +111,7 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
             installation.kept.give_to(&mut engine_config);
         }
         let resolvers = named(&engine_config.resolvers);
+        let private_hosts = PrivateHosts::new(&engine_config);
         let started = start_engine(engine_config).map_err(|error| CleanError::failed(error.0))?;
         if let Some(installation) = installation {
             keeper = Some(Keeper::start(installation, started.refusals()).map_err(CleanError::failed)?);
@@ -115,8 +119,8 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);
         let checker: Box<dyn Checker> = match fast {
-            true => Box::new(checker::Fast::new(line, resolvers)),
-            false => Box::new(checker::Full::new(line, resolvers, needs_reply)),
+            true => Box::new(checker::Fast::new(line, resolvers, private_hosts)),
+            false => Box::new(checker::Full::new(line, resolvers, needs_reply, private_hosts)),
         };
         let checker: Box<dyn Checker> = match learned {
             Some(table) => Box::new(checker::WithLearned::new(checker, table, learned::now())),
@@ -129,7 +133,16 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         })
     };
     let mut errors: Box<dyn Write> = if quiet { Box::new(io::sink()) } else { Box::new(io::stderr()) };
+    let stop = list.writing.stop.clone();
+    if !list.join && list.writing.sample.is_none() {
+        // Without it a signal ends the process as before, without a message.
+        let _ = stop.watch();
+    }
     let mut result = clean(list, start, &mut errors);
+    let is_stopped = result.is_err() && stop.is_wanted();
+    if let (true, Err(error)) = (is_stopped, &result) {
+        usage::complain("mailprobe", &error.message);
+    }
     if let Some(engine) = engine {
         result = result.map_err(|error| error.because(engine.trouble()));
         engine.stop();
@@ -137,6 +150,9 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     let kept = keeper.map_or(Ok(()), Keeper::finish);
     if let (Err(_), Err(why)) = (&result, &kept) {
         tracing::warn!("{why}");
+    }
+    if is_stopped {
+        stop.end();
     }
     result?;
     kept.map_err(|why| Failure::failed(format!("the list is done, but {why}")))
@@ -214,7 +230,7 @@ pub struct CleanArgs {
     /// OUT.state. The engine needs additional memory
     #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub memory: u32,
-    /// Continue an interrupted run from OUT.partial
+    /// Continue an interrupted run from OUT.partial. Give --columns, --unordered and --drop-duplicates as in that run
     #[arg(long)]
     pub resume: bool,
     /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on
@@ -403,7 +419,7 @@ impl Job {
             limits: None,
         };
         let source = Source::open(&args.input, &options)?;
-        output_args::fits(&args.writing, &delivery, source.shape())?;
+        output_args::fits(&args.writing, args.output.as_deref(), &delivery, source.shape())?;
         if args.unordered && source.shape().addresses() > 1 {
             return Err(CleanError::usage(
                 "--unordered works with one --column only: a row with several addresses has one line",
@@ -426,6 +442,9 @@ impl Job {
         let sink_options = self.sink_options();
         let Job { args, source, output, .. } = self;
         let output = output.as_deref();
+        if args.resume && args.part.is_none() {
+            sink::tell_new_run(output);
+        }
         let sink = Sink::open(output, sink_options)?;
         // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
@@ -449,6 +468,8 @@ impl Job {
             drop_duplicates: args.writing.drop_duplicates,
             known,
             finds_typos: args.writing.report.is_some(),
+            is_fast: args.fast,
+            stop: args.writing.stop.clone(),
         })?;
         args.write_about(&summary)?;
         Ok(summary)

@@ -36,7 +36,7 @@ pub struct LearnArgs {
     #[arg(long, conflicts_with_all = ["files", "list"])]
     forget_all: bool,
     /// Print the counts of the table. It contains no addresses
-    #[arg(long, conflicts_with = "files")]
+    #[arg(long, visible_alias = "counts", conflicts_with = "files")]
     list: bool,
     #[command(flatten)]
     flags: Flags<{ STATE | LEARNED }>,
@@ -176,8 +176,9 @@ fn list(file: &TableFile, output: &mut impl Write) -> Result<(), Failure> {
 fn counts_text(counts: &learn::TableCounts) -> String {
     let newest =
         counts.newest.map_or(String::new(), |at| format!("; the newest event is of {}", learned::date(at)));
+    let noun = if counts.addresses == 1 { "address" } else { "addresses" };
     format!(
-        "{} addresses; {} with a bounce and {} with a delivery that count now{newest}",
+        "{} {noun}; {} with a bounce and {} with a delivery that count now{newest}",
         counts.addresses, counts.bounced, counts.delivered
     )
 }

@@ -94,6 +94,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let config = args.flags.config()?;
     let plans = config.plan_table()?;
     config.gateways()?;
+    config.check_data_folder()?;
     let engine_config = config.engine_config()?;
     let _log = log::start(config.log, config.log_level);
     log_panics();
@@ -220,19 +221,9 @@ fn start_remembering(
 
 /// The certificate, if the API uses TLS.
 fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, Failure> {
-    match (&config.tls_cert, &config.tls_key) {
-        (None, None) => Ok(None),
-        (Some(certificate), Some(key)) => {
-            let tls = Tls::load(certificate.clone(), key.clone()).map_err(Failure::failed)?;
-            Ok(Some(Arc::new(tls)))
-        }
-        (Some(_), None) => {
-            Err(Failure::usage("--tls-cert: give the key of the certificate too, with --tls-key"))
-        }
-        (None, Some(_)) => {
-            Err(Failure::usage("--tls-key: give the certificate of the key too, with --tls-cert"))
-        }
-    }
+    let Some((certificate, key)) = config.tls_files()? else { return Ok(None) };
+    let tls = Tls::load(certificate.to_owned(), key.to_owned()).map_err(Failure::failed)?;
+    Ok(Some(Arc::new(tls)))
 }
 
 /// SIGTERM and SIGINT end the server. SIGHUP reads the configuration again.

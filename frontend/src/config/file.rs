@@ -67,9 +67,10 @@ pub(crate) fn apply(text: &str, folder: &Path, config: &mut Config) -> Result<()
 }
 
 fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> {
-    let root = DeTable::parse(text).map_err(|error| Fault {
-        at: error.span().map_or(0, |span| span.start),
-        why: error.message().lines().next().unwrap_or("not TOML").to_owned(),
+    let root = DeTable::parse(text).map_err(|error| {
+        let at = error.span().map_or(0, |span| span.start);
+        let why = error.message().lines().next().unwrap_or("not TOML");
+        Fault { at, why: unquoted(text, at).unwrap_or_else(|| why.to_owned()) }
     })?;
     let mut entries: Vec<Entry<'_, '_>> = root.get_ref().iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
@@ -104,11 +105,50 @@ fn put_all(text: &str, folder: &Path, config: &mut Config) -> Result<(), Fault> 
     Ok(())
 }
 
+/// Longest value that a message about its quotes repeats, in bytes.
+const REPEATED_BYTES_MAX: usize = 100;
+
+/// The message for a line `key = value` with a value that lacks its quotes; `None` if the fault at this byte is another one. It
+/// repeats no address and no secret: these have an `@`, or a key that is no setting.
+fn unquoted(text: &str, at: usize) -> Option<String> {
+    let begin = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = text[begin..].lines().next()?;
+    let (key, value) = line.split_once('=')?;
+    let (key, value) = (key.trim(), value.split(" #").next().unwrap_or_default().trim());
+    let is_key = !key.is_empty()
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '"' | '\''));
+    let fits = |value: &str| DeTable::parse(&format!("a = {value}")).is_ok();
+    let has_quotes = |value: &str| value.contains(['"', '\'']);
+    if !is_key || fits(value) || has_quotes(value) || value.starts_with('{') {
+        return None;
+    }
+    let is_setting = settings::find(&canonical(key)).is_some();
+    let may_repeat = is_setting && !value.contains('@') && value.len() <= REPEATED_BYTES_MAX;
+    if let Some(items) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        let items = items.split(',').map(str::trim).filter(|item| !item.is_empty());
+        let items: Vec<String> =
+            items.map(|item| format!("\"{}\"", if may_repeat { item } else { "..." })).collect();
+        return Some(format!("{key}: write each text in quotes: [{}]", items.join(", ")));
+    }
+    match value.to_ascii_lowercase().as_str() {
+        "" => Some(format!("{key}: its value is missing")),
+        "yes" | "no" | "on" | "off" | "true" | "false" => Some(format!("{key}: write true or false")),
+        _ if may_repeat => Some(format!("{key}: write a text in quotes: \"{value}\"")),
+        _ => Some(format!("{key}: write the text in quotes: \"...\"")),
+    }
+}
+
 /// Sets one setting; `name` is its key in the table of settings.
 fn set(name: &str, (key, value): Entry<'_, '_>, folder: &Path, config: &mut Config) -> Result<(), Fault> {
     let at = key.span().start;
     let setting = settings::find(name).ok_or_else(|| {
-        unknown(at, key.get_ref(), SETTINGS.iter().map(|s| s.key).chain(["plan", "gateway", "canary"]))
+        let keys = SETTINGS.iter().map(|setting| setting.key);
+        // In a table such as [dashboard] the keys lack its name.
+        let table = name.strip_suffix(&canonical(key.get_ref())).unwrap_or_default();
+        match table.is_empty() {
+            true => unknown(at, key.get_ref(), keys.chain(["plan", "gateway", "canary"])),
+            false => unknown(at, key.get_ref(), keys.filter_map(|key| key.strip_prefix(table))),
+        }
     })?;
     let fault = |why: String| Fault { at, why: format!("{}: {why}", setting.key) };
     let mut values = scalars(value.get_ref(), setting.many).map_err(fault)?;
@@ -129,11 +169,43 @@ pub fn canonical(key: &str) -> String {
 
 /// The error for an unknown key.
 pub fn unknown<'k>(at: usize, key: &str, known: impl Iterator<Item = &'k str>) -> Fault {
-    let name = canonical(key);
-    let near = known.min_by_key(|known| strsim::damerau_levenshtein(known, &name)).unwrap_or_default();
     // The message repeats only printable characters of the key.
     let shown: String = key.chars().filter(|c| !c.is_control()).take(64).collect();
-    Fault { at, why: format!("unknown key `{shown}`; did you mean `{near}`?") }
+    let known: Vec<&str> = known.collect();
+    let near = meant(&canonical(key), &known);
+    let near: Vec<String> = near.into_iter().map(|known| format!("`{known}`")).collect();
+    let advice = match near.is_empty() {
+        true => "docs/configuration.md has all keys".to_owned(),
+        false => format!("did you mean {}?", near.join(" or ")),
+    };
+    Fault { at, why: format!("unknown key `{shown}`; {advice}") }
+}
+
+/// Words of other programs for the address of the API.
+const LISTEN_WORDS: [&str; 6] = ["port", "host", "bind", "address", "addr", "listen_address"];
+/// Largest number of different letters of a key that was probably meant, and largest number of keys in a message.
+const LETTERS_MAX: usize = 2;
+const MEANT_MAX: usize = 3;
+
+/// The known keys that were probably meant with this one, in the order of the signs: a word of other programs, one wrong letter, the
+/// first word of longer keys, two wrong letters, a longer form of a key, and a word of longer keys.
+fn meant<'k>(name: &str, known: &[&'k str]) -> Vec<&'k str> {
+    let all = |fits: &dyn Fn(&str) -> bool| -> Vec<&'k str> {
+        known.iter().copied().filter(|known| fits(known)).take(MEANT_MAX).collect()
+    };
+    let distance = |known: &str| strsim::damerau_levenshtein(known, name);
+    let nearest = known.iter().map(|known| distance(known)).min().filter(|&near| near <= LETTERS_MAX);
+    let is_nearest = |known: &str| nearest == Some(distance(known));
+    let first_word = format!("{name}_");
+    let signs: [&dyn Fn(&str) -> bool; 6] = [
+        &|known| known == "listen" && LISTEN_WORDS.contains(&name),
+        &|known| nearest == Some(1) && is_nearest(known),
+        &|known| known.starts_with(&first_word),
+        &is_nearest,
+        &|known| name.strip_prefix(known).is_some_and(|rest| rest.starts_with('_')),
+        &|known| known.split('_').any(|word| word == name),
+    ];
+    signs.into_iter().map(all).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
 /// The value as texts, in the form of flag values.
@@ -234,14 +306,13 @@ mod tests {
         );
         check("\n\nresolvers = []", Err((3, "unknown key `resolvers`; did you mean `resolver`?")));
         check("[engine]\nsmtp_port = 1", Err((1, "unknown key `engine`")));
-        check("listen = 127.0.0.1:80", Err((1, "")));
         check("listen = \"x\"", Err((1, "listen: `x` is not IP:PORT")));
         check("listen = 1.5", Err((1, "listen: must be a string, an integer, true or false, not float")));
         check("reuse_verdicts = 1", Err((1, "reuse_verdicts: `1` is not one of true, false")));
         check("allow_net = [1.5]", Err((1, "allow_net: must be an array of strings")));
         check("pace = \"fast\"\npace = \"lab\"", Err((2, "duplicate")));
         check("[dashboard]\nenabled = true\nsign-up = false", Ok(()));
-        check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `")));
+        check("[dashboard]\nsignup = false", Err((2, "unknown key `signup`; did you mean `sign_up`?")));
         check("[dashboard]\nsign_up = 1", Err((2, "dashboard_sign_up: `1` is not one of true, false")));
         check("plan = 1", Err((1, "plan: write each plan as a table")));
         check("[[plan]]\nid = \"a\"\nnam = \"A\"", Err((3, "unknown key `nam`; did you mean `name`?")));
@@ -252,6 +323,50 @@ mod tests {
         check(&format!("{plan}batches = 1"), Err((5, "batches: must be true or false")));
         check(&format!("{plan}[plan.limits]\nverify = 0"), Err((6, "limits.verify: ")));
         check(&format!("{plan}limits = {{ vrify = 1 }}"), Err((5, "did you mean `verify`")));
+    }
+
+    #[test]
+    fn a_value_without_quotes_is_told_with_its_right_form() {
+        for (line, expected) in [
+            ("listen = 127.0.0.1:80", "listen: write a text in quotes: \"127.0.0.1:80\""),
+            ("listen = 127.0.0.1:80 # here", "listen: write a text in quotes: \"127.0.0.1:80\""),
+            ("data = /var/lib/mailprobe", "data: write a text in quotes: \"/var/lib/mailprobe\""),
+            ("ehlo = mail.example.com", "ehlo: write a text in quotes: \"mail.example.com\""),
+            ("resolver = [192.0.2.1, ::1]", "resolver: write each text in quotes: [\"192.0.2.1\", \"::1\"]"),
+            ("dashboard_sign_up = no", "dashboard_sign_up: write true or false"),
+            ("dashboard_sign_up = True", "dashboard_sign_up: write true or false"),
+            ("proxy = socks5://me:secret@192.0.2.1:1080", "proxy: write the text in quotes: \"...\""),
+            ("mail_from = me@example.com", "mail_from: write the text in quotes: \"...\""),
+            ("proxy = [socks5://me:secret@192.0.2.1:1080]", "proxy: write each text in quotes: [\"...\"]"),
+            ("secret = abc-def", "secret: write the text in quotes: \"...\""),
+            ("pace =", "pace: its value is missing"),
+        ] {
+            check(&format!("sessions = 5\n{line}\npace = \"lab\"\n"), Err((2, expected)));
+        }
+        check("[dashboard]\nsign_up = off", Err((2, "sign_up: write true or false")));
+        // Other faults keep the message of the parser.
+        for text in ["data = \"/var", "[data\n", "data\n", "source = { address = x }"] {
+            let fault = apply(text, Path::new("/etc"), &mut Config::default()).unwrap_err();
+            assert!(!fault.why.contains("write ") && !fault.why.is_empty(), "{}", fault.why);
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_names_those_that_were_probably_meant() {
+        for (key, expected) in [
+            ("port", "did you mean `listen`?"),
+            ("host", "did you mean `listen`?"),
+            ("tls", "did you mean `tls_cert` or `tls_key`?"),
+            ("data_dir", "did you mean `data`?"),
+            ("lisen", "did you mean `listen`?"),
+            ("cert", "did you mean `tls_cert`?"),
+            ("workers", "docs/configuration.md has all keys"),
+            ("colour_of_the_dashboard", "docs/configuration.md has all keys"),
+        ] {
+            check(&format!("{key} = 1"), Err((1, &format!("unknown key `{key}`; {expected}"))));
+        }
+        check("[tls]\ncert = \"a\"", Err((1, "unknown key `tls`; did you mean `tls_cert` or `tls_key`?")));
+        check("[[source]]\nhost = \"a\"", Err((2, "unknown key `host`; docs/configuration.md has all keys")));
     }
 
     #[test]

@@ -58,7 +58,8 @@ pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
 
 pub(super) fn resolver(text: &str) -> Result<SocketAddr, String> {
     let plain = || text.parse::<IpAddr>().map(|ip| SocketAddr::from((ip, 53)));
-    socket(text).or_else(|why| plain().map_err(|_| why))
+    let read = text.parse().or_else(|_| plain());
+    read.map_err(|_| format!("`{text}` is not an IP or IP:PORT, such as 192.0.2.53 or 127.0.0.1:53"))
 }
 
 pub(super) fn path(text: &str) -> Result<PathBuf, String> {

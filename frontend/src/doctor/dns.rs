@@ -51,6 +51,15 @@ impl Reply {
         self.message.answers.iter().filter_map(|record| name(&record.data)).collect()
     }
 
+    /// The names of the mail hosts in the answer to a question for MX, without that of a null MX (RFC 7505).
+    pub fn exchanges(&self) -> Vec<String> {
+        let exchange = |data: &RData| match data {
+            RData::MX(mx) => Some(plain(&mx.exchange)).filter(|name| !name.is_empty()),
+            _ => None,
+        };
+        self.message.answers.iter().filter_map(|record| exchange(&record.data)).collect()
+    }
+
     /// Whether the answer has a record of the kind that was asked for.
     pub fn has(&self, kind: RecordType) -> bool {
         self.message.answers.iter().any(|record| record.record_type() == kind)

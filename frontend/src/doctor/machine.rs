@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZero;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use store::clock;
 
@@ -100,11 +100,12 @@ pub fn data_folder(folder: &Path) -> Vec<Finding> {
     let finding = |found: String| Finding::ok("data folder", folder.display().to_string(), found);
     let metadata = match fs::metadata(folder) {
         Ok(metadata) => metadata,
-        Err(_) => {
-            let parent = folder.ancestors().skip(1).find(|parent| parent.is_dir()).unwrap_or(Path::new("/"));
-            return vec![space(parent, finding("the server creates it at its first start".into()))];
-        }
+        Err(_) => return vec![missing_folder(folder, finding)],
     };
+    if !metadata.is_dir() {
+        let found = finding("it is a file, not a folder".into());
+        return vec![found.failure("the server does not start", "name another folder with --data")];
+    }
     let own = own_user();
     if metadata.uid() != own {
         let found = format!(
@@ -122,6 +123,36 @@ pub fn data_folder(folder: &Path) -> Vec<Finding> {
         finding("only its owner can read it".into())
     };
     vec![space(folder, rights)]
+}
+
+/// The finding about a folder that the server creates at its first start, or cannot create.
+fn missing_folder(folder: &Path, finding: impl Fn(String) -> Finding) -> Finding {
+    let parent = existing(folder);
+    let place = parent.display();
+    if fs::metadata(&parent).is_ok_and(|metadata| !metadata.is_dir()) {
+        return finding(format!("{place} is a file, not a folder"))
+            .failure("the server does not start", "name another folder with --data");
+    }
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    // The effective user is that of the server, and not the real one.
+    let flags = rustix::fs::AtFlags::EACCESS;
+    if rustix::fs::accessat(rustix::fs::CWD, &parent, access, flags).is_ok() {
+        return space(&parent, finding("the server creates it at its first start".into()));
+    }
+    let user = own_user();
+    let remedy = format!(
+        "create the folder, give it to the user {user} with `chown`, or name another one with --data"
+    );
+    finding(format!("this user ({user}) cannot create it in {place}"))
+        .failure("the server does not start", remedy)
+}
+
+/// The folder itself, or the nearest parent that exists. A path without a parent is relative to the current folder.
+fn existing(folder: &Path) -> PathBuf {
+    let named = folder.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let found = named.into_iter().find(|path| fs::symlink_metadata(path).is_ok());
+    let otherwise = if folder.is_absolute() { "/" } else { "." };
+    found.unwrap_or(Path::new(otherwise)).to_owned()
 }
 
 fn own_user() -> u32 {
@@ -152,8 +183,8 @@ fn space(folder: &Path, finding: Finding) -> Finding {
 
 /// How long the disk takes to make a write durable, by a file that exists for a moment.
 pub fn sync_time(folder: &Path) -> Option<Finding> {
-    let folder = folder.ancestors().find(|folder| folder.is_dir())?;
-    if fs::metadata(folder).is_ok_and(|metadata| metadata.uid() != own_user()) {
+    let folder = &existing(folder);
+    if !fs::metadata(folder).is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own_user()) {
         // The finding about its owner says it.
         return None;
     }
@@ -191,10 +222,16 @@ pub fn sync_time(folder: &Path) -> Option<Finding> {
 
 /// The certificate for HTTPS: whether it fits its key, and when it expires.
 pub fn certificate(config: &Config) -> Option<Finding> {
-    let (Some(certificate), Some(key)) = (&config.tls_cert, &config.tls_key) else { return None };
+    let (certificate, key) = match config.tls_files() {
+        Ok(files) => files?,
+        Err(error) => {
+            let found = Finding::ok("certificate", "", error.0);
+            return Some(found.failure("the server does not start", "set both, or neither of them"));
+        }
+    };
     let finding = |found: String| Finding::ok("certificate", certificate.display().to_string(), found);
     let renew = "renew it, and send SIGHUP to the server";
-    let until = server::tls::Tls::load(certificate.clone(), key.clone())
+    let until = server::tls::Tls::load(certificate.to_owned(), key.to_owned())
         .and_then(|_| server::tls::expires_at(certificate));
     let now = clock::now() / 1000;
     Some(match until {
@@ -266,6 +303,36 @@ mod tests {
         let missing = data_folder(&folder.path().join("a/b"));
         assert!(missing[0].found.contains("first start"), "{missing:?}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing stays behind");
+        let file = folder.path().join("list.csv");
+        fs::write(&file, "").unwrap();
+        for path in [file.clone(), file.join("data")] {
+            let found = &data_folder(&path)[0];
+            assert_eq!(found.severity, Severity::Failure, "{found:?}");
+            assert!(found.found.ends_with("is a file, not a folder"), "{found:?}");
+        }
+        // Root may write to each folder.
+        if !rustix::process::geteuid().is_root() {
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o500)).unwrap();
+            let found = &data_folder(&folder.path().join("a/b"))[0];
+            assert_eq!(found.severity, Severity::Failure, "{found:?}");
+            assert!(found.found.contains("cannot create it in "), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_does_not_exist_is_judged_by_its_nearest_parent() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path();
+        for (path, expected) in [
+            (there.to_owned(), there),
+            (there.join("a/b"), there),
+            (PathBuf::from("no-such-folder"), Path::new(".")),
+            (PathBuf::from("no-such-folder/data"), Path::new(".")),
+            (PathBuf::from("/no-such-folder/data"), Path::new("/")),
+        ] {
+            assert_eq!(existing(&path), expected, "{}", path.display());
+        }
+        assert!(sync_time(Path::new("no-such-folder")).is_some_and(|found| found.subject == "."));
     }
 
     #[test]
@@ -343,6 +410,22 @@ mod tests {
         let config =
             Config { tls_cert: Some("/none".into()), tls_key: Some("/none".into()), ..Config::default() };
         assert_eq!(certificate(&config).unwrap().severity, Severity::Failure);
+        for (cert, key, said) in [
+            (
+                Some("/a".into()),
+                None,
+                "tls_cert: give the key of the certificate too, with --tls-key (in the file: tls_key)",
+            ),
+            (
+                None,
+                Some("/a".into()),
+                "tls_key: give the certificate of the key too, with --tls-cert (in the file: tls_cert)",
+            ),
+        ] {
+            let config = Config { tls_cert: cert, tls_key: key, ..Config::default() };
+            let found = certificate(&config).unwrap();
+            assert_eq!((found.severity, found.found.as_str()), (Severity::Failure, said));
+        }
         assert!(certificate(&Config::default()).is_none());
     }
 }

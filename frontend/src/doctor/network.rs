@@ -40,7 +40,11 @@ fn resolver_finding(resolver: SocketAddr) -> Finding {
         }
     };
     if root.code() != ResponseCode::NoError || !root.has(RecordType::NS) {
-        let found = format!("it does not know the root zone ({})", root.code());
+        let answer = match root.code() {
+            ResponseCode::NoError => "it answered without a record".to_owned(),
+            code => code.to_string(),
+        };
+        let found = format!("it does not know the root zone ({answer})");
         let remedy = "use a recursive resolver, such as Unbound on this machine, and not a filter or a zone's own server";
         return finding(found).failure(NO_NAMES, remedy);
     }
@@ -364,17 +368,32 @@ pub fn ipv6(sources: &[Identity]) -> Finding {
     let named = sources.iter().any(|source| matches!(source.bind, Some(IpAddr::V6(_))));
     // A root server: a UDP socket that connects sends nothing.
     let far = SocketAddr::from(([0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30], 53));
-    let routed = UdpSocket::bind("[::]:0").and_then(|socket| socket.connect(far)).is_ok();
-    match (named || routed, sources.iter().any(|source| source.bind.is_some()) && !named) {
-        (true, false) => finding("mail servers on IPv6 can be reached"),
-        (true, true) => finding("no source has an IPv6 address").warning(
-            "domains whose mail servers are on IPv6 alone end as `unverifiable`",
-            "add an IPv6 address with --source",
-        ),
-        (false, _) => finding("there is no route to IPv6").warning(
-            "domains whose mail servers are on IPv6 alone end as `unverifiable`; there are few of them",
-            "give this machine an IPv6 address",
-        ),
+    let route =
+        UdpSocket::bind("[::]:0").and_then(|socket| socket.connect(far).and_then(|()| socket.local_addr()));
+    judge_ipv6(
+        finding,
+        named,
+        sources.iter().any(|source| source.bind.is_some()),
+        route.ok().map(|from| from.ip()),
+    )
+}
+
+/// `named`: a source has an address of IPv6. `chosen`: a source has an address. `from`: the address that the system chooses for a
+/// host on the Internet; `None` without a route.
+fn judge_ipv6(finding: impl Fn(&str) -> Finding, named: bool, chosen: bool, from: Option<IpAddr>) -> Finding {
+    let alone = "domains whose mail servers are on IPv6 alone end as `unverifiable`";
+    match from {
+        _ if named => finding("a source has an IPv6 address"),
+        Some(_) if chosen => {
+            finding("no source has an IPv6 address").warning(alone, "add an IPv6 address with --source")
+        }
+        Some(address) if !is_public(address) => {
+            finding(&format!("no source has a public IPv6 address ({address} is not public)"))
+                .warning(format!("{alone}; there are few of them"), "give this machine a public IPv6 address")
+        }
+        Some(_) => finding("there is a route"),
+        None => finding("there is no route to IPv6")
+            .warning(format!("{alone}; there are few of them"), "give this machine an IPv6 address"),
     }
 }
 
@@ -442,6 +461,29 @@ mod tests {
         // Times beyond 2^32 seconds.
         let wrapped = judge_clock(finding, &[(u32::MAX - 10, 10)], (1 << 32) + 5);
         assert_eq!(wrapped.severity, Severity::Ok);
+    }
+
+    #[test]
+    fn ipv6_is_judged_by_the_route_and_its_address() {
+        let public = || Some("2a00:1450::1".parse().unwrap());
+        let own = || Some("fd00::1".parse().unwrap());
+        for (named, chosen, from, severity, said) in [
+            (true, true, None, Severity::Ok, "a source has"),
+            (false, true, public(), Severity::Warning, "no source has an IPv6 address"),
+            (false, false, public(), Severity::Ok, "there is a route"),
+            (
+                false,
+                false,
+                own(),
+                Severity::Warning,
+                "no source has a public IPv6 address (fd00::1 is not public)",
+            ),
+            (false, false, None, Severity::Warning, "no route"),
+        ] {
+            let found = judge_ipv6(|found| finding(found.to_owned()), named, chosen, from);
+            assert_eq!(found.severity, severity, "{found:?}");
+            assert!(found.found.contains(said), "{found:?}");
+        }
     }
 
     #[test]

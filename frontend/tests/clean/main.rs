@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod budget;
+mod messages;
 mod outage;
 mod parts;
 mod results;

@@ -172,9 +172,15 @@ fn check_as_json_is_the_api_s_answer_and_the_rule() {
 #[test]
 fn check_says_when_nobody_could_be_asked() {
     let (lines, said) = checked(&["outage@example.com", "unverifiable@example.com"], 1);
-    assert_eq!(lines, ["unverifiable@example.com\tnot deliverable\tunverifiable\tscripted"]);
+    assert_eq!(
+        lines,
+        [
+            "outage@example.com\tnot checked\t-\toutage",
+            "unverifiable@example.com\tnot deliverable\tunverifiable\tscripted",
+        ]
+    );
     assert!(
-        said.starts_with("mailprobe: the engine could not check all addresses") && said.lines().count() == 1,
+        said.starts_with("mailprobe: 1 of 2 addresses could not be checked: ") && said.lines().count() == 1,
         "{said}"
     );
     // More addresses than may be under way at once.

@@ -11,7 +11,7 @@ use hickory_proto::{
     op::{Edns, Message, MessageType, OpCode, Query, ResponseCode},
     rr::{
         DNSClass, Name, RData, Record, RecordType,
-        rdata::{A, AAAA, CNAME, MX, PTR, SOA, TXT, opt::EdnsOption},
+        rdata::{A, AAAA, CNAME, MX, NS, PTR, SOA, TXT, opt::EdnsOption},
     },
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -224,7 +224,9 @@ fn truncated(message: &Message) -> Message {
 /// The true answer, or TC if it does not fit.
 fn whole(world: &World, message: &Message, question: &Query, udp: bool) -> Option<Vec<u8>> {
     let mut answer = refusal(message, ResponseCode::NoError, true);
-    if question.query_class == DNSClass::IN {
+    if question.query_class == DNSClass::IN && question.name.is_root() {
+        root(world, question, &mut answer);
+    } else if question.query_class == DNSClass::IN {
         fill(world, question, &mut answer);
     } else {
         answer.metadata.response_code = ResponseCode::NotImp;
@@ -291,13 +293,33 @@ fn of_type(records: &Records, query_type: RecordType) -> impl Iterator<Item = RD
         .chain(ptr.map(|name| RData::PTR(PTR(name.clone()))))
 }
 
+/// Fills an answer about the root zone. Clients ask for it to test a resolver.
+fn root(world: &World, question: &Query, answer: &mut Message) {
+    let data = match question.query_type {
+        RecordType::NS => RData::NS(NS(name_server())),
+        RecordType::SOA => RData::SOA(soa(world)),
+        _ => return answer.authorities.push(soa_record(world, Name::root())),
+    };
+    answer.answers.push(Record::from_rdata(Name::root(), world.dns.ttl, data));
+}
+
 /// The SOA record of a negative answer; its minimum is the time for which the answer may be cached (RFC 2308 3 and 5).
 fn negative(world: &World, key: &str, answer: &mut Message) {
     let labels: Vec<&[u8]> = key.rsplit('.').take(2).map(str::as_bytes).collect();
     let zone = Name::from_labels(labels.into_iter().rev()).unwrap_or_default();
-    let ttl = world.dns.negative_ttl;
-    let server = Name::from_labels([b"ns".as_slice(), b"mailnet", b"example"]).unwrap_or_default();
+    answer.authorities.push(soa_record(world, zone));
+}
+
+fn soa_record(world: &World, zone: Name) -> Record {
+    Record::from_rdata(zone, world.dns.negative_ttl, RData::SOA(soa(world)))
+}
+
+fn soa(world: &World) -> SOA {
     let keeper = Name::from_labels([b"hostmaster".as_slice(), b"mailnet", b"example"]).unwrap_or_default();
-    let soa = SOA::new(server, keeper, 1, 3600, 600, 86_400, ttl);
-    answer.authorities.push(Record::from_rdata(zone, ttl, RData::SOA(soa)));
+    SOA::new(name_server(), keeper, 1, 3600, 600, 86_400, world.dns.negative_ttl)
+}
+
+/// The server of all zones, by name.
+fn name_server() -> Name {
+    Name::from_labels([b"ns".as_slice(), b"mailnet", b"example"]).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{ask, query, start, tcp, udp, udp_all};
 use hickory_proto::{
     op::{Message, ResponseCode},
-    rr::{Name, RData, RecordType, rdata::opt::EdnsOption},
+    rr::{Name, RData, Record, RecordType, rdata::opt::EdnsOption},
 };
 use mailnet::{DnsKind, Running};
 use std::{
@@ -216,9 +216,23 @@ async fn what_is_no_query_is_refused_or_ignored() {
     let mut update = query("ok.example", RecordType::MX);
     update.metadata.op_code = hickory_proto::op::OpCode::Update;
     assert_eq!(udp_all(&net, &update.to_vec().unwrap(), WAIT).await.len(), 1);
-    let mut root = query("ok.example", RecordType::NS);
-    root.queries[0].name = Name::from_str(".").unwrap();
-    assert_eq!(udp(&net, &root).await.metadata.response_code, ResponseCode::NoError);
+}
+
+#[tokio::test]
+async fn the_root_zone_is_known() {
+    let net = net();
+    for (kind, answers, authorities) in [
+        (RecordType::NS, vec![RecordType::NS], vec![]),
+        (RecordType::SOA, vec![RecordType::SOA], vec![]),
+        (RecordType::MX, vec![], vec![RecordType::SOA]),
+    ] {
+        let mut root = query("ok.example", kind);
+        root.queries[0].name = Name::from_str(".").unwrap();
+        let answer = udp(&net, &root).await;
+        let types = |records: &[Record]| records.iter().map(Record::record_type).collect::<Vec<_>>();
+        assert_eq!(answer.metadata.response_code, ResponseCode::NoError, "{kind}");
+        assert_eq!((types(&answer.answers), types(&answer.authorities)), (answers, authorities), "{kind}");
+    }
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod facts;
 mod learned;
 
+use crate::cli::private_hosts::PrivateHosts;
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
@@ -35,6 +36,9 @@ pub trait Checker {
 
     /// The DNS resolvers, as text for messages.
     fn resolvers(&self) -> &str;
+
+    /// The domain has no mail host: looks whether its hosts have only addresses that are not public, and warns once.
+    fn no_mail_host(&mut self, _domain: &str) {}
 
     /// The lists of suggestions, functions, and free and throw-away providers.
     fn lists(&self) -> Arc<Lists> {
@@ -108,6 +112,10 @@ impl Checker for Box<dyn Checker> {
         (**self).resolvers()
     }
 
+    fn no_mail_host(&mut self, domain: &str) {
+        (**self).no_mail_host(domain);
+    }
+
     fn lists(&self) -> Arc<Lists> {
         (**self).lists()
     }
@@ -120,12 +128,18 @@ pub(super) struct Full {
     resolvers: String,
     /// Whether the answers have the reply that decided.
     needs_reply: bool,
+    private_hosts: PrivateHosts,
 }
 
 impl Full {
     /// Checks by this handle of the engine.
-    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, needs_reply: bool) -> Full {
-        Full { line, answers: Vec::new(), resolvers, needs_reply }
+    pub fn new(
+        line: Box<dyn EngineHandle + Send>,
+        resolvers: String,
+        needs_reply: bool,
+        private_hosts: PrivateHosts,
+    ) -> Full {
+        Full { line, answers: Vec::new(), resolvers, needs_reply, private_hosts }
     }
 }
 
@@ -158,6 +172,10 @@ impl Checker for Full {
         &self.resolvers
     }
 
+    fn no_mail_host(&mut self, domain: &str) {
+        self.private_hosts.look_at(domain);
+    }
+
     fn lists(&self) -> Arc<Lists> {
         self.line.lists()
     }
@@ -169,6 +187,7 @@ pub(super) struct Fast {
     /// The addresses in progress, in the order of submission. Each gets an answer within a few seconds.
     asked: VecDeque<PendingCheck>,
     resolvers: String,
+    private_hosts: PrivateHosts,
 }
 
 /// An address in progress.
@@ -190,8 +209,8 @@ const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
     /// Fast checks by this handle of the engine.
-    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String) -> Fast {
-        Fast { line, asked: VecDeque::new(), resolvers }
+    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, private_hosts: PrivateHosts) -> Fast {
+        Fast { line, asked: VecDeque::new(), resolvers, private_hosts }
     }
 
     /// The answer, or `None` if DNS is queried again.
@@ -249,6 +268,10 @@ impl Checker for Fast {
 
     fn resolvers(&self) -> &str {
         &self.resolvers
+    }
+
+    fn no_mail_host(&mut self, domain: &str) {
+        self.private_hosts.look_at(domain);
     }
 
     fn lists(&self) -> Arc<Lists> {

@@ -17,7 +17,8 @@ use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
-use super::summary::{Extent, Reading, Summary};
+use super::stop::Stop;
+use super::summary::{Extent, Reading, Summary, counted};
 use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -57,6 +58,10 @@ pub(super) struct Parts<'a> {
     pub known: Option<KnownFile<'a>>,
     /// Looks for probable typing mistakes at the end.
     pub finds_typos: bool,
+    /// The checks contact no mail server.
+    pub is_fast: bool,
+    /// A signal that ends the run.
+    pub stop: Stop,
 }
 
 /// Cleans a list.
@@ -77,7 +82,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
         verdicts: Verdict::all().collect(),
-        summary: Summary::new(parts.waits.later, extent),
+        summary: Summary::new(parts.waits.later, extent, parts.is_fast),
         budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
         stall: Stall::new(parts.waits.later, parts.waits.silence),
@@ -171,6 +176,10 @@ impl Run<'_> {
             let idle = self.budget.len() == 0 && self.put_off.len() == 0;
             if self.ended && idle && self.rows.len() == 0 {
                 return Ok(());
+            }
+            if self.parts.stop.is_wanted() {
+                let rows = counted(self.summary.total(), "row", "rows");
+                return Err(CleanError::failed(format!("stopped after {rows}")));
             }
             self.show();
             self.receive()?;

@@ -38,7 +38,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         endings: source.shape().endings(),
         part: 0,
         verdicts: Verdict::all().collect(),
-        summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32)),
+        summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32), false),
         progress: Progress::new(!args.no_progress, source.size()),
         row: Row::default(),
         flushed: started,

@@ -85,6 +85,25 @@ impl Left {
         Ok(())
     }
 
+    /// Writes the text for people about rows for which a later try alone does not tell more.
+    pub(super) fn write_settled(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.rows() {
+            0 => return Ok(()),
+            1 => writeln!(f, "1 address is unverifiable, and a later try alone does not help:")?,
+            rows => {
+                writeln!(
+                    f,
+                    "{} addresses are unverifiable, and a later try alone does not help:",
+                    HumanCount(rows)
+                )?;
+            }
+        }
+        for (rule, left) in self.by_rule() {
+            writeln!(f, "  {rule:<28}{:>12}  {}", HumanCount(left.rows).to_string(), settled_advice(rule))?;
+        }
+        Ok(())
+    }
+
     /// Each rule with its rows and the option that waits for them, for a run with this `--max-wait`.
     pub(super) fn advice(&self, max_wait: Duration) -> Vec<(&'static str, u64, String)> {
         let advice = |(rule, left): (&'static str, LeftByRule)| {
@@ -102,6 +121,41 @@ impl Left {
             (rule, left.rows, text)
         };
         self.by_rule().into_iter().map(advice).collect()
+    }
+}
+
+/// The rules of refusals of this machine: class POL and scope us in docs/verdicts.md.
+const ABOUT_US: [&str; 14] = [
+    "all-recipients-denied",
+    "microsoft-blocked",
+    "sender-authentication",
+    "blocklist",
+    "too-many-unknown",
+    "our-name",
+    "conduct",
+    "uncertain",
+    "echo-of-us",
+    "about-us",
+    "denied",
+    "policy-status",
+    "session-refused",
+    "bare-refusal",
+];
+/// The rules of refusals of the reverse-path: class POL and scope sender.
+const ABOUT_SENDER: [&str; 5] =
+    ["sender-status", "sender-refused", "mail-sender", "sender-word", "mail-refused"];
+
+/// What to do about rows of a rule that a later try alone does not change.
+fn settled_advice(rule: &str) -> &'static str {
+    match rule {
+        "accepts_everything" => "the server accepts every recipient: decide as for catch_all",
+        "ipv6_only" | "no_source" => "no source reaches the hosts of the domain: see `mailprobe doctor`",
+        "no_smtputf8" => "the server takes no such address",
+        _ if ABOUT_US.contains(&rule) => "the server refuses this machine: see `mailprobe doctor`",
+        _ if ABOUT_SENDER.contains(&rule) => {
+            "the server refuses the sender: see `mailprobe doctor`, and set --mail-from"
+        }
+        _ => "see docs/verdicts.md",
     }
 }
 
@@ -153,6 +207,44 @@ mod tests {
         assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.
         assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 tries"));
+    }
+
+    #[test]
+    fn rows_that_no_later_try_changes_are_told_with_their_cause() {
+        struct Shown(Left);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.write_settled(f)
+            }
+        }
+        assert_eq!(Shown(left(&[])).to_string(), "");
+        assert_eq!(
+            Shown(left(&[("blocklist", 0)])).to_string(),
+            "1 address is unverifiable, and a later try alone does not help:\n  \
+             blocklist                              1  the server refuses this machine: see `mailprobe doctor`\n"
+        );
+        assert_eq!(
+            Shown(left(&[("accepts_everything", 0), ("accepts_everything", 0), ("sender-refused", 0)]))
+                .to_string(),
+            "3 addresses are unverifiable, and a later try alone does not help:\n  \
+             accepts_everything                     2  the server accepts every recipient: decide as for catch_all\n  \
+             sender-refused                         1  the server refuses the sender: see `mailprobe doctor`, and set --mail-from\n"
+        );
+    }
+
+    /// The table of the rules in docs/verdicts.md is the source of both lists.
+    #[test]
+    fn rules_about_us_and_the_sender_are_those_of_the_documentation() {
+        let docs = include_str!("../../../../docs/verdicts.md");
+        let rules = |scope: &str| -> Vec<&str> {
+            let row = |line: &'static str| {
+                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+                let is_row = cells.len() == 6 && cells[2] == "POL" && cells[3] == scope;
+                is_row.then(|| cells[1].trim_matches('`'))
+            };
+            docs.lines().filter_map(row).collect()
+        };
+        assert_eq!((ABOUT_US.to_vec(), ABOUT_SENDER.to_vec()), (rules("us"), rules("sender")));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The arguments of `mailprobe clean` about what it writes, and what follows from them.
 
 use super::sink::Delivery;
-use super::{CleanArgs, CleanError, Compression};
-use lists::{Class, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
+use super::{CleanArgs, CleanError, Compression, Stop};
+use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
 
 /// What a run writes.
@@ -50,6 +50,9 @@ pub struct OutputArgs {
     /// The command line, for the report.
     #[arg(skip)]
     pub command: Option<String>,
+    /// Whether a signal ends the run, so that the finished rows are written.
+    #[arg(skip)]
+    pub stop: Stop,
 }
 
 /// The values of `--only`.
@@ -173,9 +176,6 @@ impl CleanArgs {
 
     /// Whether an output with this name is a spreadsheet.
     fn is_sheet(&self, path: &Path) -> Result<bool, CleanError> {
-        let ending = |path: &Path| {
-            path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
-        };
         let (name, last) = (path.display(), ending(path));
         if UNWRITTEN.contains(&last.as_str()) {
             return Err(CleanError::usage(format!(
@@ -194,11 +194,52 @@ impl CleanArgs {
     }
 }
 
+/// Compares the name of the output with the format of the list, which is the format of the output.
+///
+/// # Errors
+/// The name promises another format.
+fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), CleanError> {
+    let ending = ending(path);
+    let ending = match ending.as_str() {
+        "gz" | "zst" => self::ending(&path.with_extension("")),
+        _ => ending,
+    };
+    let is_csv = shape.format != Format::Jsonl;
+    let fits = match ending.as_str() {
+        _ if delivery.is_sheet => true,
+        "jsonl" | "ndjson" | "json" => !is_csv,
+        "tsv" => is_csv && shape.delimiter() == b'\t',
+        _ => true,
+    };
+    if fits {
+        return Ok(());
+    }
+    let format = match (is_csv, shape.delimiter()) {
+        (false, _) => "JSON lines".to_owned(),
+        (true, b'\t') => "CSV with tabs".to_owned(),
+        (true, delimiter) => format!("CSV with `{}`", char::from(delimiter)),
+    };
+    Err(CleanError::usage(format!(
+        "{}: the output has the format of INPUT, which is {format} here: name an output with another ending than .{ending}",
+        path.display()
+    )))
+}
+
+/// The last ending of a name, in small letters.
+fn ending(path: &Path) -> String {
+    path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
+}
+
 /// Compares what is written with the list.
 ///
 /// # Errors
 /// The list has several columns of addresses, or too many columns for a spreadsheet.
-pub(super) fn fits(writing: &OutputArgs, delivery: &Delivery, shape: &Shape) -> Result<(), CleanError> {
+pub(super) fn fits(
+    writing: &OutputArgs,
+    output: Option<&Path>,
+    delivery: &Delivery,
+    shape: &Shape,
+) -> Result<(), CleanError> {
     let needs_one = [
         ("--only", !writing.only.is_empty()),
         ("--split", writing.split),
@@ -209,6 +250,9 @@ pub(super) fn fits(writing: &OutputArgs, delivery: &Delivery, shape: &Shape) -> 
         return Err(CleanError::usage(format!(
             "{flag} works with one --column only: a row with several addresses has several verdicts"
         )));
+    }
+    if let Some(path) = output.filter(|path| !is_stream(path) && (!path.exists() || path.is_file())) {
+        fits_name(path, delivery, shape)?;
     }
     match shape.output_columns() {
         Some(columns) if delivery.is_sheet && columns > SHEET_COLUMNS_MAX => Err(CleanError::usage(format!(

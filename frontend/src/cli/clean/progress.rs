@@ -85,8 +85,11 @@ fn line(
         line += &format!(", {} left", HumanDuration(left));
     }
     let unverifiable = summary.count_of("unverifiable");
-    let good = HumanCount(summary.deliverable);
-    line += &format!("; {good} deliverable, {} unverifiable", HumanCount(unverifiable));
+    let (good, what) = match summary.is_fast {
+        true => (summary.passed(), "passed"),
+        false => (summary.deliverable, "deliverable"),
+    };
+    line += &format!("; {} {what}, {} unverifiable", HumanCount(good), HumanCount(unverifiable));
     if standing.put_off > 0 {
         line += &format!("; {} delayed", HumanCount(standing.put_off));
         if let Some(until) = standing.until {
@@ -124,5 +127,8 @@ mod tests {
             line(&summary, &Standing::default(), Duration::from_secs(2), None, 0),
             "1,000 addresses, 300/s; 500 deliverable, 250 unverifiable"
         );
+        summary.is_fast = true;
+        let passed = line(&summary, &Standing::default(), Duration::from_secs(2), None, 0);
+        assert_eq!(passed, "1,000 addresses, 300/s; 0 passed, 250 unverifiable");
     }
 }

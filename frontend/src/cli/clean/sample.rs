@@ -153,6 +153,8 @@ pub(super) fn run(
         waits: args.waits(),
         drop_duplicates: false,
         known: None,
+        is_fast: args.fast,
+        stop: args.writing.stop.clone(),
         finds_typos: false,
     })?;
     estimate.checked = summary.total();

@@ -417,12 +417,23 @@ impl Sink {
         };
         let is_complete = matches!(self.output, Output::Complete(_));
         let name = if is_complete { path } else { partial }.display();
-        let how = match &self.options {
-            SinkOptions { is_part: true, .. } => " with these options",
-            SinkOptions { unordered: true, .. } => "",
-            _ => " in this order (was --unordered used?)",
+        let options = match self.options.is_part {
+            true => "--column, --columns and --fast",
+            false => "--columns, --unordered and --drop-duplicates",
         };
-        CleanError::failed(format!("{name} was not made from this list{how}: delete it to start again"))
+        CleanError::failed(format!(
+            "{name} does not fit this list or these options: {options} must be as in the first run; to start again, delete it"
+        ))
+    }
+}
+
+/// Tells the user of `--resume` that there is no run to continue, because the earlier one is complete.
+pub(super) fn tell_new_run(output: Option<&Path>) {
+    let Some(path) = output.filter(|path| !is_stream(path) && path.is_file()) else { return };
+    let partial = partial(path);
+    if !partial.exists() {
+        let (partial, path) = (partial.display(), path.display());
+        tracing::warn!("there is no {partial}: this run begins anew, and replaces {path} at its end");
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Summary {
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
     pub left: Left,
+    /// Addresses that are unverifiable for a cause that stays, by rule.
+    pub settled: Left,
+    /// Whether the checks were fast. Such a check finds no address deliverable.
+    pub is_fast: bool,
     /// The value of `--max-wait` of this run.
     pub max_wait: Duration,
     /// Duration of this run.
@@ -79,9 +83,9 @@ pub struct Typo {
 const TOP_DOMAINS: usize = 5;
 
 impl Summary {
-    /// The summary at the start of a run with this `--max-wait`.
-    pub(super) fn new(max_wait: Duration, extent: Extent) -> Summary {
-        Summary { max_wait, extent, ..Summary::default() }
+    /// The summary at the start of a run with this `--max-wait`. `is_fast`: its checks are fast.
+    pub(super) fn new(max_wait: Duration, extent: Extent, is_fast: bool) -> Summary {
+        Summary { max_wait, extent, is_fast, ..Summary::default() }
     }
 
     /// Number of all rows.
@@ -228,7 +232,27 @@ impl Summary {
             let retries = if self.retries == 1 { "retry" } else { "retries" };
             writeln!(f, "{} {retries} because a server answered \"later\"", HumanCount(self.retries))?;
         }
-        self.left.write(f, self.max_wait)
+        self.left.write(f, self.max_wait)?;
+        self.settled.write_settled(f)
+    }
+
+    /// What the addresses are, in numbers: deliverable, or after fast checks passed and undeliverable.
+    fn shares(&self) -> String {
+        let total = self.total();
+        let share = |part: u64, what: &str| {
+            format!("{} {what} ({:.1} %)", HumanCount(part), 100.0 * part as f64 / total.max(1) as f64)
+        };
+        if !self.is_fast {
+            return share(self.deliverable, "deliverable");
+        }
+        let (passed, unverifiable) = (self.passed(), self.count_of("unverifiable"));
+        let undeliverable = share(total - passed - unverifiable, "undeliverable");
+        format!("{}, {undeliverable}", share(passed, "passed"))
+    }
+
+    /// Number of rows in which a fast check found no fault.
+    pub(super) fn passed(&self) -> u64 {
+        self.count_of("fast_check_passed")
     }
 
     fn write_domains(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,7 +267,13 @@ impl Summary {
             let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
             let count = HumanCount(counts.rows).to_string();
             let (share, good) = (100.0 * share, 100.0 * good);
-            writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %, {good:.1} % of them deliverable")?;
+            // Fast checks find no address deliverable.
+            match self.is_fast {
+                true => writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %")?,
+                false => {
+                    writeln!(f, "  {domain:<30}{count:>12}{share:>8.1} %, {good:.1} % of them deliverable")?
+                }
+            }
         }
         Ok(())
     }
@@ -258,7 +288,7 @@ impl fmt::Display for Summary {
         if self.resumed > 0 {
             write!(f, ", {} of them by an earlier run", HumanCount(self.resumed))?;
         }
-        writeln!(f, "; {} deliverable ({:.1} %)", HumanCount(self.deliverable), share(self.deliverable))?;
+        writeln!(f, "; {}", self.shares())?;
         for (reason, count) in self.reasons() {
             writeln!(f, "  {reason:<18}{:>12}{:>8.1} %", HumanCount(count).to_string(), share(count))?;
         }
@@ -271,7 +301,12 @@ impl fmt::Display for Summary {
 }
 
 pub(super) fn addresses(count: u64) -> String {
-    format!("{} {}", HumanCount(count), if count == 1 { "address" } else { "addresses" })
+    counted(count, "address", "addresses")
+}
+
+/// A count with its noun.
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -279,7 +314,7 @@ mod tests {
     use super::*;
     use engine::proto::verdict::Reason;
 
-    fn counted(summary: &mut Summary, reason: Reason, domain: Option<&str>) {
+    fn add(summary: &mut Summary, reason: Reason, domain: Option<&str>) {
         let verdict = Verdict::from(reason);
         let number = domain.map(|domain| summary.domains.number(domain));
         summary.count(verdict, verdict.code(), number);
@@ -289,10 +324,10 @@ mod tests {
     fn a_summary_is_readable() {
         let mut summary = Summary { elapsed: Duration::from_millis(2500), ..Summary::default() };
         for _ in 0..1500 {
-            counted(&mut summary, Reason::MailboxExists, Some("a.example"));
+            add(&mut summary, Reason::MailboxExists, Some("a.example"));
         }
         for _ in 0..500 {
-            counted(&mut summary, Reason::CatchAll, Some("a.example"));
+            add(&mut summary, Reason::CatchAll, Some("a.example"));
         }
         assert_eq!(
             summary.to_string(),
@@ -305,7 +340,7 @@ mod tests {
         summary.retries = 2;
         summary.left.add("greylisted", Duration::from_secs(60));
         summary.left.add("hung_up", Duration::from_secs(300));
-        counted(&mut summary, Reason::MailboxExists, Some("b.example"));
+        add(&mut summary, Reason::MailboxExists, Some("b.example"));
         let said = summary.to_string();
         assert!(
             said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them by an earlier run; "),
@@ -325,13 +360,35 @@ mod tests {
     }
 
     #[test]
+    fn fast_checks_find_nothing_deliverable() {
+        let mut summary = Summary { elapsed: Duration::from_secs(1), is_fast: true, ..Summary::default() };
+        for (reason, domain) in [
+            ("fast_check_passed", "a.example"),
+            ("fast_check_passed", "a.example"),
+            ("possible_typo", "b.example"),
+            ("unverifiable", "a.example"),
+        ] {
+            let verdict = Verdict::all().find(|verdict| verdict.reason == reason).unwrap();
+            let number = summary.domains.number(domain);
+            summary.count(verdict, verdict.code(), Some(number));
+        }
+        let said = summary.to_string();
+        assert!(
+            said.starts_with("4 addresses in 1.0 s (4/s); 2 passed (50.0 %), 1 undeliverable (25.0 %)\n"),
+            "{said}"
+        );
+        assert!(said.contains(" 3    75.0 %\n"), "{said}");
+        assert!(!said.contains(" deliverable"), "{said}");
+    }
+
+    #[test]
     fn scripts_get_all_of_it() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("summary.json");
         let mut summary = Summary { duplicates: 3, elapsed: Duration::from_secs(2), ..Summary::default() };
-        counted(&mut summary, Reason::MailboxExists, Some("a.example"));
-        counted(&mut summary, Reason::Unverifiable, Some("a.example"));
-        counted(&mut summary, Reason::InvalidSyntax, None);
+        add(&mut summary, Reason::MailboxExists, Some("a.example"));
+        add(&mut summary, Reason::Unverifiable, Some("a.example"));
+        add(&mut summary, Reason::InvalidSyntax, None);
         summary.write(&path).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!(json["rows"], 3);

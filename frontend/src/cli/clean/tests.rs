@@ -538,8 +538,8 @@ fn resuming_another_list_is_refused() {
         std::fs::write(desk.path("out.partial"), left).unwrap();
         assert_eq!(
             desk.error(),
-            "out.partial was not made from this list in this order (was --unordered used?): delete it to start \
-             again",
+            "out.partial does not fit this list or these options: --columns, --unordered and --drop-duplicates must be as in the \
+             first run; to start again, delete it",
             "{list}"
         );
         assert_eq!(desk.partial(), left);

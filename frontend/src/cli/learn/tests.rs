@@ -40,6 +40,14 @@ fn files_are_read_into_one_table() {
 }
 
 #[test]
+fn one_address_is_told_in_the_singular() {
+    for (addresses, expected) in [(0, "0 addresses; "), (1, "1 address; "), (2, "2 addresses; ")] {
+        let counts = learn::TableCounts { addresses, ..learn::TableCounts::default() };
+        assert!(counts_text(&counts).starts_with(expected), "{addresses}");
+    }
+}
+
+#[test]
 fn a_file_with_nothing_to_learn_changes_nothing() {
     let folder = TempDir::new().unwrap();
     let (good, bad) = (folder.path().join("a.eml"), folder.path().join("b.txt"));

@@ -61,6 +61,10 @@ impl Checker for WithLearned {
         self.checker.resolvers()
     }
 
+    fn no_mail_host(&mut self, domain: &str) {
+        self.checker.no_mail_host(domain);
+    }
+
     fn lists(&self) -> Arc<Lists> {
         self.checker.lists()
     }

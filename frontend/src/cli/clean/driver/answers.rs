@@ -5,6 +5,7 @@ use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, millis};
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
+use crate::cli::private_hosts::{NO_MAIL_HOST, NO_MX};
 use engine::Outage;
 use engine::proto::retry::{Schedule, Tries, is_about_address, left};
 use lists::{Results, Verdict};
@@ -84,8 +85,9 @@ impl Run<'_> {
                     let resolvers = self.parts.checker.resolvers();
                     tracing::warn!(
                         resolvers,
-                        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; the run waits \
-                         for as long as --max-outage allows"
+                        "the DNS resolver gives no credible answers, or no connection to any mail server succeeds; the run gives \
+                         up after {} s of it (--max-outage)",
+                        self.parts.waits.outage.as_secs()
                     );
                 }
                 self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
@@ -113,7 +115,16 @@ impl Run<'_> {
         }
         self.outage.on_verdict(verdict);
         self.put_off.answered(asked);
+        if rule == NO_MAIL_HOST || verdict.reason == NO_MX {
+            let text = std::str::from_utf8(asked.address()).unwrap_or_default();
+            if let Some((_, domain)) = text.rsplit_once('@') {
+                self.parts.checker.no_mail_host(domain);
+            }
+        }
         if is_known || (retry_after.is_none() && !recalled) {
+            if !is_known && answered.learned.is_none() {
+                self.summary.settled.add(rule, Duration::ZERO);
+            }
             let outcome = self.outcome(verdict, &answered);
             return self.settle(ticket, outcome);
         }

@@ -28,6 +28,7 @@ impl Run<'_> {
             self.summary.dropped += 1;
             return Ok(());
         }
+        self.summary.duplicates += u64::from(earlier.is_some());
         if let Some(outcome) = self.written()? {
             if earlier.is_none() {
                 self.seen.settle(&mut self.parts.state, number, outcome)?;
@@ -45,7 +46,6 @@ impl Run<'_> {
                 None => self.ask(number, domain, address),
             };
         };
-        self.summary.duplicates += 1;
         let outcome = self.seen.outcome(&mut self.parts.state, first)?;
         if outcome.code() != 0 {
             self.take_known(first, Some(domain), outcome, false)

@@ -1,6 +1,6 @@
 //! How the list was read: a wrong separator or encoding shows here.
 
-use indicatif::HumanCount;
+use super::counted;
 use lists::{Format, Notes, Source};
 use std::fmt;
 
@@ -84,8 +84,4 @@ impl fmt::Display for Reading {
         }
         Ok(())
     }
-}
-
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
 }

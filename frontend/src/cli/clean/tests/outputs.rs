@@ -579,7 +579,7 @@ fn other_columns_than_before_are_refused_when_resuming() {
         std::fs::rename(desk.path("out"), desk.path("out.partial")).unwrap();
         desk.args.resume = true;
         desk.args.writing.columns = names(now);
-        assert!(desk.error().starts_with("out.partial was not made from this list"), "{list}");
+        assert!(desk.error().starts_with("out.partial does not fit this list or these options: "), "{list}");
     }
 }
 

@@ -337,7 +337,8 @@ fn a_part_of_another_list_or_other_options_is_not_resumed() {
         let error = desk.part(1, 3).expect_err("an error").message;
         assert!(
             error.ends_with(&format!(
-                "/{name} was not made from this list with these options: delete it to start again"
+                "/{name} does not fit this list or these options: --column, --columns and --fast must be as in the first run; to start again, \
+                 delete it"
             )),
             "{error}"
         );
@@ -379,13 +380,13 @@ fn a_join_writes_all_or_nothing() {
     );
     desk.args.resume = true;
     let error = desk.join().unwrap_err().message;
-    assert!(error.contains("/out.partial was not made from this list"), "{error}");
+    assert!(error.contains("/out.partial does not fit this list or these options: "), "{error}");
     assert_eq!(desk.read("out.partial"), b"my rows");
 
     // The rows of a run without parts, with another verdict.
     desk.write("out.partial", "n,email,work,deliverable,reason\n0,a@x.com,a@y.com,true,mailbox_exists\n1,no");
     let error = desk.join().unwrap_err().message;
-    assert!(error.contains("/out.partial was not made from this list"), "{error}");
+    assert!(error.contains("/out.partial does not fit this list or these options: "), "{error}");
     assert!(desk.read("out.partial").ends_with(b"1,no"));
     std::fs::remove_file(desk.path("out.partial")).unwrap();
     desk.join().unwrap();

@@ -1,0 +1,167 @@
+//! What `check` and `clean` say on standard error, and the lines of addresses without an answer.
+
+use super::{Desk, until};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+
+const SCENARIO: &str = r#"
+[[domain]]
+name = "ok.example"
+mailboxes.ok = ["user-#"]
+
+[[domain]]
+name = "slow.example"
+mailboxes.ok = ["user-#"]
+server = { personality = "no-pipelining", latency_ms = 1000 }
+"#;
+
+impl Desk {
+    /// The binary with the resolver of the mail internet, but without leave to contact its hosts.
+    fn stranger(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        let dns = self.net.dns().to_string();
+        command.env_clear().args(arguments).args(["--resolver", &dns, "--ehlo", "probe.example"]);
+        command.output().unwrap()
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn hosts_with_private_addresses_alone_are_told_once() {
+    let desk = Desk::new(SCENARIO);
+    let addresses = ["user-1@gone.example", "user-1@ok.example", "user-2@ok.example", "user-1@slow.example"];
+    let list = desk.list("list", addresses.map(str::to_owned));
+    let list = list.to_str().unwrap();
+    for arguments in [
+        &[&["check", "--state", "none"][..], &addresses].concat()[..],
+        &[&["check", "--fast"][..], &addresses].concat(),
+        &["clean", list, "--state", "none"],
+        &["clean", list, "--fast"],
+        &["clean", list, "--fast", "--columns", "provider"],
+    ] {
+        let (_, said) = texts(&desk.stranger(arguments));
+        let warning = " has only non-public addresses (127.1.0.";
+        assert_eq!(said.matches(warning).count(), 1, "{arguments:?}: {said}");
+        assert!(said.contains("which are not contacted; --allow-net allows them\n"), "{arguments:?}: {said}");
+        assert!(!said.contains('@'), "no address is in a warning: {said}");
+        let (_, said) = texts(&desk.stranger(&[arguments, &["--quiet"]].concat()));
+        assert_eq!(said.matches(warning).count(), 0, "{arguments:?}: {said}");
+    }
+    let checked =
+        desk.mailprobe("check").arg("user-1@ok.example").args(["--state", "none"]).output().unwrap();
+    assert!(!texts(&checked).1.contains("non-public"));
+    let (_, said) = texts(&desk.stranger(&["check", "--fast", "user-1@gone.example"]));
+    assert!(!said.contains("non-public"), "{said}");
+}
+
+#[test]
+fn a_check_names_the_fault_of_the_resolver_and_each_address() {
+    let lying = Desk::new(&format!("[dns]\nlie = \"no_soa\"\n{SCENARIO}"));
+    let address = "user-1@ok.example";
+    for (flags, one) in [
+        (&["--fast"][..], format!("{address}\tnot checked\t-\toutage\n")),
+        (&["--state", "none"], format!("{address}\tnot checked\t-\toutage\n")),
+        (&["--fast", "--json"], format!("{{\"email\":\"{address}\",\"error\":\"outage\"}}\n")),
+    ] {
+        let checked = lying.mailprobe("check").arg(address).args(flags).output().unwrap();
+        let (lines, said) = texts(&checked);
+        assert_eq!((lines, checked.status.code()), (one, Some(1)), "{said}");
+        let dns = lying.net.dns();
+        let why = format!(
+            "mailprobe: the address could not be checked: the resolver {dns} denies every name without proof"
+        );
+        assert!(said.contains(&why), "{flags:?}: {said}");
+    }
+    let traced = lying.mailprobe("check").args([address, "--trace", "--state", "none"]).output().unwrap();
+    let (lines, said) = texts(&traced);
+    assert!(lines.contains("\n    dns ok.example MX: failed"), "{lines}{said}");
+    let two = lying.mailprobe("check").args([address, "nonsense", "--fast"]).output().unwrap();
+    let (lines, said) = texts(&two);
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert!(said.contains("mailprobe: 1 of 2 addresses could not be checked: "), "{said}");
+}
+
+#[test]
+fn a_signal_ends_a_list_with_the_way_to_continue() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let desk = Desk::new(SCENARIO);
+        let fast = (0..40).map(|n| format!("user-{n}@ok.example"));
+        let list = desk.list("list", fast.chain((0..40).map(|n| format!("user-{n}@slow.example"))));
+        let run = desk.clean(&list, &["--state", "none", "--sessions", "1", "--unordered"]);
+        until("rows are written", || {
+            std::fs::read_to_string(desk.path("list.out.partial")).is_ok_and(|rows| rows.lines().count() > 5)
+        });
+        kill_process(Pid::from_child(&run), signal).unwrap();
+        let ended = run.wait_with_output().unwrap();
+        let (_, said) = texts(&ended);
+        assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{said}");
+        let rows = std::fs::read_to_string(desk.path("list.out.partial")).unwrap().lines().count();
+        assert!(
+            said.contains(&format!("mailprobe: stopped after {rows} rows; finished rows are in ")),
+            "{said}"
+        );
+        assert!(said.trim_end().ends_with("list.out.partial: continue with --resume"), "{said}");
+    }
+}
+
+#[test]
+fn a_run_that_begins_anew_is_told() {
+    let desk = Desk::new(SCENARIO);
+    let list = desk.list("list", ["user-1@ok.example".to_owned()]);
+    let flags = ["--state", "none", "--resume"];
+    // The first run of a script that always gives --resume.
+    let (_, said) = desk.cleaned(&list, &flags);
+    assert!(!said.contains("begins anew"), "{said}");
+    let mut again = desk.mailprobe("clean");
+    let out = list.with_extension("out");
+    let again = again.arg(&list).arg("-o").arg(&out).args(flags).output().unwrap();
+    let (_, said) = texts(&again);
+    let expected =
+        format!("there is no {0}.partial: this run begins anew, and replaces {0} at its end", out.display());
+    assert!(said.contains(&expected), "{said}");
+}
+
+#[test]
+fn names_of_outputs_fit_the_format_of_the_list() {
+    let desk = Desk::new(SCENARIO);
+    std::fs::write(desk.path("list.csv"), "email\nuser-1@ok.example\n").unwrap();
+    std::fs::write(desk.path("list.tsv"), "email\tn\nuser-1@ok.example\t1\n").unwrap();
+    std::fs::write(desk.path("list.jsonl"), "{\"email\":\"user-1@ok.example\"}\n").unwrap();
+    for (list, out, is_refused) in [
+        ("list.csv", "a.jsonl", true),
+        ("list.csv", "a.json", true),
+        ("list.csv", "a.ndjson.gz", true),
+        ("list.csv", "a.tsv", true),
+        ("list.csv", "a.csv", false),
+        ("list.csv", "a", false),
+        ("list.csv", "a.txt", false),
+        ("list.tsv", "b.tsv", false),
+        ("list.tsv", "b.json", true),
+        ("list.jsonl", "c.jsonl", false),
+        ("list.jsonl", "c.json.zst", false),
+        ("list.jsonl", "c.tsv", true),
+        ("list.jsonl", "c.csv", false),
+    ] {
+        let mut command = desk.mailprobe("clean");
+        let cleaned =
+            command.arg(desk.path(list)).arg("-o").arg(desk.path(out)).arg("--fast").output().unwrap();
+        let (_, said) = texts(&cleaned);
+        assert_eq!(cleaned.status.code(), Some(if is_refused { 2 } else { 0 }), "{list} {out}: {said}");
+        assert_eq!(said.contains(": the output has the format of INPUT, which is "), is_refused, "{said}");
+        assert_eq!(desk.path(out).exists(), !is_refused, "{list} {out}");
+    }
+}
+
+#[test]
+fn the_summary_of_fast_checks_names_those_that_passed() {
+    let desk = Desk::new(SCENARIO);
+    let rows = ["user-1@ok.example", "user-2@slow.example", "user-3@ok.example", "nonsense"];
+    let (_, said) = desk.cleaned(&desk.list("list", rows.map(str::to_owned)), &["--fast"]);
+    assert!(said.contains("; 3 passed (75.0 %), 1 undeliverable (25.0 %)\n"), "{said}");
+    assert!(!said.contains("% of them deliverable"), "{said}");
+}
