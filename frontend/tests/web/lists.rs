@@ -126,7 +126,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     assert!(
         report.header("content-security-policy").is_some_and(|policy| policy.contains("default-src 'none'"))
     );
-    report.says("1,000 addresses").says("mailbox_not_found").says("Rows without an address 200");
+    report.says("1,000 rows").says("mailbox_not_found").says("Rows without an address 200");
     assert!(!report.text().contains("<script>."));
     // A repeat of the list has the same price: rows of batches are charged, also repeats.
     assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
