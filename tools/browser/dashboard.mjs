@@ -56,7 +56,9 @@ await suite({
     await page.goto(`${t.base}/keys`);
     assert.equal(await page.getByLabel('API key').count(), 0);
     assert.equal(await page.getByText('<b>shop</b>').count(), 1);
-    await page.getByRole('button', { name: /Revoke the key/ }).click();
+    await page.locator('.confirm summary').click();
+    await t.inspect(page, 'key-revocation');
+    await page.getByRole('button', { name: 'Revoke key' }).click();
     await page.getByText('Revoked and expired keys (1)').waitFor();
     assert.equal(JSON.parse(await t.shell(ask, { KEY: key })).error, 'api_key_revoked');
   },
@@ -135,7 +137,7 @@ await suite({
     await t.inspect(page, 'lists');
     await page.getByRole('link', { name }).click();
     await page.getByRole('link', { name: 'Open report' }).click();
-    await page.getByText('1,000 addresses').waitFor();
+    await page.getByText('1,000 rows').waitFor();
     await t.inspect(page, 'list-report');
   },
   'signing out ends the session': async (t) => {
