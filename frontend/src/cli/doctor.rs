@@ -13,7 +13,7 @@ Find what makes checks fail or verdicts wrong: resolvers, outbound port 25, name
 the clock, limits, the data folder, the certificate and the configuration.
 
 Give this command the same flags and configuration file as `serve`, and run it as the same user. It contacts the resolvers, the \
-mail servers of --mx and the blocklists of --blocklist. To a mail server it sends only QUIT.
+mail servers of --mx, the blocklists of --blocklist and the PostgreSQL of a cluster. To a mail server it sends only QUIT.
 
 Exit codes: 0 if nothing is to be done, 3 with warnings, 1 with failures, 2 for wrong usage";
 
