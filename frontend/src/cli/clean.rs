@@ -66,7 +66,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-pub use stop::Stop;
+pub use stop::StopSignal;
 pub use summary::{Extent, Reading, Summary};
 
 /// Maximum number of addresses in progress.

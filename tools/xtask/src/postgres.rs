@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The options of `cargo xtask postgres`.
 #[derive(Args)]
 pub struct PostgresOptions {
-    /// Do not wait for the disk: faster, and useless after a crash of the machine.
+    /// Do not wait for the disk. This is faster, but a crash of the machine can destroy the data.
     #[arg(long)]
     no_fsync: bool,
     /// Folder with the programs of PostgreSQL; the newest below /usr/lib/postgresql by default.

@@ -17,7 +17,7 @@ use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
-use super::stop::Stop;
+use super::stop::StopSignal;
 use super::summary::{Extent, Reading, Summary, counted};
 use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
@@ -61,7 +61,7 @@ pub(super) struct Parts<'a> {
     /// The checks contact no mail server.
     pub is_fast: bool,
     /// A signal that ends the run.
-    pub stop: Stop,
+    pub stop: StopSignal,
 }
 
 /// Cleans a list.

@@ -151,6 +151,9 @@ fn settled_advice(rule: &str) -> &'static str {
         "accepts_everything" => "the server accepts every recipient: decide as for catch_all",
         "ipv6_only" | "no_source" => "no source reaches the hosts of the domain: see `mailprobe doctor`",
         "no_smtputf8" => "the server takes no such address",
+        "uncertain" | "uncertain-status" | "uncertain-5.1.1" | "no-meaning" => {
+            "mailprobe does not understand the refusal: read it with `mailprobe check --trace`"
+        }
         _ if ABOUT_US.contains(&rule) => "the server refuses this machine: see `mailprobe doctor`",
         _ if ABOUT_SENDER.contains(&rule) => {
             "the server refuses the sender: see `mailprobe doctor`, and set --mail-from"

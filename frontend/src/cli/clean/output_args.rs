@@ -1,7 +1,7 @@
 //! The arguments of `mailprobe clean` about what it writes, and what follows from them.
 
 use super::sink::Delivery;
-use super::{CleanArgs, CleanError, Compression, Stop};
+use super::{CleanArgs, CleanError, Compression, StopSignal};
 use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
 
@@ -52,7 +52,7 @@ pub struct OutputArgs {
     pub command: Option<String>,
     /// Whether a signal ends the run, so that the finished rows are written.
     #[arg(skip)]
-    pub stop: Stop,
+    pub stop: StopSignal,
 }
 
 /// The values of `--only`.

@@ -16,9 +16,9 @@ const END_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// Whether a signal ends the run. The loop over rows looks at it. Clones share the same signal.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicI32>);
+pub struct StopSignal(Arc<AtomicI32>);
 
-impl Stop {
+impl StopSignal {
     /// Watches SIGINT and SIGTERM from now on. A second signal ends the process at once.
     ///
     /// # Errors
