@@ -130,12 +130,16 @@ pub fn days(counts: &[DayCounts], span: u32, now: UnixMs) -> Markup {
         details {
             summary { "Show as table" }
             div.scroll tabindex="0" role="region" aria-label="Checks by day" {
-                table {
+                table.stack {
                     thead { tr { th scope="col" { "Day" } th.number scope="col" { "Single" } th.number scope="col" { "In batches and lists" }
                         @for tone in Tone::ALL { th.number scope="col" { (tone.name()) } } } }
                     tbody { @for counts in shown.iter().rev() {
-                        tr { td { (day_text(counts.day)) } td.number { (grouped(counts.singles)) } td.number { (grouped(counts.rows)) }
-                            @for (_, count) in sums(counts) { td.number { (grouped(count)) } } }
+                        tr {
+                            td data-label="Day" { (day_text(counts.day)) }
+                            td.number data-label="Single" { (grouped(counts.singles)) }
+                            td.number data-label="In batches and lists" { (grouped(counts.rows)) }
+                            @for (tone, count) in sums(counts) { td.number data-label=(tone.name()) { (grouped(count)) } }
+                        }
                     } }
                 }
             }

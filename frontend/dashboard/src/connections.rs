@@ -46,7 +46,7 @@ pub async fn end(visit: Visit) -> Result<Reply, Problem> {
 fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Connections" {
-            table {
+            table.stack {
                 thead {
                     tr {
                         th scope="col" { "Assistant" }
@@ -65,10 +65,10 @@ fn table(connections: &[Connection], signed_in: &SignedIn) -> Markup {
 fn row(connection: &Connection, signed_in: &SignedIn) -> Markup {
     html! {
         tr {
-            td { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
-            td { (connection.used) " of " (connection.allowance) }
-            td { (time(connection.last_used_at)) }
-            td { (time(connection.expires_at)) }
+            td data-label="Assistant" { strong { (connection.client_name) } br; span.soft { (connection.redirect_host) } }
+            td data-label="Full checks" { (connection.used) " of " (connection.allowance) }
+            td data-label="Last used" { (time(connection.last_used_at)) }
+            td data-label="Expires" { (time(connection.expires_at)) }
             td {
                 form method="post" action="/connections/end" {
                     (token_field(&signed_in.csrf))

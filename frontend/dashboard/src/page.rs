@@ -81,7 +81,7 @@ fn header(place: Option<&str>, signed_in: Option<&SignedIn>) -> Markup {
             a.brand href="/" { "mailprobe" }
             @match signed_in {
                 Some(signed_in) => {
-                    nav aria-label="Main" {
+                    nav.places aria-label="Main" {
                         @for (group, places) in PLACES {
                             ul aria-label=(group) {
                                 @for (path, name) in places {

@@ -57,7 +57,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card {
             h2 { "All plans" }
-            (table(plans.iter(), Some(&account.plan)))
+            // The plans of gateways have no credits.
+            (table(plans.iter().filter(|plan| plan.monthly_credits > 0 || plan.id == account.plan), Some(&account.plan)))
             p.soft { "Only the operator of this service can change plans and add pack credits." }
         }
     };

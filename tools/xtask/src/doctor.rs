@@ -274,6 +274,9 @@ fn addresses(net: &Net) -> Result<(), Failure> {
         ip(net, NetNamespace::Probe, &format!("address add 11.0.0.{last}/32 dev lo"))?;
     }
     ip(net, NetNamespace::Probe, "route replace default via 10.76.0.1 src 11.0.0.2")?;
+    // A public address, as a machine with IPv6 has it.
+    ip(net, NetNamespace::Probe, "address add 2a10::2/128 dev lo nodad")?;
+    ip(net, NetNamespace::Probe, "-6 route replace default via fd76::1 src 2a10::2")?;
     ip(net, NetNamespace::Mail, "route add 11.0.0.0/24 via 10.76.0.2")
 }
 
