@@ -450,8 +450,8 @@ pub const SETTINGS: &[Setting] = &[
         key: "spamtraps",
         value_name: "FILE",
         help: "File of known spam traps: one address or domain per line",
-        details: "A domain does not cover its subdomains. mailprobe asks no mail server about a spam trap, and the reason \
-                  is `spamtrap`.",
+        details: "A domain does not cover its subdomains. A full check of a spam trap asks no mail server, and its reason \
+                  is `spamtrap`. Fast checks do not use this file.",
         group: Group::Lists,
         scope: Scope::Engine,
         many: false,
