@@ -96,7 +96,8 @@ impl Finished {
 /// can fill up.
 pub fn run(mut command: Command, input: &str, folder: &Path, limit: Duration) -> Result<Finished, Failure> {
     let number = OUTPUTS.fetch_add(1, Ordering::Relaxed);
-    let file = |kind: &str| folder.join(format!("{number}.{kind}"));
+    // Another process of ours may use the same folder.
+    let file = |kind: &str| folder.join(format!("{}-{number}.{kind}", std::process::id()));
     let (stdin, stdout, stderr) = (file("in"), file("out"), file("err"));
     write_private(&stdin, input)?;
     command.stdin(open(&stdin)?).stdout(create(&stdout)?).stderr(create(&stderr)?);
@@ -262,4 +263,20 @@ fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| Failure(format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_processes_can_use_one_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..1000 {
+            fs::write(folder.path().join(format!("{number}.in")), "of another process").unwrap();
+        }
+        let finished = run(Command::new("cat"), "mine", folder.path(), Duration::from_secs(10)).unwrap();
+        assert_eq!(finished.stdout, "mine");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1000);
+    }
 }
