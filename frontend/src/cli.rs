@@ -36,7 +36,6 @@ mod self_check;
 mod serve;
 mod table;
 mod terminal;
-mod wrong_usage;
 
 use crate::config::ConfigError;
 use account::Place;
@@ -49,7 +48,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use wrong_usage::Explained;
 
 /// Starts an engine. Tests run the whole command line with an engine that contacts no server.
 pub type StartEngine = fn(EngineConfig) -> Result<Box<dyn Backend>, StartError>;
@@ -193,10 +191,18 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Flags of other programs for the address of the API.
+const MEANT: [usage::Meant; 4] = [
+    ("--port", "listen", "IP:PORT"),
+    ("--host", "listen", "IP:PORT"),
+    ("--bind", "listen", "IP:PORT"),
+    ("--address", "listen", "IP:PORT"),
+];
+
 /// Runs the command line.
 pub fn main(arguments: impl IntoIterator<Item = OsString>, start_engine: StartEngine) -> ExitCode {
-    let Cli { command, quiet } = match usage::parse::<Explained<Cli>>("mailprobe", arguments) {
-        Ok(cli) => cli.0,
+    let Cli { command, quiet } = match usage::parse_with::<Cli>("mailprobe", arguments, &MEANT) {
+        Ok(cli) => cli,
         Err(code) => return code,
     };
     let failure = match run(command, quiet, start_engine) {

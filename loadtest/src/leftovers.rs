@@ -43,7 +43,7 @@ impl Leftovers {
     }
 }
 
-/// The list, which nobody else changes meanwhile.
+/// The processes and folders. No other thread can change them while the caller has the lock.
 pub fn locked() -> MutexGuard<'static, Leftovers> {
     LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -48,13 +48,12 @@ mod summary;
 mod svg;
 mod world;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use options::{LoadArgs, OutputArgs, TargetArgs};
 use origin::Origin;
 use run::Loop;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -129,13 +128,12 @@ const SECOND_SIGNAL: Duration = Duration::from_millis(500);
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let command = subcommand(std::env::args_os().nth(1));
-    let options: Options = match usage::parse(&command, std::env::args_os()) {
+    let options: Options = match usage::parse(PROGRAM, std::env::args_os()) {
         Ok(options) => options,
         Err(code) => return code,
     };
-    if let Err(error) = options.command.check() {
-        usage::complain(&command, &format!("{error}; see `{command} --help`"));
+    if let Err((command, error)) = options.command.check() {
+        usage::complain(PROGRAM, &format!("{error}; see `{PROGRAM} {command} --help`"));
         return ExitCode::from(WRONG_USAGE);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -157,20 +155,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The program with its subcommand, such as `mailprobe-loadtest run`: errors of usage name the help of the subcommand.
-fn subcommand(word: Option<OsString>) -> String {
-    let word = word.and_then(|word| word.into_string().ok());
-    let known = word.filter(|word| Options::command().find_subcommand(word).is_some());
-    known.map_or(PROGRAM.to_owned(), |word| format!("{PROGRAM} {word}"))
-}
-
 impl Command {
-    /// Checks what the parser of the arguments cannot.
-    fn check(&self) -> Result<(), String> {
+    /// Checks what the parser of the arguments cannot. The error has the name of the subcommand.
+    fn check(&self) -> Result<(), (&'static str, String)> {
         match self {
-            Command::Run(args) => args.output.suits(&args.load),
-            Command::Search(args) => args.check(),
-            Command::Compare(args) => args.check(),
+            Command::Run(args) => args.output.suits(&args.load).map_err(|error| ("run", error)),
+            Command::Search(args) => args.check().map_err(|error| ("search", error)),
+            Command::Compare(args) => args.check().map_err(|error| ("compare", error)),
             _ => Ok(()),
         }
     }

@@ -71,7 +71,7 @@ fn state(view: &BatchView) -> Markup {
             section.card {
                 label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses checked" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                p.soft { "This part of the page is updated every two seconds. Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer." }
+                p.soft { "This part of the page is updated every two seconds. " (page::GREYLISTING) }
             }
         };
     };

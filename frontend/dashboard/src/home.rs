@@ -33,7 +33,6 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 }
 
 fn landing(visit: &Visit) -> Reply {
-    let plans = visit.checks.store.plans();
     let body = html! {
         section.hero {
             h1 { "Mail address verification" }
@@ -63,8 +62,7 @@ fn landing(visit: &Visit) -> Reply {
         @if visit.dashboard.sign_up {
             section.card {
                 h2 { "Plans" }
-                // The plans of gateways have no credits, and no visitor can have one.
-                (plan::table(plans.iter().filter(|plan| plan.monthly_credits > 0), None))
+                (plan::table(&visit.checks.store.plans(), None))
                 p.soft { "A full check costs one credit. Fast checks, which ask no mail server, are free." }
             }
         }
@@ -79,10 +77,9 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
     let recent = store.batches(signed_in.account, None, 5, now).await?.batches;
     let mut lists = store.lists(signed_in.account, now).await?;
     lists.truncate(RECENT_LISTS);
-    let lists = if lists.is_empty() {
-        html! {}
-    } else {
-        list_pages::table(visit, &lists).await?
+    let lists = match lists.is_empty() {
+        true => None,
+        false => Some(list_pages::table(visit, &lists).await?),
     };
     let plans = store.plans();
     let plan = plans.find(&account.plan).map_or(account.plan.as_str(), |plan| plan.name.as_str());
@@ -125,7 +122,7 @@ async fn overview(visit: &Visit, signed_in: &SignedIn) -> Result<Reply, Problem>
             }
         }
         section.card { h2 { "Last 30 days" } (chart::days(&days, 30, now)) p { a href="/usage" { "Show usage" } } }
-        @if !lists.0.is_empty() { section.card { h2 { "Recent lists" } (lists) } }
+        @if let Some(lists) = lists { section.card { h2 { "Recent lists" } (lists) } }
         section.card { h2 { "Recent batches" } (batches::table(&recent)) }
     };
     Ok(page::page_at("Overview", Some("/"), Some(signed_in), body))

@@ -7,6 +7,9 @@ use http_core::Reply;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 
+/// Why the last addresses of a batch or list take long.
+pub const GREYLISTING: &str = "Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer.";
+
 /// The navigation of a signed-in user: groups, with paths and names of their pages.
 const PLACES: [(&str, &[(&str, &str)]); 3] = [
     ("Checks", &[("/", "Overview"), ("/try", "Single check"), ("/lists", "Lists"), ("/batches", "Batches")]),

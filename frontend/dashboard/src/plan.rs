@@ -8,7 +8,7 @@ use http_core::Reply;
 use lists::report::grouped;
 use maud::{Markup, html};
 use store::clock;
-use store::{Plan, SubscriptionStatus};
+use store::{Plan, PlanTable, SubscriptionStatus};
 
 /// `GET /plan`: the account's plan, and all plans.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -57,17 +57,18 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card {
             h2 { "All plans" }
-            // The plans of gateways have no credits.
-            (table(plans.iter().filter(|plan| plan.monthly_credits > 0 || plan.id == account.plan), Some(&account.plan)))
+            (table(&plans, Some(&account.plan)))
             p.soft { "Only the operator of this service can change plans and add pack credits." }
         }
     };
     Ok(page::page_at("Plan", Some("/plan"), Some(signed_in), body))
 }
 
-/// Plans, with a mark at the `current` one.
-pub fn table<'p>(plans: impl Iterator<Item = &'p Plan>, current: Option<&str>) -> Markup {
-    let mut plans: Vec<&Plan> = plans.collect();
+/// The plans by their credits, with a mark at the `current` one. The plans of gateways have no credits, so only their accounts see them.
+pub fn table(plans: &PlanTable, current: Option<&str>) -> Markup {
+    let is_current = |plan: &Plan| current == Some(plan.id.as_str());
+    let mut plans: Vec<&Plan> =
+        plans.iter().filter(|plan| plan.monthly_credits > 0 || is_current(plan)).collect();
     plans.sort_by_key(|plan| plan.monthly_credits);
     html! {
         div.scroll tabindex="0" role="region" aria-label="All plans" { table.stack {
@@ -76,7 +77,7 @@ pub fn table<'p>(plans: impl Iterator<Item = &'p Plan>, current: Option<&str>) -
                 th.number scope="col" { "Full checks per minute" } th scope="col" { "Lists and batches" }
             } }
             tbody { @for plan in plans { tr {
-                td { (plan.name) @if current == Some(plan.id.as_str()) { " " span.tag.good { "current" } } }
+                td { (plan.name) @if is_current(plan) { " " span.tag.good { "current" } } }
                 td.number data-label="Credits" {
                     (grouped(plan.monthly_credits)) @if plan.resets { " per month" } @else { " once" }
                 }

@@ -128,14 +128,14 @@ impl route::Route for Route {
 pub fn find(method: &str, path: &str) -> Option<Found> {
     Some(match route::find(ROUTES, method, path)? {
         Ok((route, parameter)) => Found::Route(route, parameter.to_owned()),
-        Err(refusal) if is_form_alone(method, &refusal) => Found::Moved(parent(path).to_owned()),
+        Err(_) if is_form_alone(method, path) => Found::Moved(parent(path).to_owned()),
         Err(refusal) => Found::Refused(refusal),
     })
 }
 
-fn is_form_alone(method: &str, refusal: &Refusal) -> bool {
-    let is_post = |(name, value): &(&str, std::borrow::Cow<'_, str>)| *name == "allow" && value == "POST";
-    matches!(method, "GET" | "HEAD") && refusal.headers.iter().any(is_post)
+/// Whether a browser asks for the page of a path that only takes a form.
+fn is_form_alone(method: &str, path: &str) -> bool {
+    matches!(method, "GET" | "HEAD") && matches!(route::find(ROUTES, "POST", path), Some(Ok(_)))
 }
 
 /// The path without its last segment.

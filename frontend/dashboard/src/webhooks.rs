@@ -310,16 +310,16 @@ async fn render_one(
         }
         h2 { "Deliveries" }
         div #deliveries data-refresh=[log.iter().any(is_waiting).then(|| path(webhook))] {
-        @if log.is_empty() {
-            p.empty { "There are no deliveries." }
-        } @else {
-            div.scroll tabindex="0" role="region" aria-label="Deliveries" {
-                table.stack {
-                    thead { tr { th scope="col" { "Event" } th scope="col" { "Time" } th scope="col" { "State" } th scope="col" { "Attempts" } th scope="col" { "Next attempt" } th scope="col" { "Message" } } }
-                    tbody { @for delivery in &log { (delivery_row(delivery)) } }
+            @if log.is_empty() {
+                p.empty { "There are no deliveries." }
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Deliveries" {
+                    table.stack {
+                        thead { tr { th scope="col" { "Event" } th scope="col" { "Time" } th scope="col" { "State" } th scope="col" { "Attempts" } th scope="col" { "Next attempt" } th scope="col" { "Message" } } }
+                        tbody { @for delivery in &log { (delivery_row(delivery)) } }
+                    }
                 }
             }
-        }
         }
         @if let Some(next) = next {
             p { a href={ (path(webhook)) "?after=" (next) } { "Earlier deliveries" } }

@@ -93,7 +93,7 @@ struct Worker {
     windows: HashMap<ListId, Window>,
     /// The lists whose turn failed, and the time of their next turn.
     resting: HashMap<ListId, Instant>,
-    /// The lists for whose next batch there were not enough credits. They are paused when their open batches are complete.
+    /// The lists that cannot pay their next batch. They are paused when their open batches are complete.
     unpaid: HashSet<ListId>,
     /// Whether a list can be read further at once.
     more: bool,
@@ -510,7 +510,7 @@ fn test_reason(email: &str) -> Reason {
     Address::parse(email).map_or(Reason::Unverifiable, |address| test_mode::reason(address.local()))
 }
 
-/// Whether batches of the list were submitted whose answers are not taken yet.
+/// Whether the list still has to take answers of submitted batches.
 fn has_open_batches(list: &List) -> bool {
     list.done < batches(list.submitted)
 }

@@ -1,4 +1,4 @@
-//! Finds domains whose mail hosts have only addresses that are not public.
+//! Finds domains with mail hosts that have no public address.
 //!
 //! The engine contacts no such address without `--allow-net`, so it finds that the domain takes no mail. In a network with names of
 //! its own, that is a wrong verdict for existing mailboxes. The user is warned once, with the name of one such domain.
@@ -16,7 +16,7 @@ pub(super) const NO_MAIL_HOST: &str = "no_mail_host";
 pub(super) const NO_MX: &str = "no_mx";
 /// Maximum number of domains that are looked at. Each look takes a few queries, which the resolver answers from its cache.
 const LOOKS_MAX: u32 = 100;
-/// Maximum time of all looks: the rows of a list wait meanwhile.
+/// Maximum time of all looks. The rows of a list wait during a look.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
 /// Maximum number of mail hosts of a domain that are looked at.
 const HOSTS_MAX: usize = 8;

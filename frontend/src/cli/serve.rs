@@ -132,7 +132,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
         clock::now(),
     );
     let metrics = Arc::new(metrics);
-    let base_url = config.public_url.clone().unwrap_or_else(|| config.listening_at(address));
+    let base_url = reference::base(config.public_url.as_deref(), tls.is_some(), address);
     let running = Running { metrics: Arc::clone(&metrics), base_url };
     let admin = AdminServer::start(&config.data, Arc::clone(&store), clock::now, Some(running))
         .map_err(|error| Failure::failed(error.to_string()))?;

@@ -381,19 +381,19 @@ pub fn ipv6(sources: &[Identity]) -> Finding {
 /// `named`: a source has an address of IPv6. `chosen`: a source has an address. `from`: the address that the system chooses for a
 /// host on the Internet; `None` without a route.
 fn judge_ipv6(finding: impl Fn(&str) -> Finding, named: bool, chosen: bool, from: Option<IpAddr>) -> Finding {
-    let alone = "domains whose mail servers are on IPv6 alone end as `unverifiable`";
+    let meaning = "domains whose mail servers are on IPv6 alone end as `unverifiable`";
     match from {
         _ if named => finding("a source has an IPv6 address"),
         Some(_) if chosen => {
-            finding("no source has an IPv6 address").warning(alone, "add an IPv6 address with --source")
+            finding("no source has an IPv6 address").warning(meaning, "add an IPv6 address with --source")
         }
-        Some(address) if !is_public(address) => {
-            finding(&format!("no source has a public IPv6 address ({address} is not public)"))
-                .warning(format!("{alone}; there are few of them"), "give this machine a public IPv6 address")
-        }
+        Some(address) if !is_public(address) => finding(&format!(
+            "no source has a public IPv6 address ({address} is not public)"
+        ))
+        .warning(format!("{meaning}; there are few of them"), "give this machine a public IPv6 address"),
         Some(_) => finding("there is a route"),
         None => finding("there is no route to IPv6")
-            .warning(format!("{alone}; there are few of them"), "give this machine an IPv6 address"),
+            .warning(format!("{meaning}; there are few of them"), "give this machine an IPv6 address"),
     }
 }
 

@@ -165,3 +165,22 @@ fn the_summary_of_fast_checks_names_those_that_passed() {
     assert!(said.contains("; 3 passed (75.0 %), 1 undeliverable (25.0 %)\n"), "{said}");
     assert!(!said.contains("% of them deliverable"), "{said}");
 }
+
+#[test]
+fn wrong_usage_names_the_command_and_the_flag_that_was_meant() {
+    for (arguments, expected) in [
+        (
+            "serve --port 80",
+            "unexpected argument '--port' found; tip: a similar argument exists: '--listen IP:PORT'; see `mailprobe serve --help`",
+        ),
+        // The command has no --listen.
+        ("check a@b.example --port 80", "use '-- --port'; see `mailprobe check --help`"),
+        ("-q clean a.csv --only good", "see `mailprobe clean --help`"),
+        ("account create a --plan", "see `mailprobe account create --help`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        let output = command.env_clear().args(arguments.split(' ')).output().unwrap();
+        let (_, said) = texts(&output);
+        assert!(output.status.code() == Some(2) && said.contains(expected), "{arguments}: {said}");
+    }
+}

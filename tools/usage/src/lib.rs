@@ -1,9 +1,9 @@
 //! The form of errors on the command line, the same in all programs of this workspace: `PROGRAM: MESSAGE`, in one line on
 //! standard error. An error of usage ends with the command that prints the help, and the exit code is 2.
 //!
-//! [`parse`] reads the arguments. [`complain`] writes an error.
+//! [`parse`] reads the arguments. [`parse_with`] also knows flags of other programs. [`complain`] writes an error.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -17,10 +17,25 @@ const WRONG_USAGE: u8 = 2;
 /// # Errors
 /// The exit code, after the error, the help or the version was written.
 pub fn parse<T: Parser>(program: &str, arguments: impl IntoIterator<Item = OsString>) -> Result<T, ExitCode> {
+    parse_with(program, arguments, &[])
+}
+
+/// A flag of other programs, the flag that means the same here, and the form of its value.
+pub type Meant = (&'static str, &'static str, &'static str);
+
+/// Like [`parse`]. The error about an unknown flag names the flag that was `meant`, if the command has it.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with<T: Parser>(
+    program: &str,
+    arguments: impl IntoIterator<Item = OsString>,
+    meant: &[Meant],
+) -> Result<T, ExitCode> {
     let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
-    let error = match T::try_parse_from(arguments) {
+    let error = match T::try_parse_from(&arguments) {
         Ok(parsed) => return Ok(parsed),
-        Err(error) => error,
+        Err(error) => explained(error, T::command(), &arguments, meant),
     };
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
@@ -36,6 +51,47 @@ pub fn parse<T: Parser>(program: &str, arguments: impl IntoIterator<Item = OsStr
             Err(ExitCode::from(WRONG_USAGE))
         }
     }
+}
+
+/// The error with what clap leaves out: the command of a wrong value, and the flag that was meant.
+fn explained(
+    mut error: clap::Error,
+    command: Command,
+    arguments: &[OsString],
+    meant: &[Meant],
+) -> clap::Error {
+    let (names, command) = selected(command, arguments);
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let wrong = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(argument)) => argument.as_str(),
+                _ => "",
+            };
+            let has = |flag: &str| command.get_arguments().any(|known| known.get_long() == Some(flag));
+            let flag = meant.iter().find(|(other, flag, _)| *other == wrong && has(flag));
+            if let Some((_, flag, value)) = flag {
+                error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{flag} {value}")));
+            }
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation if error.get(ContextKind::Usage).is_none() => {
+            error.insert(ContextKind::Usage, ContextValue::StyledStr(format!("Usage: {names}").into()));
+        }
+        _ => {}
+    }
+    error
+}
+
+/// The names of the command that these arguments select, and the command.
+fn selected(mut command: Command, arguments: &[OsString]) -> (String, Command) {
+    command.build();
+    let mut names = command.get_name().to_owned();
+    for word in arguments.iter().skip(1) {
+        if let Some(next) = command.find_subcommand(word) {
+            names = format!("{names} {}", next.get_name());
+            command = next.clone();
+        }
+    }
+    (names, command)
 }
 
 /// Removes `--help` after the command `help`, which takes it for the name of a command. `help` and `help COMMAND` are helps already.
@@ -125,10 +181,21 @@ mod tests {
             ),
             (
                 "tool run --rate x",
-                "invalid value 'x' for '--rate <RATE>': invalid digit found in string; see `tool --help`",
+                "invalid value 'x' for '--rate <RATE>': invalid digit found in string; see `tool run --help`",
             ),
+            (
+                "tool run --rate",
+                "a value is required for '--rate <RATE>' but none was supplied; see `tool run --help`",
+            ),
+            (
+                "tool run --speed 7",
+                "unexpected argument '--speed' found; tip: a similar argument exists: '--rate N'; see `tool run --help`",
+            ),
+            ("tool --speed", "unexpected argument '--speed' found; see `tool --help`"),
         ] {
-            let error = Tool::try_parse_from(arguments.split(' ')).unwrap_err();
+            let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+            let error = Tool::try_parse_from(&words).unwrap_err();
+            let error = explained(error, Tool::command(), &words, &[("--speed", "rate", "N")]);
             assert_eq!(in_one_line("tool", &error), expected);
         }
     }

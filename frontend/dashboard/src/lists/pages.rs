@@ -112,16 +112,16 @@ pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
         rows.push((list, visit.dashboard.lists.actions.checked(list).await?));
     }
     Ok(html! {
-            div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
-                thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
-                tbody { @for (list, checked) in rows { tr {
-                    td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
-                    td data-label="Uploaded" { (time(list.created_at)) }
-                    td.number data-label="Addresses" { (grouped(list.addresses)) }
-                    td.number data-label="Checked" { (grouped(checked)) }
-                    td data-label="State" { (state(list.state)) }
-                } } }
-            } }
+        div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
+            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+            tbody { @for (list, checked) in rows { tr {
+                td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
+                td data-label="Uploaded" { (time(list.created_at)) }
+                td.number data-label="Addresses" { (grouped(list.addresses)) }
+                td.number data-label="Checked" { (grouped(checked)) }
+                td data-label="State" { (state(list.state)) }
+            } } }
+        } }
     })
 }
 
@@ -193,7 +193,7 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             ListState::Reading => p { "The list is being read. Reload the page to see the cost." },
             ListState::Unfit => {
                 p.notice.bad { (list.why) }
-                p { "To name the column of the addresses, upload the list again on the page " a href="/lists" { "Lists" } ", and fill in the field " strong { "Address column" } "." }
+                p { "If the column of the addresses was not found, upload the list again on the page " a href="/lists" { "Lists" } ", and name it in the field " strong { "Address column" } "." }
             },
             ListState::Ready => {
                 section.card {
@@ -278,7 +278,7 @@ fn progress(list: &List, checked: u64) -> Markup {
             label for="bar" { (grouped(checked)) " of " (grouped(list.to_check())) " addresses checked" }
             progress #bar max=(list.to_check()) value=(checked) {}
             @if list.state == ListState::Running {
-                p.soft { "Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer." }
+                p.soft { (page::GREYLISTING) }
             }
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }

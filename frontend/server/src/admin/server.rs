@@ -34,7 +34,7 @@ pub struct AdminServer {
 
 /// The parts of a whole server that commands read.
 pub struct Running {
-    /// The counters.
+    /// The counters of requests, checks and connections.
     pub metrics: Arc<Metrics>,
     /// The address at which users reach the server, without a path.
     pub base_url: String,

@@ -176,14 +176,15 @@ impl CleanArgs {
 
     /// Whether an output with this name is a spreadsheet.
     fn is_sheet(&self, path: &Path) -> Result<bool, CleanError> {
-        let (name, last) = (path.display(), ending(path));
+        let (name, last) = (path.display(), last_ending(path));
         if UNWRITTEN.contains(&last.as_str()) {
             return Err(CleanError::usage(format!(
                 "{name}: mailprobe does not write .{last} files: it writes .xlsx, or the format of INPUT (CSV, JSON lines), also \
                  with .gz or .zst"
             )));
         }
-        let is_packed = matches!(last.as_str(), "gz" | "zst") && ending(&path.with_extension("")) == "xlsx";
+        let is_packed =
+            matches!(last.as_str(), "gz" | "zst") && last_ending(&path.with_extension("")) == "xlsx";
         let is_compressed = self.compress.is_some_and(|compression| compression != Compression::None);
         if is_packed || last == "xlsx" && is_compressed {
             return Err(CleanError::usage(format!(
@@ -199,9 +200,9 @@ impl CleanArgs {
 /// # Errors
 /// The name promises another format.
 fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), CleanError> {
-    let ending = ending(path);
+    let ending = last_ending(path);
     let ending = match ending.as_str() {
-        "gz" | "zst" => self::ending(&path.with_extension("")),
+        "gz" | "zst" => last_ending(&path.with_extension("")),
         _ => ending,
     };
     let is_csv = shape.format != Format::Jsonl;
@@ -226,7 +227,7 @@ fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), Clea
 }
 
 /// The last ending of a name, in small letters.
-fn ending(path: &Path) -> String {
+fn last_ending(path: &Path) -> String {
     path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase()).unwrap_or_default()
 }
 
