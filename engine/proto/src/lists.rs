@@ -1,7 +1,8 @@
 //! Disposable, free and role look-ups, and the operator's lists, which come before the built-in ones ([`Lists`]).
 //!
 //! The lists are sorted text that is compiled in and stays where it lies; the first look-up in one makes a table of where
-//! its lines begin. `cargo xtask refresh-lists` writes them; docs/lists.md says from what and how many there are.
+//! its lines begin. Of the disposable domains, by far the longest list, only the hashes are compiled in. `cargo xtask
+//! refresh-lists` writes the lists; docs/lists.md says from what and how many there are.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use hashbrown::HashTable;
@@ -9,10 +10,13 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::OnceLock;
 
+mod hash;
 mod operator;
 pub use operator::{ListKind, Lists};
 
-static DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
+/// The hashes of the disposable domains in rising order. A domain that is not listed has the hash of a listed one with a
+/// probability of 2^-48.
+static DISPOSABLE: &[[u8; 8]] = include_bytes!(concat!(env!("OUT_DIR"), "/disposable.hashes")).as_chunks().0;
 static FREE: List = List::new(include_str!("../data/free.txt"));
 static ROLE: List = List::new(include_str!("../data/role.txt"));
 pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
@@ -21,7 +25,7 @@ pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targ
 pub fn is_disposable(domain: &str) -> bool {
     let mut rest = domain;
     loop {
-        if DISPOSABLE.contains(rest) {
+        if is_listed_disposable(rest) {
             return true;
         }
         match rest.split_once('.') {
@@ -29,6 +33,12 @@ pub fn is_disposable(domain: &str) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Whether the list has the domain itself.
+fn is_listed_disposable(domain: &str) -> bool {
+    let hash = hash::fnv(domain);
+    DISPOSABLE.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
 }
 
 /// Whether the domain is one of a free provider, where everyone may get a mailbox. Case does not matter.
@@ -54,15 +64,7 @@ pub(crate) struct List {
 
 impl List {
     pub(crate) const fn new(text: &'static str) -> List {
-        let bytes = text.as_bytes();
-        let mut start = 0;
-        while start < bytes.len() && bytes[start] == b'#' {
-            while start < bytes.len() && bytes[start] != b'\n' {
-                start += 1;
-            }
-            start += 1;
-        }
-        List { lines: text.split_at(start).1, starts: OnceLock::new() }
+        List { lines: hash::below_header(text), starts: OnceLock::new() }
     }
 
     /// Whether the list holds `entry`. Letter case does not matter.
@@ -92,11 +94,9 @@ impl List {
     }
 }
 
-/// FNV-1a over the letters in lower case. The lists are part of the program, so no peer can choose colliding entries.
+/// The hash of an entry for a table.
 pub(crate) fn hash(text: &str) -> u64 {
-    let mix =
-        |hash: u64, byte: u8| (hash ^ u64::from(byte.to_ascii_lowercase())).wrapping_mul(0x100_0000_01b3);
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325, mix);
+    let hash = hash::fnv(text);
     // The table takes its tags from the highest bits, which the last letters hardly reach.
     hash ^ hash.rotate_left(32)
 }
@@ -209,6 +209,9 @@ mod tests {
     use super::*;
     use crate::public_suffix::{RULES, is_public_suffix, registrable};
 
+    /// The list from which the hashes were made.
+    static DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
+
     #[test]
     fn no_public_suffix_is_disposable() {
         let listed: Vec<&str> = DISPOSABLE.entries().filter(|domain| is_public_suffix(domain)).collect();
@@ -263,6 +266,26 @@ mod tests {
             }
             assert!(!list.contains("") && !list.contains("\n") && !list.contains("zzzzzzzz"));
         }
+    }
+
+    #[test]
+    fn the_hashes_of_the_disposable_domains_are_those_of_the_list_and_differ() {
+        let hashes: Vec<u64> = super::DISPOSABLE.iter().map(|listed| u64::from_le_bytes(*listed)).collect();
+        assert!(hashes.is_sorted_by(|a, b| a < b));
+        assert_eq!(hashes.len(), DISPOSABLE.entries().count());
+        for entry in DISPOSABLE.entries() {
+            assert!(
+                is_listed_disposable(entry) && is_listed_disposable(&entry.to_ascii_uppercase()),
+                "{entry}"
+            );
+            let (wrong, longer) = (format!("!{entry}"), format!("{entry}!"));
+            assert!(!is_listed_disposable(&wrong) && !is_listed_disposable(&longer), "{entry}");
+        }
+        for list in [&FREE, &TYPO_TARGETS, &RULES] {
+            let listed: Vec<&str> = list.entries().filter(|domain| is_listed_disposable(domain)).collect();
+            assert!(listed.is_empty(), "{listed:?}");
+        }
+        assert!(!is_listed_disposable("") && !is_listed_disposable("\n"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ pub(crate) mod tests;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-const SNAPSHOT: &str = include_str!("../openapi.json");
+const SNAPSHOT: &str = include_str!(concat!(env!("OUT_DIR"), "/openapi.json"));
 
 /// The base URL if none is configured: the host that serves the description.
 pub const HERE: &str = "/";
