@@ -115,15 +115,15 @@ pub async fn table(visit: &Visit, account: AccountId, now: UnixMs) -> Result<Mar
             div.scroll tabindex="0" role="region" aria-label="Credits" { table.stack {
                 thead { tr {
                     th scope="col" { "Time" } th scope="col" { "For" }
-                    th.number scope="col" { "Spent" } th.number scope="col" { "Granted" } th.number scope="col" { "Expired" }
+                    th.number scope="col" { "Credits" }
                 } }
                 tbody { @for line in &lines { (row(line, &named)) } }
             } }
         }
         p.soft {
             "The charge of a batch or of a part of a list has the time of its last result. "
-            @if is_cut { "The table has the newest changes. " }
-            "The " a href="/sessions" { "export of the account" } " has " @if is_cut { "more" } @else { "the same" } " entries."
+            @if is_cut { "Earlier changes are not shown. " }
+            "The " a href="/sessions" { "export of the account" } " has each change by itself."
         }
     })
 }
@@ -133,11 +133,16 @@ fn row(line: &Line, named: &Named) -> Markup {
         tr {
             td data-label="Time" { (time(line.at)) }
             td.wrap data-label="For" { (words(line, named)) }
-            @for (label, number) in [("Spent", line.spent), ("Granted", line.granted), ("Expired", line.expired)] {
-                td.number data-label=(label) { @if number > 0 { (grouped(number)) } @else { span.soft { "0" } } }
-            }
+            td.number data-label="Credits" { (numbers(line)) }
         }
     }
+}
+
+/// The changes of the credits: most lines have one.
+fn numbers(line: &Line) -> String {
+    let changes = [(line.spent, "spent"), (line.expired, "expired"), (line.granted, "granted")];
+    let changes = changes.iter().filter(|(number, _)| *number > 0);
+    changes.map(|(number, what)| format!("{} {what}", grouped(*number))).collect::<Vec<_>>().join(", ")
 }
 
 fn words(line: &Line, named: &Named) -> Markup {
@@ -176,6 +181,10 @@ mod tests {
         Entry { id: EntryId::new(at, 1), kind, at, granted: 0, spent, expired: 0, note: note.into() }
     }
 
+    fn line_of(entry: &Entry) -> Line {
+        lines(std::slice::from_ref(entry)).remove(0)
+    }
+
     #[test]
     fn entries_of_one_purpose_and_day_are_one_line() {
         let list = ListId::new(1, 1);
@@ -195,6 +204,11 @@ mod tests {
         let shown: Vec<_> = lines.iter().map(|line| (line.entries, line.spent)).collect();
         assert_eq!(shown, [(2, 207), (2, 2), (1, 1), (1, 3), (1, 3), (1, 2)]);
         assert_eq!((lines[0].at, &lines[5].purpose), (DAY_MS + 9, &Purpose::Unnamed));
+        let line = Line { granted: 5_000, expired: 12, spent: 0, ..line_of(&entries[0]) };
+        assert_eq!(
+            (numbers(&lines[0]), numbers(&line)),
+            ("207 spent".into(), "12 expired, 5,000 granted".into())
+        );
     }
 
     #[test]

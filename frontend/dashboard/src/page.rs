@@ -191,6 +191,18 @@ mod tests {
     }
 
     #[test]
+    fn a_running_batch_tells_its_end_and_a_list_tells_the_wait() {
+        let wait = Duration::from_secs(1200);
+        let batch = greylisting(wait, Some(20_000 * 86_400_000)).into_string();
+        assert!(
+            batch.contains("have a result by about") && batch.contains("2024-10-04 00:20 UTC"),
+            "{batch}"
+        );
+        let list = greylisting(wait, None).into_string();
+        assert!(list.contains("has a result about 20 minutes after its first attempt."), "{list}");
+    }
+
+    #[test]
     fn a_form_target_widens_that_alone() {
         let reply = allow_form_target(page("t", None, html! {}), "https://client.example");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();

@@ -119,7 +119,7 @@ fn same_fields(whole: &Value, schema: &Value, value: &Value, place: &str) {
             }
         }
         (Value::Array(items), _) => {
-            assert_eq!(schema["type"], "array", "{place}");
+            assert!(schema.get("items").is_some(), "{place}");
             items.iter().for_each(|item| same_fields(whole, &schema["items"], item, place));
         }
         _ => {}
