@@ -121,7 +121,7 @@ await suite({
       return [download.suggestedFilename(), await readFile(await download.path())];
     };
     const [file, sheet] = await fetched('Undeliverable', 'Spreadsheet (xlsx)');
-    assert.equal(file, 'mailprobe-list.undeliverable.xlsx');
+    assert.equal(file, 'b-list-b.undeliverable.xlsx');
     assert.equal(sheet.subarray(0, 2).toString(), 'PK');
     const [, good] = await fetched('Deliverable', 'JSON lines');
     assert.equal(good.toString().trimEnd().split('\n').length, 900);

@@ -10,13 +10,22 @@ use utoipa::ToSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct Detail {
-    /// The grade of the score: `A`, `B`, `C`, `D` or `F`.
+    /// The grade of the score: `A` from 90, `B` from 75, `C` from 60, `D` from 40, else `F`; null if the score is null.
     #[cfg_attr(test, schema(inline, value_type = Option<Grade>))]
     pub grade: Option<&'static str>,
-    /// The score, from 0 to 100: the result itself, and the domain's SPF, DMARC, DKIM, BIMI and reverse DNS.
+    /// The score, from 0 to 100: the sum of these points. The reason: 60 for `mailbox_exists` and `role_account`, 25 for `catch_all`, 15
+    /// for `unverifiable`, -40 for `mailbox_not_found` and `mailbox_disabled`, -60 for `disposable` and `invalid_syntax`, -100 for
+    /// `spamtrap`. The address: 15 if it is no role address, 5 if its provider is not free. The domain: 5 for SPF, 3 for DMARC, 2 for a
+    /// DMARC policy other than `none`, 5 for DKIM, 3 if the first mail host has a PTR record, 2 for BIMI. Null if the mail hosts, SPF or
+    /// DMARC of the domain could not be read.
     #[cfg_attr(test, schema(minimum = 0, maximum = 100))]
     pub score: Option<u8>,
-    /// The operator of the mailboxes, or of the filter in front of them, such as `google` or `microsoft365`.
+    /// The operator of the mailboxes, or of the filter in front of them: `google`, `microsoft`, `yahoo`, `icloud`, `zoho`,
+    /// `proton`, `fastmail`, `yandex`, `mailru`, `gmx`, `ionos`, `t-online`, `qq`, `netease`, `aliyun`, `naver`, `kakao`,
+    /// `proofpoint`, `mimecast`, `barracuda`, `cisco`, `symantec`, `trendmicro`, `trellix`, `sophos`, `hornetsecurity`,
+    /// `spamexperts`, `siteground`, `cloudflare`, `godaddy`, `rackspace`, `namecheap`, `hostinger`, `titan`, `ovh`, `gandi`,
+    /// `migadu`, `mailbox.org`, `tuta`, `mailgun`, `sendgrid`, `improvmx`, `forwardemail`, or `other`. Null without a mail host,
+    /// and if the domain could not be read. New versions can add values.
     #[cfg_attr(test, schema(value_type = Option<String>))]
     pub inbox_provider: Option<&'static str>,
     /// Properties of the address.

@@ -46,6 +46,27 @@ impl Serialize for Counts {
     }
 }
 
+/// Where the addresses of a list were found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct FoundAddresses {
+    /// The name of the column, or the key of JSON lines; null if it has no name.
+    pub column: Option<String>,
+    /// The number of the column, from 1; null for JSON lines and plain text.
+    pub column_number: Option<u32>,
+    /// The number of columns; null for JSON lines and plain text.
+    pub columns: Option<u32>,
+    /// The name of the sheet; null if the list is no spreadsheet.
+    pub sheet: Option<String>,
+    /// The number of the sheet, from 1; null if the list is no spreadsheet.
+    pub sheet_number: Option<u32>,
+    /// The number of sheets, with hidden ones; null if the list is no spreadsheet.
+    pub sheets: Option<u32>,
+    /// The time at which the list was read, in RFC 3339 with an offset. `credits_required` is the price at this time.
+    #[cfg_attr(test, schema(format = DateTime))]
+    pub read_at: String,
+}
+
 /// A list with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
@@ -60,6 +81,8 @@ pub struct List {
     pub bytes: u64,
     /// The number of bytes that are stored. An upload continues here.
     pub offset: u64,
+    /// Where the addresses are; null until the list is read.
+    pub found: Option<FoundAddresses>,
     /// The number of rows; null until the list is read, as all other numbers of rows and addresses.
     pub rows: Option<u64>,
     /// The number of rows with a valid address.
@@ -70,8 +93,8 @@ pub struct List {
     pub checked: u64,
     /// The share of different addresses with a verdict in whole percent, rounded down.
     pub progress: u64,
-    /// The estimated price: the number of different addresses that, at the time of reading, the account had not checked within
-    /// 24 hours.
+    /// The estimated price: the number of different addresses that the account had not checked within 24 hours when the server read
+    /// the list.
     pub credits_required: Option<u64>,
     /// The credits that were charged so far. A part of the list is charged when all its addresses have a verdict.
     pub credits_charged: u64,
@@ -103,6 +126,8 @@ pub struct ListPage {
 pub struct BatchSummary {
     /// The id of the batch.
     pub batch_id: String,
+    /// The name that the request gave it; null if it has none.
+    pub name: Option<String>,
     /// Whether every row is answered.
     pub completed: bool,
     /// The number of addresses.
@@ -116,8 +141,9 @@ pub struct BatchSummary {
 impl Serialize for BatchSummary {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let progress = (u64::from(self.checked) * 100).checked_div(self.total.into()).unwrap_or(0);
-        let mut fields = serializer.serialize_struct("BatchSummary", 6)?;
+        let mut fields = serializer.serialize_struct("BatchSummary", 7)?;
         fields.serialize_field("batch_id", &self.batch_id)?;
+        fields.serialize_field("name", &self.name)?;
         let status = if self.completed { BatchState::Completed } else { BatchState::Processing };
         fields.serialize_field("status", &status)?;
         fields.serialize_field("progress", &progress)?;
@@ -153,6 +179,7 @@ mod tests {
     fn a_batch_in_a_list_has_no_results() {
         let batch = BatchSummary {
             batch_id: "bat_1".into(),
+            name: None,
             completed: false,
             total: 3,
             checked: 2,
@@ -160,7 +187,7 @@ mod tests {
         };
         assert_eq!(
             serde_json::to_string(&batch).unwrap(),
-            r#"{"batch_id":"bat_1","status":"processing","progress":66,"total":3,"checked":2,"created_at":"2027-01-31T09:00:00+00:00"}"#
+            r#"{"batch_id":"bat_1","name":null,"status":"processing","progress":66,"total":3,"checked":2,"created_at":"2027-01-31T09:00:00+00:00"}"#
         );
     }
 }

@@ -40,6 +40,21 @@ pub fn list_status(state: store::ListState) -> api::ListStatus {
     }
 }
 
+/// Where the addresses of a list were found, as the API shows it: empty texts and zeros are null.
+pub fn found_addresses(found: &store::FoundAddresses) -> api::FoundAddresses {
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let number = |number: u32| (number > 0).then_some(number);
+    api::FoundAddresses {
+        column: text(&found.column),
+        column_number: number(found.column_number),
+        columns: number(found.columns),
+        sheet: text(&found.sheet),
+        sheet_number: number(found.sheet_number),
+        sheets: number(found.sheets),
+        read_at: Iso8601(found.read_at).to_string(),
+    }
+}
+
 /// The part of a finding that the store keeps.
 pub fn verdict(finding: &Finding) -> store::Verdict {
     store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }

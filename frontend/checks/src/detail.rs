@@ -100,6 +100,16 @@ mod tests {
     }
 
     #[test]
+    fn the_description_names_every_inbox_provider() {
+        let description = serde_json::to_value(api::openapi::description("/").unwrap()).unwrap();
+        let field = &description["components"]["schemas"]["Detail"]["properties"]["inbox_provider"];
+        let text = field["description"].as_str().unwrap();
+        for provider in engine::proto::dns::mx::inbox_providers() {
+            assert!(text.contains(&format!("`{provider}`")), "{provider}: {text}");
+        }
+    }
+
+    #[test]
     fn without_dns_all_that_hangs_on_it_is_null() {
         let address = Address::parse("joe@example.com").unwrap();
         let got = detail(&address, Reason::MailboxExists, None, &Lists::default());

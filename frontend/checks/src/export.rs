@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use store::credits::calendar::{Iso8601, day_text};
 use store::webhooks::{EventKind, Webhook};
 use store::{
-    Account, AccountId, BatchSummary, Connection, DayCounts, Entry, KeyInfo, List, Store, StoreError, UnixMs,
+    Account, AccountId, BatchSummary, ChargedFor, Connection, DayCounts, Entry, KeyInfo, KeyMode, List,
+    Store, StoreError, UnixMs,
 };
 
 /// The most entries of the ledger in an export, the newest ones.
@@ -74,6 +75,11 @@ fn of_account(account: &Account, email: Option<String>) -> Value {
 }
 
 fn of_entry(entry: &Entry) -> Value {
+    let (batch, list) = match entry.charged_for() {
+        Some(ChargedFor::Batch(id)) => (Some(id.to_string()), None),
+        Some(ChargedFor::List(id)) => (None, Some(id.to_string())),
+        None => (None, None),
+    };
     json!({
         "id": entry.id.to_string(),
         "kind": entry.kind,
@@ -82,6 +88,8 @@ fn of_entry(entry: &Entry) -> Value {
         "spent": entry.spent,
         "expired": entry.expired,
         "note": entry.note,
+        "batch_id": batch,
+        "list_id": list,
     })
 }
 
@@ -113,6 +121,7 @@ fn of_list(list: &List) -> Value {
         "name": list.name,
         "mode": list.mode,
         "column": list.column,
+        "found": list.found.as_ref().map(convert::found_addresses),
         "status": convert::list_status(list.state),
         "bytes": list.bytes,
         "rows": list.rows,
@@ -161,9 +170,7 @@ async fn batches(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<V
                 false => None,
             };
             rows += if view.is_some() { batch.total as usize } else { 0 };
-            let name = view.as_ref().and_then(|view| view.name.clone());
-            let results = view.and_then(|view| view.results);
-            shown.push(of_batch(&batch, name, results));
+            shown.push(of_batch(&batch, view.and_then(|view| view.results)));
         }
         after = page.next;
         if after.is_none() || shown.len() >= BATCHES_MAX {
@@ -172,15 +179,17 @@ async fn batches(store: &dyn Store, account: AccountId, now: UnixMs) -> Result<V
     }
 }
 
-fn of_batch(batch: &BatchSummary, name: Option<String>, results: Option<Vec<(String, Reason)>>) -> Value {
+fn of_batch(batch: &BatchSummary, results: Option<Vec<(String, Reason)>>) -> Value {
     let row = |(email, reason): (String, Reason)| json!({ "email": email, "reason": reason.as_str() });
     json!({
         "batch_id": batch.batch.to_string(),
-        "name": name,
+        "name": batch.name,
+        "mode": if batch.is_test { KeyMode::Test } else { KeyMode::Live },
         "created_at": time(batch.created_at),
         "completed": batch.completed,
         "total": batch.total,
         "checked": batch.checked,
+        "refunded": batch.refunded,
         "results": results.map(|rows| rows.into_iter().map(row).collect::<Vec<_>>()),
     })
 }

@@ -33,7 +33,13 @@ pub fn table(recent: &[BatchSummary]) -> Markup {
                 thead { tr { th scope="col" { "Created" } th scope="col" { "Batch" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
                 tbody { @for batch in recent { tr {
                     td data-label="Created" { (time(batch.created_at)) }
-                    td data-label="Batch" { a.mono href={ "/batches/" (batch.batch) } { (batch.batch) } @if batch.is_test { " " span.tag { "test" } } }
+                    td.wrap data-label="Batch" {
+                        @match &batch.name {
+                            Some(name) => { a href={ "/batches/" (batch.batch) } { (name) } br; span.mono.soft { (batch.batch) } },
+                            None => a.mono href={ "/batches/" (batch.batch) } { (batch.batch) },
+                        }
+                        @if batch.is_test { " " span.tag { "test" } }
+                    }
                     td.number data-label="Addresses" { (grouped(batch.total.into())) }
                     td.number data-label="Checked" { (grouped((batch.checked - batch.refunded).into())) }
                     td data-label="State" { @if batch.completed { span.tag.good { "completed" } } @else { span.tag { "processing" } } }
@@ -60,18 +66,21 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             p.notice { "The batch was sent with a test key. Its results are made up from the local parts of the addresses." }
         }
         @if let Some(name) = &view.name { p.wrap { (name) } }
-        div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] { (state(&view)) }
+        div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] {
+            (state(&view, page::greylisting(visit.dashboard.batch_wait, Some(id.0.made_at()))))
+        }
     };
     Ok(page::page_at("Batch", Some("/batches"), Some(signed_in), body))
 }
 
-fn state(view: &BatchView) -> Markup {
+/// `late` says how long the last addresses can take.
+fn state(view: &BatchView, late: Markup) -> Markup {
     let Some(results) = &view.results else {
         return html! {
             section.card {
                 label for="bar" { (grouped(view.checked.into())) " of " (grouped(view.total.into())) " addresses checked" }
                 progress #bar max=(view.total) value=(view.checked) {}
-                p.soft { "This part of the page is updated every two seconds. " (page::GREYLISTING) }
+                p.soft { "This part of the page is updated every two seconds. " (late) }
             }
         };
     };

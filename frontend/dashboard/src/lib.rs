@@ -23,6 +23,7 @@ pub mod guard;
 mod head;
 pub mod home;
 pub mod keys;
+mod ledger;
 pub mod lists;
 pub mod page;
 pub mod password;

@@ -3,12 +3,26 @@
 use super::assets::{SCRIPT, STYLE};
 use super::form::token_field;
 use super::session::SignedIn;
+use super::sessions::time;
 use http_core::Reply;
+use http_core::duration_text;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
+use std::time::Duration;
+use store::UnixMs;
 
-/// Why the last addresses of a batch or list take long.
-pub const GREYLISTING: &str = "Some mail servers accept an unknown client only after several minutes, so the last addresses can take longer.";
+/// Why the last addresses of a batch or list take long, and how long. `created_at` is the time of the batch. A list has many
+/// batches, and no such time.
+pub fn greylisting(wait: Duration, created_at: Option<UnixMs>) -> Markup {
+    let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
+    html! {
+        "Some mail servers accept an unknown client only after several minutes. "
+        @match created_at {
+            Some(at) => { "Their addresses have a result by about " (time(at.saturating_add(wait_ms))) "." },
+            None => { "Each of their addresses has a result about " (duration_text(wait)) " after its first attempt." },
+        }
+    }
+}
 
 /// The navigation of a signed-in user: groups, with paths and names of their pages.
 const PLACES: [(&str, &[(&str, &str)]); 3] = [
@@ -174,6 +188,18 @@ mod tests {
         assert!(!text.contains("style=\""), "{text}");
         let policy = reply.headers.iter().find(|(name, _)| *name == "content-security-policy").unwrap();
         assert!(policy.1.contains("default-src 'none'") && !policy.1.contains("unsafe"));
+    }
+
+    #[test]
+    fn a_running_batch_tells_its_end_and_a_list_tells_the_wait() {
+        let wait = Duration::from_secs(1200);
+        let batch = greylisting(wait, Some(20_000 * 86_400_000)).into_string();
+        assert!(
+            batch.contains("have a result by about") && batch.contains("2024-10-04 00:20 UTC"),
+            "{batch}"
+        );
+        let list = greylisting(wait, None).into_string();
+        assert!(list.contains("has a result about 20 minutes after its first attempt."), "{list}");
     }
 
     #[test]

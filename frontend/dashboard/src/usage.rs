@@ -1,6 +1,6 @@
 //! `/usage`: the number of checks per day, and their results.
 
-use super::{chart, page};
+use super::{chart, ledger, page};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use api::Reason;
@@ -54,6 +54,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let (now, span) = (clock::now(), span(&visit));
     let days = visit.checks.store.days(signed_in.account, now).await?;
     let (first, _) = chart::ends(span, now);
+    let credits = ledger::table(&visit, signed_in.account, now).await?;
     let sums = chart::added_up(days.iter().filter(|day| day.day >= first));
     let body = html! {
         h1 { "Usage" }
@@ -66,6 +67,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
             p.actions { a.button.quiet href={ "/usage.csv?days=" (span) } { "Download as CSV" } }
         }
         section.card { h2 { "Results" } (chart::verdicts(&sums)) }
+        section.card { h2 { "Latest changes of the credits" } (credits) }
         p.soft { "Days are in UTC. A single check counts if it is charged: fast checks, repeats within 24 hours and checks with test keys are not counted. The addresses of a batch count when the batch is complete. A list consists of batches, and its repeats count too, although they are free." }
     };
     Ok(page::page_at("Usage", Some("/usage"), Some(signed_in), body))

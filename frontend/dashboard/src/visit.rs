@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The dashboard state that all threads share.
 pub struct Dashboard {
@@ -39,6 +40,8 @@ pub struct Dashboard {
     pub faults: Arc<Faults>,
     /// The addresses that webhooks may contact.
     pub webhook_destinations: Destinations,
+    /// The longest wait of an address of a batch for a server that answers "later", from the creation of the batch.
+    pub batch_wait: Duration,
 }
 
 /// The settings of the operator, and the parts of other crates that the pages show.
@@ -60,6 +63,8 @@ pub struct Settings {
     pub faults: Arc<Faults>,
     /// The addresses that webhooks may contact.
     pub webhook_destinations: Destinations,
+    /// The longest wait of an address of a batch for a server that answers "later", from the creation of the batch.
+    pub batch_wait: Duration,
 }
 
 impl Dashboard {
@@ -78,6 +83,7 @@ impl Dashboard {
             assistants: settings.assistants,
             faults: settings.faults,
             webhook_destinations: settings.webhook_destinations,
+            batch_wait: settings.batch_wait,
         }))
     }
 }

@@ -42,9 +42,48 @@ impl Selection {
     /// All rows in the format of the list.
     pub const ALL: Selection = Selection { format: ResultFormat::Own, classes: Vec::new() };
 
+    /// The name of a file with these rows, from the name of the list: `customers.unknown.csv`, or `customers.results.csv` for all rows.
+    /// It has only letters and digits of ASCII, dots, dashes and underscores, so it needs no encoding (RFC 6266 4.3).
+    pub fn file_name(&self, list: &str, ending: &str) -> String {
+        let classes: Vec<&str> = self.classes.iter().map(|class| class.as_str()).collect();
+        let rows = if classes.is_empty() { "results".to_owned() } else { classes.join("-") };
+        format!("{}.{rows}.{ending}", file_stem(list))
+    }
+
     fn has(&self, reason: Reason) -> bool {
         self.classes.is_empty() || self.classes.contains(&Class::of(reason))
     }
+}
+
+/// The endings that a name loses: compression first, then the format.
+const ENDINGS: [&[&str]; 2] =
+    [&[".gz", ".zst"], &[".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".xlsx", ".ods"]];
+
+/// Most characters of the name of a list in the name of a file.
+const STEM_CHARS_MAX: usize = 60;
+
+/// The name of a list without its endings, in the characters of file names; `list` if nothing is left.
+fn file_stem(name: &str) -> String {
+    let mut name = name;
+    for endings in ENDINGS {
+        let ends = |ending: &&&str| {
+            let at = name.len().checked_sub(ending.len());
+            at.and_then(|at| name.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        };
+        if let Some(ending) = endings.iter().find(ends) {
+            name = &name[..name.len() - ending.len()];
+        }
+    }
+    let mut stem = String::new();
+    for c in name.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '.' | '-' | '_' => stem.push(c),
+            _ if stem.ends_with('-') => {}
+            _ => stem.push('-'),
+        }
+    }
+    let stem: String = stem.trim_matches(['.', '-']).chars().take(STEM_CHARS_MAX).collect();
+    if stem.is_empty() { "list".to_owned() } else { stem }
 }
 
 /// What a download contains.

@@ -28,8 +28,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store::clock;
 use store::{
-    AddressHash, BatchError, BatchMode, BatchOfList, HoldError, KeyMode, List, ListId, ListState, NewBatch,
-    NewRow, OpenBatch, Store, StoreError,
+    AddressHash, BatchError, BatchMode, BatchOfList, FoundAddresses, HoldError, KeyMode, List, ListId,
+    ListState, NewBatch, NewRow, OpenBatch, Store, StoreError,
 };
 use window::Window;
 
@@ -292,6 +292,9 @@ impl Worker {
             Ok(Some((rows, counted))) => {
                 let Counted { addresses, distinct, known } = counted;
                 let (state, rule) = (ListState::Ready, lists::RULE);
+                let read_at = clock::now();
+                let found = self.counted.get(&list.id).map(Reading::found);
+                list.found = found.map(|found| FoundAddresses { read_at, ..found });
                 list = List { rows, addresses, distinct, known, state, rule, ..list };
                 if addresses == 0 {
                     list.state = ListState::Unfit;

@@ -1,6 +1,6 @@
 //! Counts of rows by domain, for a bounded number of domains.
 
-use crate::Verdict;
+use crate::{Class, Verdict};
 use engine_proto::limits::DOMAIN_BYTES_MAX;
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
@@ -16,6 +16,8 @@ pub struct DomainRows {
     pub deliverable: u64,
     /// Unverifiable rows.
     pub unverifiable: u64,
+    /// Rows of the class [`Class::Unknown`], which are not confirmed; also the unverifiable ones.
+    pub unknown: u64,
 }
 
 /// The domains of a list, numbered by their first appearance. One text contains all names, because they are many and none
@@ -62,6 +64,7 @@ impl Domains {
         rows.rows += 1;
         rows.deliverable += u64::from(verdict.deliverable == Some(true));
         rows.unverifiable += u64::from(verdict.reason == "unverifiable");
+        rows.unknown += u64::from(verdict.class() == Class::Unknown);
     }
 
     /// All domains, those with the most rows first.
@@ -105,7 +108,10 @@ mod tests {
         domains.count(number, Reason::MailboxExists.into());
         let sorted = domains.sorted();
         assert_eq!(sorted.len(), DOMAINS_MAX);
-        assert_eq!(sorted[0], ("d7.example", DomainRows { rows: 2, deliverable: 1, unverifiable: 1 }));
-        assert_eq!(domains.others(), DomainRows { rows: 2, deliverable: 0, unverifiable: 2 });
+        assert_eq!(
+            sorted[0],
+            ("d7.example", DomainRows { rows: 2, deliverable: 1, unverifiable: 1, unknown: 1 })
+        );
+        assert_eq!(domains.others(), DomainRows { rows: 2, deliverable: 0, unverifiable: 2, unknown: 2 });
     }
 }

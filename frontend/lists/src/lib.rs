@@ -37,6 +37,7 @@ pub use source::{
 };
 pub use time::{utc_seconds, utc_text};
 pub use verdict::Verdict;
+pub use workbook::SheetPlace;
 pub use writer::RowWriter;
 
 use engine_proto::address::Address;

@@ -20,6 +20,8 @@ pub struct Report {
     pub date: String,
     /// The version of the program.
     pub version: String,
+    /// The path of the list's page; `None` if the report is a file.
+    pub back: Option<String>,
     /// The command that made the list; `None` for lists of the dashboard.
     pub command: Option<String>,
     /// Duration of the run as text, for example `12 minutes`.
@@ -46,7 +48,8 @@ pub struct ReportDomain {
     pub name: String,
     pub rows: u64,
     pub deliverable: u64,
-    pub unverifiable: u64,
+    /// Rows that are not confirmed.
+    pub unknown: u64,
 }
 
 /// A domain that is probably a typing mistake.
@@ -73,7 +76,7 @@ impl Report {
             name: name.to_owned(),
             rows: rows.rows,
             deliverable: rows.deliverable,
-            unverifiable: rows.unverifiable,
+            unknown: rows.unknown,
         };
         self.domains = domains.sorted().into_iter().map(of).collect();
         self.uncounted_rows = domains.others().rows;
@@ -109,6 +112,7 @@ pub fn page(report: &Report) -> String {
             body { main {
                 h1 { (report.name) }
                 p.lead { (head_line(report, rows)) }
+                @if let Some(back) = &report.back { p { a href=(back) { "Back to the list" } } }
                 (content(report))
             } }
         }
@@ -277,13 +281,13 @@ fn domains(report: &Report, rows: u64) -> Markup {
         return html! {};
     }
     let bar = |domain: &ReportDomain| {
-        let rest = domain.rows.saturating_sub(domain.deliverable + domain.unverifiable);
+        let undeliverable = domain.rows.saturating_sub(domain.deliverable + domain.unknown);
         Bar {
             label: domain.name.clone(),
             parts: vec![
                 (Class::Deliverable.as_str(), domain.deliverable),
-                ("other", rest),
-                (Class::Unknown.as_str(), domain.unverifiable),
+                (Class::Undeliverable.as_str(), undeliverable),
+                (Class::Unknown.as_str(), domain.unknown),
             ],
             text: format!(
                 "{} ({}), {} deliverable",
@@ -300,7 +304,7 @@ fn domains(report: &Report, rows: u64) -> Markup {
             h2 { "Domains" }
             (bars("Number of rows by domain", &all))
             p.note {
-                "Green: deliverable. Grey: unverifiable. Brown: all others, such as undeliverable and " code { "catch_all" } "."
+                "Green: deliverable. Red: undeliverable. Grey: not confirmed."
                 @if hidden > 0 { " " (grouped(hidden as u64)) " more domains are not shown." }
                 @if report.uncounted_rows > 0 {
                     " " (grouped(report.uncounted_rows)) " addresses are of domains that came after the first 100,000 domains, \
@@ -352,6 +356,7 @@ fn percent(part: u64, whole: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine_proto::verdict::Reason;
 
     fn report() -> Report {
         let evil = "<script>alert(1)</script>\"'&";
@@ -359,6 +364,7 @@ mod tests {
             name: format!("{evil}.csv"),
             date: "2026-11-25 15:10 UTC".into(),
             version: "0.1.0".into(),
+            back: None,
             command: Some(format!("mailprobe clean {evil}")),
             duration: Some("3 minutes".into()),
             reasons: vec![("mailbox_exists", 1_234_567), ("catch_all", 20), ("no_mx", 3)],
@@ -367,7 +373,7 @@ mod tests {
                     name: format!("{evil}{n}.example"),
                     rows: 10,
                     deliverable: 5,
-                    unverifiable: 2,
+                    unknown: 2,
                 })
                 .collect(),
             uncounted_rows: 7,
@@ -399,6 +405,27 @@ mod tests {
         for text in ["<script", "http:", "https:", "src=", "url(", "@import", "s25.example", "href"] {
             assert!(!page.contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn the_domains_have_the_colours_of_the_classes() {
+        let mut domains = Domains::default();
+        let number = domains.number("x.example");
+        for reason in [Reason::MailboxExists, Reason::CatchAll, Reason::Unverifiable, Reason::MailboxNotFound]
+        {
+            domains.count(number, reason.into());
+        }
+        let mut report = Report { back: Some("/lists/lst_1".into()), ..Report::default() };
+        report.set_domains(&domains);
+        let page = page(&report);
+        for (class, width) in [("deliverable", "250"), ("undeliverable", "250"), ("unknown", "500")] {
+            let bar = format!("<rect class=\"{class}\"");
+            let width = format!("width=\"{width}\"");
+            let rest = page.split(&bar).nth(1).and_then(|rest| rest.split('>').next());
+            assert!(rest.is_some_and(|rest| rest.contains(&width)), "{class}: {page}");
+        }
+        assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: not confirmed."));
+        assert!(page.contains("<a href=\"/lists/lst_1\">Back to the list</a>"));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod open;
 mod shape;
 mod unpack;
 
+use crate::SheetPlace;
 use crate::address::in_cell;
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
@@ -112,6 +113,7 @@ pub struct Source {
     name: String,
     /// The format and the name of the sheet, if the list is a spreadsheet.
     sheet: Option<String>,
+    sheet_place: Option<SheetPlace>,
     size: Option<u64>,
     /// Number of bytes before the reader's first byte.
     skipped: u64,
@@ -181,6 +183,11 @@ impl Source {
     /// The last line of plain text or JSON lines.
     pub(crate) fn line_bytes(&self) -> &[u8] {
         &self.line
+    }
+
+    /// The sheet that is read, if the list is a spreadsheet.
+    pub fn sheet_place(&self) -> Option<&SheetPlace> {
+        self.sheet_place.as_ref()
     }
 
     /// Its length in bytes, if known.

@@ -60,6 +60,19 @@ pub(crate) struct ConvertedSheet {
     pub csv: Spool,
     /// The format and the name of the sheet, for people.
     pub description: String,
+    /// The sheet among those of the spreadsheet.
+    pub place: SheetPlace,
+}
+
+/// A sheet among those of its spreadsheet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SheetPlace {
+    /// The name of the sheet.
+    pub name: String,
+    /// The number of the sheet, from 1.
+    pub number: usize,
+    /// The number of sheets of the spreadsheet, with hidden ones.
+    pub count: usize,
 }
 
 /// Reads a spreadsheet.
@@ -129,8 +142,10 @@ fn converted(
         }
         Ok(true)
     })?;
-    let name = crate::columns::listed(std::iter::once(sheet.name.to_string()));
-    Ok(ConvertedSheet { csv: writer.finish()?, description: format!("{}, sheet {name}", book.format()) })
+    let place = SheetPlace { name: sheet.name.to_string(), number: at + 1, count: book.sheets().len() };
+    let name = crate::columns::listed(std::iter::once(place.name.clone()));
+    let description = format!("{}, sheet {name}", book.format());
+    Ok(ConvertedSheet { csv: writer.finish()?, description, place })
 }
 
 fn write_row(row: &[String], line: &mut Vec<u8>) {

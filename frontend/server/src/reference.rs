@@ -8,11 +8,13 @@ mod curl;
 mod prose;
 mod schema;
 
+use http_core::duration_text;
 use maud::{Markup, html};
 use prose::{inline, prose};
 use schema::{fields, kind, name_of};
 use serde_json::{Map, Value};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 /// The tags of fields that a request must have, and of fields that an answer always has.
 const REQUIRED: &str = "required";
@@ -27,13 +29,15 @@ struct Operation<'d> {
     value: &'d Value,
 }
 
-/// The content of the page. `base` is the URL of the API.
-pub fn render(document: &Value, base: &str) -> Markup {
-    let whole = Whole { document, base: base.trim_end_matches('/') };
+/// The content of the page. `base` is the URL of the API. `batch_wait` is the longest wait of an address of a batch for a server that
+/// answers "later".
+pub fn render(document: &Value, base: &str, batch_wait: Duration) -> Markup {
+    let whole = Whole { document, base: base.trim_end_matches('/'), batch_wait };
     html! {
         h1 { "API reference" }
         p.lead { (whole.text("/info/title")) " · version " (whole.text("/info/version")) }
         (whole.contents())
+        p.to-contents { a.button href="#contents" { "Contents" } }
         (whole.introduction())
         @for tag in whole.list("/tags") { (whole.tag(tag)) }
         (whole.errors())
@@ -57,6 +61,7 @@ pub fn base(public_url: Option<&str>, tls: bool, address: SocketAddr) -> String 
 struct Whole<'d> {
     document: &'d Value,
     base: &'d str,
+    batch_wait: Duration,
 }
 
 impl<'d> Whole<'d> {
@@ -99,7 +104,7 @@ impl<'d> Whole<'d> {
 
     fn contents(&self) -> Markup {
         html! {
-            nav aria-label="On this page" {
+            nav #contents aria-label="On this page" {
                 ul {
                     li { a href="#start" { "Getting started" } }
                     @for tag in self.list("/tags") {
@@ -141,6 +146,13 @@ impl<'d> Whole<'d> {
             section aria-labelledby=(id) {
                 h2 #(id) { (name) }
                 (prose(text(tag, "/description")))
+                @if name == "Batch" || name == "Lists" {
+                    p {
+                        "Some mail servers accept an unknown client only after several minutes. On this server, an address of a batch, or \
+                         of a part of a list, waits at most " (duration_text(self.batch_wait)) " for them. Without an answer by then, its \
+                         reason is " code { "unverifiable" } "."
+                    }
+                }
                 @for operation in self.of_tag(tag) { (self.operation(&operation)) }
             }
         }
@@ -355,14 +367,14 @@ mod tests {
     fn page() -> String {
         let document =
             serde_json::to_value(api::openapi::description("https://api.example.com").unwrap()).unwrap();
-        render(&document, "https://api.example.com").into_string()
+        render(&document, "https://api.example.com", Duration::from_secs(1200)).into_string()
     }
 
     #[test]
     fn everything_of_the_description_is_there() {
         let (document, page) =
             (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
-        let whole = Whole { document: &document, base: "/" };
+        let whole = Whole { document: &document, base: "/", batch_wait: Duration::ZERO };
         assert_eq!(whole.operations().len(), 25);
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
@@ -430,7 +442,7 @@ mod tests {
     fn text_is_escaped() {
         let document =
             json!({ "info": { "title": "<b>", "description": "`<i>` <u>\n\n| <s> |\n| --- |\n| <q> |" } });
-        let page = render(&document, "https://<p>").into_string();
+        let page = render(&document, "https://<p>", Duration::ZERO).into_string();
         for tag in ["<b>", "<i>", "<u>", "<s>", "<q>", "https://<p>"] {
             assert!(!page.contains(tag), "{tag}");
         }

@@ -3,6 +3,7 @@
 use crate::http::upload::Upload;
 use crate::routes::{account, batch, docs, health, lists, openapi, verify, webhooks};
 use crate::worker::Worker;
+use api::ErrorCode;
 use bytes::Bytes;
 use checks::auth::Caller;
 use http_core::{Method, Refusal, Reply, route};
@@ -446,7 +447,17 @@ impl route::Route for Route {
 ///
 /// 404 for an unknown path, 405 for another method.
 pub fn find<'p>(method: &str, path: &'p str) -> Result<(&'static Route, &'p str), Refusal> {
-    route::find(ROUTES, method, path).unwrap_or_else(|| Err(Refusal::no_such_path()))
+    let found = route::find(ROUTES, method, path).unwrap_or_else(|| Err(Refusal::no_such_path()));
+    found.map_err(|mut refusal| {
+        // Lists are deleted in this way, and batches are not.
+        let is_batch = path.strip_prefix("/v1/verify/batch/").is_some_and(|id| !id.contains('/'));
+        if method == "DELETE" && is_batch && refusal.body.error == ErrorCode::MethodNotAllowed {
+            let message = &refusal.body.message;
+            refusal.body.message =
+                format!("{message} To cancel a batch, send a POST to {path}/cancel.").into();
+        }
+        refusal
+    })
 }
 
 #[cfg(test)]
@@ -514,6 +525,14 @@ mod tests {
         check("POST", "/v1/lists/lst_1/start", Ok("/v1/lists/{list_id}/start"));
         check("HEAD", "/v1/lists/lst_1/results", Err((405, "GET")));
         check("DELETE", "/v1/verify/batch/bat_1", Err((405, "GET, HEAD")));
+        let message = |path| find("DELETE", path).err().map(|refusal| refusal.body.message.into_owned());
+        assert_eq!(
+            message("/v1/verify/batch/bat_1").as_deref(),
+            Some(
+                "This path accepts only GET, HEAD. To cancel a batch, send a POST to /v1/verify/batch/bat_1/cancel."
+            )
+        );
+        assert_eq!(message("/v1/verify/batch/bat_1/cancel").as_deref(), Some("This path accepts only POST."));
         check("HEAD", "/v1/verify", Err((405, "GET, POST")));
         check("PUT", "/v1/account", Err((405, "GET, HEAD")));
         check("get", "/v1/account", Err((405, "GET, HEAD")));

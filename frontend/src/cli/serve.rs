@@ -309,6 +309,7 @@ impl Crew<'_> {
             assistants,
             faults: Arc::clone(self.faults),
             webhook_destinations: webhook_destinations(config),
+            batch_wait: config.batch.wait,
         };
         Dashboard::start(settings).map(Some)
     }
@@ -325,10 +326,13 @@ impl Crew<'_> {
         let unfit = |error| Failure::failed(format!("cannot render the API description: {error}"));
         let description = api::openapi::description(self.config.base_url()).map_err(unfit)?;
         let base = reference::base(self.config.public_url.as_deref(), self.tls.is_some(), listeners.address);
-        let reference: Arc<str> =
-            reference::render(&serde_json::to_value(&description).map_err(unfit)?, &base)
-                .into_string()
-                .into();
+        let reference: Arc<str> = reference::render(
+            &serde_json::to_value(&description).map_err(unfit)?,
+            &base,
+            self.config.batch.wait,
+        )
+        .into_string()
+        .into();
         let bytes_max = self.config.dashboard.upload_mib << 20;
         let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max).map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;

@@ -5,20 +5,23 @@
 //! changed since then, and stores the bytes. It opens and seals only the answers, one byte per row, and the rows once,
 //! at completion.
 
+mod views;
+
+pub(crate) use views::{page, view};
+
 use crate::days::{self, Charged};
 use crate::reason::{self, GIVEN_UP, UNANSWERED};
 use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
-use crate::rows::{Rows, Table, Walk, Want};
+use crate::rows::{Rows, Table, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText,
-    account_range, batch_key, day_key, idempotency_key, split, split_rows,
+    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText, batch_key,
+    day_key, idempotency_key, split, split_rows,
 };
 use crate::txn::Txn;
 use crate::vault::{KeyClass, Place, Vault, VaultKey};
 use crate::webhooks::batch_event;
 use crate::write_error::{WriteError, refuse};
-use std::ops::Bound;
 use store::credits::{Balance, Portions};
 use store::webhooks::EventKind;
 use store::*;
@@ -60,15 +63,17 @@ pub(crate) struct EndedBatch {
     pub charged: u64,
 }
 
-/// Prepares a batch on the caller's thread. In a batch of a list, rows with the account's own result cost nothing.
+/// Prepares a batch on the caller's thread. In a batch of a list, rows with the account's own result cost nothing. Such a batch has
+/// the id of its list in place of a name, for the note of its charge.
 pub(crate) fn prepare(
     results: Results<'_>,
     vault: &Vault,
     new: &NewBatch,
-    of_list: bool,
+    list: Option<ListId>,
     now: UnixMs,
 ) -> Result<PreparedBatch, BatchError> {
     let &NewBatch { id, account, ref name, ref rows, ref idempotency, ref mode } = new;
+    let of_list = list.is_some();
     let fits = match mode {
         BatchMode::Live => true,
         BatchMode::Test(reasons) => reasons.len() == rows.len(),
@@ -109,7 +114,8 @@ pub(crate) fn prepare(
     }
     let known = answers.clone();
     let emails = rows.iter().map(|row| row.email.clone()).collect();
-    let text = RowsText { name: name.clone(), emails, answers };
+    let name = list.map_or_else(|| name.clone(), |list| Some(list.to_string()));
+    let text = RowsText { name, emails, answers };
     stored.extend(sealing_key.seal(rows_place(&key), &text.encode())?);
     Ok(PreparedBatch { id, account, price, row, rows: stored, known, idempotency })
 }
@@ -300,86 +306,6 @@ fn open_rows(
     opening_key.open(rows_place(key), sealed).map(|text| RowsText::decode(&text)).transpose()
 }
 
-/// A batch from the view of its owner.
-pub(crate) fn view(
-    tables: &dyn Rows,
-    vault: &Vault,
-    account: AccountId,
-    id: BatchId,
-    now: UnixMs,
-) -> Result<Option<BatchView>, StoreError> {
-    let key = batch_key(account, id);
-    let Some(row) = BATCHES.peek(tables, &key)? else { return Ok(None) };
-    let BatchRow { total, answered: checked, .. } = row;
-    let (refunded, is_test) = (row.refunded, row.is_test());
-    let open = BatchView {
-        completed: false,
-        total,
-        checked,
-        refunded,
-        is_test,
-        charged: 0,
-        name: None,
-        results: None,
-    };
-    if row.is_open() {
-        return Ok(Some(open));
-    }
-    if now >= row.expires_at() {
-        return Ok(None);
-    }
-    let text = BATCH_ROWS.read(tables, &key, |rows| open_rows(vault, &key, &row, rows))?;
-    let Some(text) = text.transpose()? else { return Err(damaged()) };
-    let Some(RowsText { name, emails, answers }) = text else { return Ok(None) };
-    let reasons: Option<Vec<_>> = answers.into_iter().map(reason::of_answer).collect();
-    let reasons = reasons.filter(|reasons| reasons.len() == emails.len()).ok_or_else(damaged)?;
-    let results = emails.into_iter().zip(reasons).collect();
-    Ok(Some(BatchView { completed: true, charged: row.charged(), name, results: Some(results), ..open }))
-}
-
-/// The most rows that are examined for a page, since those of lists' batches are left out.
-const PAGE_ROWS_MAX: usize = 2_000;
-
-/// The account's readable batches before `after`, newest first, without those of lists.
-pub(crate) fn page(
-    rows: &dyn Rows,
-    account: AccountId,
-    after: Option<BatchId>,
-    limit: usize,
-    now: UnixMs,
-) -> Result<BatchPage, StoreError> {
-    let (first, last) = account_range(account).into_inner();
-    let end = after.map_or(Bound::Included(last), |after| Bound::Excluded(batch_key(account, after)));
-    let (mut page, mut examined, mut passed) = (BatchPage::default(), 0, None);
-    BATCHES.walk_back(rows, (Bound::Included(first), end), PAGE_ROWS_MAX, |key, row| {
-        if page.batches.len() == limit {
-            page.next = passed;
-            return Walk::Stop;
-        }
-        let batch = BatchId::from_bytes(split(&key).1);
-        (examined, passed) = (examined + 1, Some(batch));
-        if !row.of_list && (row.is_open() || now < row.expires_at()) {
-            let completed = !row.is_open();
-            let is_test = row.is_test();
-            let BatchRow { created_at, total, answered: checked, refunded, .. } = row;
-            page.batches.push(BatchSummary {
-                batch,
-                created_at,
-                completed,
-                total,
-                checked,
-                refunded,
-                is_test,
-            });
-        }
-        Walk::On
-    })?;
-    if examined == PAGE_ROWS_MAX {
-        page.next = passed;
-    }
-    Ok(page)
-}
-
 impl Txn<'_> {
     /// Writes a prepared batch with its charge, or returns the answer of its idempotency key.
     pub(crate) fn create_batch(
@@ -404,7 +330,7 @@ impl Txn<'_> {
             OPEN_BATCHES.put(self.rows, &id.to_bytes(), &account)?;
             self.expire_at(Expiring::OpenBatch, row.given_up_at(), &key, now)?;
         } else {
-            self.settle_batch(account, id, &row, known, now)?;
+            self.settle_batch(account, id, &row, (known, None), now)?;
             self.expire_at(Expiring::Batch, row.expires_at(), &key, now)?;
             self.note_batch_event(EventKind::BatchCompleted, (account, id), &row, known, now)?;
         }
@@ -611,7 +537,7 @@ impl Txn<'_> {
         self.note_batch_event(event, (account, id), &row, &answers, now)?;
         row.completed_at = now.max(1);
         row.answers = Vec::new();
-        self.settle_batch(account, id, &row, &answers, now)?;
+        self.settle_batch(account, id, &row, (&answers, text.name.as_deref()), now)?;
         let sealed = finishing_key.seal(rows_place(key), &RowsText { answers, ..text }.encode())?;
         BATCH_ROWS.write(self.rows, key, &sealed)?;
         BATCHES.put(self.rows, key, &row)?;
@@ -620,7 +546,7 @@ impl Txn<'_> {
 
     fn close_unreadable(&mut self, key: &[u8; 32], row: &BatchRow, now: UnixMs) -> Result<(), StoreError> {
         let (account, id) = self.no_longer_open(key, row)?;
-        self.settle_batch(account, id, row, &[], now)?;
+        self.settle_batch(account, id, row, (&[], None), now)?;
         BATCH_ROWS.remove(self.rows, key)?;
         BATCHES.remove(self.rows, key)
     }
@@ -652,7 +578,7 @@ impl Txn<'_> {
         account: AccountId,
         id: BatchId,
         row: &BatchRow,
-        answers: &[u8],
+        (answers, name): (&[u8], Option<&str>),
         now: UnixMs,
     ) -> Result<(), StoreError> {
         let has_hold = row.held.credits() > 0;
@@ -665,7 +591,17 @@ impl Txn<'_> {
         if !has_hold {
             return Ok(());
         }
-        self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, spent, back, now)
+        let note = charged_for(id, row, name).map(|what| what.to_string()).unwrap_or_default();
+        self.end_portions(HoldRef { account, id: EntryId::of_batch(id) }, (spent, back), note, now)
+    }
+}
+
+/// What the charge of a batch is for. `None` for a batch of a list whose id is not known: its rows cannot be read any longer, or a
+/// version without the ids of lists has created it.
+fn charged_for(id: BatchId, row: &BatchRow, name: Option<&str>) -> Option<ChargedFor> {
+    match row.of_list {
+        true => name?.parse().ok().map(ChargedFor::List),
+        false => Some(ChargedFor::Batch(id)),
     }
 }
 

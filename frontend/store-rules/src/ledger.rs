@@ -137,8 +137,8 @@ impl<'t> Txn<'t> {
     pub(crate) fn end_portions(
         &mut self,
         hold: HoldRef,
-        spent: Portions,
-        back: Portions,
+        (spent, back): (Portions, Portions),
+        note: String,
         now: UnixMs,
     ) -> Result<(), StoreError> {
         let failed = || StoreError::Failed(format!("hold {} is of no account", hold.id));
@@ -148,7 +148,7 @@ impl<'t> Txn<'t> {
         let voided = subscription.void(back);
         let kind = if spent.credits() > 0 { EntryKind::Settled } else { EntryKind::Voided };
         let step = PeriodStep { expired: voided.expired, ..settled };
-        self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note: String::new() })?;
+        self.append(hold.account, hold.id, &EntryRow { kind, at: now, step, note })?;
         self.save(&account)
     }
 

@@ -19,15 +19,55 @@ use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
 use store::webhooks::EventKind;
 use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
-use store::{BatchOfList, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs};
+use store::{
+    BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs,
+};
 use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
 
-/// The texts of a list.
+/// The texts of a list. `why` has two lines: the reason, and where the addresses were found. The second line is absent before the list
+/// is read, and in lists of earlier versions, whose readers show both lines as the reason.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Texts {
     name: String,
     column: String,
     why: String,
+}
+
+/// The text `why` of a list.
+fn join_why(list: &List) -> String {
+    match &list.found {
+        Some(found) => {
+            let FoundAddresses { column, column_number, columns, sheet, sheet_number, sheets, read_at } =
+                found;
+            let why = &list.why;
+            format!(
+                "{why}\n{read_at}\t{column_number}\t{columns}\t{sheet_number}\t{sheets}\t{sheet}\t{column}"
+            )
+        }
+        None => list.why.clone(),
+    }
+}
+
+/// The inverse of [`join_why`].
+fn split_why(why: &str) -> (String, Option<FoundAddresses>) {
+    let (why, found) = why.split_once('\n').map_or((why, None), |(why, found)| (why, read_found(found)));
+    (why.to_owned(), found)
+}
+
+fn read_found(text: &str) -> Option<FoundAddresses> {
+    let fields: Vec<&str> = text.split('\t').collect();
+    let [read_at, column_number, columns, sheet_number, sheets, sheet, column] = fields[..] else {
+        return None;
+    };
+    Some(FoundAddresses {
+        column: column.to_owned(),
+        column_number: column_number.parse().ok()?,
+        columns: columns.parse().ok()?,
+        sheet: sheet.to_owned(),
+        sheet_number: sheet_number.parse().ok()?,
+        sheets: sheets.parse().ok()?,
+        read_at: read_at.parse().ok()?,
+    })
 }
 
 impl Row for Texts {
@@ -51,7 +91,7 @@ fn until(created_at: UnixMs) -> UnixMs {
 /// Seals the texts of a list.
 pub(crate) fn seal(vault: &Vault, list: &List) -> Result<ListRow, StoreError> {
     let key = list_key(list.account, list.id);
-    let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: list.why.clone() };
+    let texts = Texts { name: list.name.clone(), column: list.column.clone(), why: join_why(list) };
     let sealing_key = vault.sealing_key(KeyClass::List, until(list.created_at))?;
     let List { created_at, state, bytes, rows, addresses, submitted, done, .. } = *list;
     let List { offset, mode, is_resumable, received_at, distinct, known, charged, rule, .. } = *list;
@@ -82,7 +122,8 @@ pub(crate) fn open(vault: &Vault, key: &[u8; 32], row: ListRow, now: UnixMs) -> 
     let ListRow { created_at, state, bytes, rows, addresses, submitted, done, counts, more, .. } = row;
     let (account, id) = (AccountId::from_bytes(account), ListId::from_bytes(id));
     let list = List::new(id, account, created_at, name);
-    let list = List { state, column, why, bytes, rows, addresses, submitted, done, counts, ..list };
+    let (why, found) = split_why(&why);
+    let list = List { state, column, why, found, bytes, rows, addresses, submitted, done, counts, ..list };
     Some(match more {
         Some(ListMore { mode, is_resumable, offset, received_at, distinct, known, charged, rule }) => {
             List { mode, is_resumable, offset, received_at, distinct, known, charged, rule, ..list }

@@ -414,7 +414,7 @@ impl<B: Backend> Store for RowStore<B> {
     fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
         let job = Job::of(new.account, Class::New);
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
-            batches::prepare(Results(rows), &shared.vault, &new, false, now).map(Prepared::Write)
+            batches::prepare(Results(rows), &shared.vault, &new, None, now).map(Prepared::Write)
         };
         self.write_prepared(job, prepare, move |txn, batch| txn.create_batch(batch, now))
     }
@@ -465,7 +465,7 @@ impl<B: Backend> Store for RowStore<B> {
         limit: usize,
         now: UnixMs,
     ) -> Pending<BatchPage, StoreError> {
-        self.read(None, move |_, rows| batches::page(rows, account, after, limit, now))
+        self.read(None, move |shared, rows| batches::page(rows, &shared.vault, account, after, limit, now))
     }
 
     fn cancel_batch(

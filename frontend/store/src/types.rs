@@ -14,7 +14,7 @@ pub use lists::*;
 pub use results::*;
 pub use web::*;
 
-use super::id::{AccountId, EntryId};
+use super::id::{AccountId, BatchId, EntryId, ListId, NotAnId};
 use crate::credits::Balance;
 use crate::histogram::{COMMIT_US, GROUP, Histogram};
 use crate::rate_limit::{Limits, Overrides};
@@ -346,8 +346,48 @@ pub struct Entry {
     pub spent: u64,
     /// Credits that expired by it.
     pub expired: u64,
-    /// The note of a grant; otherwise empty.
+    /// The note of a grant, or the text of [`ChargedFor`]; otherwise empty.
     pub note: String,
+}
+
+impl Entry {
+    /// What it charged or returned credits for; `None` for a single check, a grant and a period, and for a batch that ended in an
+    /// earlier version.
+    pub fn charged_for(&self) -> Option<ChargedFor> {
+        match self.kind {
+            EntryKind::Settled | EntryKind::Voided => self.note.parse().ok(),
+            EntryKind::Period | EntryKind::PlanChange | EntryKind::Pack | EntryKind::Carried => None,
+        }
+    }
+}
+
+/// What an entry of the ledger is for. Its text, `batch ID` or `list ID`, is the note of the entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChargedFor {
+    /// A whole batch.
+    Batch(BatchId),
+    /// A batch of this list. A list has an entry for each of its batches.
+    List(ListId),
+}
+
+impl fmt::Display for ChargedFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChargedFor::Batch(id) => write!(f, "batch {id}"),
+            ChargedFor::List(id) => write!(f, "list {id}"),
+        }
+    }
+}
+
+impl FromStr for ChargedFor {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<ChargedFor, NotAnId> {
+        match text.strip_prefix("list ") {
+            Some(id) => id.parse().map(ChargedFor::List),
+            None => text.strip_prefix("batch ").unwrap_or_default().parse().map(ChargedFor::Batch),
+        }
+    }
 }
 
 /// The result of [`audit`](super::Store::audit).
@@ -361,4 +401,25 @@ pub struct Audit {
     pub open_holds: u64,
     /// One line for each account with inconsistent sums. Empty if there is no fault.
     pub faults: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_names_a_batch_or_a_list_only_in_entries_of_charges() {
+        let (batch, list) = (BatchId::new(7, 1), ListId::new(7, 2));
+        for charge in [ChargedFor::Batch(batch), ChargedFor::List(list)] {
+            assert_eq!(charge.to_string().parse(), Ok(charge));
+        }
+        for other in ["", "batch", "list ", &format!("list {batch}"), &format!("batch {list}"), "bonus"] {
+            assert!(other.parse::<ChargedFor>().is_err(), "{other}");
+        }
+        let note = ChargedFor::Batch(batch).to_string();
+        let id = EntryId::new(7, 3);
+        let entry = |kind| Entry { id, kind, at: 7, granted: 0, spent: 1, expired: 0, note: note.clone() };
+        assert_eq!(entry(EntryKind::Voided).charged_for(), Some(ChargedFor::Batch(batch)));
+        assert_eq!(entry(EntryKind::Pack).charged_for(), None, "an operator wrote it");
+    }
 }

@@ -143,6 +143,7 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
 
     let (head, own) = results(&server, &server.live, &format!("{id}/results"));
     assert!(head.contains("200 OK") && head.contains("content-type: text/csv; charset=utf-8"), "{head}");
+    assert!(head.contains(".results.csv\""), "{head}");
     let expected = "name,email,deliverable,reason\nA,mailbox_exists@a.example,true,mailbox_exists\n\
         B,mailbox_not_found@b.example,false,mailbox_not_found\nC,Mailbox_Exists@A.example,true,mailbox_exists\n\
         D,none,false,invalid_syntax\nE,catch_all@c.example,false,catch_all\n";
@@ -155,6 +156,7 @@ fn a_list_goes_from_upload_to_results_and_pays_once_for_an_address() {
     assert_eq!(bad.lines().count(), 4);
     let (head, json) = results(&server, &server.live, &format!("{id}/results?format=jsonl&class=unknown"));
     assert!(head.contains("content-type: application/x-ndjson"), "{head}");
+    assert!(head.contains(".unknown.jsonl\""), "{head}");
     assert_eq!(
         json,
         "{\"name\":\"E\",\"email\":\"catch_all@c.example\",\"deliverable\":false,\"reason\":\"catch_all\"}\n"

@@ -116,6 +116,8 @@ fn the_data_of_the_account_is_exported_with_a_live_key() {
     assert_eq!((answer.status, answer.header("ratelimit-policy")), (200, Some("\"list\";q=120;w=60")));
     let data = answer.json();
     assert_eq!(data["account"]["name"], "default");
+    let batches = server.get(&server.test, "/v1/verify/batch").json();
+    assert_eq!(batches["batches"][0]["name"], "june");
     assert_eq!(data["keys"].as_array().map(Vec::len), Some(2));
     let results = json!([{ "email": "deliverable@a.example", "reason": "mailbox_exists" }]);
     assert_eq!((&data["batches"][0]["name"], &data["batches"][0]["results"]), (&json!("june"), &results));

@@ -4,6 +4,7 @@ use crate::browser::{Browser, PASSWORD};
 use crate::keys::make;
 use crate::server::Server;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 const EMAIL: &str = "kanarienvogel@example.com";
@@ -48,6 +49,8 @@ fn an_account_is_deleted_by_its_name_and_password_and_found_nowhere_afterwards()
     assert_eq!(data["lists"][0]["name"], "kanarienvogel.csv");
     assert_eq!(data["batches"][0]["total"], 2);
     assert_eq!(data["webhooks"][0]["url"], "https://kanarienvogel.example/in");
+    let whole: Value = server.get(&key, "/v1/openapi.json").json();
+    same_fields(&whole, &json!({ "$ref": "#/components/schemas/AccountExport" }), &data, "export");
     let operators: Value = serde_json::from_str(&server.administer(&["account", "export", EMAIL])).unwrap();
     assert_eq!(operators["account"], data["account"]);
     // It has no secret and nothing of others.
@@ -96,5 +99,29 @@ fn an_account_is_deleted_by_its_name_and_password_and_found_nowhere_afterwards()
         if path.is_file() {
             assert!(!has(&std::fs::read(&path).unwrap(), "kanarienvogel"), "{}", path.display());
         }
+    }
+}
+
+/// Checks that each object has the fields of its schema, and no others.
+fn same_fields(whole: &Value, schema: &Value, value: &Value, place: &str) {
+    let choices = ["anyOf", "allOf"].into_iter().find_map(|word| schema.get(word)?.as_array());
+    let schema = choices.map_or(schema, |choices| &choices[0]);
+    let pointer = schema.get("$ref").and_then(Value::as_str).and_then(|it| it.strip_prefix('#'));
+    let schema = pointer.map_or(schema, |pointer| whole.pointer(pointer).unwrap());
+    match (value, schema.get("properties").and_then(Value::as_object)) {
+        (Value::Object(fields), Some(properties)) => {
+            let names = |fields: &serde_json::Map<String, Value>| -> BTreeSet<String> {
+                fields.keys().cloned().collect()
+            };
+            assert_eq!(names(fields), names(properties), "{place}");
+            for (name, value) in fields {
+                same_fields(whole, &properties[name], value, &format!("{place}.{name}"));
+            }
+        }
+        (Value::Array(items), _) => {
+            assert!(schema.get("items").is_some(), "{place}");
+            items.iter().for_each(|item| same_fields(whole, &schema["items"], item, place));
+        }
+        _ => {}
     }
 }

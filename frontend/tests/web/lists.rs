@@ -3,6 +3,7 @@
 use crate::browser::{Browser, Page, signed_up};
 use crate::keys::make;
 use crate::server::Server;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::{Read, Write as _};
 use std::time::Duration;
@@ -82,6 +83,10 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let page = upload(&mut browser, "my \"list\" <script>.csv", content.as_bytes(), "");
     let path = page.path.clone();
     let page = wait(&mut browser, &path, "Cost");
+    page.says("Column of the addresses E-Mail (3 of 3)").says("The cost is as of");
+    let shown = server.get(&key, &format!("/v1{path}")).json();
+    assert_eq!((&shown["found"]["column"], &shown["found"]["column_number"]), (&json!("E-Mail"), &json!(3)));
+    assert_eq!((&shown["found"]["columns"], &shown["found"]["sheet"]), (&json!(3), &Value::Null));
     page.says("Rows 1,000").says("Addresses 800").says("at most 800 credits ; the account has 5,000");
     assert!(!page.text().contains("<script>."), "{}", page.text());
     for page in ["download", "report"] {
@@ -93,7 +98,10 @@ fn a_thousand_rows_go_from_upload_to_download() {
     page.says("1,000 rows");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 4_200);
     let result = browser.get(&format!("{path}/download"));
-    assert_eq!(result.header("content-disposition"), Some("attachment; filename=\"mailprobe-list.csv\""));
+    assert_eq!(
+        result.header("content-disposition"),
+        Some("attachment; filename=\"my-list-script.results.csv\"")
+    );
     let text = result.text();
     let (mut got, mut rows) = (text.lines(), content.lines());
     assert_eq!(got.next().unwrap(), format!("{},deliverable,reason", rows.next().unwrap()));
@@ -109,7 +117,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let result = browser.get(&format!("{path}/download?class=deliverable&format=jsonl"));
     assert_eq!(
         result.header("content-disposition"),
-        Some("attachment; filename=\"mailprobe-list.deliverable.jsonl\"")
+        Some("attachment; filename=\"my-list-script.deliverable.jsonl\"")
     );
     let good: Vec<&str> = text.lines().filter(|row| row.ends_with(",true,mailbox_exists")).collect();
     assert_eq!(result.text().lines().count(), good.len());
@@ -131,6 +139,15 @@ fn a_thousand_rows_go_from_upload_to_download() {
     // A repeat of the list has the same price: rows of batches are charged, also repeats.
     assert_eq!(server.administer(&["account", "show", email]).matches("add up").count(), 1);
     browser.get("/usage").says("800");
+    let usage = browser.get("/usage");
+    let link = format!("List <a href=\"{path}\">");
+    assert_eq!(usage.text().matches(&link).count(), 1, "one line for all its parts: {}", usage.text());
+    let exported = server.get(&key, "/v1/account/export").json();
+    let entries = exported["ledger"].as_array().unwrap().iter();
+    let of_list = entries.filter(|entry| path.ends_with(entry["list_id"].as_str().unwrap_or("none")));
+    assert_eq!(of_list.map(|entry| entry["spent"].as_u64().unwrap()).sum::<u64>(), 800);
+    let report = browser.get(&format!("{path}/report"));
+    assert!(report.text().contains(&format!("<a href=\"{path}\">Back to the list</a>")));
     browser.get("/lists").says("completed");
     let page = browser.get(&path);
     browser.press(&page, &format!("{path}/delete")).says("No lists yet");

@@ -53,10 +53,14 @@ impl fmt::Display for UrlFault {
                 "must have only the characters of URLs; write international names in A-labels (xn--)"
             }
             UrlFault::Percent => "must have two hexadecimal digits after each percent sign; write it as %25",
-            UrlFault::Scheme => "must begin with https://",
+            UrlFault::Scheme => {
+                "must begin with https://, unless the operator allows a network with `webhook_allow_net`"
+            }
             UrlFault::UserInfo => "must not have a user name",
             UrlFault::Fragment => "must not have a fragment",
-            UrlFault::Host => "must have a public DNS name as its host",
+            UrlFault::Host => {
+                "must have a public DNS name as its host, unless the operator allows its network with `webhook_allow_net`"
+            }
             UrlFault::Port => "must have no port, the port 443, or a port from 1024 to 65535",
         })
     }

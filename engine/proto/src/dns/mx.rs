@@ -11,7 +11,7 @@ mod tests;
 use super::{Exchange, Failure, Mx, Name, Outcome, Question, RecordKind, Records};
 use crate::address::Domain;
 use crate::limits::{MX_ADDRESSES_MAX, MX_HOSTS_MAX};
-pub use site::Site;
+pub use site::{Site, inbox_providers};
 use std::net::IpAddr;
 
 /// Why a domain takes no mail, for certain.

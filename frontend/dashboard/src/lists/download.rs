@@ -29,13 +29,14 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
     let format = FORMATS.iter().find(|(value, ..)| *value == wanted).ok_or_else(unknown)?.2;
     let list = checked_list(&visit).await?;
     let selection = Selection { format, classes: Vec::from_iter(class) };
-    let Opened { content_type, ending, pieces } = open(&visit, list, Wanted::Rows(selection)).await?;
-    let class = class.map(|class| format!(".{}", class.as_str())).unwrap_or_default();
+    let (name, wanted) = (list.name.clone(), Wanted::Rows(selection.clone()));
+    let Opened { content_type, ending, pieces } = open(&visit, list, wanted).await?;
+    let file = selection.file_name(&name, ending);
     visit.pieces.set(Some(pieces));
     let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
     Ok(reply
         .header("content-type", content_type)
-        .header("content-disposition", format!("attachment; filename=\"mailprobe-list{class}.{ending}\"")))
+        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
 }
 
 /// Opens the report about a list after its check.
@@ -46,6 +47,7 @@ pub async fn report(visit: Visit) -> Result<Reply, Problem> {
         name: super::pages::name(&list).to_owned(),
         date: lists::utc_text(clock::now() / 1000).replace('T', " ").replace('Z', " UTC"),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        back: format!("/lists/{}", list.id),
     };
     let opened = open(&visit, list, Wanted::Report(request)).await?;
     visit.pieces.set(Some(opened.pieces));

@@ -3,7 +3,6 @@
 use super::download;
 use crate::form::token_field;
 use crate::problem::Problem;
-use crate::session::SignedIn;
 use crate::sessions::time;
 use crate::signin::notice;
 use crate::visit::Visit;
@@ -13,7 +12,7 @@ use list_work::actions::{StartError, remaining_price};
 use lists::report::grouped;
 use maud::{Markup, html};
 use store::clock;
-use store::{KeyMode, List, ListId, ListState};
+use store::{FoundAddresses, KeyMode, List, ListId, ListState};
 
 /// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
@@ -155,7 +154,7 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
-            (standing(list, signed_in, credits, checked))
+            (standing(visit, list, credits, checked)?)
             @if matches!(list.state, ListState::Running | ListState::Paused) {
                 form method="post" action={ "/lists/" (list.id) "/cancel" } {
                     (token_field(&signed_in.csrf))
@@ -177,7 +176,24 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     Ok(page::page_at("List", Some("/lists"), Some(signed_in), body))
 }
 
-fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Markup {
+/// Where the addresses of a list are, so that its owner sees what is left out.
+fn found_in(found: &FoundAddresses) -> Markup {
+    let named = |name: &str, number: u32, of: u32| {
+        html! { @if !name.is_empty() { (name) " (" (number) " of " (of) ")" } @else { (number) " of " (of) } }
+    };
+    html! {
+        @if found.sheets > 0 { dt { "Sheet" } dd.wrap { (named(&found.sheet, found.sheet_number, found.sheets)) } }
+        @if found.columns > 0 {
+            dt { "Column of the addresses" } dd.wrap { (named(&found.column, found.column_number, found.columns)) }
+        } @else if !found.column.is_empty() {
+            dt { "Key of the addresses" } dd.wrap { (found.column) }
+        }
+    }
+}
+
+fn standing(visit: &Visit, list: &List, credits: u64, checked: u64) -> Result<Markup, Problem> {
+    let signed_in = visit.signed_in()?;
+    let late = || page::greylisting(visit.dashboard.batch_wait, None);
     let (left, duplicates) = (list.to_check() - list.submitted, list.addresses - list.to_check());
     let start = |name: &str| {
         html! {
@@ -187,7 +203,7 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             }
         }
     };
-    html! {
+    Ok(html! {
         @match list.state {
             ListState::Uploading => p { "The upload is not complete yet." },
             ListState::Reading => p { "The list is being read. Reload the page to see the cost." },
@@ -198,13 +214,14 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
             ListState::Ready => {
                 section.card {
                     dl {
+                        @if let Some(found) = &list.found { (found_in(found)) }
                         dt { "Rows" } dd { (grouped(list.rows)) }
                         dt { "Addresses" } dd { (grouped(list.addresses)) }
                         dt { "Different addresses" } dd { (grouped(list.to_check())) }
                         dt { "Duplicates" } dd { (grouped(duplicates)) ", free" }
                         dt { "Checked within 24 hours" } dd { (grouped(list.known)) ", free" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
-                        dt { "Cost" } dd { strong { "at most " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) }
+                        dt { "Cost" } dd { strong { "at most " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
                     }
                     @if list.by_row {
                         p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
@@ -217,10 +234,10 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
                     (start("Start the check"))
                 }
             }
-            ListState::Running => (progress(list, checked)),
+            ListState::Running => (progress(list, checked, late())),
             ListState::Paused => {
                 p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost at most " (grouped(remaining_price(list))) " credits." }
-                (progress(list, checked))
+                (progress(list, checked, late()))
                 (start("Continue the check"))
             }
             ListState::Completed => {
@@ -242,7 +259,7 @@ fn standing(list: &List, signed_in: &SignedIn, credits: u64, checked: u64) -> Ma
                 @if list.answered() > 0 { section.card { (chart::verdicts(&list.counts)) } }
             }
         }
-    }
+    })
 }
 
 /// The report and the form for a download.
@@ -272,13 +289,14 @@ fn results(list: &List) -> Markup {
     }
 }
 
-fn progress(list: &List, checked: u64) -> Markup {
+/// `late` says how long the last addresses can take.
+fn progress(list: &List, checked: u64, late: Markup) -> Markup {
     html! {
         section.card {
             label for="bar" { (grouped(checked)) " of " (grouped(list.to_check())) " addresses checked" }
             progress #bar max=(list.to_check()) value=(checked) {}
             @if list.state == ListState::Running {
-                p.soft { (page::GREYLISTING) }
+                p.soft { (late) }
             }
             @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
         }

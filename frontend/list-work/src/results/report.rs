@@ -20,6 +20,8 @@ pub struct ReportRequest {
     pub date: String,
     /// The version of the program.
     pub version: String,
+    /// The path of the list's page.
+    pub back: String,
 }
 
 /// Counts the rows of a list, and makes its report.
@@ -38,8 +40,8 @@ pub(super) struct ReportMaker {
 impl ReportMaker {
     /// A report about all rows of a list.
     pub fn new(rows: AnsweredRows, request: ReportRequest) -> ReportMaker {
-        let ReportRequest { lists, name, date, version } = request;
-        let report = Report { name, date, version, ..Report::default() };
+        let ReportRequest { lists, name, date, version, back } = request;
+        let report = Report { name, date, version, back: Some(back), ..Report::default() };
         let (domains, codes) = (Domains::default(), [0; 16]);
         ReportMaker { rows, lists, report, domains, codes, unasked: 0, compared: None }
     }

@@ -2,14 +2,15 @@
 
 use super::{ROWS_MAX, SLICE_BYTES};
 use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
-use crate::{ListSource, SourceError};
-use lists::{Row, Step};
+use crate::{ListSource, NAME_CHARS_MAX, SourceError};
+use lists::{Row, Source, Step};
 use std::path::Path;
 use std::sync::Arc;
-use store::{List, Store};
+use store::{FoundAddresses, List, Store};
 
 /// A list in the state of reading.
 pub(super) struct Reading {
+    found: FoundAddresses,
     rows: u64,
     stage: ReadingStage,
 }
@@ -51,12 +52,18 @@ impl Reading {
     /// Opens a list. Temporary files are in this folder.
     pub(super) fn new(store: &Arc<dyn Store>, list: &List, folder: &Path) -> Result<Reading, ReadError> {
         let source = crate::source(Arc::clone(store), list)?;
+        let found = found_in(&source);
         let (source, row) = (Box::new(source), Row::default());
         let stage = match list.by_row {
             true => ReadingStage::RowsOnly(source, row, 0),
             false => ReadingStage::Rows(source, row, Addresses::new(folder)),
         };
-        Ok(Reading { rows: 0, stage })
+        Ok(Reading { found, rows: 0, stage })
+    }
+
+    /// Where the addresses of the list are.
+    pub(super) fn found(&self) -> FoundAddresses {
+        self.found.clone()
     }
 
     /// Takes the next slice of the work. Returns the numbers of rows and addresses at the end.
@@ -102,6 +109,27 @@ impl Reading {
         };
         Ok(None)
     }
+}
+
+/// Where the addresses of an open list are.
+fn found_in(source: &Source) -> FoundAddresses {
+    let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let shape = source.shape();
+    let mut found = FoundAddresses { column: shown(&shape.key), ..FoundAddresses::default() };
+    if let Some((width, &column)) = shape.input_width().zip(shape.input_columns().first()) {
+        found.column = shown(&shape.column_name(column).unwrap_or_default());
+        (found.column_number, found.columns) = (number(column + 1), number(width));
+    }
+    if let Some(place) = source.sheet_place() {
+        found.sheet = shown(&place.name);
+        (found.sheet_number, found.sheets) = (number(place.number), number(place.count));
+    }
+    found
+}
+
+/// A name of the file in one line of limited length.
+fn shown(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { ' ' } else { c }).take(NAME_CHARS_MAX).collect()
 }
 
 /// Passes the rows of a slice to `each`. Returns whether the list has ended.

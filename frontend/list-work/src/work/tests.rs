@@ -341,6 +341,7 @@ fn results_can_be_a_spreadsheet_or_a_report() {
             name: "june.csv".into(),
             date: "2026-11-25".into(),
             version: "1".into(),
+            back: "/lists/1".into(),
         };
         let page = String::from_utf8(made(Wanted::Report(request))).unwrap();
         for text in
@@ -387,4 +388,46 @@ fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
     list.state = ListState::Reading;
     store.put_list(&list, ListState::Uploading, None).wait().unwrap();
     list.id
+}
+
+#[test]
+fn a_download_has_the_name_of_its_list_and_its_rows() {
+    let selection = |classes: &[Class]| Selection { classes: classes.to_vec(), ..Selection::ALL };
+    for (list, classes, name) in [
+        ("customers.csv", &[Class::Unknown][..], "customers.unknown.csv"),
+        ("customers.csv", &[], "customers.results.csv"),
+        ("May 2026.CSV.gz", &[Class::Deliverable, Class::Unknown], "May-2026.deliverable-unknown.csv"),
+        ("v1.2.xlsx", &[], "v1.2.results.csv"),
+        ("m\u{fc}ller \"x\"\r\n;../.csv", &[], "m-ller-x.results.csv"),
+        ("\u{44f}\u{44f}", &[], "list.results.csv"),
+        ("", &[], "list.results.csv"),
+        (".csv", &[], "list.results.csv"),
+        (&"a".repeat(99), &[], &format!("{}.results.csv", "a".repeat(60))),
+    ] {
+        assert_eq!(selection(classes).file_name(list, "csv"), name, "{list}");
+    }
+}
+
+#[test]
+fn the_reading_of_a_list_says_where_the_addresses_are() {
+    let (_folder, store, account) = store_with_account();
+    let mut worker = worker(&store);
+    let mut found = |content: &str| {
+        let list = uploaded(&store, account, content);
+        let read = loop {
+            let list = store.list(account, list.id, clock::now()).wait().unwrap().unwrap();
+            if list.state != ListState::Reading {
+                break list;
+            }
+            worker.round(Worker::turn).unwrap();
+        };
+        let found = read.found.unwrap();
+        assert!(found.read_at >= read.created_at && found.sheets == 0);
+        (found.column, found.column_number, found.columns)
+    };
+    let csv = "Name,Mail 1,Mail 2\nx,a@example.com,b@example.com\ny,c@example.com,d@example.com\n";
+    assert_eq!(found(csv), ("Mail 1".to_owned(), 2, 3));
+    assert_eq!(found("x;a@example.com\ny;b@example.com\n"), (String::new(), 2, 2));
+    assert_eq!(found("{\"mail\":\"a@example.com\"}\n"), ("mail".to_owned(), 0, 0));
+    assert_eq!(found("a@example.com\nb@example.com\n").2, 0);
 }

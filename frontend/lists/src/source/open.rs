@@ -76,7 +76,7 @@ pub(super) fn open(
     let mut beginning = Beginning::read(input, consumed).map_err(unreadable)?;
     let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
     let is_workbook = beginning.head.starts_with(b"PK\x03\x04");
-    let mut sheet = None;
+    let (mut sheet, mut sheet_place) = (None, None);
     let mut size = size;
     if is_workbook {
         let limits = options.limits.map_or(WorkbookLimits::OWN, |limits| WorkbookLimits {
@@ -85,6 +85,7 @@ pub(super) fn open(
         });
         let converted = workbook::convert(beginning.whole(), options.sheet, limits).map_err(unreadable)?;
         (size, sheet) = (Some(converted.csv.length()), Some(converted.description));
+        sheet_place = Some(converted.place);
         beginning = Beginning::read(Box::new(converted.csv), None).map_err(unreadable)?;
     } else if options.sheet.is_some() {
         return Err(ListError::unreadable(format!("{name} is no spreadsheet: omit the name of the sheet")));
@@ -113,6 +114,7 @@ pub(super) fn open(
         reader,
         name: name.to_owned(),
         sheet,
+        sheet_place,
         size,
         skipped,
         consumed,

@@ -87,6 +87,11 @@ impl Shape {
         self.columns.addresses.len()
     }
 
+    /// The number of columns of the input; `None` for JSON lines and plain text.
+    pub fn input_width(&self) -> Option<usize> {
+        (self.format == Format::Csv).then_some(self.columns.width)
+    }
+
     /// The columns of the input that have the addresses, from 0; empty for JSON lines.
     pub fn input_columns(&self) -> &[usize] {
         if self.format == Format::Jsonl { &[] } else { &self.columns.addresses }

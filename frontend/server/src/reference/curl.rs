@@ -227,10 +227,12 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn of(id: &str) -> Vec<String> {
         let document = serde_json::to_value(api::openapi::description("/").unwrap()).unwrap();
-        let whole = Whole { document: &document, base: "https://api.example.com" };
+        let whole =
+            Whole { document: &document, base: "https://api.example.com", batch_wait: Duration::ZERO };
         let operation = whole.operations().into_iter().find(|it| it.id() == id).unwrap();
         examples(&whole, &operation).into_iter().map(|example| example.text).collect()
     }

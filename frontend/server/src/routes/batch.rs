@@ -57,6 +57,7 @@ pub async fn index(call: Call) -> Result<Reply, Refusal> {
     let page = call.worker.checks.store.batches(account, after, limit, clock::now()).await?;
     let summary = |batch: store::BatchSummary| BatchSummary {
         batch_id: batch.batch.to_string(),
+        name: batch.name,
         completed: batch.completed,
         total: batch.total,
         checked: batch.checked,

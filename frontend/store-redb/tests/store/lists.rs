@@ -399,3 +399,81 @@ fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
     world.purge();
     assert_eq!(world.store().list_index(&list, 0).wait(), Ok(None));
 }
+
+#[test]
+fn the_ledger_names_the_batch_or_the_list_of_a_charge() {
+    let (mut world, a) = World::with_account("free");
+    // The ids of a list's batches have the time of the list.
+    let entries = |world: &World| world.store().entries(a, 100).wait().unwrap();
+    let newest = |world: &World| entries(world).into_iter().max_by_key(|entry| entry.at).unwrap();
+    let page = |world: &World| world.store().batches(a, None, 10, world.now).wait().unwrap().batches;
+    world.verify(a, "single@example.com", MailboxExists);
+    assert_eq!((newest(&world).note.as_str(), newest(&world).charged_for()), ("", None), "no address");
+    world.now += 1;
+    let new = NewBatch { name: Some("spring".into()), ..world.new_batch(a, &["a@example.com"]) };
+    let id = new.id;
+    world.create(new).unwrap();
+    world.reopen();
+    assert_eq!(page(&world)[0].name.as_deref(), Some("spring"), "also of an open batch");
+    world.answer(id, &[(0, Verified(MailboxExists.into()))]);
+    assert_eq!(page(&world)[0].name.as_deref(), Some("spring"));
+    let entry = newest(&world);
+    assert_eq!((entry.spent, entry.note), (1, format!("batch {id}")));
+    world.now += 1;
+    let mut list = running(&world, a, 1, 2);
+    let batch = submit(&mut world, &mut list, &["b@example.com", "c@example.com"]);
+    world.reopen();
+    world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Verified(CatchAll.into()))]);
+    let entry = newest(&world);
+    assert_eq!((entry.spent, entry.charged_for()), (2, Some(ChargedFor::List(list.id))));
+    assert_eq!(world.view(a, batch).unwrap().name, None);
+    assert_eq!(page(&world).len(), 1, "without those of lists");
+    world.now += 1;
+    let mut list = running(&world, a, 2, 2);
+    let cancelled = submit(&mut world, &mut list, &["d@example.com", "e@example.com"]);
+    world.answer(cancelled, &[(0, Verified(MailboxExists.into()))]);
+    world.store().cancel_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!((newest(&world).spent, newest(&world).note), (1, format!("list {}", list.id)));
+    world.store().delete_list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!(newest(&world).charged_for(), Some(ChargedFor::List(list.id)), "the entry outlives the list");
+    world.check(a, (95, 0, 0, 5, 0));
+    world.now += 100 * DAY;
+    world.verify(a, "later@example.com", MailboxExists);
+    assert!(
+        entries(&world).iter().all(|entry| entry.charged_for().is_none()),
+        "the carried entry has no note"
+    );
+}
+
+#[test]
+fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
+    let (mut world, a) = World::with_account("free");
+    let found = FoundAddresses {
+        column: "Mail 1".into(),
+        column_number: 2,
+        columns: 3,
+        sheet: "May".into(),
+        sheet_number: 1,
+        sheets: 2,
+        read_at: START + 5,
+    };
+    let plain = FoundAddresses { read_at: START, ..FoundAddresses::default() };
+    for (n, (found, why)) in [
+        (None, ""),
+        (None, "The check stopped."),
+        (Some(found.clone()), ""),
+        (Some(found), "The check stopped."),
+        (Some(plain), ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let list = list(&world, a, n as u128);
+        world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+        let list = List { state: ListState::Paused, found, why: why.into(), ..list };
+        assert_eq!(world.store().put_list(&list, ListState::Uploading, None).wait(), Ok(true));
+        world.reopen();
+        let read = read(&world, &list);
+        assert_eq!((read.why, read.found), (list.why, list.found));
+    }
+}

@@ -553,6 +553,42 @@ fn a_test_is_a_message_for_one_endpoint() {
 }
 
 #[test]
+fn a_test_does_not_wait_for_earlier_tests_that_have_failed() {
+    let (mut world, a, id) = world();
+    let test = |world: &World| world.store().test_webhook(a, id, world.now).wait().unwrap();
+    let first = test(&world);
+    let claimed = claim_one(&world, ME);
+    // While an attempt is under way, its result counts, so the order stays.
+    let second = test(&world);
+    note(&world, &claimed, 500);
+    assert!(claim(&world, ME).is_empty(), "the first is due in some seconds");
+    world.now += 1_000;
+    let third = test(&world);
+    assert_eq!(claim_one(&world, ME).message, third, "at once");
+    let next_at = |world: &World, message| {
+        let found = log(world, a, id).into_iter().find(|found| found.message == message);
+        found.map(|found| (found.state, found.next_at))
+    };
+    assert_eq!(next_at(&world, first), Some((DeliveryState::Waiting, None)));
+    let claimed = ClaimedMessage { message: third, ..claimed };
+    note(&world, &claimed, 200);
+    // The endpoint works, so the earlier tests are tried at once too, in their order.
+    assert_eq!(next_at(&world, first), Some((DeliveryState::Waiting, Some(world.now))));
+    for message in [first, second] {
+        let claimed = claim_one(&world, ME);
+        assert_eq!(claimed.message, message);
+        note(&world, &claimed, 200);
+    }
+    assert_eq!(see(&world, a, id).waiting, 0);
+    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    // The messages of a batch keep their order.
+    complete(&mut world, a);
+    note(&world, &claim_one(&world, ME), 500);
+    let fourth = test(&world);
+    assert_eq!(claim_one(&world, ME).message, fourth, "objects do not wait for each other");
+}
+
+#[test]
 fn a_deleted_endpoint_leaves_nothing_to_send() {
     let (mut world, a, id) = world();
     complete(&mut world, a);

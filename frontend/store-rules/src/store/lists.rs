@@ -87,7 +87,7 @@ impl<B: Backend> ListStore for RowStore<B> {
             Ok(row) => row,
             Err(error) => return Pending::ready(Err(error.into())),
         };
-        let of_list = !list.by_row;
+        let of_list = (!list.by_row).then_some(list.id);
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
             batches::prepare(Results(rows), &shared.vault, &new, of_list, now).map(Prepared::Write)
         };

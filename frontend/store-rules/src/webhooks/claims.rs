@@ -298,17 +298,22 @@ impl Txn<'_> {
         if state != DeliveryState::Waiting {
             self.end_delivery(id, row, message, state)?;
             if let Some(next) = queue.first() {
-                self.set_next_at(id, next, queue.due_at)?;
+                self.set_next_at(id, next, Some(queue.due_at))?;
             }
         }
         self.put_queue(id, &due, queue)
     }
 
-    /// The message of an object that is first now is due.
-    fn set_next_at(&mut self, id: WebhookId, message: MessageId, at: UnixMs) -> Result<(), StoreError> {
+    /// Sets the time at which a message is attempted next; `None` if it waits for a message before it.
+    pub(super) fn set_next_at(
+        &mut self,
+        id: WebhookId,
+        message: MessageId,
+        at: Option<UnixMs>,
+    ) -> Result<(), StoreError> {
         let key = delivery_key(id, message);
         let Some(mut delivery) = DELIVERIES.get(self.rows(), &key)? else { return Ok(()) };
-        delivery.next_at = Some(at);
+        delivery.next_at = at;
         DELIVERIES.put(self.rows, &key, &delivery)
     }
 }

@@ -150,7 +150,7 @@ pub struct BatchView {
 }
 
 /// A batch in a list of batches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct BatchSummary {
     /// The id of the batch.
     pub batch: BatchId,
@@ -166,6 +166,8 @@ pub struct BatchSummary {
     pub refunded: u32,
     /// Whether a test key has sent it.
     pub is_test: bool,
+    /// The name that the caller gave it.
+    pub name: Option<String>,
 }
 
 /// A page of a list of batches.
@@ -222,5 +224,15 @@ impl fmt::Debug for OpenRow {
 impl fmt::Debug for BatchView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "BatchView({} of {}, completed: {})", self.checked, self.total, self.completed)
+    }
+}
+
+impl fmt::Debug for BatchSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "BatchSummary({}, {} of {}, completed: {})",
+            self.batch, self.checked, self.total, self.completed
+        )
     }
 }

@@ -132,6 +132,25 @@ pub enum ListState {
     Cancelled,
 }
 
+/// Where the addresses of a list were found when it was read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FoundAddresses {
+    /// The name of the column, or the key of JSON lines; empty if it has none. It has no control characters.
+    pub column: String,
+    /// The number of the column, from 1; 0 for JSON lines and plain text.
+    pub column_number: u32,
+    /// The number of columns; 0 for JSON lines and plain text.
+    pub columns: u32,
+    /// The name of the sheet; empty if the list is no spreadsheet. It has no control characters.
+    pub sheet: String,
+    /// The number of the sheet, from 1; 0 if the list is no spreadsheet.
+    pub sheet_number: u32,
+    /// The number of sheets, with hidden ones; 0 if the list is no spreadsheet.
+    pub sheets: u32,
+    /// The time of the reading, at which the price was computed.
+    pub read_at: UnixMs,
+}
+
 /// A list with its progress.
 #[derive(Clone, PartialEq, Eq)]
 pub struct List {
@@ -147,6 +166,8 @@ pub struct List {
     pub name: String,
     /// The column with the addresses, by name or number; empty if the program must find it.
     pub column: String,
+    /// Where the addresses are. `None` before the list is read, and for lists that an earlier version has read.
+    pub found: Option<FoundAddresses>,
     /// The reason why it is unfit or paused; otherwise empty.
     pub why: String,
     /// The size in bytes; during the upload, the reserved size.
@@ -191,6 +212,7 @@ impl List {
             state: ListState::Uploading,
             name,
             column: String::new(),
+            found: None,
             why: String::new(),
             bytes: 0,
             rows: 0,

@@ -29,6 +29,12 @@ impl ObjectQueue {
         self.messages.push(message);
     }
 
+    /// Adds a message before all others, due at once. The others wait until it is delivered or given up.
+    pub fn push_first(&mut self, message: MessageId, now: UnixMs) {
+        self.messages.insert(0, message);
+        (self.failed, self.due_at) = (0, now);
+    }
+
     /// Removes the first message, which was delivered or given up. The next one is due at once.
     pub fn end_first(&mut self, now: UnixMs) {
         if !self.messages.is_empty() {
@@ -94,6 +100,15 @@ mod tests {
         let now = two.due_at;
         assert!(two.on_failure(now, 0));
         assert_eq!(two, queue(&[2], 0, now));
+    }
+
+    #[test]
+    fn a_message_before_all_others_does_not_wait_for_their_attempts() {
+        let mut two = queue(&[1, 2], 3, 90_000);
+        two.push_first(message(3), 40_000);
+        assert_eq!(two, queue(&[3, 1, 2], 0, 40_000));
+        two.end_first(41_000);
+        assert_eq!(two, queue(&[1, 2], 0, 41_000));
     }
 
     #[test]

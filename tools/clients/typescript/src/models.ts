@@ -148,6 +148,23 @@ export interface Batch {
   results?: ResultRow[] | null;
   /** Only in the list of batches. */
   created_at?: string;
+  /** Only in the list of batches, if the request gave a name. */
+  name?: string | null;
+}
+
+/** Where the addresses of a list are. */
+export interface FoundAddresses {
+  /** The name of the column, or the key of JSON lines. */
+  column?: string | null;
+  /** From 1. */
+  column_number?: number | null;
+  columns?: number | null;
+  sheet?: string | null;
+  /** From 1. */
+  sheet_number?: number | null;
+  sheets?: number | null;
+  /** The time at which the server read the list. */
+  read_at?: string;
 }
 
 /** A list of addresses: an uploaded file. Figures that the server does not know yet are null. */
@@ -177,6 +194,8 @@ export interface MailList {
   problem?: string | null;
   created_at?: string | null;
   expires_at?: string | null;
+  /** Null until the server has read the list, as its other figures. */
+  found?: FoundAddresses | null;
 }
 
 /** A row of the results of a list: its own values, and the verdict. */

@@ -20,13 +20,13 @@ impl Site {
     pub fn of(host: &Name) -> Site {
         match OPERATORS.iter().find(|(suffix, ..)| host.is_under(suffix)) {
             Some(&(_, site, provider)) => Site { name: Cow::Borrowed(site), provider },
-            None => Site { name: Cow::Owned(registrable(host.as_str()).to_owned()), provider: "other" },
+            None => Site { name: Cow::Owned(registrable(host.as_str()).to_owned()), provider: OTHER },
         }
     }
 
     /// The site of the operator of the host at an address.
     pub fn at(address: IpAddr) -> Site {
-        Site { name: Cow::Owned(format!("[{address}]")), provider: "other" }
+        Site { name: Cow::Owned(format!("[{address}]")), provider: OTHER }
     }
 
     /// Whether the table has the operator.
@@ -130,6 +130,14 @@ const OPERATORS: &[(&str, &str, &str)] = &[
     ("improvmx.com", "improvmx", "improvmx"),
     ("forwardemail.net", "forwardemail", "forwardemail"),
 ];
+
+/// The inbox provider of all other hosts.
+const OTHER: &str = "other";
+
+/// The values of the API's `inbox_provider`, of which some repeat.
+pub fn inbox_providers() -> impl Iterator<Item = &'static str> {
+    OPERATORS.iter().map(|(_, _, provider)| *provider).chain([OTHER])
+}
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@
 
 mod answers;
 mod examples;
+pub mod export;
 mod meaning;
 mod operations;
 pub mod schemas;

@@ -2,7 +2,7 @@
 
 use crate::router::Call;
 use api::Counts;
-use checks::convert::list_status;
+use checks::convert::{found_addresses, list_status};
 use http_core::Refusal;
 use store::credits::calendar::Iso8601;
 use store::{List, ListState};
@@ -27,6 +27,7 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         status: list_status(list.state),
         bytes: list.bytes,
         offset: list.offset,
+        found: list.found.as_ref().map(found_addresses),
         rows: when_read(list.rows),
         addresses: when_read(list.addresses),
         distinct: when_read(list.to_check()),

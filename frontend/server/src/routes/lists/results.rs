@@ -58,7 +58,8 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
             ));
         }
     }
-    let opened = call.worker.shared.lists.downloads.open(list, Wanted::Rows(selection)).await;
+    let (name, wanted) = (list.name.clone(), Wanted::Rows(selection.clone()));
+    let opened = call.worker.shared.lists.downloads.open(list, wanted).await;
     let Opened { content_type, ending, pieces } = opened.map_err(|error| match error {
         StoreError::Busy => {
             let message = "Too many downloads are open now; retry when one has ended.";
@@ -69,9 +70,10 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
     let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;
     place.set(Some(pieces));
     let reply = Reply { status: 200, headers: Vec::new(), body: Vec::new() };
+    let file = selection.file_name(&name, ending);
     Ok(reply
         .header("content-type", content_type)
-        .header("content-disposition", format!("attachment; filename=\"results.{ending}\"")))
+        .header("content-disposition", format!("attachment; filename=\"{file}\"")))
 }
 
 fn selection(query: &str) -> Result<Selection, Refusal> {

@@ -187,6 +187,8 @@ class Batch:
     results: Optional[Tuple[ResultRow, ...]] = None
     #: Only in the list of batches.
     created_at: Optional[datetime] = None
+    #: Only in the list of batches, if the request gave a name.
+    name: Optional[str] = None
     raw: Mapping[str, Any] = _raw()
 
     @property
@@ -224,6 +226,8 @@ class MailList:
     problem: Optional[str] = None
     created_at: Optional[datetime] = None
     expires_at: Optional[datetime] = None
+    #: Where the addresses are: `column`, `column_number`, `columns`, `sheet`, `sheet_number`, `sheets`, `read_at`.
+    found: Optional[Mapping[str, Any]] = None
     raw: Mapping[str, Any] = _raw()
 
     @property

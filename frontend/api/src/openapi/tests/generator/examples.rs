@@ -2,8 +2,8 @@
 
 use crate::{
     Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Detail, Dns,
-    ErrorBody, ErrorCode, Evidence, FastFindings, Findings, Flags, Issue, IssueType, List, ListPage,
-    ListStatus, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
+    ErrorBody, ErrorCode, Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List,
+    ListPage, ListStatus, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
 };
 use serde_json::{Value, json};
 
@@ -130,6 +130,7 @@ pub fn batch_statuses() -> Vec<Example> {
 pub fn batch_pages() -> Vec<Example> {
     let batch = BatchSummary {
         batch_id: BATCH_ID.into(),
+        name: Some("June".into()),
         completed: false,
         total: 2,
         checked: 1,
@@ -156,6 +157,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         status,
         bytes,
         offset: bytes,
+        found: None,
         rows: None,
         addresses: None,
         distinct: None,
@@ -168,8 +170,17 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         created_at: "2026-06-01T09:00:00+00:00".into(),
         expires_at: "2026-06-08T09:00:00+00:00".into(),
     };
-    let read =
-        List { rows: Some(3), addresses: Some(3), distinct: Some(2), credits_required: Some(2), ..new };
+    let found = FoundAddresses {
+        column: Some("email".into()),
+        column_number: Some(1),
+        columns: Some(1),
+        sheet: None,
+        sheet_number: None,
+        sheets: None,
+        read_at: "2026-06-01T09:00:02+00:00".into(),
+    };
+    let (found, rows) = (Some(found), Some(3));
+    let read = List { found, rows, addresses: rows, distinct: Some(2), credits_required: Some(2), ..new };
     match status {
         ListStatus::Uploading => List { offset: 0, ..list_before_reading(read) },
         ListStatus::Reading | ListStatus::Unfit => list_before_reading(read),
@@ -185,7 +196,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
 }
 
 fn list_before_reading(list: List) -> List {
-    List { rows: None, addresses: None, distinct: None, credits_required: None, ..list }
+    List { found: None, rows: None, addresses: None, distinct: None, credits_required: None, ..list }
 }
 
 /// Examples of a list that was created.
@@ -250,13 +261,54 @@ pub fn descriptions() -> Vec<Example> {
     vec![("shortened", "The first fields", json!({ "openapi": "3.1.0", "info": info, "paths": {} }))]
 }
 
-/// A shortened answer of `GET /v1/account/export`.
+/// An answer of `GET /v1/account/export`.
 pub fn exports() -> Vec<Example> {
-    let account =
-        json!({ "id": "acc_01kdvds2j0emq8k9w39qsaekf4", "name": "shop", "plan": "free", "status": "active" });
-    let value =
-        json!({ "exported_at": "2026-01-31T09:30:00+00:00", "account": account, "keys": [], "lists": [] });
-    vec![("shortened", "The first fields", value)]
+    let (then, now) = ("2026-06-01T09:00:00+00:00", "2026-06-02T09:00:00+00:00");
+    let credits = json!({
+        "available": 98, "plan": 98, "pack": 0, "held": 0, "granted": 100, "spent": 2, "expired": 0,
+    });
+    let account = json!({
+        "id": "acc_01kdvds2j0emq8k9w39qsaekf4", "name": "shop", "email": ADDRESS, "plan": "free",
+        "status": "active", "cancel_at_period_end": false, "created_at": then,
+        "period_end": "2026-07-01T09:00:00+00:00", "credits": credits,
+    });
+    let entry = json!({
+        "id": "led_01kt1ffp20ecfsr22m1b62w55h", "kind": "settled", "at": then, "granted": 0, "spent": 1,
+        "expired": 0, "note": format!("batch {BATCH_ID}"), "batch_id": BATCH_ID, "list_id": null,
+    });
+    let day = json!({ "day": "2026-06-01", "singles": 1, "rows": 2, "reasons": { "mailbox_exists": 3 } });
+    let key = json!({
+        "id": "key_01kt1ffp20ecfsr22m1b62w55h", "label": "main", "mode": "live", "last4": "k3x9",
+        "scopes": ["fast", "full", "batches", "lists", "account"], "created_at": then, "last_used_at": now,
+        "expires_at": null, "revoked_at": null,
+    });
+    let of_api = list(ListStatus::Ready, None);
+    let list = json!({
+        "list_id": LIST_ID, "name": of_api.name, "mode": "live", "column": "", "found": of_api.found,
+        "status": "ready", "bytes": of_api.bytes, "rows": 3, "addresses": 3, "distinct": 2,
+        "credits_charged": 0, "counts": {}, "created_at": then,
+    });
+    let batch = json!({
+        "batch_id": BATCH_ID, "name": "June", "mode": "live", "created_at": then, "completed": true, "total": 2,
+        "checked": 2, "refunded": 1, "results": [
+            { "email": ADDRESS, "reason": "mailbox_exists" },
+            { "email": "nobody@example.com", "reason": "unverifiable" },
+        ],
+    });
+    let connection = json!({
+        "id": "con_01kt1ffp20ecfsr22m1b62w55h", "client": "https://assistant.example/client.json",
+        "client_name": "Assistant", "redirect_host": "assistant.example", "checks_allowed": 100,
+        "checks_used": 1, "created_at": then, "last_used_at": now, "expires_at": "2026-07-01T09:00:00+00:00",
+    });
+    let webhook = json!({
+        "webhook_id": "whk_01kt1ffp20ecfsr22m1b62w55h", "url": "https://shop.example/hook", "label": "shop",
+        "events": ["batch.completed"], "enabled": true, "created_at": then,
+    });
+    let value = json!({
+        "exported_at": now, "account": account, "ledger": [entry], "usage": [day], "keys": [key],
+        "lists": [list], "batches": [batch], "connections": [connection], "webhooks": [webhook],
+    });
+    vec![("one", "An account with one of each", value)]
 }
 
 /// The error body of a code.

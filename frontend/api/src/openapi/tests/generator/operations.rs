@@ -7,6 +7,7 @@ mod lists;
 mod webhooks;
 
 use super::answers::{self, Refused, answer, with_limits};
+use super::export::AccountExport;
 use super::{examples, schemas, wire};
 use crate::request::Choice;
 use crate::{Account, BatchBody, BatchCreated, BatchPage, DetailLevel, Mode, VerifyBody};
@@ -227,7 +228,7 @@ fn account() -> Value {
 }
 
 fn export() -> Value {
-    let schema = json!({ "type": "object" });
+    let schema = schemas::of::<AccountExport>();
     let shown = answer("The data of the account.", &schema, examples::exports(), &with_limits(&[]));
     json!({
         "operationId": "exportAccount",

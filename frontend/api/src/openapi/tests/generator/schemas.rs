@@ -1,5 +1,6 @@
 //! The schemas of the description: collected from the types, and converted to keywords of OpenAPI 3.0.
 
+use super::export::AccountExport;
 use super::{meaning, wire};
 use crate::{
     Account, BatchBody, BatchCreated, BatchPage, DeliveryList, ErrorBody, ErrorCode, List, ListBody,
@@ -31,6 +32,7 @@ pub fn all() -> Value {
     add::<List>(&mut schemas);
     add::<ListPage>(&mut schemas);
     add::<Account>(&mut schemas);
+    add::<AccountExport>(&mut schemas);
     add::<ErrorBody>(&mut schemas);
     add::<ErrorCode>(&mut schemas);
     describe::<Reason>(&mut schemas, &meaning::of_reasons(&Reason::ALL));

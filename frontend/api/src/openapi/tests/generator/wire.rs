@@ -105,6 +105,8 @@ pub struct BatchStatusSchema {
 pub struct BatchSummarySchema {
     /// The id of the batch.
     batch_id: String,
+    /// The name that the request gave the batch; null if it has none.
+    name: Option<String>,
     /// The state of the batch.
     status: BatchState,
     /// The percentage of checked addresses: 100 after completion.
