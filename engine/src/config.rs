@@ -13,6 +13,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, PoisonError, RwLock};
 
+/// The port of the mail servers of the Internet (RFC 5321 4.5.4.2).
+const SMTP_PORT: u16 = 25;
+
 /// The engine's settings. [`Default`] is the configuration without any option.
 #[derive(Clone)]
 pub struct EngineConfig {
@@ -170,6 +173,13 @@ impl Network {
         if prefix > longest { Err(wrong()) } else { Ok(Network { address, prefix }) }
     }
 
+    /// Whether all its addresses are loopback addresses.
+    pub fn is_loopback(&self) -> bool {
+        // 127.0.0.0/8 (RFC 1122 3.2.1.3); in IPv6 loopback is one address (RFC 4291 2.5.3).
+        let shortest = if self.address.is_ipv4() { 8 } else { 128 };
+        self.address.is_loopback() && self.prefix >= shortest
+    }
+
     /// Whether it is a network of IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.address.is_ipv6()
@@ -196,11 +206,21 @@ impl std::fmt::Display for Network {
     }
 }
 
+impl EngineConfig {
+    /// Whether the mail servers are on loopback, as in a test: the operator allows only such networks, and the port is not that of the
+    /// mail servers of the Internet. Then nobody judges the name of this machine.
+    pub fn is_on_loopback(&self) -> bool {
+        self.smtp_port != SMTP_PORT
+            && !self.allow_net.is_empty()
+            && self.allow_net.iter().all(Network::is_loopback)
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> EngineConfig {
         EngineConfig {
             resolvers: Vec::new(),
-            smtp_port: 25,
+            smtp_port: SMTP_PORT,
             allow_net: Vec::new(),
             ehlo: None,
             mail_from: None,
@@ -232,5 +252,23 @@ mod tests {
         let shown = format!("{config:?} {config:#?}");
         assert!(!shown.contains("171") && !shown.to_lowercase().contains("ab, "), "{shown}");
         assert!(!shown.contains("ours.example"), "{shown}");
+    }
+
+    #[test]
+    fn mail_servers_are_on_loopback_if_nothing_else_is_allowed_on_another_port() {
+        for (nets, smtp_port, expected) in [
+            (&["127.0.0.0/8"][..], 2525, true),
+            (&["127.0.0.0/8", "::1"], 2525, true),
+            (&["127.0.0.1"], 2525, true),
+            (&["127.0.0.0/8"], 25, false),
+            (&[], 2525, false),
+            (&["127.0.0.0/8", "10.0.0.0/8"], 2525, false),
+            (&["127.0.0.0/7"], 2525, false),
+            (&["::1/127"], 2525, false),
+        ] {
+            let allow_net = nets.iter().map(|net| Network::parse(net).expect("a network")).collect();
+            let config = EngineConfig { allow_net, smtp_port, ..EngineConfig::default() };
+            assert_eq!(config.is_on_loopback(), expected, "{nets:?}, port {smtp_port}");
+        }
     }
 }

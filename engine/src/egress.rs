@@ -286,8 +286,9 @@ fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
     }
 }
 
-/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like.
-pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
+/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like. `named`: mail servers judge its
+/// name.
+pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, named: bool) {
     for source in &pool.sources {
         let own = match source.way {
             Way::Address(address) => Some(address),
@@ -301,7 +302,9 @@ pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>) {
                 source.label
             );
         }
-        machine::confirm_name(resolver, &source.dialog.ehlo, own).await;
+        if named {
+            machine::confirm_name(resolver, &source.dialog.ehlo, own).await;
+        }
     }
 }
 

@@ -175,6 +175,10 @@ pub enum Refusal {
 pub struct Figures {
     /// Number of tickets without an answer.
     pub under_way: usize,
+    /// Most tickets without an answer ([`EngineConfig::tickets_max`]): a further request is refused as [`Refusal::Full`].
+    pub tickets_max: usize,
+    /// Most SMTP sessions open at once, over all shards ([`EngineConfig::sessions`]).
+    pub sessions_max: usize,
     /// The load of each shard, in the order of their numbers.
     pub shards: Vec<ShardFigures>,
     /// The state of each source, in the order of the configuration.
@@ -302,6 +306,8 @@ impl Engine {
             };
             Figures {
                 under_way: under_way.load(Ordering::Relaxed),
+                tickets_max: shared.config.tickets_max,
+                sessions_max: shared.config.sessions,
                 shards: shared.shards.iter().map(look).collect(),
                 sources: shared.pool.figures(shared.age(Instant::now())),
             }

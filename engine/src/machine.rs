@@ -99,6 +99,9 @@ fn without_name(config: &mut EngineConfig) -> String {
 
 /// Warns of a machine without a full name, after [`complete`].
 pub(crate) fn warn_without_name(config: &EngineConfig) {
+    if config.is_on_loopback() {
+        return;
+    }
     if let Some(own) = config.ehlo.as_deref().filter(|name| ehlo::is_literal(name)) {
         tracing::warn!(
             "this machine has no fully qualified name, so EHLO sends its address ({own}), and many mail servers refuse such \

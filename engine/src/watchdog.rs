@@ -17,32 +17,70 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name("watchdog".into())
         .spawn(move || {
-            let mut overdue = vec![false; shared.shards.len()];
+            let mut looks = Looks::new(shared.shards.len());
             while !shared.stopping.load(Ordering::Relaxed) {
                 // The stop of the engine unparks this thread, so it does not wait for the rest of the interval.
                 std::thread::park_timeout(HEARTBEAT);
-                look(&shared, &mut overdue);
+                looks.look(&shared, shared.age(Instant::now()));
             }
         })
         .map_err(|error| StartError(format!("a thread could not be started: {error}")))
 }
 
-fn look(shared: &Shared, overdue: &mut [bool]) {
-    let now = shared.age(Instant::now()).as_millis() as u64;
-    for (index, (face, was)) in shared.shards.iter().zip(overdue).enumerate() {
-        let beat = face.heartbeat.load(Ordering::Relaxed);
-        let late = beat != 0 && beat != u64::MAX && now.saturating_sub(beat) > OVERDUE.as_millis() as u64;
-        if late {
-            if !*was {
-                let waiting = face.inbox.len();
-                tracing::warn!(
-                    shard = index,
-                    waiting,
-                    "a shard's heartbeat is overdue: the watchdog wakes the shard"
-                );
+/// What the watchdog remembers from one look to the next.
+struct Looks {
+    last: Option<Duration>,
+    /// The shards whose heartbeat was overdue.
+    overdue: Vec<bool>,
+}
+
+impl Looks {
+    fn new(shards: usize) -> Looks {
+        Looks { last: None, overdue: vec![false; shards] }
+    }
+
+    /// Looks at all shards; `now` is the age of the engine.
+    fn look(&mut self, shared: &Shared, now: Duration) {
+        let since = self.last.replace(now).map_or(HEARTBEAT, |last| now.saturating_sub(last));
+        let most = patience(since);
+        for (index, (face, was)) in shared.shards.iter().zip(&mut self.overdue).enumerate() {
+            let beat = face.heartbeat.load(Ordering::Relaxed);
+            let late =
+                beat != 0 && beat != u64::MAX && now.saturating_sub(Duration::from_millis(beat)) > most;
+            if late {
+                if !*was {
+                    let waiting = face.inbox.len();
+                    tracing::warn!(
+                        shard = index,
+                        waiting,
+                        "a shard's heartbeat is overdue: the watchdog wakes the shard"
+                    );
+                }
+                face.inbox.wake();
             }
-            face.inbox.wake();
+            *was = late;
         }
-        *was = late;
+    }
+}
+
+/// How old a heartbeat may be, `since` the last look. If this thread has slept for longer than it wanted, the whole machine probably
+/// stood still (a paused virtual machine, a busy host), and the shards had no time either.
+fn patience(since: Duration) -> Duration {
+    OVERDUE + since.saturating_sub(HEARTBEAT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_in_which_the_machine_stood_still_counts_for_no_shard() {
+        assert_eq!(patience(HEARTBEAT), OVERDUE);
+        // A stop of the engine unparks the thread early.
+        assert_eq!(patience(Duration::ZERO), OVERDUE);
+        // The last heartbeat was 200 ms before the stop of 30 s at most.
+        let stop = Duration::from_secs(30);
+        assert!(HEARTBEAT + stop < patience(HEARTBEAT + stop));
+        assert!(HEARTBEAT + stop > OVERDUE, "without this a paused machine gives a warning for each shard");
     }
 }

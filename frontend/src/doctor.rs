@@ -35,7 +35,7 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     if some_resolver_works(&findings) {
         findings.push(network::clock(&resolvers));
         findings.extend(network::port_25(&identities, &asked.mx, config.engine.smtp_port, &resolvers));
-        findings.extend(network::names(&identities, &resolvers));
+        findings.extend(network::names(&identities, &resolvers, config.engine.is_on_loopback()));
         findings.extend(network::blocklists(&identities, &asked.blocklists, &resolvers));
     } else {
         // Their findings would only repeat that of the resolvers.
@@ -63,7 +63,7 @@ pub fn while_serving(config: &Config, identities: &[Identity]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let resolvers = resolvers(config, &mut findings);
     if some_resolver_works(&findings) {
-        findings.extend(network::names(identities, &resolvers));
+        findings.extend(network::names(identities, &resolvers, config.engine.is_on_loopback()));
     }
     findings.extend(limits(config));
     findings.extend(machine::data_folder(&config.data));

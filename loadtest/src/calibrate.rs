@@ -5,6 +5,7 @@
 //! and with many and with few domains per site. The same lists with TLS give the cost of TLS. Mail servers take a while
 //! to answer, as real ones do: a machine that waits works in smaller portions than a busy one.
 
+use crate::cores::CoreTimes;
 use crate::digits::grouped;
 use crate::figures::{Curve, Figures, Fitted, Memory, Parts};
 use crate::fit::{Row, cost, fit};
@@ -13,9 +14,9 @@ use crate::mix::{Endpoint, Mix};
 use crate::options::bin_dir;
 use crate::origin::{Machine, Origin, version_of};
 use crate::run::Outcome;
-use crate::sampler::{MachineTimes, Sample, cpu_s, machine_times, rss_kib};
+use crate::sampler::{Sample, Watched, cpu_s, rss_kib};
 use crate::scenario::Scenario;
-use crate::service::Service;
+use crate::service::{AskError, Service};
 use crate::{End, say};
 use clap::Args;
 use std::cell::Cell;
@@ -37,6 +38,10 @@ const LISTS: usize = 8;
 const STEPS: usize = LISTS + 2 + 1 + FULL_RATES.len() + 1;
 /// How many rates must succeed before a higher one may fail.
 const RATES_LEAST: usize = 2;
+/// How often a part is measured before the calibration fails, because requests were not sent.
+const TRIES: u32 = 3;
+/// Fast checks of new domains per second, and the duration in seconds: 20,000 checks. A slow machine sends the lower rate.
+const NEW_DOMAINS: [(f64, u64); 2] = [(2000.0, 10), (500.0, 40)];
 
 /// The options of `calibrate`.
 #[derive(Debug, Args)]
@@ -101,33 +106,24 @@ impl Steps {
     }
 }
 
-/// The processor time of the machine and of this program, at the start of the calibration.
+/// The processor times at the start of the calibration.
 struct Shares {
     began: Instant,
-    machine: Option<MachineTimes>,
+    times: CoreTimes,
 }
 
 impl Shares {
     fn begin() -> Shares {
-        Shares { began: Instant::now(), machine: machine_times() }
+        Shares { began: Instant::now(), times: CoreTimes::now(Watched::default()) }
     }
 
-    /// The share of all cores that programs used which are no part of the calibration; `None` if it is unknown.
-    fn of_others(&self, cores: u32) -> Option<f64> {
-        let busy = machine_times()?.busy_since(self.machine?)?;
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        let own = own_ticks(&stat)? as f64 / rustix::param::clock_ticks_per_second() as f64;
-        Some((busy - own / (self.began.elapsed().as_secs_f64() * f64::from(cores))).max(0.0))
+    /// The share of all cores that programs used which are no part of the calibration; `None` if it is unknown. All programs of the
+    /// calibration have ended, so their time is part of the time of this program.
+    fn of_others(&self) -> Option<f64> {
+        let (now, seconds) = (CoreTimes::now(Watched::default()), self.began.elapsed().as_secs_f64());
+        let used = now.used_since(&self.times, seconds, Some(0.0), true)?;
+        Some(used.others? / used.all as f64)
     }
-}
-
-/// The ticks of this process and of its ended children: the fields 14 to 17 (proc(5)). The second field, a name, may
-/// contain spaces and parentheses.
-fn own_ticks(stat: &str) -> Option<u64> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let fields: Vec<u64> =
-        rest.split_whitespace().skip(11).take(4).filter_map(|one| one.parse().ok()).collect();
-    (fields.len() == 4).then(|| fields.iter().sum())
 }
 
 /// Sends requests of one kind to a server.
@@ -137,33 +133,53 @@ fn ask(
     endpoint: Endpoint,
     seconds: u64,
     stop: &Arc<AtomicBool>,
-) -> Result<Outcome, String> {
+) -> Result<Outcome, AskError> {
     let outcome = service.ask(rate, Mix::only(endpoint), Duration::from_secs(seconds), stop);
-    outcome.map_err(|error| explained(endpoint.name(), rate, &error))
+    outcome.map_err(|error| explained(endpoint.name(), rate, error))
 }
 
 /// An error with what was measured. If requests were not sent, it has the cause and the remedy.
-fn explained(what: &str, rate: f64, error: &str) -> String {
-    let remedy = if is_overload(error) {
-        ". Requests could not be sent: this machine is too busy or too slow for this rate. End other programs, and repeat"
-    } else {
-        ""
+fn explained(what: &str, rate: f64, error: AskError) -> AskError {
+    let remedy = match error {
+        AskError::Unsent(_) => {
+            ". Requests could not be sent: this machine is too busy or too slow for this rate. End other programs, and repeat"
+        }
+        AskError::Other(_) => "",
     };
-    format!("measuring {what} requests at {}/s: {error}{remedy}", grouped(rate, 0))
+    error.map(|text| format!("measuring {what} requests at {}/s: {text}{remedy}", grouped(rate, 0)))
 }
 
-/// Whether the machine did not send the requests in time.
-fn is_overload(error: &str) -> bool {
-    error.contains("Unsent")
+/// Measures a part again if requests were not sent, so that a busy moment of the machine does not cost the parts that are measured
+/// already. `tell` prints a line. `last`: the number of tries.
+fn patiently<T>(
+    tell: impl Fn(&str) -> Result<(), String>,
+    last: u32,
+    mut measure: impl FnMut() -> Result<T, AskError>,
+) -> Result<T, AskError> {
+    let mut tries = 1;
+    loop {
+        match measure() {
+            Err(AskError::Unsent(error)) if tries < last => {
+                tries += 1;
+                tell(&format!("warning: {error}. This part is measured again ({tries} of {last})"))?;
+            }
+            measured => return measured,
+        }
+    }
+}
+
+/// The number of tries for the next rate of a curve. A rate that may be left out has one.
+fn tries(curve: &[(f64, f64)]) -> u32 {
+    if curve.len() >= RATES_LEAST { 1 } else { TRIES }
 }
 
 /// Whether a curve is complete without the rate of this error, because lower rates succeeded.
-fn is_optional(error: &str, curve: &[(f64, f64)]) -> bool {
-    is_overload(error) && curve.len() >= RATES_LEAST
+fn is_optional(error: &AskError, curve: &[(f64, f64)]) -> bool {
+    matches!(error, AskError::Unsent(_)) && curve.len() >= RATES_LEAST
 }
 
 /// Prints that a rate is left out of the curve.
-fn say_left_out(error: &str, curve: &[(f64, f64)]) -> Result<(), String> {
+fn say_left_out(error: &AskError, curve: &[(f64, f64)]) -> Result<(), String> {
     let highest = grouped(curve.last().map_or(0.0, |(rate, _)| *rate), 0);
     say(&format!("warning: {error}. `plan` uses the cost at {highest}/s also for higher rates"))
 }
@@ -171,10 +187,13 @@ fn say_left_out(error: &str, curve: &[(f64, f64)]) -> Result<(), String> {
 fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figures, String> {
     let (shares, steps) = (Shares::begin(), Steps::default());
     let lists = Lists::measure(place, runs, &steps)?;
-    let (memory, fast) = (memory(place, &steps)?, fast(place, stop, &steps)?);
+    let memory = memory(place, &steps)?;
+    let fast = fast(place, stop, &steps).map_err(|error| error.to_string())?;
     let engine = lists.parts;
-    let api = Api::measure(place, stop, &engine, &steps)?;
-    let batch = batches(place, stop, &engine, api.idle, &steps)?;
+    let api = Api::measure(place, stop, &engine, &steps).map_err(|error| error.to_string())?;
+    steps.next("batches")?;
+    let batch = patiently(say, TRIES, || batches(place, stop, &engine, api.idle));
+    let batch = batch.map_err(|error| error.to_string())?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     Ok(Figures {
         machine: Machine::this().to_string(),
@@ -192,7 +211,7 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
         memory: Memory { base: fast.base, domain: fast.domain, batch_row: batch.row_bytes, ..memory },
         recipients_per_session: lists.recipients_per_session,
         session_idle_s: api.session_idle_s,
-        other_load: shares.of_others(cores),
+        other_load: shares.of_others(),
         fitted: lists.fitted,
     })
 }
@@ -319,15 +338,15 @@ struct Fast {
 }
 
 /// Fast checks: of known domains for their cost, and of new ones for the memory of a domain.
-fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast, String> {
+fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast, AskError> {
     steps.next("fast checks at several rates")?;
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let pid = known.pid()?;
     let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
-    ask(&known, 500.0, Endpoint::Fast, 3, stop)?;
+    patiently(say, TRIES, || ask(&known, 500.0, Endpoint::Fast, 3, stop))?;
     let mut us = Vec::new();
     for (rate, seconds) in FAST_RATES {
-        let outcome = match ask(&known, rate, Endpoint::Fast, seconds, stop) {
+        let outcome = match patiently(say, tries(&us), || ask(&known, rate, Endpoint::Fast, seconds, stop)) {
             Err(error) if is_optional(&error, &us) => {
                 say_left_out(&error, &us)?;
                 break;
@@ -338,15 +357,25 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast
         us.push((rate, cpu * 1000.0));
     }
     known.stop()?;
+    let mut rates = NEW_DOMAINS.iter().copied().cycle();
+    let domain = patiently(say, TRIES, || {
+        let (rate, seconds) = rates.next().unwrap_or(NEW_DOMAINS[0]);
+        domain_bytes(place, stop, rate, seconds)
+    })?;
+    Ok(Fast { us, base, domain })
+}
+
+/// The bytes of a domain, from fast checks of new ones.
+fn domain_bytes(place: &Place<'_>, stop: &Arc<AtomicBool>, rate: f64, seconds: u64) -> Result<f64, AskError> {
     let domains = 20_000;
     let new = Service::start(place, Scenario::of(domains))?;
     let pid = new.pid()?;
     let before = rss_kib(pid).ok_or("the server has ended")?;
-    ask(&new, 2000.0, Endpoint::Fast, 10, stop)?;
+    ask(&new, rate, Endpoint::Fast, seconds, stop)?;
     let after = rss_kib(pid).ok_or("the server has ended")?;
     new.stop()?;
-    let seen = distinct(domains as f64, 20_000.0);
-    Ok(Fast { us, base, domain: (after.saturating_sub(before) * 1024) as f64 / seen })
+    let seen = distinct(domains as f64, rate * seconds as f64);
+    Ok((after.saturating_sub(before) * 1024) as f64 / seen)
 }
 
 struct Api {
@@ -362,12 +391,13 @@ impl Api {
         stop: &Arc<AtomicBool>,
         engine: &Parts,
         steps: &Steps,
-    ) -> Result<Api, String> {
+    ) -> Result<Api, AskError> {
         let idle = idle(place)?;
         let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
         for (rate, seconds) in FULL_RATES {
             steps.next(&format!("full checks over the API, {} per second", grouped(rate, 0)))?;
-            let (checks, spent, sessions) = match full(place, stop, rate, seconds, idle) {
+            let measured = patiently(say, tries(&curve), || full(place, stop, rate, seconds, idle));
+            let (checks, spent, sessions) = match measured {
                 Err(error) if is_optional(&error, &curve) => {
                     say_left_out(&error, &curve)?;
                     break;
@@ -407,7 +437,7 @@ fn full(
     rate: f64,
     seconds: u64,
     idle: f64,
-) -> Result<(f64, f64, f64), String> {
+) -> Result<(f64, f64, f64), AskError> {
     let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
     let service = Service::start(place, scenario)?;
     let pid = service.pid()?;
@@ -429,9 +459,7 @@ fn batches(
     stop: &Arc<AtomicBool>,
     engine: &Parts,
     idle: f64,
-    steps: &Steps,
-) -> Result<Batches, String> {
-    steps.next("batches")?;
+) -> Result<Batches, AskError> {
     let scenario = Scenario { latency_ms: LATENCY_MS, ..Scenario::of(API_DOMAINS) };
     let service = Service::start(place, scenario)?;
     let pid = service.pid()?;
@@ -460,33 +488,50 @@ pub fn distinct(domains: f64, addresses: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn unsent() -> AskError {
+        AskError::Unsent("714 of 9715 requests failed".to_owned())
+    }
+
     #[test]
     fn an_overload_has_its_cause_and_remedy() {
-        for (error, parts, absent) in [
-            (
-                "714 of 9715 requests failed: {200: 9001} {Unsent: 714}",
-                &[
-                    "measuring full requests at 2,000/s: 714 of 9715",
-                    "too busy or too slow",
-                    "End other programs, and repeat",
-                ][..],
-                "no such text",
-            ),
-            ("ended by a signal", &["measuring full requests at 2,000/s: ended by a signal"], "too busy"),
-            ("5 of 9 requests failed: {503: 5} {}", &["{503: 5}"], "too busy"),
-        ] {
-            let text = explained("full", 2000.0, error);
-            assert!(parts.iter().all(|part| text.contains(part)) && !text.contains(absent), "{text}");
-        }
+        let text = explained("full", 2000.0, unsent()).to_string();
+        assert!(text.starts_with("measuring full requests at 2,000/s: 714 of 9715"), "{text}");
+        assert!(
+            text.contains("too busy or too slow") && text.ends_with("End other programs, and repeat"),
+            "{text}"
+        );
+        let text = explained("full", 2000.0, "ended by a signal".into()).to_string();
+        assert_eq!(text, "measuring full requests at 2,000/s: ended by a signal");
         let lower = [(50.0, 9.0), (200.0, 8.0)];
         for (error, curve, optional) in [
-            ("{Unsent: 714}", &lower[..], true),
-            ("{Unsent: 714}", &lower[..1], false),
-            ("{503: 714}", &lower[..], false),
-            ("ended by a signal", &lower[..], false),
+            (unsent(), &lower[..], true),
+            (unsent(), &lower[..1], false),
+            // The text of an error decides nothing.
+            ("5 of 9 requests failed: {503: 5} {} Unsent".into(), &lower[..], false),
         ] {
-            assert_eq!(is_optional(error, curve), optional, "{error} after {curve:?}");
+            assert_eq!(is_optional(&error, curve), optional, "{error} after {curve:?}");
         }
+    }
+
+    #[test]
+    fn a_part_without_its_requests_is_measured_again_and_no_other() {
+        let play = |answers: &[Result<u32, AskError>], last| {
+            let mut left = answers.iter().cloned();
+            let measured = patiently(|_| Ok(()), last, || left.next().expect("one try too many"));
+            (measured, left.count())
+        };
+        assert_eq!(play(&[Ok(1), Ok(2)], TRIES), (Ok(1), 1));
+        assert_eq!(play(&[Err(unsent()), Err(unsent()), Ok(3)], TRIES), (Ok(3), 0));
+        assert_eq!(play(&[Err(unsent()), Err(unsent()), Err(unsent()), Ok(4)], TRIES), (Err(unsent()), 1));
+        assert_eq!(play(&[Err("a signal".into()), Ok(2)], TRIES), (Err("a signal".into()), 1));
+        let curve = [(50.0, 9.0), (200.0, 8.0)];
+        assert_eq!(play(&[Err(unsent()), Ok(2)], tries(&curve)), (Err(unsent()), 1), "it is left out");
+        assert_eq!(tries(&curve[..1]), TRIES);
+    }
+
+    #[test]
+    fn the_work_of_other_programs_is_a_share_of_the_machine() {
+        assert!(Shares::begin().of_others().is_none_or(|share| (0.0..=1.0).contains(&share)));
     }
 
     #[test]
@@ -515,17 +560,5 @@ mod tests {
             assert_eq!(text.matches("warning: ").count(), warnings.len(), "{text}");
             assert!(warnings.iter().all(|part| text.contains(part)), "{text}");
         }
-    }
-
-    #[test]
-    fn the_time_of_ended_children_is_own_time() {
-        for (stat, ticks) in [
-            ("12 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 5 6 7", Some(210)),
-            ("12 (a) S 1 1 1 0 -1 4194560 1 2 3 4 150 50", None),
-            ("nonsense", None),
-        ] {
-            assert_eq!(own_ticks(stat), ticks, "{stat}");
-        }
-        assert!(Shares::begin().of_others(2).is_none_or(|share| (0.0..=1.0).contains(&share)));
     }
 }

@@ -107,7 +107,8 @@ fn server_check(
     let pid = service.pid()?;
     let look = || cpu_s(pid).ok_or_else(|| "the server has ended".to_owned());
     let (began, before) = (Instant::now(), look()?);
-    let outcome = service.ask(rate, mix, Duration::from_secs_f64(seconds), stop)?;
+    let asked = service.ask(rate, mix, Duration::from_secs_f64(seconds), stop);
+    let outcome = asked.map_err(|error| error.to_string())?;
     service.settle(stop)?;
     let (spent, took) = (look()? - before, began.elapsed().as_secs_f64());
     let sessions = service.stop()?.sessions;

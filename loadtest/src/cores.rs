@@ -25,17 +25,18 @@ pub struct CoresUsed {
 #[derive(Debug, Clone, Copy)]
 pub struct CoreTimes {
     machine: Option<MachineTimes>,
+    /// This process, with the programs that it started and that have ended.
     client: f64,
     mailnet: Option<f64>,
 }
 
 impl CoreTimes {
-    /// The times of the machine, of this process and of mailnet up to now.
+    /// The times of the machine, of this process with its ended children, and of mailnet up to now.
     pub fn now(watched: Watched) -> CoreTimes {
         let client = clock_gettime(ClockId::ProcessCPUTime);
         CoreTimes {
             machine: machine_times(),
-            client: client.tv_sec as f64 + client.tv_nsec as f64 / 1e9,
+            client: client.tv_sec as f64 + client.tv_nsec as f64 / 1e9 + ended_children_s(),
             mailnet: watched.mailnet.and_then(cpu_s),
         }
     }
@@ -114,6 +115,20 @@ pub fn others_of_all(others: f64, all: usize) -> String {
     format!("other programs used {others:.2} of {cores}: end them and repeat")
 }
 
+/// The processor time of the programs that this process started and that have ended, in seconds; 0 if it is unknown.
+fn ended_children_s() -> f64 {
+    let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| children_ticks(&stat));
+    ticks.unwrap_or(0) as f64 / rustix::param::clock_ticks_per_second() as f64
+}
+
+/// The ticks of ended children: the fields 16 and 17 (proc(5)). The second field, a name, may contain spaces and parentheses.
+fn children_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let fields: Vec<u64> =
+        rest.split_whitespace().skip(13).take(2).filter_map(|one| one.parse().ok()).collect();
+    (fields.len() == 2).then(|| fields.iter().sum())
+}
+
 /// Whether an address belongs to this machine: only then a socket can have it.
 pub fn is_here(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
@@ -143,6 +158,17 @@ mod tests {
         assert!(used(1.98, None, false).is_of_others(), "the server is elsewhere");
         let line = "machine: 99 % busy; of its 2 cores, these are used: the server 0.08, this client 0.10, other programs 1.80";
         assert_eq!(used(1.98, Some(0.08), true).line(), line);
+    }
+
+    #[test]
+    fn the_time_of_ended_children_counts_as_that_of_this_program() {
+        for (stat, ticks) in [
+            ("12 (a (b) c) S 1 1 1 0 -1 4194560 1 2 3 4 150 50 7 3 20 0 1 0 5 6 7", Some(10)),
+            ("12 (a) S 1 1 1 0 -1 4194560 1 2 3 4 150 50", None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(children_ticks(stat), ticks, "{stat}");
+        }
     }
 
     #[test]

@@ -7,8 +7,10 @@ use crate::mix::Mix;
 use crate::run::{Load, Loop, Outcome, Target, run};
 use crate::sampler::{Sample, UNDER_WAY};
 use crate::scenario::Scenario;
+use crate::stats::Failure;
 use crate::world::{Counted, Setting, World};
 use std::cell::RefCell;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -19,6 +21,45 @@ const SETTLE_LIMIT: Duration = Duration::from_secs(120);
 const SETTLE_LOOK: Duration = Duration::from_millis(500);
 /// How many consecutive samples must have no work under way.
 const SETTLE_LOOKS: u32 = 4;
+
+/// The reason why requests give no figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AskError {
+    /// Requests were due and not sent: this machine is too busy or too slow. The same requests may succeed later.
+    Unsent(String),
+    /// Anything else, in one line.
+    Other(String),
+}
+
+impl AskError {
+    /// The same error, with a line that is made from its line.
+    pub fn map(self, line: impl FnOnce(String) -> String) -> AskError {
+        match self {
+            AskError::Unsent(text) => AskError::Unsent(line(text)),
+            AskError::Other(text) => AskError::Other(line(text)),
+        }
+    }
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AskError::Unsent(text) | AskError::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<String> for AskError {
+    fn from(text: String) -> AskError {
+        AskError::Other(text)
+    }
+}
+
+impl From<&str> for AskError {
+    fn from(text: &str) -> AskError {
+        AskError::Other(text.to_owned())
+    }
+}
 
 /// The server with its mail internet.
 pub struct Service {
@@ -58,14 +99,14 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// One line; also if requests failed, since the cost of refusals is meaningless.
+    /// [`AskError`]; also if requests failed, since the cost of refusals is meaningless.
     pub fn ask(
         &self,
         rate: f64,
         mix: Mix,
         time: Duration,
         stop: &Arc<AtomicBool>,
-    ) -> Result<Outcome, String> {
+    ) -> Result<Outcome, AskError> {
         let load = Load {
             pressure: Loop::Open(rate),
             spread: Spread::Poisson,
@@ -87,13 +128,15 @@ impl Service {
         }
         let all = outcome.stats.all();
         if all.errors() * 100 > all.requests() {
-            return Err(format!(
+            let text = format!(
                 "{} of {} requests failed: {:?} {:?}",
                 all.errors(),
                 all.requests(),
                 all.status,
                 all.failures
-            ));
+            );
+            let is_unsent = all.failures.contains_key(&Failure::Unsent);
+            return Err(if is_unsent { AskError::Unsent(text) } else { AskError::Other(text) });
         }
         Ok(outcome)
     }

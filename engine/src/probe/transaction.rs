@@ -140,7 +140,6 @@ pub(super) async fn hear<R: Runtime>(
                     return NextStep::Leave;
                 }
                 if let Some(errors) = state.tarpit.on_reply(at, &reply, state.tally.errors)
-                    && usize::from(place) + 1 < asked
                     && !pace.borrow().ceiling().waits_out_tarpits
                 {
                     pace.borrow_mut().on_tarpitted(errors);
@@ -204,12 +203,18 @@ impl SessionState {
     }
 }
 
-/// Notices that a server which answered quickly takes its time with each further refusal (Postfix: a second after 10,
-/// `smtpd_error_sleep_time`). Then a new session is quicker than to wait.
+/// Notices that a server which answered quickly takes its time from some refusal on (Postfix: a second before every reply, also to
+/// recipients that it accepts, after 10 refusals; `smtpd_error_sleep_time`). Then a new session is quicker than to wait.
 #[derive(Default)]
 struct Tarpit {
     last: Option<Instant>,
     quick: u32,
+    /// Transactions whose first reply was quick. It comes behind the reply to MAIL, which may take its time at any server.
+    quick_firsts: u32,
+    /// The next reply is the first one of a transaction.
+    is_first: bool,
+    /// Slow replies in a row, over transactions. The first of them is a refusal: accepts alone may take their time at a server
+    /// that asks another one about each recipient.
     slow: u32,
     /// Refusals before the first slow one.
     errors: u32,
@@ -218,7 +223,7 @@ struct Tarpit {
 impl Tarpit {
     fn on_begin(&mut self, now: Instant) {
         self.last = Some(now);
-        self.slow = 0;
+        self.is_first = true;
     }
 
     /// A reply has come; `errors`: refusals in the session, with this one. How many there were before the server
@@ -226,12 +231,19 @@ impl Tarpit {
     fn on_reply(&mut self, now: Instant, reply: &Reply, errors: u32) -> Option<u32> {
         let wait = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
         self.last = Some(now);
+        let is_first = std::mem::take(&mut self.is_first);
         if wait < TARPIT_QUICK {
             self.quick += 1;
+            if is_first {
+                self.quick_firsts += 1;
+                self.slow = 0;
+            }
             // The replies of one read come at once, behind the pause that was made before the first of them.
             return None;
         }
-        if wait < TARPIT_SLOW || reply.is_positive() || self.quick < TARPIT_QUICK_REPLIES_MIN {
+        let quick = if is_first { self.quick_firsts } else { self.quick };
+        let begins = self.slow == 0;
+        if wait < TARPIT_SLOW || quick < TARPIT_QUICK_REPLIES_MIN || (begins && reply.is_positive()) {
             self.slow = 0;
             return None;
         }
@@ -249,16 +261,38 @@ mod tests {
 
     /// Plays refusals (or accepts, where negative) with these pauses before them, in milliseconds.
     fn play(pauses: &[i64]) -> Option<u32> {
+        play_all(&[pauses])
+    }
+
+    /// The same, of several transactions.
+    fn play_all(transactions: &[&[i64]]) -> Option<u32> {
         let mut now = Instant::now();
         let mut tarpit = Tarpit::default();
-        tarpit.on_begin(now);
         let mut errors = 0;
-        pauses.iter().find_map(|&pause| {
-            now += Duration::from_millis(pause.unsigned_abs());
-            errors += u32::from(pause >= 0);
-            let reply = Reply::new(if pause < 0 { 250 } else { 550 }, "text");
-            tarpit.on_reply(now, &reply, errors)
+        transactions.iter().find_map(|pauses| {
+            tarpit.on_begin(now);
+            pauses.iter().find_map(|&pause| {
+                now += Duration::from_millis(pause.unsigned_abs());
+                errors += u32::from(pause >= 0);
+                let reply = Reply::new(if pause < 0 { 250 } else { 550 }, "text");
+                tarpit.on_reply(now, &reply, errors)
+            })
         })
+    }
+
+    #[test]
+    fn a_tarpit_that_holds_back_every_reply_shows_also_in_transactions_of_one_recipient() {
+        let quick: [&[i64]; 6] = [&[-1], &[1], &[-1], &[1], &[-1], &[1]];
+        let behind = |slow: &[&'static [i64]]| play_all(&[&quick, slow].concat());
+        assert_eq!(behind(&[&[1000], &[-2000]]), Some(3), "a refusal, and an accept in the next transaction");
+        assert_eq!(behind(&[&[1000, -1000]]), Some(3));
+        assert_eq!(behind(&[&[-2000], &[-2000], &[-2000]]), None, "accepts alone may take their time");
+        assert_eq!(behind(&[&[1000], &[-1], &[1000]]), None, "once is chance");
+        assert_eq!(behind(&[&[1000], &[-300], &[1000]]), None);
+        let slow_mail: [&[i64]; 8] = [&[-1000, -1, -1, 1]; 8];
+        assert_eq!(play_all(&slow_mail), None, "MAIL takes its time from the start");
+        let slow_mail: [&[i64]; 8] = [&[1000, 1, 1, 1]; 8];
+        assert_eq!(play_all(&slow_mail), None);
     }
 
     #[test]

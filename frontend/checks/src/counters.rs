@@ -25,6 +25,8 @@ pub struct Tally {
     pub too_slow: AtomicU64,
     /// Answers of the engine that the budget of a site's refused recipients is used up.
     pub over_budget: AtomicU64,
+    /// Rows of batches without an answer, as of the last turn of the feeder.
+    pub rows_waiting: AtomicU64,
     counts: Mutex<Counts>,
 }
 

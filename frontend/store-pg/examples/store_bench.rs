@@ -6,12 +6,14 @@
 //! ```
 //! A check is two writes: it begins with a hold and its look at earlier results, and is settled with a new result. NODES
 //! (default 1) nodes in this process share ACCOUNTS (default 100) accounts. SECONDS (default 5) is the time of each row. The
-//! server is that of `MAILPROBE_TEST_POSTGRES`.
+//! server is that of `MAILPROBE_TEST_POSTGRES`. `cargo xtask measure cluster` names the folders of the servers of a cluster in
+//! `MAILPROBE_BENCH_PRIMARY` and, separated by colons, `MAILPROBE_BENCH_STANDBYS`.
 
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::credits::Balance;
@@ -51,25 +53,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut out = std::io::stdout();
     writeln!(
         out,
-        "| under way | writes/s | p50 (ms) | p99 (ms) | PostgreSQL CPU (us per check) | own CPU (us per check) |"
+        "| under way | writes/s | p50 (ms) | p99 (ms) | PostgreSQL CPU (us per check) | of it standbys | own CPU (us per check) |"
     )?;
-    writeln!(out, "| ---: | ---: | ---: | ---: | ---: | ---: |")?;
-    let mut placed = 0;
+    writeln!(out, "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |")?;
+    let (servers, mut placed) = (Servers::of_variables(), 0);
     for depth in DEPTHS {
-        let before = (server_cpu()?, own_cpu()?);
+        let before = (servers.cpu()?, own_cpu()?);
         let (checks, mut waits) = run(&stores, depth, Duration::from_secs(seconds), &ids, &mut placed)?;
-        let server = server_cpu()?.zip(before.0).map(|(after, before)| after - before);
         let own = own_cpu()? - before.1;
+        let after = servers.cpu()?;
+        let primary = after.primary.zip(before.0.primary).map(|(after, before)| after - before);
+        let standbys = after.standbys.zip(before.0.standbys).map(|(after, before)| after - before);
         waits.sort_unstable();
         let ms = |part: f64| waits[((waits.len() - 1) as f64 * part) as usize].as_secs_f64() * 1000.0;
         let each = |cpu: f64| format!("{:.1}", cpu * 1e6 / checks as f64);
         writeln!(
             out,
-            "| {depth} | {:.0} | {:.2} | {:.2} | {} | {} |",
+            "| {depth} | {:.0} | {:.2} | {:.2} | {} | {} | {} |",
             checks as f64 * 2.0 / seconds as f64,
             ms(0.5),
             ms(0.99),
-            server.map_or_else(|| "-".to_owned(), each),
+            primary.map_or_else(|| "-".to_owned(), |primary| each(primary + standbys.unwrap_or(0.0))),
+            standbys.map_or_else(|| "-".to_owned(), each),
             each(own)
         )?;
     }
@@ -149,9 +154,58 @@ fn run(
     Ok((done, waits))
 }
 
-/// The CPU seconds of the server. Its processes are named `postgres`, and `cargo xtask postgres` has started them like this
-/// process: they have an ancestor in common. `None`: there are none, as Patroni's servers have no ancestor.
-fn server_cpu() -> Result<Option<f64>, Box<dyn Error>> {
+/// Where the processes of the servers are found.
+enum Servers {
+    /// One server, which `cargo xtask postgres` has started like this process: they have an ancestor in common.
+    Beside,
+    /// Servers that Patroni has started. They have no ancestor; each process of a server works in the folder of its data.
+    InFolders { primary: PathBuf, standbys: Vec<PathBuf> },
+}
+
+/// CPU seconds of servers; `None`: there are no such processes.
+struct ServerCpu {
+    primary: Option<f64>,
+    standbys: Option<f64>,
+}
+
+impl Servers {
+    fn of_variables() -> Servers {
+        let Some(primary) = std::env::var_os("MAILPROBE_BENCH_PRIMARY") else { return Servers::Beside };
+        let standbys = std::env::var_os("MAILPROBE_BENCH_STANDBYS").unwrap_or_default();
+        Servers::InFolders { primary: primary.into(), standbys: std::env::split_paths(&standbys).collect() }
+    }
+
+    fn cpu(&self) -> Result<ServerCpu, Box<dyn Error>> {
+        match self {
+            Servers::Beside => Ok(ServerCpu { primary: cpu_beside()?, standbys: None }),
+            Servers::InFolders { primary, standbys } => {
+                Ok(ServerCpu { primary: cpu_in(std::slice::from_ref(primary))?, standbys: cpu_in(standbys)? })
+            }
+        }
+    }
+}
+
+/// The CPU seconds of the processes named `postgres` that work in these folders.
+fn cpu_in(folders: &[PathBuf]) -> Result<Option<f64>, Box<dyn Error>> {
+    let mut sum = None;
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        // A process may end between two looks.
+        let Ok(works_in) = fs::read_link(entry.path().join("cwd")) else { continue };
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let is_of = folders.iter().any(|folder| works_in.starts_with(folder));
+        if is_of
+            && let Some((_, name, cpu)) = stat(pid)
+            && name == "postgres"
+        {
+            sum = Some(sum.unwrap_or(0.0) + cpu);
+        }
+    }
+    Ok(sum)
+}
+
+/// The CPU seconds of the processes named `postgres` that have an ancestor in common with this process.
+fn cpu_beside() -> Result<Option<f64>, Box<dyn Error>> {
     let mut ancestors = vec![];
     let mut pid = std::process::id();
     while pid > 1 {

@@ -19,6 +19,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use store::clock;
@@ -107,6 +108,7 @@ impl Feeder {
                 tracing::warn!("unfinished batches of other nodes cannot be claimed for now: {error}");
             }
             let pause = self.turn(&mut queue, &mut group).await;
+            self.tally.rows_waiting.store(queue.rows_waiting() as u64, Ordering::Relaxed);
             if let Err(error) = self.write(queue.take_answers()).await {
                 // The error needs a restart. Rows without a written answer are asked about again after it.
                 tracing::error!(

@@ -114,6 +114,15 @@ struct Account {
     in_loading: bool,
 }
 
+/// The part of a batch that has no answer.
+#[derive(Debug, Clone, Copy)]
+struct BatchRest {
+    /// Questions; none before the batch is loaded.
+    questions: usize,
+    /// Rows. A question may have several.
+    rows: usize,
+}
+
 /// The questions of all unfinished batches, in the order in which they are handed out.
 pub struct Queue {
     limits: Limits,
@@ -122,8 +131,10 @@ pub struct Queue {
     asking: VecDeque<AccountId>,
     /// Accounts that need their next batch loaded, in the same way.
     loading: VecDeque<AccountId>,
-    /// Every unfinished batch with its number of remaining questions; none before it is loaded.
-    batches: HashMap<BatchId, usize>,
+    /// Every unfinished batch.
+    batches: HashMap<BatchId, BatchRest>,
+    /// Rows without an answer, over all batches.
+    rows_waiting: usize,
     /// Questions under way, with the instants at which they were handed out: setting the wall clock does not affect
     /// them.
     under_way: BTreeMap<Ticket, (Instant, RowQuestion)>,
@@ -155,6 +166,7 @@ impl Queue {
             asking: VecDeque::new(),
             loading: VecDeque::new(),
             batches: HashMap::new(),
+            rows_waiting: 0,
             under_way: BTreeMap::new(),
             twins: HashSet::new(),
             later: BTreeMap::new(),
@@ -171,7 +183,8 @@ impl Queue {
         if self.batches.contains_key(&batch.batch) {
             return;
         }
-        self.batches.insert(batch.batch, 0);
+        let rows = batch.total.saturating_sub(batch.answered) as usize;
+        self.keep(batch.batch, BatchRest { questions: 0, rows });
         let account = batch.account;
         self.accounts.entry(account).or_default().unloaded.push_back(batch);
         self.take_place(account);
@@ -201,6 +214,7 @@ impl Queue {
 
     /// Adds the rows of a batch that have no answer.
     pub fn load(&mut self, batch: &OpenBatch, rows: Vec<Row>) {
+        let unanswered = rows.len();
         let mut places: HashMap<AddressHash, usize> = HashMap::with_capacity(rows.len());
         let mut questions: Vec<RowQuestion> = Vec::with_capacity(rows.len());
         for Row { index, address, hash } in rows {
@@ -221,9 +235,9 @@ impl Queue {
             }
         }
         if questions.is_empty() {
-            self.batches.remove(&batch.batch);
+            self.forget(batch.batch);
         } else {
-            self.batches.insert(batch.batch, questions.len());
+            self.keep(batch.batch, BatchRest { questions: questions.len(), rows: unanswered });
         }
         self.loaded += questions.len();
         let account = self.accounts.entry(batch.account).or_default();
@@ -242,7 +256,7 @@ impl Queue {
     /// effect.
     pub fn cancel(&mut self, batches: Vec<BatchId>) {
         let batches: HashSet<BatchId> = batches.into_iter().collect();
-        self.batches.retain(|batch, _| !batches.contains(batch));
+        batches.iter().for_each(|batch| self.forget(*batch));
         self.unreadable.retain(|(_, batch), _| !batches.contains(batch));
         let accounts: Vec<AccountId> = self.accounts.keys().copied().collect();
         for id in accounts {
@@ -388,6 +402,11 @@ impl Queue {
         self.batches.len()
     }
 
+    /// The number of rows without an answer, over all batches, loaded or not.
+    pub fn rows_waiting(&self) -> usize {
+        self.rows_waiting
+    }
+
     /// Whether the queue has neither questions nor batches.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
@@ -401,6 +420,17 @@ impl Queue {
     /// Adds an answer for a row without a valid address, which needs no question.
     pub fn answer_row(&mut self, batch: BatchId, index: u32, outcome: RowOutcome) {
         self.answers.push(RowAnswer { batch, index, outcome });
+    }
+
+    /// Sets the rest of a batch.
+    fn keep(&mut self, batch: BatchId, rest: BatchRest) {
+        let before = self.batches.insert(batch, rest).map_or(0, |before| before.rows);
+        self.rows_waiting = self.rows_waiting - before + rest.rows;
+    }
+
+    /// Removes a batch that has no rest, or no longer counts.
+    fn forget(&mut self, batch: BatchId) {
+        self.rows_waiting -= self.batches.remove(&batch).map_or(0, |rest| rest.rows);
     }
 
     /// Moves deferred questions that are due before those that were never asked.
@@ -456,12 +486,13 @@ impl Queue {
             same => same,
         };
         let outcomes = std::iter::once(outcome).chain(std::iter::repeat(others));
+        let answered = rows.len();
         let answers = rows.into_iter().zip(outcomes);
         self.answers.extend(answers.map(|(index, outcome)| RowAnswer { batch, index, outcome }));
-        if let Some(left) = self.batches.get_mut(&batch) {
-            *left -= 1;
-            if *left == 0 {
-                self.batches.remove(&batch);
+        if let Some(&BatchRest { questions, rows }) = self.batches.get(&batch) {
+            match questions.saturating_sub(1) {
+                0 => self.forget(batch),
+                questions => self.keep(batch, BatchRest { questions, rows: rows.saturating_sub(answered) }),
             }
         }
         self.unload(id);

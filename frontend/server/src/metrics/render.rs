@@ -48,10 +48,10 @@ impl Metrics {
         for (what, count) in &sum.checks {
             family.sample(&[("mode", what.mode), ("reason", what.reason)], count);
         }
-        self.over_budget(page);
+        self.batches(page);
     }
 
-    fn over_budget(&self, page: &mut Page) {
+    fn batches(&self, page: &mut Page) {
         let help =
             "Checks that wait or fail because the budget of refused recipients of the site is used up.";
         let mut family = page.family("mailprobe_over_budget_total", Kind::Counter, help);
@@ -60,6 +60,8 @@ impl Metrics {
         if let Some((batches, frontends)) = self.tallies.split_last() {
             family.sample(&[("mode", "full")], frontends.iter().map(count).sum::<u64>());
             family.sample(&[("mode", "batch")], count(batches));
+            let help = "Rows of batches without an answer, also of the batches that lists are divided into.";
+            page.gauge("mailprobe_batch_rows_waiting", help, batches.rows_waiting.load(Ordering::Relaxed));
         }
     }
 
@@ -88,6 +90,10 @@ impl Metrics {
     fn engine(&self, page: &mut Page) {
         let figures = (self.engine)();
         page.gauge("mailprobe_engine_tickets", "Addresses in progress in the engine.", figures.under_way);
+        let help = "Maximum number of addresses in progress in the engine.";
+        page.gauge("mailprobe_engine_tickets_max", help, figures.tickets_max);
+        let help = "Maximum number of open SMTP sessions, over all shards.";
+        page.gauge("mailprobe_engine_sessions_max", help, figures.sessions_max);
         let shards: Vec<String> = (0..figures.shards.len()).map(|number| number.to_string()).collect();
         let help = "Messages that wait in the inbox of a shard.";
         let mut family = page.family("mailprobe_engine_shard_inbox", Kind::Gauge, help);

@@ -4,6 +4,7 @@ use super::text::{Kind, Page};
 use super::*;
 use checks::counters::{Answered, CountedCheck, count};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A strict parser of the text format. It returns samples by name and labels.
@@ -74,6 +75,8 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
         store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), 1).unwrap();
     let figures = engine::Figures {
         under_way: 3,
+        tickets_max: 16_384,
+        sessions_max: 1000,
         shards: vec![
             engine::ShardFigures {
                 waiting: 1,
@@ -102,6 +105,7 @@ fn what_two_threads_counted_is_added_up() {
         count(&tally.accepted);
     }
     count(&metrics.tally(0).ended);
+    metrics.tally_of_batches().rows_waiting.store(2_900, Ordering::Relaxed);
     let samples = parse(&metrics.render());
     let check = |series: &str, expected: f64| {
         let found = samples.get(series);
@@ -117,9 +121,12 @@ fn what_two_threads_counted_is_added_up() {
     check(&format!("{latency}_count{{{route}}}"), 3.0);
     check(&format!("{latency}_sum{{{route}}}"), 0.009);
     check("mailprobe_checks_total{mode=\"full\",reason=\"catch_all\"}", 3.0);
+    check("mailprobe_batch_rows_waiting", 2_900.0);
     check("mailprobe_connections_total", 3.0);
     check("mailprobe_connections_open", 2.0);
     check("mailprobe_engine_tickets", 3.0);
+    check("mailprobe_engine_tickets_max", 16_384.0);
+    check("mailprobe_engine_sessions_max", 1000.0);
     check("mailprobe_engine_shard_silent_seconds{shard=\"1\"}", 1.5);
     check("mailprobe_engine_shard_queue{shard=\"0\"}", 4.0);
     check("mailprobe_engine_shard_answers_total{shard=\"0\"}", 5.0);

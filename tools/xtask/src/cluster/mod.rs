@@ -340,7 +340,18 @@ impl Cluster {
         Ok(())
     }
 
-    fn folder_of(&self, member: Member) -> PathBuf {
+    /// The primary, and the other servers.
+    ///
+    /// # Errors
+    ///
+    /// There is no primary.
+    pub fn primary_and_standbys(&self) -> Result<(Member, Vec<Member>), Failure> {
+        let primary = self.primary()?.ok_or_else(|| Failure("there is no primary".into()))?;
+        Ok((primary, self.setup.servers().into_iter().filter(|server| *server != primary).collect()))
+    }
+
+    /// The folder of a member, with its data and its logs. Each process of PostgreSQL works in a folder below it.
+    pub fn folder_of(&self, member: Member) -> PathBuf {
         self.folder.path.join(member.to_string())
     }
 

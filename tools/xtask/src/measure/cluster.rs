@@ -2,7 +2,8 @@
 //! and the delay of mail servers are the limit.
 //!
 //! `store_bench` of store-pg counts the writes, once with one server, and once with three servers of which two are synchronous
-//! standbys. All servers keep their data in memory, so the disk of the machine has no part in the figures.
+//! standbys. All servers keep their data in memory, so the disk of the machine has no part in the figures. With `--disk`, they keep
+//! their data on the disk of the folder for temporary files, and only the writes are measured.
 
 use super::{Bench, Failure};
 use crate::cluster::Cluster;
@@ -14,6 +15,7 @@ use crate::soak::client::{HttpClient, HttpRequest};
 use crate::soak::cluster::world::{ClusterWorld, NODES, WorldProfile};
 use crate::soak::visitor::expect;
 use crate::soak::world::{CampaignFolder, cargo};
+use rustix::fs::statfs;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// A file system in memory, which every Linux has.
 const MEMORY: &str = "/dev/shm";
+/// The type of such file systems (statfs(2)).
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 const BENCH: &str = "store_bench";
 /// Seconds of each row of the table of writes.
 const BENCH_S: &str = "5";
@@ -45,13 +49,29 @@ const KEYS_KNOWN: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Measures, and counts whether all verdicts are right.
-pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
+pub fn run(bench: &Bench, disk: bool, tally: &mut Tally) -> Result<(), Failure> {
+    let place = if disk { disk_folder()? } else { PathBuf::from(MEMORY) };
     let program = bench_program(bench)?;
     report::line("One server:");
-    tally.check("writes on one server", postgres::beside(Path::new(MEMORY), &[], store_bench(&program))?);
+    tally.check("writes on one server", postgres::beside(&place, &[], store_bench(&program))?);
     report::line("Three servers, two synchronous standbys:");
-    tally.check("writes with two synchronous standbys", beside_cluster(&program)?);
+    tally.check("writes with two synchronous standbys", beside_cluster(&program, disk)?);
+    if disk {
+        // The limit of the nodes is their sessions, wherever the data is.
+        return Ok(());
+    }
     nodes(bench, tally)
+}
+
+/// The folder for temporary files, in which a cluster without `tmpfs` keeps its data.
+fn disk_folder() -> Result<PathBuf, Failure> {
+    let folder = std::env::temp_dir();
+    let found = statfs(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+    if found.f_type as u64 == TMPFS_MAGIC {
+        let what = "is in memory: set TMPDIR to a folder on a disk";
+        return Err(Failure(format!("{} {what}", folder.display())));
+    }
+    Ok(folder)
 }
 
 /// Builds `store_bench`, unless the folder of the binaries is given.
@@ -70,9 +90,14 @@ fn store_bench(program: &Path) -> Command {
     command
 }
 
-fn beside_cluster(program: &Path) -> Result<Result<String, String>, Failure> {
-    let cluster = Cluster::start(Setup { tmpfs: true, sync_standbys: 2, ..Setup::default() })?;
+fn beside_cluster(program: &Path, disk: bool) -> Result<Result<String, String>, Failure> {
+    let cluster = Cluster::start(Setup { tmpfs: !disk, sync_standbys: 2, ..Setup::default() })?;
+    let (primary, standbys) = cluster.primary_and_standbys()?;
+    let standbys = std::env::join_paths(standbys.iter().map(|server| cluster.folder_of(*server)));
+    let standbys = standbys.map_err(|error| Failure(error.to_string()))?;
     let mut command = cluster.beside(program);
+    command.env("MAILPROBE_BENCH_PRIMARY", cluster.folder_of(primary));
+    command.env("MAILPROBE_BENCH_STANDBYS", standbys);
     command.arg(BENCH_S);
     let status = process::accompany(command)?;
     Ok(if status.success() { Ok(status.to_string()) } else { Err(status.to_string()) })

@@ -72,6 +72,9 @@ pub struct MeasureOptions {
     /// verifiers: file for the plot, as SVG.
     #[arg(long, value_name = "PATH")]
     plot: Option<PathBuf>,
+    /// cluster: keep the data of PostgreSQL on the disk of the folder for temporary files, and measure the writes alone.
+    #[arg(long)]
+    disk: bool,
     /// Use `mailprobe` and `mailnet` from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
@@ -155,7 +158,7 @@ fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
             MeasurementName::Records => records::run(&bench, &mut tally)?,
             MeasurementName::Bursts => bursts::run(&bench, &mut tally)?,
             MeasurementName::Instructions => instructions::run(&bench, &mut tally)?,
-            MeasurementName::Cluster => cluster::run(&bench, &mut tally)?,
+            MeasurementName::Cluster => cluster::run(&bench, options.disk, &mut tally)?,
             MeasurementName::Verifiers => verifiers::run(&bench, options.plot.as_deref(), &mut tally)?,
         }
     }

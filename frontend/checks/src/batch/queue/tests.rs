@@ -446,6 +446,7 @@ fn any_course_of_events_answers_every_row_once() {
             for answer in queue.take_answers() {
                 assert!(seen.insert((answer.batch, answer.index)), "seed {seed}: answered twice");
             }
+            assert_eq!(queue.rows_waiting(), expected.len() - seen.len(), "seed {seed}");
             if queue.under_way.is_empty()
                 && let Some(due) = queue.due()
             {
@@ -465,6 +466,7 @@ fn a_cancelled_batch_is_forgotten_with_all_its_questions() {
     load(&mut queue, cancelled, &["asked", "later", "budget", "room", "ready"]);
     load(&mut queue, kept, &["a", "b"]);
     queue.add(unloaded);
+    assert_eq!(queue.rows_waiting(), 8);
     let out = hand_out(&mut queue, BORN);
     assert_eq!(locals(&out), ["asked", "later", "budget"]);
     queue.found(out[1].0, Reason::Unverifiable.into(), after(300), BORN);
@@ -474,6 +476,7 @@ fn a_cancelled_batch_is_forgotten_with_all_its_questions() {
     queue.put_back(room[1].0);
     queue.cancel(vec![cancelled.batch, unloaded.batch]);
     assert_eq!((queue.loaded, queue.waiting_for_budget, queue.open()), (4, 0, vec![kept.batch]));
+    assert_eq!(queue.rows_waiting(), 2);
     // Questions under way have no effect any longer, and are not asked again.
     queue.put_back(room[0].0);
     queue.found(out[0].0, Reason::Unverifiable.into(), after(300), BORN);
@@ -486,4 +489,26 @@ fn a_cancelled_batch_is_forgotten_with_all_its_questions() {
     assert_eq!(answers(&mut queue).len(), 2);
     assert_eq!((queue.loaded, queue.due(), queue.to_load(BORN)), (0, None, None));
     assert!(queue.is_empty() && queue.accounts.is_empty() && queue.twins.is_empty());
+}
+
+#[test]
+fn rows_wait_from_the_entry_of_their_batch_to_their_answer() {
+    let mut queue = queue(10);
+    let open = OpenBatch { answered: 6, ..batch(1, 1, 10) };
+    queue.add(open);
+    queue.add(open);
+    assert_eq!(queue.rows_waiting(), 4, "the batch is not loaded yet, and counts once");
+    assert_eq!(queue.to_load(BORN), Some(open));
+    // A row without a valid address is answered at once, and two rows have the same address.
+    queue.answer_row(open.batch, 6, RowOutcome::Unanswered);
+    queue.load(&open, vec![row(7, "a"), row(8, "a"), row(9, "b")]);
+    assert_eq!(queue.rows_waiting(), 3);
+    let out = hand_out(&mut queue, BORN);
+    queue.found(out[0].0, Reason::CatchAll.into(), None, BORN);
+    assert_eq!(queue.rows_waiting(), 1);
+    queue.found(out[1].0, Reason::Unverifiable.into(), after(300), BORN);
+    assert_eq!(queue.rows_waiting(), 1, "a row that is asked about again later has no answer");
+    let again = hand_out(&mut queue, BORN + WAIT);
+    queue.found(again[0].0, Reason::MailboxExists.into(), None, BORN + WAIT);
+    assert_eq!(queue.rows_waiting(), 0);
 }
