@@ -1,4 +1,4 @@
-//! Writes the hashes of the disposable domains, in rising order, as eight bytes each: half of the bytes of the list.
+//! Writes the hashes of the longest lists of domains, in rising order, as eight bytes each: half of the bytes of a list.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,14 +7,19 @@ use std::{env, fs, io};
 #[path = "src/lists/hash.rs"]
 mod hash;
 
-const LIST: &str = "data/disposable.txt";
+const LISTS: [&str; 2] = ["disposable", "free"];
 
 fn main() -> io::Result<()> {
-    writeln!(io::stdout(), "cargo::rerun-if-changed={LIST}\ncargo::rerun-if-changed=src/lists/hash.rs")?;
-    let text = fs::read_to_string(LIST)?;
-    let mut hashes: Vec<u64> = hash::below_header(&text).lines().map(hash::fnv).collect();
-    hashes.sort_unstable();
-    let bytes: Vec<u8> = hashes.into_iter().flat_map(u64::to_le_bytes).collect();
     let folder = env::var_os("OUT_DIR").ok_or_else(|| io::Error::other("cargo names no OUT_DIR"))?;
-    fs::write(Path::new(&folder).join("disposable.hashes"), bytes)
+    writeln!(io::stdout(), "cargo::rerun-if-changed=src/lists/hash.rs")?;
+    for list in LISTS {
+        let path = format!("data/{list}.txt");
+        writeln!(io::stdout(), "cargo::rerun-if-changed={path}")?;
+        let text = fs::read_to_string(path)?;
+        let mut hashes: Vec<u64> = hash::below_header(&text).lines().map(hash::fnv).collect();
+        hashes.sort_unstable();
+        let bytes: Vec<u8> = hashes.into_iter().flat_map(u64::to_le_bytes).collect();
+        fs::write(Path::new(&folder).join(format!("{list}.hashes")), bytes)?;
+    }
+    Ok(())
 }

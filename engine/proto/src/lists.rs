@@ -1,8 +1,8 @@
 //! Disposable, free and role look-ups, and the operator's lists, which come before the built-in ones ([`Lists`]).
 //!
 //! The lists are sorted text that is compiled in and stays where it lies; the first look-up in one makes a table of where
-//! its lines begin. Of the disposable domains, by far the longest list, only the hashes are compiled in. `cargo xtask
-//! refresh-lists` writes the lists; docs/lists.md says from what and how many there are.
+//! its lines begin. Of the disposable and the free domains, only hashes are compiled in. `cargo xtask refresh-lists`
+//! writes the lists; docs/lists.md says from what and how many there are.
 
 use crate::limits::{DOMAIN_BYTES_MAX, LOCAL_PART_BYTES_MAX};
 use hashbrown::HashTable;
@@ -14,10 +14,8 @@ mod hash;
 mod operator;
 pub use operator::{ListKind, Lists};
 
-/// The hashes of the disposable domains in rising order. A domain that is not listed has the hash of a listed one with a
-/// probability of 2^-48.
-static DISPOSABLE: &[[u8; 8]] = include_bytes!(concat!(env!("OUT_DIR"), "/disposable.hashes")).as_chunks().0;
-static FREE: List = List::new(include_str!("../data/free.txt"));
+static DISPOSABLE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/disposable.hashes")));
+static FREE: Hashes = Hashes::new(include_bytes!(concat!(env!("OUT_DIR"), "/free.hashes")));
 static ROLE: List = List::new(include_str!("../data/role.txt"));
 pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targets.txt"));
 
@@ -25,7 +23,7 @@ pub(crate) static TYPO_TARGETS: List = List::new(include_str!("../data/typo_targ
 pub fn is_disposable(domain: &str) -> bool {
     let mut rest = domain;
     loop {
-        if is_listed_disposable(rest) {
+        if DISPOSABLE.contains(rest) {
             return true;
         }
         match rest.split_once('.') {
@@ -33,12 +31,6 @@ pub fn is_disposable(domain: &str) -> bool {
             _ => return false,
         }
     }
-}
-
-/// Whether the list has the domain itself.
-fn is_listed_disposable(domain: &str) -> bool {
-    let hash = hash::fnv(domain);
-    DISPOSABLE.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
 }
 
 /// Whether the domain is one of a free provider, where everyone may get a mailbox. Case does not matter.
@@ -53,6 +45,22 @@ pub fn is_role(local: &str) -> bool {
         None => local,
     };
     ROLE.contains(name)
+}
+
+/// The hashes of a list's entries in rising order.
+struct Hashes(&'static [[u8; 8]]);
+
+impl Hashes {
+    const fn new(bytes: &'static [u8]) -> Hashes {
+        Hashes(bytes.as_chunks().0)
+    }
+
+    /// Whether the list holds `entry`. Letter case does not matter. An entry that the list lacks has the hash of another one with a
+    /// probability of 2^-48.
+    fn contains(&self, entry: &str) -> bool {
+        let hash = hash::fnv(entry);
+        self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
+    }
 }
 
 /// Sorted lines of lower-case ASCII below a header of lines that begin with `#`.
@@ -209,12 +217,13 @@ mod tests {
     use super::*;
     use crate::public_suffix::{RULES, is_public_suffix, registrable};
 
-    /// The list from which the hashes were made.
-    static DISPOSABLE: List = List::new(include_str!("../data/disposable.txt"));
+    /// The lists from which the hashes were made.
+    static DISPOSABLE_TEXT: List = List::new(include_str!("../data/disposable.txt"));
+    static FREE_TEXT: List = List::new(include_str!("../data/free.txt"));
 
     #[test]
     fn no_public_suffix_is_disposable() {
-        let listed: Vec<&str> = DISPOSABLE.entries().filter(|domain| is_public_suffix(domain)).collect();
+        let listed: Vec<&str> = DISPOSABLE_TEXT.entries().filter(|domain| is_public_suffix(domain)).collect();
         assert!(listed.is_empty(), "everybody below these is called disposable: {listed:?}");
         for domain in ["example.za.com", "joe.pp.ua", "shop.msk.ru", "home.ddns.net"] {
             assert!(!is_disposable(domain), "{domain}");
@@ -241,9 +250,13 @@ mod tests {
 
     #[test]
     fn the_lists_are_sorted_and_lower_case() {
-        for (list, least) in
-            [(&DISPOSABLE, 50_000), (&FREE, 4_000), (&ROLE, 900), (&TYPO_TARGETS, 250), (&RULES, 9_000)]
-        {
+        for (list, least) in [
+            (&DISPOSABLE_TEXT, 50_000),
+            (&FREE_TEXT, 4_000),
+            (&ROLE, 900),
+            (&TYPO_TARGETS, 250),
+            (&RULES, 9_000),
+        ] {
             let entries: Vec<&str> = list.entries().collect();
             assert!(entries.len() >= least, "{} entries", entries.len());
             assert!(entries.is_sorted_by(|a, b| a < b));
@@ -256,7 +269,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_found_and_its_neighbours_are_not() {
-        for list in [&DISPOSABLE, &FREE, &ROLE, &TYPO_TARGETS, &RULES] {
+        for list in [&DISPOSABLE_TEXT, &FREE_TEXT, &ROLE, &TYPO_TARGETS, &RULES] {
             for entry in list.entries() {
                 assert!(list.contains(entry), "{entry}");
                 assert!(
@@ -269,23 +282,21 @@ mod tests {
     }
 
     #[test]
-    fn the_hashes_of_the_disposable_domains_are_those_of_the_list_and_differ() {
-        let hashes: Vec<u64> = super::DISPOSABLE.iter().map(|listed| u64::from_le_bytes(*listed)).collect();
-        assert!(hashes.is_sorted_by(|a, b| a < b));
-        assert_eq!(hashes.len(), DISPOSABLE.entries().count());
-        for entry in DISPOSABLE.entries() {
-            assert!(
-                is_listed_disposable(entry) && is_listed_disposable(&entry.to_ascii_uppercase()),
-                "{entry}"
-            );
-            let (wrong, longer) = (format!("!{entry}"), format!("{entry}!"));
-            assert!(!is_listed_disposable(&wrong) && !is_listed_disposable(&longer), "{entry}");
+    fn hashes_are_those_of_the_list_and_differ() {
+        for (hashes, list) in [(&DISPOSABLE, &DISPOSABLE_TEXT), (&FREE, &FREE_TEXT)] {
+            let numbers: Vec<u64> = hashes.0.iter().map(|listed| u64::from_le_bytes(*listed)).collect();
+            assert!(numbers.is_sorted_by(|a, b| a < b));
+            assert_eq!(numbers.len(), list.entries().count());
+            for entry in list.entries() {
+                assert!(hashes.contains(entry) && hashes.contains(&entry.to_ascii_uppercase()), "{entry}");
+                let (wrong, longer) = (format!("!{entry}"), format!("{entry}!"));
+                assert!(!hashes.contains(&wrong) && !hashes.contains(&longer), "{entry}");
+            }
+            for domain in RULES.entries().chain(ROLE.entries()) {
+                assert!(!hashes.contains(domain), "{domain}");
+            }
+            assert!(!hashes.contains("") && !hashes.contains("\n"));
         }
-        for list in [&FREE, &TYPO_TARGETS, &RULES] {
-            let listed: Vec<&str> = list.entries().filter(|domain| is_listed_disposable(domain)).collect();
-            assert!(listed.is_empty(), "{listed:?}");
-        }
-        assert!(!is_listed_disposable("") && !is_listed_disposable("\n"));
     }
 
     #[test]
@@ -316,7 +327,7 @@ mod tests {
         for domain in ["mailinator.com", "example.com", "", "mail.gmail.com"] {
             assert!(!is_free(domain), "{domain}");
         }
-        for domain in FREE.entries() {
+        for domain in FREE_TEXT.entries() {
             assert!(!DISPOSABLE.contains(domain), "{domain} is free and disposable");
         }
     }

@@ -341,8 +341,8 @@ const USE: &str = "\
 
 - Each file of the table contains sorted lines of lower-case ASCII, without duplicates, below a header of `#` lines. The file is
   compiled into the program. The first look-up in a list builds a table of its lines. Later look-ups allocate no memory.
-- Of `disposable.txt`, the program contains only a hash of 64 bits for each entry. Another domain has one of these hashes with a
-  probability of 3.4e-15.
+- Of `disposable.txt` and `free.txt`, the program contains only a hash of 64 bits for each entry. A domain that a list lacks has one
+  of its hashes with a probability of at most 3.4e-15.
 - A domain is disposable if the list contains the domain or one of its parents.
 - A domain is free if the list contains the domain itself.
 - A local part is a role if the list contains it. Letter case and a `+tag` do not matter.
