@@ -23,6 +23,8 @@ use std::time::Duration;
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// The tools of binutils take a second, and the packers some more.
 const TOOL_LIMIT: Duration = Duration::from_secs(300);
+/// The most bytes of the program: 15 MiB.
+const PROGRAM_BYTES_MAX: u64 = 15 << 20;
 /// The certificates of authorities for the container, from the package ca-certificates.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
@@ -118,6 +120,9 @@ fn strip(built: &Path, out: &Path, tally: &mut Tally) -> Result<(), Failure> {
     tally.check("the program needs no shared library", outcome(is_static, ""));
     let names = command(out, out, "nm", |it| it.arg(&program))?;
     tally.check("the program has no symbols", outcome(names.stdout.is_empty(), names.stderr.trim()));
+    let bytes = fs::metadata(&program).map_err(|error| failed(&program, &error))?.len();
+    let size = outcome(bytes <= PROGRAM_BYTES_MAX, &format!("{bytes} bytes"));
+    tally.check("the program has at most 15 MiB", size);
     let line = line_of_main(out, &symbols)?;
     tally.check("mailprobe.debug has the line of main", outcome(line.contains("main.rs:"), line.trim()));
     Ok(())
