@@ -439,6 +439,7 @@ fn the_ledger_names_the_batch_or_the_list_of_a_charge() {
     world.check(a, (95, 0, 0, 5, 0));
     world.now += 100 * DAY;
     world.verify(a, "later@example.com", MailboxExists);
+    world.let_chores_run();
     assert!(
         entries(&world).iter().all(|entry| entry.charged_for().is_none()),
         "the carried entry has no note"
