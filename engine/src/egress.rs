@@ -286,9 +286,9 @@ fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {
     }
 }
 
-/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like. `named`: mail servers judge its
-/// name.
-pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, named: bool) {
+/// Looks at every source once, at the start, and warns of what mail servers or proxies will not like. `with_names`: also of EHLO names
+/// that the DNS does not confirm.
+pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, with_names: bool) {
     for source in &pool.sources {
         let own = match source.way {
             Way::Address(address) => Some(address),
@@ -302,7 +302,7 @@ pub(crate) async fn look<R: Runtime>(pool: &Pool, resolver: &Resolver<R>, named:
                 source.label
             );
         }
-        if named {
+        if with_names {
             machine::confirm_name(resolver, &source.dialog.ehlo, own).await;
         }
     }

@@ -194,8 +194,8 @@ impl Main for ShardMain {
         R::spawn(housekeeping(Rc::clone(&shard), self.index));
         if self.index == 0 {
             let (resolver, shared) = (shard.resolver.clone(), Arc::clone(&self.shared));
-            let named = !shared.config.is_on_loopback();
-            R::spawn(async move { egress::look(&shared.pool, &resolver, named).await });
+            let with_names = !shared.config.is_on_loopback();
+            R::spawn(async move { egress::look(&shared.pool, &resolver, with_names).await });
         }
         let face = &self.shared.shards[self.index];
         'serving: loop {

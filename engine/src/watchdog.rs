@@ -17,36 +17,37 @@ pub(crate) fn start(shared: Arc<Shared>) -> Result<JoinHandle<()>, StartError> {
     std::thread::Builder::new()
         .name("watchdog".into())
         .spawn(move || {
-            let mut looks = Looks::new(shared.shards.len());
+            let mut watchdog = Watchdog::new(shared.shards.len());
             while !shared.stopping.load(Ordering::Relaxed) {
                 // The stop of the engine unparks this thread, so it does not wait for the rest of the interval.
                 std::thread::park_timeout(HEARTBEAT);
-                looks.look(&shared, shared.age(Instant::now()));
+                watchdog.look(&shared, shared.age(Instant::now()));
             }
         })
         .map_err(|error| StartError(format!("a thread could not be started: {error}")))
 }
 
 /// What the watchdog remembers from one look to the next.
-struct Looks {
+struct Watchdog {
+    /// The age of the engine at the last look.
     last: Option<Duration>,
-    /// The shards whose heartbeat was overdue.
+    /// For each shard, whether its heartbeat was overdue.
     overdue: Vec<bool>,
 }
 
-impl Looks {
-    fn new(shards: usize) -> Looks {
-        Looks { last: None, overdue: vec![false; shards] }
+impl Watchdog {
+    fn new(shards: usize) -> Watchdog {
+        Watchdog { last: None, overdue: vec![false; shards] }
     }
 
-    /// Looks at all shards; `now` is the age of the engine.
+    /// Watchdog at all shards; `now` is the age of the engine.
     fn look(&mut self, shared: &Shared, now: Duration) {
         let since = self.last.replace(now).map_or(HEARTBEAT, |last| now.saturating_sub(last));
-        let most = patience(since);
+        let age_max = heartbeat_age_max(since);
         for (index, (face, was)) in shared.shards.iter().zip(&mut self.overdue).enumerate() {
             let beat = face.heartbeat.load(Ordering::Relaxed);
             let late =
-                beat != 0 && beat != u64::MAX && now.saturating_sub(Duration::from_millis(beat)) > most;
+                beat != 0 && beat != u64::MAX && now.saturating_sub(Duration::from_millis(beat)) > age_max;
             if late {
                 if !*was {
                     let waiting = face.inbox.len();
@@ -65,7 +66,7 @@ impl Looks {
 
 /// How old a heartbeat may be, `since` the last look. If this thread has slept for longer than it wanted, the whole machine probably
 /// stood still (a paused virtual machine, a busy host), and the shards had no time either.
-fn patience(since: Duration) -> Duration {
+fn heartbeat_age_max(since: Duration) -> Duration {
     OVERDUE + since.saturating_sub(HEARTBEAT)
 }
 
@@ -75,12 +76,12 @@ mod tests {
 
     #[test]
     fn the_time_in_which_the_machine_stood_still_counts_for_no_shard() {
-        assert_eq!(patience(HEARTBEAT), OVERDUE);
+        assert_eq!(heartbeat_age_max(HEARTBEAT), OVERDUE);
         // A stop of the engine unparks the thread early.
-        assert_eq!(patience(Duration::ZERO), OVERDUE);
+        assert_eq!(heartbeat_age_max(Duration::ZERO), OVERDUE);
         // The last heartbeat was 200 ms before the stop of 30 s at most.
         let stop = Duration::from_secs(30);
-        assert!(HEARTBEAT + stop < patience(HEARTBEAT + stop));
+        assert!(HEARTBEAT + stop < heartbeat_age_max(HEARTBEAT + stop));
         assert!(HEARTBEAT + stop > OVERDUE, "without this a paused machine gives a warning for each shard");
     }
 }

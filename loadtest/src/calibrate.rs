@@ -150,18 +150,18 @@ fn explained(what: &str, rate: f64, error: AskError) -> AskError {
 }
 
 /// Measures a part again if requests were not sent, so that a busy moment of the machine does not cost the parts that are measured
-/// already. `tell` prints a line. `last`: the number of tries.
-fn patiently<T>(
+/// already. `tell` prints a line.
+fn with_tries<T>(
     tell: impl Fn(&str) -> Result<(), String>,
-    last: u32,
+    tries_max: u32,
     mut measure: impl FnMut() -> Result<T, AskError>,
 ) -> Result<T, AskError> {
     let mut tries = 1;
     loop {
         match measure() {
-            Err(AskError::Unsent(error)) if tries < last => {
+            Err(AskError::Unsent(error)) if tries < tries_max => {
                 tries += 1;
-                tell(&format!("warning: {error}. This part is measured again ({tries} of {last})"))?;
+                tell(&format!("warning: {error}. This part is measured again ({tries} of {tries_max})"))?;
             }
             measured => return measured,
         }
@@ -192,7 +192,7 @@ fn measure(place: &Place<'_>, runs: u32, stop: &Arc<AtomicBool>) -> Result<Figur
     let engine = lists.parts;
     let api = Api::measure(place, stop, &engine, &steps).map_err(|error| error.to_string())?;
     steps.next("batches")?;
-    let batch = patiently(say, TRIES, || batches(place, stop, &engine, api.idle));
+    let batch = with_tries(say, TRIES, || batches(place, stop, &engine, api.idle));
     let batch = batch.map_err(|error| error.to_string())?;
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     Ok(Figures {
@@ -343,10 +343,10 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast
     let known = Service::start(place, Scenario::of(API_DOMAINS))?;
     let pid = known.pid()?;
     let base = rss_kib(pid).ok_or("the server has ended")? as f64 * 1024.0;
-    patiently(say, TRIES, || ask(&known, 500.0, Endpoint::Fast, 3, stop))?;
+    with_tries(say, TRIES, || ask(&known, 500.0, Endpoint::Fast, 3, stop))?;
     let mut us = Vec::new();
     for (rate, seconds) in FAST_RATES {
-        let outcome = match patiently(say, tries(&us), || ask(&known, rate, Endpoint::Fast, seconds, stop)) {
+        let outcome = match with_tries(say, tries(&us), || ask(&known, rate, Endpoint::Fast, seconds, stop)) {
             Err(error) if is_optional(&error, &us) => {
                 say_left_out(&error, &us)?;
                 break;
@@ -358,7 +358,7 @@ fn fast(place: &Place<'_>, stop: &Arc<AtomicBool>, steps: &Steps) -> Result<Fast
     }
     known.stop()?;
     let mut rates = NEW_DOMAINS.iter().copied().cycle();
-    let domain = patiently(say, TRIES, || {
+    let domain = with_tries(say, TRIES, || {
         let (rate, seconds) = rates.next().unwrap_or(NEW_DOMAINS[0]);
         domain_bytes(place, stop, rate, seconds)
     })?;
@@ -396,7 +396,7 @@ impl Api {
         let (mut curve, mut session_idle_s) = (Vec::new(), 0.0);
         for (rate, seconds) in FULL_RATES {
             steps.next(&format!("full checks over the API, {} per second", grouped(rate, 0)))?;
-            let measured = patiently(say, tries(&curve), || full(place, stop, rate, seconds, idle));
+            let measured = with_tries(say, tries(&curve), || full(place, stop, rate, seconds, idle));
             let (checks, spent, sessions) = match measured {
                 Err(error) if is_optional(&error, &curve) => {
                     say_left_out(&error, &curve)?;
@@ -517,7 +517,7 @@ mod tests {
     fn a_part_without_its_requests_is_measured_again_and_no_other() {
         let play = |answers: &[Result<u32, AskError>], last| {
             let mut left = answers.iter().cloned();
-            let measured = patiently(|_| Ok(()), last, || left.next().expect("one try too many"));
+            let measured = with_tries(|_| Ok(()), last, || left.next().expect("one try too many"));
             (measured, left.count())
         };
         assert_eq!(play(&[Ok(1), Ok(2)], TRIES), (Ok(1), 1));

@@ -55,8 +55,8 @@ impl Hashes {
         Hashes(bytes.as_chunks().0)
     }
 
-    /// Whether the list holds `entry`. Letter case does not matter. An entry that the list lacks has the hash of another one with a
-    /// probability of 2^-48.
+    /// Whether the list holds `entry`. Letter case does not matter. A domain that the list lacks has the hash of a listed one with a
+    /// probability of 2^-48. Somebody can choose a domain with such a hash, but the verdicts of no other domain change by it.
     fn contains(&self, entry: &str) -> bool {
         let hash = hash::fnv(entry);
         self.0.binary_search_by(|listed| u64::from_le_bytes(*listed).cmp(&hash)).is_ok()
@@ -102,7 +102,7 @@ impl List {
     }
 }
 
-/// The hash of an entry for a table.
+/// The hash of an entry for a table. The lists are part of the program, so no peer can choose colliding entries.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = hash::fnv(text);
     // The table takes its tags from the highest bits, which the last letters hardly reach.

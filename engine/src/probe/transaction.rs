@@ -209,7 +209,8 @@ impl SessionState {
 struct Tarpit {
     last: Option<Instant>,
     quick: u32,
-    /// Transactions whose first reply was quick. It comes behind the reply to MAIL, which may take its time at any server.
+    /// The number of transactions with a quick first reply. This reply also waits for the reply to MAIL, which is slow at some
+    /// servers from the start.
     quick_firsts: u32,
     /// The next reply is the first one of a transaction.
     is_first: bool,

@@ -5,7 +5,7 @@ use super::form::token_field;
 use super::session::SignedIn;
 use super::sessions::time;
 use http_core::Reply;
-use http_core::duration_text;
+use lists::report::duration_text;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 use std::time::Duration;

@@ -16,16 +16,6 @@ pub use query::Query;
 pub use refusal::Refusal;
 
 use std::borrow::Cow;
-use std::time::Duration;
-
-/// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.
-pub fn duration_text(span: Duration) -> String {
-    let (number, unit) = match span.as_secs() {
-        seconds if seconds > 0 && seconds.is_multiple_of(60) => (seconds / 60, "minute"),
-        seconds => (seconds, "second"),
-    };
-    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
-}
 
 /// The methods in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,19 +74,5 @@ impl Reply {
     pub fn header(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
         self.headers.push((name, value.into()));
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_span_is_in_minutes_if_it_has_whole_ones() {
-        for (seconds, text) in
-            [(1200, "20 minutes"), (60, "1 minute"), (90, "90 seconds"), (1, "1 second"), (0, "0 seconds")]
-        {
-            assert_eq!(duration_text(Duration::from_secs(seconds)), text);
-        }
     }
 }

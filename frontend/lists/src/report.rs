@@ -7,6 +7,7 @@ mod plot;
 use crate::{Class, Domains, Verdict};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
+use std::time::Duration;
 
 /// Most rows of each table of the page.
 pub const ROWS_MAX: usize = 25;
@@ -349,6 +350,15 @@ pub fn grouped(number: u64) -> String {
     out
 }
 
+/// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.
+pub fn duration_text(span: Duration) -> String {
+    let (number, unit) = match span.as_secs() {
+        seconds if seconds > 0 && seconds.is_multiple_of(60) => (seconds / 60, "minute"),
+        seconds => (seconds, "second"),
+    };
+    format!("{number} {unit}{}", if number == 1 { "" } else { "s" })
+}
+
 fn percent(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
@@ -426,6 +436,15 @@ mod tests {
         }
         assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: not confirmed."));
         assert!(page.contains("<a href=\"/lists/lst_1\">Back to the list</a>"));
+    }
+
+    #[test]
+    fn a_span_is_in_minutes_if_it_has_whole_ones() {
+        for (seconds, text) in
+            [(1200, "20 minutes"), (60, "1 minute"), (90, "90 seconds"), (1, "1 second"), (0, "0 seconds")]
+        {
+            assert_eq!(duration_text(Duration::from_secs(seconds)), text);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod curl;
 mod prose;
 mod schema;
 
-use http_core::duration_text;
+use lists::report::duration_text;
 use maud::{Markup, html};
 use prose::{inline, prose};
 use schema::{fields, kind, name_of};
@@ -376,6 +376,7 @@ mod tests {
             (serde_json::to_value(api::openapi::description("/").unwrap()).unwrap(), page());
         let whole = Whole { document: &document, base: "/", batch_wait: Duration::ZERO };
         assert_eq!(whole.operations().len(), 25);
+        assert_eq!(page.matches("waits at most 20 minutes for them").count(), 2, "batches and lists");
         for operation in whole.operations() {
             for part in [operation.id(), operation.path, operation.text("/summary")] {
                 assert!(page.contains(part), "{part}");

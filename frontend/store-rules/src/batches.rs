@@ -596,8 +596,8 @@ impl Txn<'_> {
     }
 }
 
-/// What the charge of a batch is for. `None` for a batch of a list whose id is not known: its rows cannot be read any longer, or a
-/// version without the ids of lists has created it.
+/// The purpose of a batch's charge. `None` if the batch is of a list with an unknown id: the rows, which have the id, cannot be read
+/// any longer, or an earlier version created the batch without the id.
 fn charged_for(id: BatchId, row: &BatchRow, name: Option<&str>) -> Option<ChargedFor> {
     match row.of_list {
         true => name?.parse().ok().map(ChargedFor::List),

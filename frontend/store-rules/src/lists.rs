@@ -24,8 +24,8 @@ use store::{
 };
 use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
 
-/// The texts of a list. `why` has two lines: the reason, and where the addresses were found. The second line is absent before the list
-/// is read, and in lists of earlier versions, whose readers show both lines as the reason.
+/// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses.
+/// They share a text because a node of an earlier version cannot read a row with a further text. Such a node shows both lines.
 #[derive(PartialEq, Eq)]
 pub(crate) struct Texts {
     name: String,

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// A build with link-time optimization from nothing takes ten minutes on two cores.
+/// A build with link-time optimization from nothing takes five minutes on two free cores.
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 /// The tools of binutils take a second, and the packers some more.
 const TOOL_LIMIT: Duration = Duration::from_secs(300);

@@ -1,4 +1,4 @@
-//! The schema of `GET /v1/account/export`. `frontend/checks/src/export.rs` makes the answer, and a test in `frontend/tests/http`
+//! The schema of `GET /v1/account/export`. `frontend/checks/src/export.rs` makes the answer, and a test in `frontend/tests/web`
 //! compares its fields with this schema.
 
 #![expect(dead_code, reason = "only their schemas are used")]
