@@ -6,11 +6,12 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::path::Path;
+use std::sync::Arc;
 use store::{
     AccountId, CREDITS_MAX, EntryId, HoldRef, HoldRequest, KeyId, KeyMode, KeyScopes, NewAccount, NewKey,
     Plan, PlanTable, Settlement, Store,
 };
-use store_redb::{RedbStore, StoreOptions};
+use store_redb::StoreOptions;
 
 const NOW: u64 = 1_801_386_000_000;
 const ACCOUNTS: u128 = 100;
@@ -18,7 +19,7 @@ const ACCOUNTS: u128 = 100;
 const GROUP: u128 = 100;
 const KEYS: u128 = 1_000;
 
-fn open(folder: &Path) -> RedbStore {
+fn open(folder: &Path) -> Arc<dyn Store> {
     let plans = PlanTable::new([Plan::new("bench", "Bench", CREDITS_MAX)]).expect("a plan table");
     let (store, _) = store_redb::open(folder, plans, StoreOptions::default(), NOW).expect("a store");
     for number in 0..ACCOUNTS {

@@ -18,7 +18,7 @@ use std::path::Path;
 use std::time::Instant;
 use store::{
     AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, Store,
+    Plan, PlanTable,
 };
 use store_redb::StoreOptions;
 

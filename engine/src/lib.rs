@@ -62,6 +62,7 @@ use inquiry::{Inquiry, InquiryPlace};
 pub use machine::{Identity, identities, system_resolvers};
 pub use refusals::counts_are_of;
 use runtime::{Chosen, Flavor};
+pub use seed::NumberMap;
 use shard::{ShardFace, ShardMain, Shared};
 use std::cell::Cell;
 use std::fmt;

@@ -10,11 +10,13 @@
 //! A work that expires leaves its number in its lane; the next reader of the lane drops that number.
 
 use crate::Priority;
+use crate::seed::{Hashing, Number};
 use crate::work::Work;
 use engine_proto::address::Domain;
 use engine_proto::limits::QUEUE_PASSED_MAX;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::hash::Hash;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash};
 use std::time::Instant;
 
 const CLASSES: usize = 3;
@@ -48,7 +50,7 @@ struct Lane {
 }
 
 /// Owners, and below them domains, where that makes a difference.
-type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>>;
+type Turns = Ring<u64, Ring<Option<Domain>, VecDeque<u64>>, BuildHasherDefault<Number>>;
 
 impl Queue {
     pub(crate) fn new(one_domain: bool) -> Queue {
@@ -288,24 +290,27 @@ impl Lane {
 }
 
 /// Owners in the order of their turns. An owner without works has no turn.
-struct Ring<K, V> {
+struct Ring<K, V, S = Hashing> {
     order: VecDeque<K>,
-    members: HashMap<K, V>,
+    members: HashMap<K, V, S>,
 }
 
-impl<K, V> Default for Ring<K, V> {
-    fn default() -> Ring<K, V> {
-        Ring { order: VecDeque::new(), members: HashMap::new() }
+impl<K, V, S: Default> Default for Ring<K, V, S> {
+    fn default() -> Ring<K, V, S> {
+        Ring { order: VecDeque::new(), members: HashMap::default() }
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Default> Ring<K, V> {
+impl<K: Clone + Eq + Hash, V: Default, S: BuildHasher> Ring<K, V, S> {
     /// The member called `key`; a new one is the last.
     fn join(&mut self, key: K) -> &mut V {
-        if !self.members.contains_key(&key) {
-            self.order.push_back(key.clone());
+        match self.members.entry(key) {
+            Entry::Occupied(member) => member.into_mut(),
+            Entry::Vacant(member) => {
+                self.order.push_back(member.key().clone());
+                member.insert(V::default())
+            }
         }
-        self.members.entry(key).or_default()
     }
 
     fn get(&mut self, key: &K) -> Option<&mut V> {

@@ -20,12 +20,12 @@ pub(crate) type Hashing = std::hash::RandomState;
 #[cfg(feature = "sim")]
 pub(crate) use simulated::SeededHashing as Hashing;
 
-/// A map by numbers that are keyed hashes already.
-pub(crate) type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Number>>;
+/// A map by numbers that are keyed hashes already: it does not hash them again.
+pub type NumberMap<V> = std::collections::HashMap<u64, V, BuildHasherDefault<Number>>;
 
 /// Takes a number for its own hash.
-#[derive(Default)]
-pub(crate) struct Number(u64);
+#[derive(Debug, Default)]
+pub struct Number(u64);
 
 impl Hasher for Number {
     fn finish(&self) -> u64 {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use store::credits::Balance;
 use store::{
     AccountId, CREDITS_MAX, EntryId, HoldError, HoldRef, HoldRequest, NewAccount, Pending, Plan, PlanTable,
-    SettleError, Settlement, Store,
+    SettleError, Settlement,
 };
 use store_redb::StoreOptions;
 

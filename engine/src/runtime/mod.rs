@@ -149,23 +149,25 @@ fn udp_socket(peer: SocketAddr) -> io::Result<std::net::UdpSocket> {
 }
 
 /// A panic that reached the executor would end it and all its tasks.
-fn caught<F: Future<Output = ()>>(task: F) -> Caught<F> {
+///
+/// The task is in a box, so that the executors move a pointer, and are compiled for one type of task.
+fn caught(task: impl Future<Output = ()> + 'static) -> Caught {
+    let task: BoxedTask = Box::pin(task);
     Caught { task: AssertUnwindSafe(task).catch_unwind() }
 }
 
-pin_project_lite::pin_project! {
-    /// A task that no panic leaves. An `async fn` would hold the task twice: as its argument and while it is awaited.
-    struct Caught<F> {
-        #[pin]
-        task: CatchUnwind<AssertUnwindSafe<F>>,
-    }
+type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
+
+/// A task that no panic leaves.
+struct Caught {
+    task: CatchUnwind<AssertUnwindSafe<BoxedTask>>,
 }
 
-impl<F: Future<Output = ()>> Future for Caught<F> {
+impl Future for Caught {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        self.project().task.poll(context).map(|done| {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.task).poll(context).map(|done| {
             if done.is_err() {
                 tracing::error!("a task of the engine panicked");
             }

@@ -93,10 +93,11 @@ async fn check_by_servers(
         return Ok(repeat(result));
     }
     let checks = Rc::clone(checks);
-    monoio::spawn(async move {
+    // In a box, since the executor moves a task several times, and this one is large.
+    monoio::spawn(Box::pin(async move {
         let _guard = checks.drain.guard();
         one_at_a_time(&checks, PaidQuestion { payer, address, hash }).await
-    })
+    }))
     .await
 }
 

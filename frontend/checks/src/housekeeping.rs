@@ -122,12 +122,12 @@ mod tests {
         let options = StoreOptions::default();
         let open = || store_redb::open(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
         let keys = || std::fs::read_dir(folder.path().join(store_redb::KEY_FOLDER)).unwrap().count();
-        drop(Housekeeping::start(Arc::new(open()), || 1).unwrap());
-        let store = Arc::new(open());
+        drop(Housekeeping::start(open(), || 1).unwrap());
+        let store = open();
         store.purge(1).wait().unwrap();
         let first = keys();
         assert!(first > 1, "{first}");
-        let housekeeping = Housekeeping::start(Arc::clone(&store) as _, || 60 * 24 * 60 * 60 * 1000).unwrap();
+        let housekeeping = Housekeeping::start(Arc::clone(&store), || 60 * 24 * 60 * 60 * 1000).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         let old = folder.path().join(store_redb::KEY_FOLDER).join("short-24");
         while old.exists() {

@@ -177,7 +177,7 @@ mod tests {
 
     fn limiter(folder: &Path, now: UnixMs) -> Arc<Limiter> {
         let store = store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0;
-        Arc::new(Limiter::open(Arc::new(store)).unwrap())
+        Arc::new(Limiter::open(store).unwrap())
     }
 
     /// The count of a single process, which needs no runtime.

@@ -282,7 +282,6 @@ mod tests {
         let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
         let options = StoreOptions::default();
         let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let store: Arc<dyn Store> = Arc::new(store);
         let account = AccountId::new(now, 1);
         let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
         store.create_account(new, now).wait().unwrap();

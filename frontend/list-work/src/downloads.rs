@@ -302,7 +302,6 @@ mod tests {
             let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
             let options = StoreOptions::default();
             let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-            let store: Arc<dyn Store> = Arc::new(store);
             let ((jobs, queue), maker) = (channel(), Maker::new(Arc::clone(&store)));
             TestStore { _folder: folder, store, maker, jobs, queue, opened: Cell::new(0) }
         }

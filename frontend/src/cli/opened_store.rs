@@ -35,7 +35,7 @@ fn open_folder(config: &Config, plans: PlanTable, now: UnixMs) -> Result<Opened,
     refuse_node(&config.data)?;
     let options = StoreOptions { reuse: config.reuse_verdicts, ..StoreOptions::default() };
     let (store, opening) = store_redb::open(&config.data, plans, options, now)?;
-    Ok((Arc::new(store), opening.voided_holds, opening.folder_open_to_others))
+    Ok((store, opening.voided_holds, opening.folder_open_to_others))
 }
 
 fn open_cluster(
@@ -52,5 +52,5 @@ fn open_cluster(
         reuse: config.reuse_verdicts,
     };
     let (store, opening) = store_pg::open_node(place, folder, node, plans, now).map_err(in_cluster)?;
-    Ok((Arc::new(store), opening.voided_holds, open_to_others))
+    Ok((store, opening.voided_holds, open_to_others))
 }

@@ -6,6 +6,7 @@ use server::admin::access::{AccessError, StoreAccess};
 use server::admin::{ACCOUNTS_PER_PAGE, ListedAccount, Response};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use store::{OpenError, PlanTable, Store, UnixMs};
 use store_pg::{ClusterPlace, NodeFolder};
 use store_redb::{DATABASE_FILE, StoreOptions};
@@ -36,19 +37,19 @@ impl Place<'_> {
     }
 
     /// Opens the store, if no server runs; `None`: there is none. `create` allows the creation of a store.
-    fn open_stopped(self, create: bool) -> Result<Option<Box<dyn Store>>, OpenError> {
+    fn open_stopped(self, create: bool) -> Result<Option<Arc<dyn Store>>, OpenError> {
         let (plans, now) = (self.plans.clone(), self.now);
         if let Some(cluster) = self.cluster {
             let folder = NodeFolder::open(self.data)?;
             let store = store_pg::open_for_command(cluster, folder, VERSION.into(), plans, now);
-            return Ok(Some(Box::new(store.map_err(in_cluster)?)));
+            return store.map(Some).map_err(in_cluster);
         }
         refuse_node(self.data)?;
         if !create && !self.data.join(DATABASE_FILE).exists() {
             return Ok(None);
         }
         let (store, _) = store_redb::open(self.data, plans, StoreOptions::default(), now)?;
-        Ok(Some(Box::new(store)))
+        Ok(Some(store))
     }
 }
 

@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    ClaimedLists, HoldRef, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Reply, StoreError,
+    ClaimedLists, HoldRef, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Reply, Store, StoreError,
     StoreFigures, UnixMs, clock, id, pending,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
@@ -119,12 +119,18 @@ pub struct Postgres {
 
 /// Opens the store. The tables are created if they are missing, and the node is registered.
 ///
+/// The rules are compiled for PostgreSQL in this crate: a crate that made the trait object itself would compile them once more.
+///
 /// # Errors
 ///
 /// [`OpenError`], with a remedy.
-pub fn open(options: PgOptions, plans: PlanTable, now: UnixMs) -> Result<(PgStore, PgOpening), OpenError> {
+pub fn open(
+    options: PgOptions,
+    plans: PlanTable,
+    now: UnixMs,
+) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
     let (postgres, opening) = open_as(Role::Server, options, plans, now)?;
-    Ok((RowStore(postgres), opening))
+    Ok((Arc::new(RowStore(postgres)), opening))
 }
 
 /// Opens the store of a cluster for a node, which keeps its folder.
@@ -138,7 +144,7 @@ pub fn open_node(
     node: NodeTraits,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<(PgStore, PgOpening), OpenError> {
+) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
     let NodeTraits { egress, version, reuse } = node;
     let egress = egress.unwrap_or_else(|| folder.id().to_string());
     let node = NodeSettings { id: folder.id(), egress, host: host(), version };
@@ -157,7 +163,7 @@ pub fn open_for_command(
     version: String,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<PgStore, OpenError> {
+) -> Result<Arc<dyn Store>, OpenError> {
     let bits = id::random_bits().map_err(|error| StoreError::NotDone(error.to_string()))?;
     let id = i64::try_from(bits >> 65).unwrap_or(i64::MAX).max(1);
     let node = NodeSettings { id, egress: String::new(), host: host(), version };
@@ -170,7 +176,7 @@ fn open_in(
     folder: NodeFolder,
     plans: PlanTable,
     now: UnixMs,
-) -> Result<(PgStore, PgOpening), OpenError> {
+) -> Result<(Arc<dyn Store>, PgOpening), OpenError> {
     let options = PgOptions {
         target: place.target.clone(),
         schema: place.schema.clone(),
@@ -183,7 +189,7 @@ fn open_in(
     };
     let (mut postgres, opening) = open_as(role, options, plans, now)?;
     postgres.folder = Some(folder);
-    Ok((RowStore(postgres), opening))
+    Ok((Arc::new(RowStore(postgres)), opening))
 }
 
 /// The name of this machine.

@@ -12,7 +12,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::backup::{BackupError, BackupSummary, Sizes};
 use store::{
-    ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, StoreError, StoreFigures, UnixMs,
+    ClaimedLists, NodePlace, OpenBatch, OpenError, Pending, PlanTable, Store, StoreError, StoreFigures,
+    UnixMs,
 };
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::batches::Batches;
@@ -70,10 +71,23 @@ pub struct Redb {
 
 /// Opens the store in a data folder, which is created if it is missing, and voids unanswered holds.
 ///
+/// The rules are compiled for redb in this crate: a crate that made the trait object itself would compile them once more.
+///
 /// # Errors
 ///
 /// [`OpenError`], with a remedy.
 pub fn open(
+    folder: &Path,
+    plans: PlanTable,
+    options: StoreOptions,
+    now: UnixMs,
+) -> Result<(Arc<dyn Store>, Opening), OpenError> {
+    let (store, opening) = open_redb(folder, plans, options, now)?;
+    Ok((Arc::new(store), opening))
+}
+
+/// Like [`open`], with the functions that only this store has.
+pub(crate) fn open_redb(
     folder: &Path,
     plans: PlanTable,
     options: StoreOptions,

@@ -50,7 +50,7 @@ mod tests {
 
     fn open(folder: &Path, accept_keys: bool) -> Result<RedbStore, String> {
         let options = StoreOptions { accept_keys, ..StoreOptions::default() };
-        let opened = crate::open(folder, PlanTable::standard(), options, NOW);
+        let opened = crate::database::open_redb(folder, PlanTable::standard(), options, NOW);
         opened.map(|(store, _)| store).map_err(|error| error.to_string())
     }
 

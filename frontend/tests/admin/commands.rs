@@ -5,7 +5,7 @@ use checks::auth::ApiKey;
 use serde_json::{Value, json as value};
 use server::admin::ACCOUNTS_PER_PAGE;
 use server::admin::server::AdminServer;
-use store::{AccountId, NewAccount, Store};
+use store::{AccountId, NewAccount};
 
 fn both(check: impl Fn(&Site)) {
     check(&Site::stopped());

@@ -4,7 +4,7 @@ use crate::{NOW, Site, open};
 use checks::auth::authenticate;
 use server::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use std::os::unix::fs::PermissionsExt;
-use store::{KeyMode, PlanTable, Store};
+use store::{KeyMode, PlanTable};
 use store_redb::StoreOptions;
 
 #[test]
@@ -56,7 +56,7 @@ fn without_the_plan_or_the_file_nothing_is_made() {
     let site = Site::stopped();
     let no_plans = PlanTable::new([]).unwrap();
     let (store, _) = store_redb::open(site.path(), no_plans, StoreOptions::default(), NOW).unwrap();
-    let refused = first_run(&store, site.path(), NOW).map(drop).unwrap_err().to_string();
+    let refused = first_run(&*store, site.path(), NOW).map(drop).unwrap_err().to_string();
     assert!(refused.contains("no plan \"free\""), "{refused}");
     assert!(!site.path().join(FIRST_KEYS_FILE).exists());
     drop(store);

@@ -11,8 +11,8 @@ use frontend::cli::{account, key};
 use server::admin::server::AdminServer;
 use std::path::Path;
 use std::sync::Arc;
-use store::{PlanTable, UnixMs};
-use store_redb::{RedbStore, StoreOptions};
+use store::{PlanTable, Store, UnixMs};
+use store_redb::StoreOptions;
 use tempfile::TempDir;
 
 /// 2027-01-31T09:00:00Z.
@@ -37,8 +37,8 @@ fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8(out).unwrap())
 }
 
-fn open(folder: &Path) -> Arc<RedbStore> {
-    Arc::new(store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+fn open(folder: &Path) -> Arc<dyn Store> {
+    store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
 /// A folder, with a server on it or without.

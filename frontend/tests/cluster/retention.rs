@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use store::RowOutcome::Verified;
 use store::*;
@@ -110,12 +110,12 @@ fn what_is_over_is_unreadable_in_dump_wal_and_base_backup() {
     check_restored(&cluster, &dump, &written, now);
 }
 
-pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Box<dyn Store> {
+pub fn open(cluster: &TestCluster, url: &str, data: &str, now: UnixMs) -> Arc<dyn Store> {
     let folder = NodeFolder::open(&cluster.path(data)).unwrap();
     let traits = NodeTraits { egress: None, version: "1".into(), reuse: true };
     let mut place = cluster.place(&cluster.schema);
     place.target = store_pg::Target::parse(url).unwrap();
-    Box::new(store_pg::open_node(&place, folder, traits, PlanTable::standard(), now).unwrap().0)
+    store_pg::open_node(&place, folder, traits, PlanTable::standard(), now).unwrap().0
 }
 
 /// Writes all canaries.

@@ -24,7 +24,7 @@ fn counts(key: u64, steps: &[KeptStep]) -> KeptRefusals {
 }
 
 fn open(folder: &Path) -> Arc<dyn Store> {
-    Arc::new(store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0)
+    store_redb::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
 /// The answers of a test engine.

@@ -363,7 +363,7 @@ fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
     let account = AccountId::new(now, 1);
     let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
     store.create_account(new, now).wait().unwrap();
-    (folder, Arc::new(store), account)
+    (folder, store, account)
 }
 
 /// A list with this number of addresses, in state `Running`.

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::backup::BackupError;
 use store::{MAY_BE_DONE, OpenError, Store, UnixMs};
@@ -22,11 +23,11 @@ pub enum StoreAccess {
     /// A server runs on the folder.
     Running(Connection),
     /// No server runs; this process has the store open.
-    Stopped(Box<dyn Store>),
+    Stopped(Arc<dyn Store>),
 }
 
 /// Opens the store of a folder without a running server; `None`: there is no store.
-pub type OpenStopped<'o> = dyn Fn() -> Result<Option<Box<dyn Store>>, OpenError> + 'o;
+pub type OpenStopped<'o> = dyn Fn() -> Result<Option<Arc<dyn Store>>, OpenError> + 'o;
 
 /// A connection to the server's admin socket.
 pub struct Connection {

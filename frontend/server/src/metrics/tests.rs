@@ -91,7 +91,7 @@ fn metrics() -> (tempfile::TempDir, Metrics) {
         sources: vec![engine::SourceFigures { name: "192.0.2.1".into(), rests: 2, resting: 1, down: false }],
     };
     let gauge = Box::new(move || figures.clone());
-    (folder, Metrics::new(2, 100, Arc::new(store), gauge, || 7, 1_500))
+    (folder, Metrics::new(2, 100, store, gauge, || 7, 1_500))
 }
 
 #[test]

@@ -9,7 +9,8 @@ use super::CleanError;
 use super::budget::AskedRow;
 use super::state::State;
 use super::state::spool::Spool;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use engine::NumberMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
 /// Maximum number of domains with a queue. Rows of other domains share one queue.
@@ -33,7 +34,7 @@ pub(super) enum Turn {
 #[derive(Default)]
 pub(super) struct PutOff {
     hasher: RandomState,
-    queues: HashMap<u64, Spool>,
+    queues: NumberMap<Spool>,
     /// The domains with a queue, the next in turn first.
     turns: VecDeque<u64>,
     /// Domains with a released row, once per row.

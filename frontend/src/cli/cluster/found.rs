@@ -92,7 +92,7 @@ pub fn found(
             let (store, _) = opened.map_err(|error| error.to_string())?;
             let bundle = Bundle::from_folder(old, place.now).map_err(told_bundle)?;
             install((cluster, &node), bundle_file, &bundle, || {
-                move_rows(&store, place, |reader| fill(cluster, Some(reader), bundle.fingerprint()))
+                move_rows(&*store, place, |reader| fill(cluster, Some(reader), bundle.fingerprint()))
             })
         }
     }

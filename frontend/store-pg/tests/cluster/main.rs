@@ -30,7 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, clock};
 use store_pg::connect::{Connector, Target};
-use store_pg::{NodeSettings, PgOptions, PgStore};
+use store_pg::{NodeSettings, PgOptions};
 use store_rules::vault::Vault;
 
 /// The faults if the environment names none: a primary that dies, is cut off or pauses, and one that goes on as a former primary.
@@ -61,7 +61,7 @@ fn two_nodes_lose_nothing() {
     let (url, authority) = (std::env::var(url).unwrap(), std::env::var(authority).unwrap());
     let target = Target::parse(&format!("{url}?sslmode=verify-full&sslrootcert={authority}")).unwrap();
     let vault = Arc::new(Vault::in_memory().unwrap());
-    let stores: Vec<Arc<PgStore>> = (1..=2).map(|node| open(node, &target, &vault)).collect();
+    let stores: Vec<Arc<dyn Store>> = (1..=2).map(|node| open(node, &target, &vault)).collect();
     let accounts: Vec<AccountId> = (0..2 * CLIENTS).map(|number| account(&*stores[0], number)).collect();
     let (log, stop) = (Mutex::new(Log::default()), AtomicBool::new(false));
     let rows = thread::scope(|scope| {
@@ -97,7 +97,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<PgStore> {
+fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<dyn Store> {
     let options = PgOptions {
         target: target.clone(),
         schema: SCHEMA.into(),
@@ -108,7 +108,7 @@ fn open(node: i64, target: &Target, vault: &Arc<Vault>) -> Arc<PgStore> {
         reuse: true,
         clock: store::clock::now,
     };
-    Arc::new(store_pg::open(options, PlanTable::standard(), clock::now()).unwrap().0)
+    store_pg::open(options, PlanTable::standard(), clock::now()).unwrap().0
 }
 
 fn account(store: &dyn Store, number: u64) -> AccountId {
@@ -172,7 +172,7 @@ impl LateNode<'_> {
 /// What a round needs.
 struct TestCluster<'a> {
     control: Control,
-    stores: &'a [Arc<PgStore>],
+    stores: &'a [Arc<dyn Store>],
     late: LateNode<'a>,
     log: &'a Mutex<Log>,
 }
@@ -250,7 +250,7 @@ fn await_settlements(log: &Mutex<Log>) {
 }
 
 /// Settles each acknowledged settlement again, which must be refused as settled.
-fn check_settlements(stores: &[Arc<PgStore>], log: &Log) {
+fn check_settlements(stores: &[Arc<dyn Store>], log: &Log) {
     for holds in log.settled.chunks(500) {
         let settle = |hold: &HoldRef| stores[1].settle(*hold, Settlement::default(), clock::now());
         let again: Vec<_> = holds.iter().map(settle).collect();

@@ -13,7 +13,7 @@ const KEPT: &str = "short-500385";
 const EXPIRED: &str = "batch-500384";
 
 fn open(folder: &Path) -> RedbStore {
-    crate::open(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
+    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
 /// A store with several accounts, and two key files.
@@ -91,7 +91,7 @@ fn what_is_restored_is_what_was_there() {
     );
     drop(database);
     let (store, opening) =
-        crate::open(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
+        crate::database::open_redb(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
     assert_eq!(opening.voided_holds, 20);
     assert!(store.audit(None).wait().unwrap().faults.is_empty());
     let found = store.accounts(None, 100, NOW).wait().unwrap();

@@ -9,7 +9,7 @@ const NOW: UnixMs = 1_801_386_600_000;
 const DAY: UnixMs = 24 * 60 * 60 * 1000;
 
 fn open(folder: &Path, now: UnixMs) -> RedbStore {
-    crate::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 #[test]

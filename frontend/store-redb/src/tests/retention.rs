@@ -26,7 +26,7 @@ const NOW: UnixMs = 1_801_386_600_000;
 type Sealed = (&'static str, [u8; 32], Vec<u8>);
 
 fn open_store(folder: &Path, now: UnixMs) -> RedbStore {
-    crate::open(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 /// A store in a new folder, with an account.

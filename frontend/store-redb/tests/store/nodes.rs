@@ -20,7 +20,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 use store::*;
-use store_pg::PgStore;
 
 /// How long a test waits for something that must happen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -60,7 +59,7 @@ fn now() -> UnixMs {
 
 /// Nodes that can die: each has a connection of its own to the server. The fields are dropped in this order.
 struct Mortals {
-    nodes: Vec<Option<Arc<PgStore>>>,
+    nodes: Vec<Option<Arc<dyn Store>>>,
     links: Vec<Link>,
     schema: Arc<InSchema>,
     next_id: u128,
@@ -94,12 +93,12 @@ impl Mortals {
             options.node.egress = (*egress).into();
         }
         let (store, opening) = store_pg::open(options, plans(), now()).unwrap();
-        self.nodes[node] = Some(Arc::new(store));
+        self.nodes[node] = Some(store);
         opening.voided_holds
     }
 
-    fn node(&self, node: usize) -> &PgStore {
-        self.nodes[node].as_ref().unwrap()
+    fn node(&self, node: usize) -> &dyn Store {
+        self.nodes[node].as_deref().unwrap()
     }
 
     /// The node ends without a word to the server.

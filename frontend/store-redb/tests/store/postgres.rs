@@ -89,7 +89,7 @@ impl InSchema {
         now: UnixMs,
     ) -> Result<(Arc<dyn Store>, u64), OpenError> {
         let (store, opening) = store_pg::open(self.options(node, reuse), plans, now)?;
-        Ok((Arc::new(store), opening.voided_holds))
+        Ok((store, opening.voided_holds))
     }
 }
 

@@ -32,7 +32,7 @@ impl<P: AsRef<Path>> Kind for InFolder<P> {
     fn open(&self, plans: PlanTable, reuse: bool, now: UnixMs) -> Result<(Arc<dyn Store>, u64), OpenError> {
         let options = StoreOptions { reuse, ..StoreOptions::default() };
         let (store, opening) = store_redb::open(self.0.as_ref(), plans, options, now)?;
-        Ok((Arc::new(store), opening.voided_holds))
+        Ok((store, opening.voided_holds))
     }
 }
 

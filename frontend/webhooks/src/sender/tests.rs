@@ -35,7 +35,7 @@ impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = store_redb::open(folder.path(), PlanTable::standard(), StoreOptions::default(), now());
-        let store: Arc<dyn Store> = Arc::new(opened.expect("a new store").0);
+        let store: Arc<dyn Store> = opened.expect("a new store").0;
         let world = World { store, account: AccountId::new(now(), 1), _folder: folder };
         world.create_account(1);
         world

@@ -125,5 +125,5 @@ fn a_new_node_claims_what_no_node_has() {
     // It leaves in order, so nobody has to wait for its lease.
     drop(first);
     let second = open(2);
-    super::wait_until("it is claimed", || claim(&second, 10) == [batch]);
+    super::wait_until("it is claimed", || claim(&*second, 10) == [batch]);
 }

@@ -3,7 +3,6 @@
 use super::{Mortals, wait_until};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use store::Store as _;
 
 fn sharing(nodes: &Mortals, node: usize) -> u32 {
     nodes.node(node).place().egress_nodes.load(Ordering::Relaxed)
