@@ -128,6 +128,27 @@ fn service_returns_by_itself() {
     }
 }
 
+/// Nothing else is asked for, so nothing else can show that the outage is over.
+#[test]
+fn service_returns_if_only_a_name_is_asked_for_that_is_denied_for_ever() {
+    for lie in ["no_soa", "blocked", "unspecified"] {
+        let net = with_options(&format!("lie = \"{lie}\"\nlie_until_ms = 2500"));
+        let engine = engine(&[&net]);
+        let client = engine.client(64);
+        let denied = format!("a@{}.example", lie.replace('_', "-"));
+        let began = Instant::now();
+        let mut said = ask(&client, &denied);
+        assert_eq!(said, "unavailable", "{lie}");
+        while said == "unavailable" {
+            assert!(began.elapsed() < Duration::from_secs(10), "{lie}");
+            std::thread::sleep(Duration::from_millis(200));
+            said = ask(&client, &denied);
+        }
+        assert_eq!(said, "dns_denial_unproven", "{lie}");
+        engine.stop();
+    }
+}
+
 #[test]
 fn a_lie_that_begins_in_the_middle_of_a_list_is_an_outage() {
     for lie in ["no_soa", "prohibited", "unspecified"] {

@@ -15,7 +15,7 @@ use engine_proto::limits::{
     DNS_UPSTREAMS_MAX,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::rc::{Rc, Weak};
 use std::time::Instant;
@@ -153,7 +153,7 @@ async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
     inner.watch();
 }
 
-/// Asks again for what was denied, until that ends or the shard does.
+/// Asks again for what was denied, for its top-level domains and for the root, until that ends or the shard does.
 async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
     loop {
         R::sleep(DNS_DENIAL_PROBE_INTERVAL).await;
@@ -167,10 +167,15 @@ async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
             continue;
         }
         let mut questions: Vec<Question> = inner.doubts.remembered.borrow().iter().cloned().collect();
-        questions.push(address_of(Name::root()));
+        let top_levels: BTreeSet<Name> = questions.iter().map(|question| question.name.top_level()).collect();
+        questions.extend(top_levels.into_iter().chain([Name::root()]).map(address_of));
+        let names: Vec<Name> = questions.iter().map(|question| question.name.clone()).collect();
         let answers = ask::<R>(&inner, questions).await;
         let count = |wanted| answers.iter().filter(|denied| **denied == Some(wanted)).count() as u32;
-        denials.on_probe(count(false), count(true));
+        let is_denied =
+            |(name, denied): (&Name, &Option<bool>)| (*denied == Some(true)).then(|| name.clone());
+        let denied: BTreeSet<Name> = names.iter().zip(&answers).filter_map(is_denied).collect();
+        denials.on_probe(count(false), count(true), denied.len() == 1);
     }
 }
 

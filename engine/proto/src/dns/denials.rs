@@ -122,10 +122,11 @@ impl Denials {
         }
     }
 
-    /// Denied names were asked for again, with the root: `honest` were answered with proof, `denied` were denied again. If three in four
-    /// are honest, the outage ends.
-    pub fn on_probe(&self, honest: u32, denied: u32) {
-        if honest > 0 && honest >= 3 * denied {
+    /// Denied names were asked for again, with their top-level domains and the root: `honest` were answered with proof, `denied` were
+    /// denied again. If three in four are honest, the outage ends. It also ends if the only denials are of one and the same name,
+    /// which resolvers may deny for ever: a server with few checks learns of no other name.
+    pub fn on_probe(&self, honest: u32, denied: u32, of_one_name: bool) {
+        if honest > 0 && (of_one_name || honest >= 3 * denied) {
             let closed = self.rows.iter().filter(|row| row.close()).count();
             self.ended.fetch_add(closed as u32, Relaxed);
         }
@@ -158,8 +159,9 @@ mod tests {
     use super::*;
 
     /// Steps at seconds: `d` and a number: so many new names are denied; `s`: one that was denied before; `h` and a number: so
-    /// many are answered; `A` before them: they are asked for addresses; `root`, `top`: the root or a top-level domain is denied; `p` and two numbers: names asked again,
-    /// honest and denied. Behind each, whether it is down.
+    /// many are answered; `A` before them: they are asked for addresses; `root`, `top`: the root or a top-level domain is denied;
+    /// `p` and two numbers: names asked again, honest and denied; `one` before them: the denials are of one name. Behind each,
+    /// whether it is down.
     fn check(name: &str, steps: &[(u64, &str, bool)]) {
         let denials = Denials::default();
         let mut next = 1;
@@ -178,9 +180,11 @@ mod tests {
                     next += 1;
                 }),
                 (("h", count), _) => (0..number(count)).for_each(|_| denials.on_honest(asked, now)),
-                (("p", counts), _) => {
-                    let (honest, denied) = counts.split_once('/').expect("two numbers");
-                    denials.on_probe(number(honest), number(denied));
+                (("p" | "o", counts), _) => {
+                    let of_one_name = counts.strip_prefix("ne");
+                    let (honest, denied) =
+                        of_one_name.unwrap_or(counts).split_once('/').expect("two numbers");
+                    denials.on_probe(number(honest), number(denied), of_one_name.is_some());
                 }
                 _ => denials.on_denied(asked, next - 1),
             }
@@ -211,6 +215,11 @@ mod tests {
             &[(0, "d20", true), (1, "p0/21", true), (2, "p15/6", true), (3, "p21/0", false)],
         );
         check("but for a few that it goes on denying", &[(0, "d20", true), (2, "p16/5", false)]);
+        check(
+            "but for one name",
+            &[(0, "d1", false), (0, "root", true), (1, "p2/1", true), (2, "one2/1", false)],
+        );
+        check("one name, and nobody answers", &[(0, "root", true), (1, "one0/1", true)]);
         check("nobody answers", &[(0, "d20", true), (2, "p0/0", true)]);
         check("and anew", &[(0, "d20", true), (2, "p21/0", false), (2, "d19", false), (2, "d1", true)]);
     }
@@ -253,8 +262,8 @@ mod tests {
         assert_eq!(tried, 10);
         denials.on_root_denied();
         assert_eq!(denials.ended(), 0);
-        denials.on_probe(2, 0);
-        denials.on_probe(2, 0);
+        denials.on_probe(2, 0, false);
+        denials.on_probe(2, 0, false);
         assert_eq!(denials.ended(), 2, "for both rows");
     }
 }
