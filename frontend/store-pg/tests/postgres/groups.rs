@@ -234,6 +234,7 @@ fn a_lock_that_another_has_fails_the_job() {
 #[test]
 fn a_group_takes_two_round_trips() {
     const DELAY: Duration = Duration::from_millis(60);
+    const TRIES: u32 = 10;
     let Some(server) = TestServer::get("round trips") else { return };
     on_each_driver(async |driver| {
         let schema = "groups_trips";
@@ -245,16 +246,26 @@ fn a_group_takes_two_round_trips() {
         for group in [1, 2] {
             lane.run_group(group, holds("a", group, 1, &answers)).await;
         }
-        for (group, jobs) in [(3, 1), (4, 100), (5, 500)] {
-            let (began, before) = (Instant::now(), lane.round_trips());
-            let report = lane.run_group(group, holds("a", group, jobs, &answers)).await;
-            let trips = began.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64());
-            assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
-            assert_eq!(lane.round_trips() - before, 2);
-            println!("{driver}: {jobs} jobs in {trips:.2} round trips of {:?}", 2 * DELAY);
-            assert!((2.0..2.9).contains(&trips), "{trips}");
+        let (mut group, mut held) = (2, 2);
+        for jobs in [1, 100, 500] {
+            // A third wait would be in every group. The time of a single one may also be that of other programs.
+            let mut shortest = f64::INFINITY;
+            for _ in 0..TRIES {
+                (group, held) = (group + 1, held + jobs as i64);
+                let (began, before) = (Instant::now(), lane.round_trips());
+                let report = lane.run_group(group, holds("a", group, jobs, &answers)).await;
+                let trips = began.elapsed().as_secs_f64() / (2.0 * DELAY.as_secs_f64());
+                assert!(matches!(report.end, GroupEnd::Done), "{report:?}");
+                assert_eq!(lane.round_trips() - before, 2);
+                println!("{driver}: {jobs} jobs in {trips:.2} round trips of {:?}", 2 * DELAY);
+                shortest = shortest.min(trips);
+                if shortest < 2.9 {
+                    break;
+                }
+            }
+            assert!((2.0..2.9).contains(&shortest), "{shortest}");
         }
-        assert_eq!(held_by(&witness, "a").await, 603);
+        assert_eq!(held_by(&witness, "a").await, held);
     });
 }
 
