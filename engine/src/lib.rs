@@ -93,7 +93,8 @@ pub struct Request {
     pub address: Address,
     /// The urgency, which decides the order at a site.
     pub priority: Priority,
-    /// The caller's number of the owner. Works of different owners take turns at a site.
+    /// The caller's number of the owner. Works of different owners take turns at a site. The engine
+    /// does not hash the number, so owners should have random numbers.
     pub owner: u64,
     /// Whether [`Answer::trace`] is to have the DNS answers, commands and replies.
     pub trace: bool,

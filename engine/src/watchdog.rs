@@ -40,7 +40,7 @@ impl Watchdog {
         Watchdog { last: None, overdue: vec![false; shards] }
     }
 
-    /// Watchdog at all shards; `now` is the age of the engine.
+    /// Looks at all shards; `now` is the age of the engine.
     fn look(&mut self, shared: &Shared, now: Duration) {
         let since = self.last.replace(now).map_or(HEARTBEAT, |last| now.saturating_sub(last));
         let age_max = heartbeat_age_max(since);

@@ -138,8 +138,7 @@ impl<R: Runtime> Doubts<R> {
 
 /// Asks for the root and a top-level domain, and answers what has waited for that.
 async fn check<R: Runtime>(inner: Rc<Inner<R>>, top_level: Name) {
-    let names = vec![Name::root(), top_level];
-    let denied = ask::<R>(&inner, names.into_iter().map(address_of).collect()).await;
+    let denied = ask::<R>(&inner, &[Name::root(), top_level].map(address_of)).await;
     let (denials, now) = (&inner.health.denials, R::now());
     if denied[0] == Some(true) {
         denials.on_root_denied();
@@ -169,13 +168,11 @@ async fn watch<R: Runtime>(inner: Weak<Inner<R>>) {
         let mut questions: Vec<Question> = inner.doubts.remembered.borrow().iter().cloned().collect();
         let top_levels: BTreeSet<Name> = questions.iter().map(|question| question.name.top_level()).collect();
         questions.extend(top_levels.into_iter().chain([Name::root()]).map(address_of));
-        let names: Vec<Name> = questions.iter().map(|question| question.name.clone()).collect();
-        let answers = ask::<R>(&inner, questions).await;
+        let answers = ask::<R>(&inner, &questions).await;
         let count = |wanted| answers.iter().filter(|denied| **denied == Some(wanted)).count() as u32;
-        let is_denied =
-            |(name, denied): (&Name, &Option<bool>)| (*denied == Some(true)).then(|| name.clone());
-        let denied: BTreeSet<Name> = names.iter().zip(&answers).filter_map(is_denied).collect();
-        denials.on_probe(count(false), count(true), denied.len() == 1);
+        let denied = questions.iter().zip(&answers).filter(|(_, denied)| **denied == Some(true));
+        let denied_names: BTreeSet<&Name> = denied.map(|(question, _)| &question.name).collect();
+        denials.on_probe(count(false), count(true), denied_names.len() == 1);
     }
 }
 
@@ -184,7 +181,7 @@ fn address_of(name: Name) -> Question {
 }
 
 /// Asks the resolvers without the cache: whether each question is denied without proof; `None` without an answer in time.
-async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: Vec<Question>) -> Vec<Option<bool>> {
+async fn ask<R: Runtime>(inner: &Rc<Inner<R>>, questions: &[Question]) -> Vec<Option<bool>> {
     let now = R::now();
     let deadline = now + DNS_DENIAL_PROBE_TIMEOUT;
     let probes: Vec<_> = questions.iter().map(|question| inner.probe(question, &[], now)).collect();

@@ -40,9 +40,6 @@ use store_rules::vault::Vault;
 use store_rules::write_error::WriteError;
 use tokio_postgres::Client;
 
-/// The store in PostgreSQL. [`open`] opens it.
-pub type PgStore = RowStore<Postgres>;
-
 /// How many jobs may wait before new writes are refused.
 const QUEUE_MAX: usize = 16 * 1024;
 /// What the chores do in addition to what groups have left.

@@ -31,7 +31,7 @@ mod worker;
 
 pub use cluster::ClusterPlace;
 pub use connect::Target;
-pub use database::{NodeTraits, PgOpening, PgOptions, PgStore, Postgres, open, open_for_command, open_node};
+pub use database::{NodeTraits, PgOpening, PgOptions, open, open_for_command, open_node};
 pub use folder::{NODE_FILE, NewNode, NewNodeError, NodeFolder, has_identity};
 pub use node::NodeSettings;
 pub use schema::{SCHEMA, is_name as is_schema_name};

@@ -27,8 +27,8 @@ use store_rules::txn::Txn;
 use store_rules::vault::Vault;
 use store_rules::write_error::WriteError;
 
-/// The store in one file of redb. [`open`] opens it.
-pub type RedbStore = RowStore<Redb>;
+/// The store in one file of redb, with the functions that only this store has.
+pub(crate) type RedbStore = RowStore<Redb>;
 
 /// Options for opening a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub fn open(
     Ok((Arc::new(store), opening))
 }
 
-/// Like [`open`], with the functions that only this store has.
+/// Like [`open`], as the type of this store.
 pub(crate) fn open_redb(
     folder: &Path,
     plans: PlanTable,

@@ -103,14 +103,14 @@ pub(super) fn refusal(path: &Path, error: DatabaseError) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{KEY_FOLDER, RedbStore, StoreOptions};
+    use crate::database::{RedbStore, open_redb};
+    use crate::{KEY_FOLDER, StoreOptions};
     use std::os::unix::fs::PermissionsExt;
     use store::PlanTable;
     use store_rules::tables;
 
     fn open(path: &Path) -> Result<RedbStore, OpenError> {
-        crate::database::open_redb(path, PlanTable::standard(), StoreOptions::default(), 1)
-            .map(|(store, _)| store)
+        open_redb(path, PlanTable::standard(), StoreOptions::default(), 1).map(|(store, _)| store)
     }
 
     fn mode(path: &Path) -> u32 {
@@ -146,8 +146,7 @@ mod tests {
         for (bits, open_to_others) in [(0o700, false), (0o750, true), (0o701, true)] {
             std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(bits)).unwrap();
             let plans = PlanTable::standard();
-            let (_, opening) =
-                crate::database::open_redb(folder.path(), plans, StoreOptions::default(), 1).unwrap();
+            let (_, opening) = open_redb(folder.path(), plans, StoreOptions::default(), 1).unwrap();
             assert_eq!(opening.folder_open_to_others, open_to_others);
             assert_eq!(mode(folder.path()), bits);
         }

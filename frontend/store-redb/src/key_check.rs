@@ -39,7 +39,8 @@ fn write(database: &Database, fingerprint: u64) -> Result<(), StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{KEY_FOLDER, RedbStore, StoreOptions};
+    use crate::database::{RedbStore, open_redb};
+    use crate::{KEY_FOLDER, StoreOptions};
     use std::fs;
     use std::path::Path;
     use store::{
@@ -50,7 +51,7 @@ mod tests {
 
     fn open(folder: &Path, accept_keys: bool) -> Result<RedbStore, String> {
         let options = StoreOptions { accept_keys, ..StoreOptions::default() };
-        let opened = crate::database::open_redb(folder, PlanTable::standard(), options, NOW);
+        let opened = open_redb(folder, PlanTable::standard(), options, NOW);
         opened.map(|(store, _)| store).map_err(|error| error.to_string())
     }
 

@@ -1,7 +1,6 @@
 //! The store in one file of redb, for one process.
 //!
-//! [`RedbStore`] implements [`store::Store`] by the rules of [`store_rules`]; [`open`] is the entry point, and [`backup`]
-//! reads and restores backups. `rows.rs` has the tables. `writer.rs` is the only thread that writes, and groups commits.
+//! [`open`] is the entry point: it gives a [`store::Store`] by the rules of [`store_rules`]. [`backup`] reads and restores backups. `rows.rs` has the tables. `writer.rs` is the only thread that writes, and groups commits.
 //! Sealed data has its keys in separate files, in the folder `keys`.
 //!
 //! Invariants:
@@ -24,6 +23,6 @@ mod rows;
 mod tests;
 mod writer;
 
-pub use database::{Opening, Redb, RedbStore, StoreOptions, open};
+pub use database::{Opening, StoreOptions, open};
 pub use folder::DATABASE_FILE;
 pub use store_rules::vault::KEY_FOLDER;

@@ -172,6 +172,10 @@ mod tests {
                 Some(step) => (Asked::Addresses, step),
                 None => (Asked::Exchanges, *step),
             };
+            let (of_one_name, step) = match step.strip_prefix("one ") {
+                Some(step) => (true, step),
+                None => (false, step),
+            };
             match (step.split_at(1), step) {
                 (_, "root") => denials.on_root_denied(),
                 (_, "top") => denials.on_top_level_denied(now),
@@ -180,11 +184,9 @@ mod tests {
                     next += 1;
                 }),
                 (("h", count), _) => (0..number(count)).for_each(|_| denials.on_honest(asked, now)),
-                (("p" | "o", counts), _) => {
-                    let of_one_name = counts.strip_prefix("ne");
-                    let (honest, denied) =
-                        of_one_name.unwrap_or(counts).split_once('/').expect("two numbers");
-                    denials.on_probe(number(honest), number(denied), of_one_name.is_some());
+                (("p", counts), _) => {
+                    let (honest, denied) = counts.split_once('/').expect("two numbers");
+                    denials.on_probe(number(honest), number(denied), of_one_name);
                 }
                 _ => denials.on_denied(asked, next - 1),
             }
@@ -217,9 +219,9 @@ mod tests {
         check("but for a few that it goes on denying", &[(0, "d20", true), (2, "p16/5", false)]);
         check(
             "but for one name",
-            &[(0, "d1", false), (0, "root", true), (1, "p2/1", true), (2, "one2/1", false)],
+            &[(0, "d1", false), (0, "root", true), (1, "p2/1", true), (2, "one p2/1", false)],
         );
-        check("one name, and nobody answers", &[(0, "root", true), (1, "one0/1", true)]);
+        check("one name, and nobody answers", &[(0, "root", true), (1, "one p0/1", true)]);
         check("nobody answers", &[(0, "d20", true), (2, "p0/0", true)]);
         check("and anew", &[(0, "d20", true), (2, "p21/0", false), (2, "d19", false), (2, "d1", true)]);
     }

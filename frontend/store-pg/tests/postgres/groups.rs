@@ -248,7 +248,7 @@ fn a_group_takes_two_round_trips() {
         }
         let (mut group, mut held) = (2, 2);
         for jobs in [1, 100, 500] {
-            // A third wait would be in every group. The time of a single one may also be that of other programs.
+            // Other programs can delay a single group. A third round trip would delay every group.
             let mut shortest = f64::INFINITY;
             for _ in 0..TRIES {
                 (group, held) = (group + 1, held + jobs as i64);

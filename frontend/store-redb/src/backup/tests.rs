@@ -1,7 +1,8 @@
 //! Restoring returns everything in a backup, and refuses all other files.
 
 use super::*;
-use crate::{KEY_FOLDER, RedbStore, StoreOptions};
+use crate::database::{RedbStore, open_redb};
+use crate::{KEY_FOLDER, StoreOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use store::{EntryId, Grant, HoldRef, HoldRequest, NewAccount, PlanTable, Store};
@@ -13,7 +14,7 @@ const KEPT: &str = "short-500385";
 const EXPIRED: &str = "batch-500384";
 
 fn open(folder: &Path) -> RedbStore {
-    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
+    open_redb(folder, PlanTable::standard(), StoreOptions::default(), NOW).unwrap().0
 }
 
 /// A store with several accounts, and two key files.
@@ -90,8 +91,7 @@ fn what_is_restored_is_what_was_there() {
         "a backup of what was restored is the same backup"
     );
     drop(database);
-    let (store, opening) =
-        crate::database::open_redb(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
+    let (store, opening) = open_redb(&restored, PlanTable::standard(), StoreOptions::default(), NOW).unwrap();
     assert_eq!(opening.voided_holds, 20);
     assert!(store.audit(None).wait().unwrap().faults.is_empty());
     let found = store.accounts(None, 100, NOW).wait().unwrap();

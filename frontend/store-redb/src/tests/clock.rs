@@ -1,7 +1,8 @@
 //! Tests: a clock that is wrong removes no data and brings no credits.
 
+use crate::StoreOptions;
+use crate::database::{RedbStore, open_redb};
 use crate::tests::key_files;
-use crate::{RedbStore, StoreOptions};
 use std::path::Path;
 use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, UnixMs};
 
@@ -9,7 +10,7 @@ const NOW: UnixMs = 1_801_386_600_000;
 const DAY: UnixMs = 24 * 60 * 60 * 1000;
 
 fn open(folder: &Path, now: UnixMs) -> RedbStore {
-    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+    open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 #[test]

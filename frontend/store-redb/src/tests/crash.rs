@@ -9,7 +9,7 @@ mod faults;
 mod learned;
 mod power;
 
-use crate::*;
+use crate::database::RedbStore;
 use ::redb::StorageBackend;
 use std::collections::HashMap;
 use std::io;

@@ -1,6 +1,6 @@
 //! A check for tests: the index of expiries has exactly one note for each row that expires.
 
-use crate::RedbStore;
+use crate::database::RedbStore;
 use crate::rows::ReadRows;
 use ::redb::ReadableDatabase;
 use std::collections::BTreeSet;

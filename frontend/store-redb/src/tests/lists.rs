@@ -1,5 +1,6 @@
 //! Tests: users and lists are sealed, and the parts of a list are removed in steps.
 
+use crate::database::open_redb;
 use crate::tests::index_check::check_index;
 use crate::*;
 use store::*;
@@ -21,7 +22,7 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let open = || {
         let options = StoreOptions::default();
-        crate::database::open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0
+        open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0
     };
     let store = open();
     let id = AccountId::new(NOW, 1);
@@ -62,7 +63,7 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
 fn the_parts_of_a_list_go_in_steps() {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions::default();
-    let store = crate::database::open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
+    let store = open_redb(folder.path(), PlanTable::standard(), options, NOW).unwrap().0;
     let list = list(AccountId::new(NOW, 1));
     let account = NewAccount { id: list.account, name: "a".into(), plan: "free".into() };
     store.create_account(account, NOW).wait().unwrap();

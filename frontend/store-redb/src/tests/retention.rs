@@ -5,6 +5,7 @@
 
 use super::index_check::check_index;
 use crate::backup::restore;
+use crate::database::{RedbStore, open_redb};
 use crate::rows::ReadRows;
 use crate::*;
 use ::redb::ReadableDatabase;
@@ -26,7 +27,7 @@ const NOW: UnixMs = 1_801_386_600_000;
 type Sealed = (&'static str, [u8; 32], Vec<u8>);
 
 fn open_store(folder: &Path, now: UnixMs) -> RedbStore {
-    crate::database::open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
+    open_redb(folder, PlanTable::standard(), StoreOptions::default(), now).unwrap().0
 }
 
 /// A store in a new folder, with an account.

@@ -1,5 +1,6 @@
 //! Tests: a limit on notes withdraws more, and never less.
 
+use crate::database::open_redb;
 use crate::rows::ReadRows;
 use crate::tests::index_check::check_index;
 use crate::*;
@@ -15,7 +16,7 @@ use store_rules::write_error::WriteError;
 fn too_many_withdrawals_withdraw_more_and_never_less() {
     let folder = tempfile::tempdir().unwrap();
     let options = StoreOptions::default();
-    let store = crate::database::open_redb(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
+    let store = open_redb(folder.path(), PlanTable::standard(), options, 1).unwrap().0;
     for evidence in 0..5u64 {
         let work = move |txn: &mut Txn<'_>| {
             Ok::<_, WriteError<StoreError>>(txn.withdraw_within(&[evidence], 100 + evidence, 3)?)
