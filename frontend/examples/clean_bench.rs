@@ -10,11 +10,11 @@
 //! parts=N (the list in N parts, one after another, and then their join), input=FILE (this list, of LINES rows),
 //! columns=LIST, split, report (as the options of these names), xlsx (the output is a spreadsheet).
 
+use clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, OutputArgs, Summary};
 use engine::Refusal;
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use flate2::write::GzEncoder;
-use frontend::cli::clean::{Answered, Checker, CleanArgs, CleanError, Job, ListPart, OutputArgs, Summary};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::fs::{self, File};

@@ -10,7 +10,7 @@ pub mod account;
 mod backup;
 mod check;
 pub mod classify;
-pub mod clean;
+mod clean;
 mod clock;
 mod cluster;
 mod credentials;

@@ -1,6 +1,6 @@
 //! The rules by which an address is asked about again, after an answer that decides nothing or without an answer.
 //!
-//! Batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line (`frontend/src/cli/clean/driver/answers.rs`) use
+//! Batches (`frontend/checks/src/batch/queue.rs`) and lists of the command line (`frontend/clean/src/driver/answers.rs`) use
 //! the same rules with their own parameters: a [`Schedule`] for each cause of a retry. The caller keeps the times and the
 //! [`Tries`] of each address.
 

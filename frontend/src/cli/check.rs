@@ -1,9 +1,8 @@
 //! `mailprobe check`: checks a few addresses in parallel and prints the results in the given order.
 
-use super::clean::Left;
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
 use super::installation::{self, Keeper, Sharing};
-use super::private_hosts::{NO_MAIL_HOST, NO_MX, PrivateHosts};
+use super::private_hosts::PrivateHosts;
 use super::terminal::shows_colours;
 use super::{Failure, StartEngine, learned, log, open_files};
 use api::{Checked, Detail, Evidence, FastFindings, Findings, Reason, Verification};
@@ -12,6 +11,7 @@ use checks::detail::detail;
 use checks::engine_client::EngineHandle;
 use checks::evidence;
 use checks::fast::judge;
+use clean::{Left, is_without_mail_host};
 use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
@@ -198,7 +198,7 @@ fn learned_step(before: Reason, rule: &str, applied: &Applied) -> String {
 fn warn_of_private_hosts(mut private_hosts: PrivateHosts, addresses: &[String], rows: &[Row]) {
     for (text, row) in addresses.iter().zip(rows) {
         let (Ok(address), Ok(told)) = (Address::parse(text), &row.answer) else { continue };
-        if told.rule == Some(NO_MAIL_HOST) || told.reason.as_str() == NO_MX {
+        if is_without_mail_host(told.rule.unwrap_or_default(), told.reason.as_str()) {
             private_hosts.look_at(address.domain().as_str());
         }
     }

@@ -11,9 +11,6 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// The rule of a domain without a mail host, and the reason of fast checks for it.
-pub(super) const NO_MAIL_HOST: &str = "no_mail_host";
-pub(super) const NO_MX: &str = "no_mx";
 /// Maximum number of domains that are looked at. Each look takes a few queries, which the resolver answers from its cache.
 const LOOKS_MAX: u32 = 100;
 /// Maximum time of all looks. The rows of a list wait during a look.

@@ -29,6 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lists", &["api", "engine-proto"]),
     ("learn", &["api", "engine-proto", "lists"]),
     ("checks", &["api", "engine", "learn", "store"]),
+    ("clean", &["api", "checks", "engine", "learn", "lists", "store"]),
     ("list-work", &["api", "checks", "engine", "lists", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),
     ("outbound", &["engine"]),
@@ -72,6 +73,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "api",
             "assistants",
             "checks",
+            "clean",
             "dashboard",
             "engine",
             "learn",
@@ -122,7 +124,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("tokio-postgres", &["store-pg"]),
     ("io-uring", &["checks", "engine"]),
     ("maud", &["dashboard", "lists", "server"]),
-    ("clap", &["frontend", "loadtest", "mailnet", "usage", "xtask"]),
+    ("clap", &["clean", "frontend", "loadtest", "mailnet", "usage", "xtask"]),
 ];
 /// Crates whose tests must not depend on another crate of the project either.
 const WITHOUT_TEST_EDGES: &[&str] = &["api", "engine-proto", "loadtest", "mailnet"];

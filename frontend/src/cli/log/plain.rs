@@ -78,8 +78,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let plain = value.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'));
-        self.put(field, |line| match (plain, field.name()) {
+        self.put(field, |line| match (is_plain(value), field.name()) {
             (true, "message") => line.write_str(value),
             (true, _) => {
                 line.write_char('"')?;
@@ -96,12 +95,22 @@ impl Visit for Fields<'_> {
     }
 }
 
+/// Whether a text has only printable ASCII characters, and neither `"` nor `\`. Most texts are like this.
+fn is_plain(text: &str) -> bool {
+    for &byte in text.as_bytes() {
+        if !matches!(byte, b' '..=b'~') || matches!(byte, b'"' | b'\\') {
+            return false;
+        }
+    }
+    true
+}
+
 /// Escapes control characters, which could end the line or control a terminal.
 struct Escaping<'w, 'l>(&'w mut Writer<'l>);
 
 impl Write for Escaping<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        if !text.contains(char::is_control) {
+        if is_plain(text) || !text.contains(char::is_control) {
             return self.0.write_str(text);
         }
         for c in text.chars() {

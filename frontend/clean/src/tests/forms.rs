@@ -275,7 +275,7 @@ fn the_summary_says_how_the_list_was_read() {
 
 #[test]
 fn a_spreadsheet_becomes_csv() {
-    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("lists/tests/files");
+    let files = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lists/tests/files");
     for name in ["several-sheets.xlsx", "several-sheets.ods"] {
         let list = std::fs::read(files.join(name)).unwrap();
         let output = "\u{feff}Customer report,,,,,\r\nas of 2024,,,,,\r\nId,Customer,Contact,Sum,deliverable,reason\r\n\

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A checker that adds the verdict by learned events to each answer.
-pub(in crate::cli::clean) struct WithLearned {
+pub struct WithLearned {
     checker: Box<dyn Checker>,
     table: Table,
     /// The time of the run in seconds since 1970.

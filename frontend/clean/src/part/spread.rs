@@ -3,7 +3,7 @@
 /// Domains of free providers with so many mailboxes that the rows of one of them would make its part much longer than the
 /// others. Sorted. All were in `engine/proto/data/free.txt` when the list was made; that file changes, and this list does not:
 /// a domain more or less would move rows to another part, and break parts of different releases.
-pub(in crate::cli::clean) const SPREAD: &[&str] = &[
+pub(crate) const SPREAD: &[&str] = &[
     "126.com",
     "139.com",
     "163.com",

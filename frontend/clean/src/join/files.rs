@@ -1,10 +1,9 @@
 //! The files of the parts: finds, opens and compares them.
 
 use super::Stop;
-use crate::cli::clean::CleanError;
-use crate::cli::clean::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
-use crate::cli::clean::sink::{Found, Replay, unreadable};
-use crate::cli::open_files;
+use crate::CleanError;
+use crate::part::{ListPart, NAME_MIDDLE, NAME_START, PartTitle, number};
+use crate::sink::{Found, Replay, unreadable};
 use lists::{Endings, ROW_BYTES_MAX, Source, decompressed};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -33,7 +32,6 @@ pub(super) struct PartFile {
 /// A part is missing, incomplete, superfluous or of another list, or it cannot be read.
 pub(super) fn open_all(output: &Path, source: &Source, memory: usize) -> Result<Vec<PartFile>, CleanError> {
     let count = NamesFound::beside(output)?.count(output)?;
-    open_files::raise_soft();
     let chunk = (memory / count as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
     let (mut files, mut fast) = (Vec::new(), None);
     for index in 0..count {

@@ -238,7 +238,7 @@ mod tests {
     /// The table of the rules in docs/verdicts.md is the source of both lists.
     #[test]
     fn rules_about_us_and_the_sender_are_those_of_the_documentation() {
-        let docs = include_str!("../../../../docs/verdicts.md");
+        let docs = include_str!("../../../docs/verdicts.md");
         let rules = |scope: &str| -> Vec<&str> {
             let row = |line: &'static str| {
                 let cells: Vec<&str> = line.split('|').map(str::trim).collect();

@@ -21,7 +21,7 @@ const DOMAINS_MAX: usize = 10_000;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A checker whose answers have the facts of their domains.
-pub(in crate::cli::clean) struct WithFacts {
+pub struct WithFacts {
     checker: Box<dyn Checker>,
     line: Box<dyn EngineHandle + Send>,
     /// Whether the verdicts have scores: those of full checks.

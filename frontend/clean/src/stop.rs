@@ -23,7 +23,7 @@ impl StopSignal {
     ///
     /// # Errors
     /// The operating system has no thread or no handler for it.
-    pub(super) fn watch(&self) -> io::Result<()> {
+    pub fn watch(&self) -> io::Result<()> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         let stop = self.clone();
         let watch = move || {
@@ -44,12 +44,12 @@ impl StopSignal {
     }
 
     /// Whether a signal has arrived.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
     /// Ends the process by the signal that has arrived, if there is one.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         match self.0.load(Ordering::Relaxed) {
             0 => {}
             signal => end_by(signal),

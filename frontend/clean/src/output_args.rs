@@ -50,6 +50,9 @@ pub struct OutputArgs {
     /// The command line, for the report.
     #[arg(skip)]
     pub command: Option<String>,
+    /// The version of mailprobe, for the report.
+    #[arg(skip)]
+    pub version: String,
     /// Whether a signal ends the run, so that the finished rows are written.
     #[arg(skip)]
     pub stop: StopSignal,
@@ -112,7 +115,7 @@ impl OutputArgs {
     }
 
     /// Whether a column needs the reply that decided.
-    pub(super) fn needs_reply(&self) -> bool {
+    pub fn needs_reply(&self) -> bool {
         let columns = self.result_columns().unwrap_or_default();
         [ResultColumn::Scope, ResultColumn::ReplyCode, ResultColumn::EnhancedCode]
             .iter()
@@ -120,7 +123,7 @@ impl OutputArgs {
     }
 
     /// Whether a column needs the DNS facts of domains.
-    pub(super) fn needs_facts(&self) -> bool {
+    pub fn needs_facts(&self) -> bool {
         let columns = self.result_columns().unwrap_or_default();
         columns.contains(&ResultColumn::Provider) || columns.contains(&ResultColumn::Score)
     }

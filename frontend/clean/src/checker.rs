@@ -3,19 +3,29 @@
 mod facts;
 mod learned;
 
-use crate::cli::private_hosts::PrivateHosts;
+use api::Reason;
 use checks::engine_client::EngineHandle;
 use checks::fast::judge;
 use engine::proto::address::Address;
+use engine::proto::dns::mx::NoMail;
 use engine::proto::lists::Lists;
 use engine::proto::verdict::ObservedReply;
 use engine::{Answer, Finding, MailHosts, Outage, PendingInquiry, Priority, Refusal, Request};
-pub(super) use facts::WithFacts;
-pub(super) use learned::WithLearned;
+pub use facts::WithFacts;
+pub use learned::WithLearned;
 use lists::Verdict;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Whether the engine found no mail host with an address that it may contact, by the rule and the reason of a verdict. Fast checks
+/// have no rule.
+pub fn is_without_mail_host(rule: &str, reason: &str) -> bool {
+    rule == NoMail::NoMailHost.as_str() || reason == Reason::NoMx.as_str()
+}
+
+/// Gets each domain for which the engine found no mail host.
+pub type OnNoMailHost = Box<dyn FnMut(&str)>;
 
 /// A source of verdicts for addresses.
 pub trait Checker {
@@ -122,13 +132,13 @@ impl Checker for Box<dyn Checker> {
 }
 
 /// Full checks by the engine.
-pub(super) struct Full {
+pub struct Full {
     line: Box<dyn EngineHandle + Send>,
     answers: Vec<Answer>,
     resolvers: String,
     /// Whether the answers have the reply that decided.
     needs_reply: bool,
-    private_hosts: PrivateHosts,
+    on_no_mail_host: OnNoMailHost,
 }
 
 impl Full {
@@ -137,9 +147,9 @@ impl Full {
         line: Box<dyn EngineHandle + Send>,
         resolvers: String,
         needs_reply: bool,
-        private_hosts: PrivateHosts,
+        on_no_mail_host: OnNoMailHost,
     ) -> Full {
-        Full { line, answers: Vec::new(), resolvers, needs_reply, private_hosts }
+        Full { line, answers: Vec::new(), resolvers, needs_reply, on_no_mail_host }
     }
 }
 
@@ -173,7 +183,7 @@ impl Checker for Full {
     }
 
     fn no_mail_host(&mut self, domain: &str) {
-        self.private_hosts.look_at(domain);
+        (self.on_no_mail_host)(domain);
     }
 
     fn lists(&self) -> Arc<Lists> {
@@ -182,12 +192,12 @@ impl Checker for Full {
 }
 
 /// Fast checks: they contact no mail server.
-pub(super) struct Fast {
+pub struct Fast {
     line: Box<dyn EngineHandle + Send>,
     /// The addresses in progress, in the order of submission. Each gets an answer within a few seconds.
     asked: VecDeque<PendingCheck>,
     resolvers: String,
-    private_hosts: PrivateHosts,
+    on_no_mail_host: OnNoMailHost,
 }
 
 /// An address in progress.
@@ -209,8 +219,8 @@ const FAST_LOOK: Duration = Duration::from_millis(5);
 
 impl Fast {
     /// Fast checks by this handle of the engine.
-    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, private_hosts: PrivateHosts) -> Fast {
-        Fast { line, asked: VecDeque::new(), resolvers, private_hosts }
+    pub fn new(line: Box<dyn EngineHandle + Send>, resolvers: String, on_no_mail_host: OnNoMailHost) -> Fast {
+        Fast { line, asked: VecDeque::new(), resolvers, on_no_mail_host }
     }
 
     /// The answer, or `None` if DNS is queried again.
@@ -271,7 +281,7 @@ impl Checker for Fast {
     }
 
     fn no_mail_host(&mut self, domain: &str) {
-        self.private_hosts.look_at(domain);
+        (self.on_no_mail_host)(domain);
     }
 
     fn lists(&self) -> Arc<Lists> {

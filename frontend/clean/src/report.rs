@@ -23,7 +23,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
     let mut report = Report {
         name: if name == "-" { "Standard input".to_owned() } else { name },
         date: utc_text(unix_now()).replace('T', " ").replace('Z', " UTC"),
-        version: crate::cli::VERSION.to_owned(),
+        version: args.writing.version.clone(),
         command: args.writing.command.clone(),
         duration: Some(HumanDuration(summary.elapsed).to_string()),
         reasons: summary.reasons(),

@@ -1,12 +1,12 @@
 //! A queue of records, first in, first out. The part that does not fit into memory is in the state.
 
 use super::{PAYLOAD, State};
-use crate::cli::clean::CleanError;
+use crate::CleanError;
 use std::collections::VecDeque;
 
 /// A queue of records. A record is its length (4 bytes) and its bytes, and may span several blocks.
 #[derive(Default)]
-pub(in crate::cli::clean) struct Spool {
+pub(crate) struct Spool {
     /// The bytes to read next, from `read` on.
     head: Vec<u8>,
     read: usize,

@@ -19,7 +19,7 @@ pub struct Reading {
 
 impl Reading {
     /// How a list was read that has been read to its end.
-    pub(in crate::cli::clean) fn of(source: &Source) -> Reading {
+    pub(crate) fn of(source: &Source) -> Reading {
         let shape = source.shape();
         let (format, separator) = match shape.format {
             Format::Csv => ("csv", Some(char::from(shape.delimiter()))),

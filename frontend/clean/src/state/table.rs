@@ -7,10 +7,10 @@
 
 use super::run::{RunEntry, RunWriter, SortedRun};
 use super::{Shares, State};
-use crate::cli::clean::CleanError;
+use crate::CleanError;
 
 /// A table of keys and numbers. Keys must be evenly distributed, as keyed hashes are.
-pub(in crate::cli::clean) struct Table {
+pub(crate) struct Table {
     recent: Recent,
     recent_max: usize,
     /// Bytes for keys in memory, including the part that filters take.

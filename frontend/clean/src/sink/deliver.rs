@@ -4,7 +4,7 @@
 //! between, a resumed run finds `OUT.partial` complete, and makes the files again.
 
 use super::{pack, unwritable};
-use crate::cli::clean::{CleanError, Compression};
+use crate::{CleanError, Compression};
 use lists::{Class, Endings, OutputRows, RowClasses, Shape, SheetSource, write_sheets};
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// What becomes of the complete list.
 #[derive(Debug, Clone)]
-pub(in crate::cli::clean) struct Delivery {
+pub(crate) struct Delivery {
     /// The classes of the rows that are delivered.
     pub classes: Vec<Class>,
     /// One file per class.

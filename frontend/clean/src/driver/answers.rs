@@ -5,7 +5,7 @@ use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::stall::{Decision, Open, millis};
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
-use crate::cli::private_hosts::{NO_MAIL_HOST, NO_MX};
+use crate::checker::is_without_mail_host;
 use engine::Outage;
 use engine::proto::retry::{Schedule, Tries, is_about_address, left};
 use lists::{Results, Verdict};
@@ -115,7 +115,7 @@ impl Run<'_> {
         }
         self.outage.on_verdict(verdict);
         self.put_off.answered(asked);
-        if rule == NO_MAIL_HOST || verdict.reason == NO_MX {
+        if is_without_mail_host(rule, verdict.reason) {
             let text = std::str::from_utf8(asked.address()).unwrap_or_default();
             if let Some((_, domain)) = text.rsplit_once('@') {
                 self.parts.checker.no_mail_host(domain);

@@ -1,7 +1,7 @@
 //! Compressed output: gzip or Zstandard.
 
 use super::Stream;
-use crate::cli::clean::Compression;
+use crate::Compression;
 use flate2::write::GzEncoder;
 use std::fs::File;
 use std::io::{Result, Write};

@@ -7,7 +7,7 @@ use std::fmt;
 
 impl Summary {
     /// Looks for domains that are probably typing mistakes. Domains without counts of their own are not examined.
-    pub(in crate::cli::clean) fn find_typos(&mut self, lists: &Lists) {
+    pub(crate) fn find_typos(&mut self, lists: &Lists) {
         let typo = |(domain, rows): (&str, lists::DomainRows)| {
             let suggestion = lists.suggest(domain)?.into_owned();
             Some(Typo { domain: domain.to_owned(), suggestion, rows: rows.rows })
@@ -54,7 +54,7 @@ impl Summary {
     }
 
     /// The facts about a run for its report, each with a name.
-    pub(in crate::cli::clean) fn facts(&self) -> Vec<(String, String)> {
+    pub(crate) fn facts(&self) -> Vec<(String, String)> {
         let mut facts = Vec::new();
         let mut add = |name: &str, text: String| facts.push((name.to_owned(), text));
         if let Some(reading) = &self.reading {

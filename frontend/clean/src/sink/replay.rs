@@ -1,16 +1,16 @@
 //! Compares the file of an earlier run with the list, row by row.
 
-use crate::cli::clean::CleanError;
-use crate::cli::clean::outcome::{Outcome, Outcomes};
-use crate::cli::clean::seen::Keyed;
-use crate::cli::clean::state::State;
-use crate::cli::clean::state::table::Table;
+use crate::CleanError;
+use crate::outcome::{Outcome, Outcomes};
+use crate::seen::Keyed;
+use crate::state::State;
+use crate::state::table::Table;
 use lists::{Endings, FoundRow, ROW_BYTES_MAX, RowParts, RowScan, WrittenResults};
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
 /// The output of an earlier run, read from its beginning.
-pub(in crate::cli::clean) struct Replay<R> {
+pub(crate) struct Replay<R> {
     input: R,
     /// The bytes read ahead. Those from `at` on are not compared yet.
     ahead: Vec<u8>,
@@ -26,7 +26,7 @@ pub(in crate::cli::clean) struct Replay<R> {
 
 /// The next contents of the file.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::cli::clean) enum Found {
+pub(crate) enum Found {
     /// The expected row, with the verdict of this code.
     Row(u8),
     /// The end of the file, perhaps with an incomplete row.

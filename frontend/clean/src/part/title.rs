@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The description of a part, as one line of JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::cli::clean) struct PartTitle {
+pub(crate) struct PartTitle {
     /// The rule that distributes the rows: [`RULE`].
     part_rule: u32,
     part: u32,

@@ -2,7 +2,7 @@
 
 use super::filter::Filter;
 use super::{PAYLOAD, Payload, State};
-use crate::cli::clean::CleanError;
+use crate::CleanError;
 
 /// A key and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! A few bytes per row of a list: the result of its check, once it is known.
 
 use super::{PAYLOAD, Payload, State};
-use crate::cli::clean::CleanError;
+use crate::CleanError;
 use std::collections::VecDeque;
 
 /// An array of values of `W` bytes, initially 0, in pages of one block each. The pages that were used last are in memory.
-pub(in crate::cli::clean) struct Codes<const W: usize> {
+pub(crate) struct Codes<const W: usize> {
     pages: Vec<Page>,
     /// The pages in memory, the next to leave first.
     resident: VecDeque<u32>,
