@@ -7,6 +7,8 @@
 //!                                             putoff: checked later
 //! ```
 //!
+//! [`clean`] does the whole work. [`Job`] is a list whose input is open, and [`Job::run`] checks it with a [`Checker`].
+//!
 //! Guarantees:
 //! - Every input row is written once, with the same values. Every verdict comes from the engine. Rows keep their order,
 //!   unless `--unordered` is given.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use store::StoreError;
 use store_pg::cluster::{KNOWN_FORMAT, Upgraded};
 use store_pg::{ClusterPlace, NewNode};
-use store_rules::vault::bundle::Bundle;
+use vault::bundle::Bundle;
 
 /// Create a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
 #[derive(Debug, Clone, Args)]

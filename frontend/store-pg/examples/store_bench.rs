@@ -22,7 +22,7 @@ use store::{
     Pending, Plan, PlanTable, ResultRecord, SettleError, Settlement, Store,
 };
 use store_pg::{NodeSettings, PgOptions, Target};
-use store_rules::vault::Vault;
+use vault::Vault;
 
 const DEPTHS: [usize; 4] = [1, 10, 100, 1_000];
 /// Clock ticks per second in /proc, which Linux fixes for programs.

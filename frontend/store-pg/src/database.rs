@@ -36,9 +36,9 @@ use store_rules::store::RowStore;
 use store_rules::sweep::Sweep;
 use store_rules::tables::FORMAT;
 use store_rules::txn::Txn;
-use store_rules::vault::Vault;
 use store_rules::write_error::WriteError;
 use tokio_postgres::Client;
+use vault::Vault;
 
 /// How many jobs may wait before new writes are refused.
 const QUEUE_MAX: usize = 16 * 1024;

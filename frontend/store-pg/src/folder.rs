@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{OpenError, StoreError, id};
 use store_rules::folder::{DATABASE_FILE, FolderLock};
-use store_rules::vault::bundle::{Bundle, BundleError};
-use store_rules::vault::{KEY_FOLDER, Vault};
+use vault::bundle::{Bundle, BundleError};
+use vault::{KEY_FOLDER, Vault};
 
 /// The name of the file with the number of the node.
 pub const NODE_FILE: &str = "node";

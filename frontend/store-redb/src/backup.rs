@@ -18,7 +18,7 @@ use store::{OpenError, StoreError, UnixMs};
 use store_rules::backup::BackupWriter;
 pub use store_rules::backup::verify;
 use store_rules::rows::Table;
-use store_rules::vault::Vault;
+use vault::Vault;
 
 /// The length of the database before and after compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,8 +24,8 @@ use store_rules::rows::Rows;
 use store_rules::shared::{Shared, SharedPlans};
 use store_rules::store::RowStore;
 use store_rules::txn::Txn;
-use store_rules::vault::Vault;
 use store_rules::write_error::WriteError;
+use vault::Vault;
 
 /// The store in one file of redb, with the functions that only this store has.
 pub(crate) type RedbStore = RowStore<Redb>;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use store::OpenError;
 pub use store_rules::folder::DATABASE_FILE;
 use store_rules::folder::FolderLock;
-use store_rules::vault::Vault;
+use vault::Vault;
 
 /// A locked data folder with its database.
 pub(super) struct Folder {

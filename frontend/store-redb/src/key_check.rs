@@ -9,7 +9,7 @@ use store::{OpenError, StoreError};
 use store_rules::opening::KeyTraces;
 use store_rules::row::Fixed;
 use store_rules::tables::{META, META_KEYS};
-use store_rules::vault::{KEY_FOLDER, Vault};
+use vault::{KEY_FOLDER, Vault};
 
 /// Compares the fingerprints. A database without one gets that of the present keys. `accept` replaces the fingerprint
 /// in any case.

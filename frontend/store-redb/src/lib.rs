@@ -25,4 +25,4 @@ mod writer;
 
 pub use database::{Opening, StoreOptions, open};
 pub use folder::DATABASE_FILE;
-pub use store_rules::vault::KEY_FOLDER;
+pub use vault::KEY_FOLDER;

@@ -279,7 +279,7 @@ mod tests {
     use store_rules::clock_check::ClockCheck;
     use store_rules::index::KeyIndex;
     use store_rules::shared::SharedPlans;
-    use store_rules::vault::Vault;
+    use vault::Vault;
 
     fn writer() -> Writer {
         writer_of(Failure::default())

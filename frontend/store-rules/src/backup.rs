@@ -8,7 +8,6 @@
 use crate::row::{Fixed, Row};
 use crate::rows::{KeyRange, Rows, Table, Walk};
 use crate::tables::{FORMAT, META, META_FORMAT, META_KEYS};
-use crate::vault::Vault;
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,6 +15,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use store::UnixMs;
 use store::backup::{BackupError, BackupSummary};
+use vault::Vault;
 
 /// The error for a backup whose content is wrong.
 pub const DAMAGED: BackupError = BackupError::Damaged("it is damaged");

@@ -19,13 +19,13 @@ use crate::tables::{
     day_key, idempotency_key, split, split_rows,
 };
 use crate::txn::Txn;
-use crate::vault::{KeyClass, Place, Vault, VaultKey};
 use crate::webhooks::batch_event;
 use crate::write_error::{WriteError, refuse};
 use store::credits::{Balance, Portions};
 use store::webhooks::EventKind;
 use store::*;
 use store::{AccountId, BatchError, BatchId, EntryId, HoldError, StoreError};
+use vault::{KeyClass, Place, Vault, VaultKey};
 
 /// The place of a batch's answers, which differs from that of its rows.
 fn answers_place(key: &[u8; 32]) -> Place<'_> {

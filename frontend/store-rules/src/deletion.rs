@@ -16,7 +16,6 @@ use crate::tables::{
     WEBHOOKS, account_range, carried_id, day_key, entry_key, expiring_row, expiry_key, join, split,
 };
 use crate::txn::Txn;
-use crate::vault::VaultKey;
 use crate::write_error::{WriteError, refuse};
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
@@ -24,6 +23,7 @@ use store::{
     AccountId, CONNECTIONS_MAX, ChangeError, ConnectionId, DeletionStep, EntryKind, KeyId, KeyInfo,
     StoreError, SubscriptionStatus, UnixMs, WebhookId,
 };
+use vault::VaultKey;
 
 /// How many batches a step ends and removes: each open one is sealed again.
 const BATCHES_MAX: usize = 16;

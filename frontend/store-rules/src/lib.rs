@@ -4,7 +4,7 @@
 //! - [`rows`] is what the rules need of a database; [`tables`] has every table and row.
 //! - [`txn::Txn`] is a transaction of writes; the modules beside it add the writes of their subject.
 //! - [`store::RowStore`] implements [`::store::Store`] over a [`backend::Backend`], which is a database with its executor.
-//! - [`vault`] has the keys that seal data with an expiry, and [`index`] the API keys in memory.
+//! - The crate [`vault`] has the keys that seal data with an expiry, and [`index`] the API keys in memory.
 //!
 //! Invariants:
 //!
@@ -44,7 +44,6 @@ pub mod sweep;
 pub mod tables;
 pub mod txn;
 mod users;
-pub mod vault;
 mod webhooks;
 pub mod withdrawn;
 pub mod write_error;

@@ -14,7 +14,6 @@ use crate::tables::{
     account_range, batch_key, list_key, part_key, split,
 };
 use crate::txn::Txn;
-use crate::vault::{KeyClass, Place, Vault, VaultKey};
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
 use store::webhooks::EventKind;
@@ -23,6 +22,7 @@ use store::{
     BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs,
 };
 use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
+use vault::{KeyClass, Place, Vault, VaultKey};
 
 /// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses.
 /// They share a text because a node of an earlier version cannot read a row with a further text. Such a node shows both lines.

@@ -4,9 +4,9 @@ use crate::index::KeyChange;
 use crate::limits::read_terms;
 use crate::rows::Rows;
 use crate::tables::{ACCOUNTS, KEYS, META, META_KEYS, USERS, WEBHOOKS};
-use crate::vault::Vault;
 use std::collections::BTreeMap;
 use store::{KeyId, OpenError, PlanTable, StoreError};
+use vault::Vault;
 
 /// The content of the index of keys.
 ///
@@ -87,7 +87,7 @@ impl KeyTraces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vault::bundle::Bundle;
+    use vault::bundle::Bundle;
 
     #[track_caller]
     fn check(traces: (Option<u64>, bool, bool), vault: &Vault, says: Option<&str>) {

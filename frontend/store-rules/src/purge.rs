@@ -9,10 +9,10 @@ use crate::tables::{
     expiring_row, expiry_key, part_key, split,
 };
 use crate::txn::Txn;
-use crate::vault::VaultKey;
 use store::webhooks::EventKind;
 use store::{ListId, StoreError};
 use store::{Purged, UnixMs};
+use vault::VaultKey;
 
 /// How many rows a group of writes removes, in addition to two for each expiry that it noted.
 const STEPS_WITH_GROUP: usize = 16;

@@ -7,12 +7,12 @@ use crate::row::Row;
 use crate::rows::{Rows, Table, Walk, Want};
 use crate::tables::{EXPIRIES, Expiring, RESULTS, ResultRow, expiry_key, join, result_key};
 use crate::txn::Txn;
-use crate::vault::{Place, Vault};
 use crate::withdrawn::is_withdrawn;
 use std::ops::RangeInclusive;
 use store::{AccountId, StoreError};
 use store::{AddressHash, Known, ResultRecord, StoredResult, UnixMs, Verdict, retention};
 use store::{REPEAT_MS, RETENTION_SHORT_MS};
+use vault::{Place, Vault};
 
 /// How many accounts' results of an address are examined for a shared one. More results exist only for addresses that
 /// many accounts check, and agree.

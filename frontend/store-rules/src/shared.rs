@@ -2,9 +2,9 @@
 
 use crate::clock_check::ClockCheck;
 use crate::index::KeyIndex;
-use crate::vault::Vault;
 use std::sync::{Arc, PoisonError, RwLock};
 use store::PlanTable;
+use vault::Vault;
 
 /// The plans, keys and settings of an open store.
 pub struct Shared {

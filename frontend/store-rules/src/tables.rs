@@ -17,13 +17,13 @@ pub use webhooks::*;
 
 use crate::row::{Fixed, In, Out, Row};
 use crate::rows::{Blob, Table, TypedTable};
-use crate::vault::KeyClass;
 use store::credits::{Balance, PeriodStep, Portions, Subscription};
 use store::{AccountId, BatchId, EntryId, HoldRef};
 use store::{
     AddressHash, BATCH_KEEP_MS, BATCH_OPEN_MS, EntryKind, IDEMPOTENCY_MS, KeyHash, KeyMode, KeyScopes,
     REPEAT_MS, RETENTION_MS, RETENTION_SHORT_MS, SubscriptionStatus, UnixMs,
 };
+use vault::KeyClass;
 
 /// Facts about the file, by name.
 pub const META: TypedTable<str, Fixed> = TypedTable::new(Table::Meta);

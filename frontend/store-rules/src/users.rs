@@ -7,10 +7,10 @@ use crate::tables::{
     session_of,
 };
 use crate::txn::Txn;
-use crate::vault::{Place, Vault};
 use crate::write_error::{WriteError, refuse};
 use store::*;
 use store::{AccountId, ChangeError, StoreError};
+use vault::{Place, Vault};
 
 /// An email address that is ready to be written: its keyed hash, and its sealed text.
 #[derive(Clone)]

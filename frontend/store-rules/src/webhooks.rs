@@ -20,12 +20,12 @@ use crate::tables::{
     turn_key, webhook_key,
 };
 use crate::txn::Txn;
-use crate::vault::{Place, Vault};
 use crate::write_error::{WriteError, refuse};
 use api::Reason;
 use std::ops::RangeInclusive;
 use store::webhooks::*;
 use store::{AccountId, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
+use vault::{Place, Vault};
 
 /// How many of the oldest deliveries are read first in the search for one that has ended: usually it is the oldest one.
 const OLDEST_FIRST: usize = 4;

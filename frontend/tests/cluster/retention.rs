@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use store::RowOutcome::Verified;
 use store::*;
 use store_pg::{NodeFolder, NodeTraits};
-use store_rules::vault::{KeyClass, Place, Vault, VaultKey};
+use vault::{KeyClass, Place, Vault, VaultKey};
 
 const HOUR: UnixMs = 3_600_000;
 const DAY: UnixMs = 24 * HOUR;

@@ -17,7 +17,7 @@ use store_pg::restore::fill;
 use store_pg::{NewNode, NodeFolder};
 use store_redb::StoreOptions;
 use store_rules::backup::{self, BackupReader, Record};
-use store_rules::vault::bundle::{Bundle, BundleError};
+use vault::bundle::{Bundle, BundleError};
 
 /// Where the rows of a new cluster come from.
 pub enum Origin<'r> {

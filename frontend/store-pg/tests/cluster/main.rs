@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use store::{AccountId, EntryId, HoldRef, HoldRequest, NewAccount, PlanTable, Settlement, Store, clock};
 use store_pg::connect::{Connector, Target};
 use store_pg::{NodeSettings, PgOptions};
-use store_rules::vault::Vault;
+use vault::Vault;
 
 /// The faults if the environment names none: a primary that dies, is cut off or pauses, and one that goes on as a former primary.
 const FAULTS: &str =

@@ -11,7 +11,7 @@ use store::UnixMs;
 use store::backup::{BackupError, BackupSummary};
 use store_rules::backup::{BackupReader, DAMAGED, Record, open, verify};
 use store_rules::rows::{RowsMut, Table};
-use store_rules::vault::{self, KEY_FOLDER};
+use vault::KEY_FOLDER;
 
 /// Creates a data folder from a backup, after the whole backup was verified. Keys that have expired at `now` are left
 /// out.

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use store::*;
-use store_rules::vault::Vault;
+use vault::Vault;
 
 const SEED: u64 = 0x6d61_696c;
 const SECTOR: usize = 512;

@@ -15,8 +15,8 @@ use std::path::Path;
 use store::*;
 use store_rules::row::Row;
 use store_rules::tables::{BATCH_ROWS, BATCHES, BatchRow, RESULTS, ResultRow, split_rows};
-use store_rules::vault::bundle::Bundle;
-use store_rules::vault::{KEY_FOLDER, Place, VaultKey};
+use vault::bundle::Bundle;
+use vault::{KEY_FOLDER, Place, VaultKey};
 
 const HOUR: UnixMs = 60 * 60 * 1000;
 const DAY: UnixMs = 24 * HOUR;
@@ -64,7 +64,7 @@ fn opened(folder: &Path, values: &BTreeSet<Sealed>) -> usize {
         .unwrap()
         .map(|entry| {
             let bytes = std::fs::read(entry.unwrap().path()).unwrap();
-            store_rules::vault::vault_key(&bytes.try_into().unwrap())
+            vault::vault_key(&bytes.try_into().unwrap())
         })
         .collect();
     let opens = |(table, row, sealed): &&Sealed| {

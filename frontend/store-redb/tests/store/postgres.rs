@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use store::{OpenError, PlanTable, Store, UnixMs, clock};
 use store_pg::{NodeSettings, PgOptions, Target};
-use store_rules::vault::Vault;
+use vault::Vault;
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 

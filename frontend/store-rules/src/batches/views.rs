@@ -3,9 +3,9 @@
 use crate::reason;
 use crate::rows::{Rows, Walk};
 use crate::tables::{BATCH_ROWS, BATCHES, BatchRow, RowsText, account_range, batch_key, split};
-use crate::vault::Vault;
 use std::ops::Bound;
 use store::{AccountId, BatchId, BatchPage, BatchSummary, BatchView, StoreError, UnixMs};
+use vault::Vault;
 
 /// A batch from the view of its owner.
 pub(crate) fn view(

@@ -6,13 +6,13 @@ use crate::rows::{Each, KeyRange, Rows, RowsMut, Table, Walk, Want};
 use crate::shared::{Shared, SharedPlans};
 use crate::tables::{WEBHOOKS, account_range, webhook_key};
 use crate::txn::Txn;
-use crate::vault::Vault;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use store::webhooks::*;
 use store::{AccountId, BatchId, NewAccount, PlanTable, StoreError, UnixMs, WebhookId};
+use vault::Vault;
 
 const NOW: UnixMs = 1_801_386_000_000;
 

@@ -1,7 +1,7 @@
 //! Tests: a bundle gives the same keys wherever it is installed, and anything else is refused without a trace of a key.
 
 use super::*;
-use crate::vault::{KeyClass, Place, Vault};
+use crate::{KeyClass, Place, Vault};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

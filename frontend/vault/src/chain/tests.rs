@@ -1,8 +1,8 @@
 //! Tests: derived keys never change, an hour that is over leaves nothing, and a crash at any step leaves a usable folder.
 
 use super::*;
-use crate::vault::bundle::Bundle;
-use crate::vault::{HOUR_MS, Vault};
+use crate::bundle::Bundle;
+use crate::{HOUR_MS, Vault};
 use data_encoding::HEXLOWER;
 use proptest::prelude::*;
 use std::fs;
@@ -58,7 +58,7 @@ fn check_usable(data: &Path, before: &Chain, hour: u64) {
         for later in [hour, hour + 1, hour + 200] {
             let found = vault.opening_key(KeyClass::List, later * HOUR_MS).unwrap();
             let expected = vault_key(&key(before, KeyClass::List, later).unwrap());
-            let place = crate::vault::Place { table: "t", row: b"r" };
+            let place = crate::Place { table: "t", row: b"r" };
             let sealed = found.seal(place, b"plain").unwrap();
             assert_eq!(expected.open(place, &sealed).as_deref(), Some(&b"plain"[..]));
         }
