@@ -273,18 +273,14 @@ const _: () = assert!(ROWS_MAX < u32::MAX as u64);
 mod tests {
     use super::*;
     use crate::index::Index;
+    use crate::work::tests::store_with_account;
     use std::collections::HashMap;
-    use store::{AccountId, ListId, ListRoom, NewAccount, PlanTable};
-    use store_redb::StoreOptions;
+    use store::{ListId, ListRoom};
 
     /// Searches the different ones of random addresses, and compares the index with a simple search.
     fn check(count: usize, different: u64) {
-        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
-        let options = StoreOptions::default();
-        let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
-        let account = AccountId::new(now, 1);
-        let new = NewAccount { id: account, name: "a".into(), plan: "scale".into() };
-        store.create_account(new, now).wait().unwrap();
+        let (folder, store, account) = store_with_account();
+        let now = clock::now();
         let list = List::new(ListId::new(now, 2), account, now, String::new());
         store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
         store.end_upload(&list, None, now).wait().unwrap();

@@ -524,4 +524,4 @@ pub fn batches(addresses: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -204,24 +204,27 @@ impl WrittenResults {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// The results of a denied recipient.
+    pub const EXAMPLE: Results<'static> = Results {
+        suggestion: "a@gmail.com",
+        provider: "google",
+        rule: "unknown_user",
+        scope: "recipient",
+        reply_code: Some(550),
+        enhanced_code: "5.1.1",
+        role: Some(true),
+        free: Some(false),
+        disposable: None,
+        score: Some(85),
+        checked_at: Some(0),
+    };
 
     #[test]
     fn columns_know_their_values() {
-        let results = Results {
-            suggestion: "a@gmail.com",
-            provider: "google",
-            rule: "unknown_user",
-            scope: "recipient",
-            reply_code: Some(550),
-            enhanced_code: "5.1.1",
-            role: Some(true),
-            free: Some(false),
-            disposable: None,
-            score: Some(85),
-            checked_at: Some(0),
-        };
+        let results = EXAMPLE;
         let mut written = WrittenResults::default();
         for column in ResultColumn::ALL {
             let value = results.value(column);

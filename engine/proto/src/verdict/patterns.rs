@@ -82,6 +82,10 @@ const ABOUT_COMMANDS: &[u16] = &[500, 502, 503, 504, 521, 523, 530, 534, 535, 53
 /// The details of one subject that a status rule takes.
 const ALL: u16 = 999;
 
+/// What else a text with a word for "full" may be about, if neither the text nor a code for the mailbox names the subject.
+const FULL_BY_A_WORD_UNLESS: [Signal; 9] =
+    [Uncertain, OurName, SenderWord, UsNamed, Conduct, Denied, ServerDisk, ServerNamed, Foreign];
+
 impl Rule {
     const fn new(name: &'static str, class: Class, scope: Scope, source: &'static str) -> Rule {
         Rule {
@@ -293,31 +297,14 @@ pub(super) const RULES: &[Rule] = &[
         .says(&[FullMailbox])
         .unless(&[Uncertain, OurName]),
     // The text does not name its subject, but the code does.
-    Rule::new("full-552", Full, Recipient, "R").code(Of(&[552])).says(&[Fullness]).unless(&[
-        Uncertain,
-        OurName,
-        SenderWord,
-        UsNamed,
-        Conduct,
-        Denied,
-        ServerDisk,
-        ServerNamed,
-        Foreign,
-    ]),
+    Rule::new("full-552", Full, Recipient, "R")
+        .code(Of(&[552]))
+        .says(&[Fullness])
+        .unless(&FULL_BY_A_WORD_UNLESS),
     Rule::new("full-word", Full, Recipient, "S R")
         .status(&[(1, 1, 1), (2, 0, ALL)])
         .says(&[Fullness])
-        .unless(&[
-            Uncertain,
-            OurName,
-            SenderWord,
-            UsNamed,
-            Conduct,
-            Denied,
-            ServerDisk,
-            ServerNamed,
-            Foreign,
-        ]),
+        .unless(&FULL_BY_A_WORD_UNLESS),
     Rule::new("too-many-unknown", Policy, Us, "Z").at(At::Any).says(&[TooManyBad]).said_to_all(),
     Rule::new("session-limit", Throttled, Session, "S W").at(At::Any).says(&[SessionLimit]),
     Rule::new("too-many-recipients-status", Throttled, Session, "R").at(At::Any).status(&[(5, 3, 3)]),

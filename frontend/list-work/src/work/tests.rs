@@ -356,7 +356,7 @@ fn worker(store: &Arc<dyn Store>) -> Worker {
     Worker::new(Arc::clone(store), Arc::new(NewBatches::default()), std::env::temp_dir())
 }
 
-fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
+pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
     let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
     let options = StoreOptions::default();
     let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;

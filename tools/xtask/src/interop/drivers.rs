@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::net::{Net, NetNamespace, RESOLVER};
-use super::process::{ServerProcess, interrupted, sleep, wait_until};
+use super::process::{ServerProcess, interrupted, sleep, target_folder, wait_until};
 use super::servers::write;
 use std::collections::HashMap;
 use std::fs;
@@ -251,13 +251,7 @@ pub fn build(net: &Net) -> Result<PathBuf, Failure> {
     command.args(["build", "--release", "--package", "frontend", "--bin", "mailprobe"]);
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     net.run(command, "", BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe()
-        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
-    let target = this
-        .parent()
-        .and_then(Path::parent)
-        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
-    Ok(target.join("release/mailprobe"))
+    Ok(target_folder()?.join("release/mailprobe"))
 }
 
 /// Writes a CSV of the addresses with a number for each.

@@ -33,6 +33,17 @@ pub fn watch_signals() -> Result<(), Failure> {
     Ok(())
 }
 
+/// The path of this program.
+pub fn own_path() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| Failure(format!("the path of this program is unknown: {error}")))
+}
+
+/// The target folder of cargo that contains this program.
+pub fn target_folder() -> Result<PathBuf, Failure> {
+    let folder = own_path()?.parent().and_then(Path::parent).map(Path::to_owned);
+    folder.ok_or_else(|| Failure("this program is not in a target folder".into()))
+}
+
 /// An error after SIGINT or SIGTERM.
 pub fn interrupted() -> Result<(), Failure> {
     if INTERRUPTED.load(Ordering::Relaxed) { Err(Failure("interrupted".into())) } else { Ok(()) }

@@ -2,7 +2,7 @@
 //! and accounts with live keys.
 
 use super::{Failure, SoakOptions};
-use crate::interop::process::{self, ServerProcess, wait_until};
+use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
@@ -478,13 +478,7 @@ pub fn build(folder: &Path, release: bool) -> Result<PathBuf, Failure> {
         command.arg("--release");
     }
     process::run(command, "", folder, BUILD_LIMIT)?.success("cargo build")?;
-    let this =
-        std::env::current_exe().map_err(|error| wrong("the path of this program is unknown", &error))?;
-    let target = this
-        .parent()
-        .and_then(Path::parent)
-        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
-    Ok(target.join(if release { "release" } else { "debug" }))
+    Ok(target_folder()?.join(if release { "release" } else { "debug" }))
 }
 
 /// A command of cargo in the root of the workspace.

@@ -186,6 +186,7 @@ fn json_value(column: ResultColumn, text: &[u8]) -> Option<(String, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use crate::results::tests::EXAMPLE;
     use crate::{
         FoundRow, OutputRows, ReadOptions, ResultColumn, Results, Row, Source, Verdict, WrittenResults,
     };
@@ -199,16 +200,9 @@ mod tests {
         let (endings, head) = (source.shape().endings(), source.shape().head());
         let results = Results {
             suggestion: "\"a;,|é\"@gmail.com",
-            provider: "google",
-            rule: "unknown_user",
-            scope: "recipient",
-            reply_code: Some(550),
-            enhanced_code: "5.1.1",
-            role: Some(true),
-            free: Some(false),
-            disposable: None,
             score: Some(7),
             checked_at: Some(1_795_619_459),
+            ..EXAMPLE
         };
         let results_of = |n: usize| if n.is_multiple_of(2) { results } else { Results::default() };
         let (mut row, mut output, mut rows) = (Row::default(), head.clone(), Vec::new());

@@ -6,7 +6,7 @@
 use super::super::world::cargo;
 use super::log::{self, FuzzFigures};
 use super::{Failure, SoakOptions};
-use crate::interop::process::{self, interrupted};
+use crate::interop::process::{self, interrupted, target_folder};
 use crate::interop::report::{self, Tally};
 use fastrand::Rng;
 use fuzz::{Target, corpus, hex, input};
@@ -78,13 +78,7 @@ fn build(folder: &Path) -> Result<PathBuf, Failure> {
     build.args(["build", "--profile", "soak", "--package", "fuzz", "--features", "libfuzzer", "--bins"]);
     build.env("RUSTC_WORKSPACE_WRAPPER", concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/instrument"));
     process::run(build, "", folder, BUILD_LIMIT)?.success("cargo build")?;
-    let this = std::env::current_exe()
-        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
-    let target = this
-        .parent()
-        .and_then(Path::parent)
-        .ok_or_else(|| Failure("this program is not in a target folder".into()))?;
-    Ok(target.join("soak"))
+    Ok(target_folder()?.join("soak"))
 }
 
 /// The run of one target.

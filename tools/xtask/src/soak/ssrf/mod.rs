@@ -20,7 +20,7 @@ mod vectors;
 use super::visitor::Visitor;
 use super::world::{CampaignFolder, Serve};
 use super::{Failure, SoakOptions, http};
-use crate::interop::process::{self, ServerProcess, sleep, wait_until};
+use crate::interop::process::{self, ServerProcess, own_path, sleep, wait_until};
 use crate::interop::report::{self, Tally};
 use cases::{HostCase, HostRoute, address, expected, host, mixed, refused, zone};
 use dns::SsrfResolver;
@@ -100,10 +100,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
 /// their last process.
 fn enter(options: &SoakOptions) -> Result<Infallible, Failure> {
     let binaries = CampaignFolder::make(options)?.binaries().to_owned();
-    let this = std::env::current_exe()
-        .map_err(|error| Failure(format!("the path of this program is unknown: {error}")))?;
     let mut command = Command::new("unshare");
-    command.args(["--net", "--mount", "--"]).arg(this);
+    command.args(["--net", "--mount", "--"]).arg(own_path()?);
     command.args(["soak", "ssrf"]).args(options.small.then_some("--small"));
     command.arg("--bin-dir").arg(binaries).arg("--outside").arg(network_namespace()?);
     Err(Failure(format!("unshare (package util-linux) does not start: {}", command.exec())))
