@@ -69,6 +69,7 @@ pub use summary::{Extent, Reading, Summary};
 
 /// Maximum number of addresses in progress.
 pub const UNDER_WAY_MAX: usize = 100_000;
+
 /// The arguments of `mailprobe clean`, without those of the engine.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
@@ -356,7 +357,8 @@ impl Job {
         Ok(summary)
     }
 
-    /// Puts the parts of the list together, and checks no address.
+    /// Puts the parts of the list together, and checks no address. All parts are open at once, so the caller raises the limit of
+    /// open files for more than a thousand.
     ///
     /// # Errors
     /// [`CleanError`]: a part is missing or does not belong to the list, or a file cannot be read or written.

@@ -10,12 +10,13 @@
 
 use crate::index::IndexWriter;
 use crate::sort::{Sorted, Sorter};
-use crate::work::ROWS_MAX;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{AddressHash, KeyMode, List, Store, StoreError, clock};
 
+/// Most rows of a list. A longer list would take too long.
+pub const ROWS_MAX: u64 = 5_000_000;
 /// Addresses that the store is asked about at once.
 const ASKED_AT_ONCE: usize = 512;
 /// Records per slice.

@@ -9,7 +9,7 @@ mod reading;
 mod window;
 
 use super::{BATCH_ADDRESSES, ListSource, SourceError};
-use crate::distinct::{Counted, DistinctError};
+use crate::distinct::{Counted, DistinctError, ROWS_MAX};
 use crate::index::Index;
 use api::Reason;
 use checks::batch::NewBatches;
@@ -33,8 +33,6 @@ use store::{
 };
 use window::Window;
 
-/// Most rows of a list. A longer list would take too long.
-pub const ROWS_MAX: u64 = 5_000_000;
 /// Bytes of a list that are read before the next list gets its turn.
 const SLICE_BYTES: u64 = 2 * 1024 * 1024;
 /// Most lists that are counted at once, and most lists whose rows go into batches at once. Each can use a window of some

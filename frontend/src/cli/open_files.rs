@@ -21,7 +21,7 @@ pub fn raise(connections: usize) {
 }
 
 /// Raises the soft limit to the hard limit: the usual soft limit of 1,024 is far below the values that the settings allow.
-pub fn raise_soft() {
+fn raise_soft() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // If this is forbidden, the limit stays unchanged, and later errors name it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });

@@ -210,7 +210,7 @@ fn interrupt(desk: &mut Desk, random: &mut Rng, (index, count): (u32, u32), summ
 
 #[test]
 fn the_join_of_parts_is_the_output_of_one_run() {
-    // A larger number finds more: `MAILPROBE_SEEDS=100000 cargo test -p frontend --lib parts`.
+    // A larger number finds more: `MAILPROBE_SEEDS=100000 cargo test -p clean parts`.
     let seeds = std::env::var("MAILPROBE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300);
     (0..seeds).for_each(compare);
 }
