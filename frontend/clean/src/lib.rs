@@ -7,7 +7,8 @@
 //!                                             putoff: checked later
 //! ```
 //!
-//! [`clean`] does the whole work. [`Job`] is a list whose input is open, and [`Job::run`] checks it with a [`Checker`].
+//! [`clean`] is the whole command. [`Job::open`] reads the beginning of the list. Then [`Job::run`] checks the list with a
+//! [`Checker`], or [`Job::join`] joins its parts.
 //!
 //! Guarantees:
 //! - Every input row is written once, with the same values. Every verdict comes from the engine. Rows keep their order,
