@@ -4,8 +4,8 @@
 //! the same rules with their own parameters: a [`Schedule`] for each cause of a retry. The caller keeps the times and the
 //! [`Tries`] of each address.
 
-use crate::verdict::Scope;
 use crate::verdict::classify::rules;
+use crate::verdict::{Class, Scope};
 use std::time::Duration;
 
 /// The parameters of the retries of one cause.
@@ -60,6 +60,21 @@ pub fn left(wait: Duration, since: u64, now: u64) -> Duration {
 pub fn is_about_address(rule: &str, retry_after: Option<Duration>) -> bool {
     let about_recipient = || rules().any(|(name, _, scope, _)| name == rule && scope == Scope::Recipient);
     retry_after.is_none() || about_recipient()
+}
+
+/// Rules of no reply, or of a reply without a meaning, after which a later check alone gives the same answer.
+const CLOSED: [&str; 5] = ["accepts_everything", "ipv6_only", "no_source", "no_smtputf8", "no-meaning"];
+
+/// Whether a later check may tell more about an address that this rule left unverifiable. Not after a refusal of us or of our
+/// reverse-path, nor after one that no check can get past: its cause has to be removed first. docs/verdicts.md ("Acting on
+/// `unverifiable`") says what to do for each rule.
+pub fn may_tell_more(rule: &str) -> bool {
+    let stays = |class, scope| match class {
+        Class::AuthRequired => true,
+        Class::Policy | Class::Unclear => matches!(scope, Scope::Us | Scope::Sender | Scope::Recipient),
+        _ => false,
+    };
+    !CLOSED.contains(&rule) && !rules().any(|(name, class, scope, _)| name == rule && stays(class, scope))
 }
 
 #[cfg(test)]

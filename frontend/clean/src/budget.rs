@@ -15,6 +15,8 @@ pub(super) struct AskedRow {
     pub row: u64,
     /// The number of its domain in the summary.
     pub domain: u32,
+    /// The hash of the address.
+    pub key: u128,
     /// Number of retries because its server answered "later".
     pub retries: u8,
     /// The beginning of its wait, in milliseconds from the start of the run.
@@ -26,7 +28,7 @@ pub(super) struct AskedRow {
 }
 
 /// Length of the header of a record.
-const HEADER: usize = 8 + 4 + 1 + 8 + 2;
+const HEADER: usize = 8 + 4 + 1 + 8 + 2 + 16;
 
 impl AskedRow {
     /// The text of the address.
@@ -52,7 +54,8 @@ impl AskedRow {
         header[8..12].copy_from_slice(&self.domain.to_le_bytes());
         header[12] = self.retries;
         header[13..21].copy_from_slice(&self.since.map_or(0, |since| since + 1).to_le_bytes());
-        header[21..].copy_from_slice(&self.address_bytes.to_le_bytes());
+        header[21..23].copy_from_slice(&self.address_bytes.to_le_bytes());
+        header[23..].copy_from_slice(&self.key.to_le_bytes());
         (header, &self.bytes)
     }
 
@@ -65,13 +68,14 @@ impl AskedRow {
             return Err(CleanError::failed("a waiting row is damaged; report this bug"));
         };
         let number = |range: std::ops::Range<usize>| {
-            header[range].iter().rev().fold(0, |number: u64, &byte| number << 8 | u64::from(byte))
+            header[range].iter().rev().fold(0, |number: u128, &byte| number << 8 | u128::from(byte))
         };
-        self.row = number(0..8);
+        self.row = number(0..8) as u64;
         self.domain = number(8..12) as u32;
         self.retries = header[12];
-        self.since = number(13..21).checked_sub(1);
+        self.since = (number(13..21) as u64).checked_sub(1);
         self.address_bytes = number(21..23) as u16;
+        self.key = number(23..39);
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
         Ok(())
@@ -156,7 +160,15 @@ mod tests {
 
     fn asked(row: u64, address: &str, prefix: &str) -> AskedRow {
         let bytes = [address, prefix].concat().into_bytes();
-        AskedRow { row, domain: 7, retries: 2, since: Some(0), bytes, address_bytes: address.len() as u16 }
+        AskedRow {
+            row,
+            domain: 7,
+            key: 1 << 127,
+            retries: 2,
+            since: Some(0),
+            bytes,
+            address_bytes: address.len() as u16,
+        }
     }
 
     #[test]

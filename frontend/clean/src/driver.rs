@@ -5,6 +5,7 @@ mod writing;
 
 use super::budget::{AskedRow, RowBudget};
 use super::checker::{Answered, Checker};
+use super::journal::Journal;
 use super::known::{KnownFile, KnownResults};
 use super::marks::Marker;
 use super::outage::OutageWatch;
@@ -17,12 +18,14 @@ use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
 use super::state::State;
+use super::state::table::Table;
 use super::stop::StopSignal;
 use super::summary::{Extent, Reading, Summary, counted};
 use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
-use lists::{Row, Source, Verdict};
+use indicatif::HumanCount;
+use lists::{ResultColumn, Row, Source, Verdict};
 use std::time::{Duration, Instant};
 
 /// Maximum number of rows read before the next look for answers.
@@ -56,6 +59,8 @@ pub(super) struct Parts<'a> {
     pub drop_duplicates: bool,
     /// The results of an earlier output that are used again.
     pub known: Option<KnownFile<'a>>,
+    /// The source is an earlier output, of which only the open rows are checked.
+    pub retries: bool,
     /// Looks for probable typing mistakes at the end.
     pub finds_typos: bool,
     /// The checks contact no mail server.
@@ -71,13 +76,18 @@ pub(super) struct Parts<'a> {
 pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
     let mut parts = parts;
-    if parts.known.is_some() {
-        parts.state.shares = parts.state.shares.halved();
-    }
     let columns = parts.source.shape().further_columns().to_vec();
+    let journal = match open_journal(&parts, &columns) {
+        Ok(journal) => journal,
+        Err(error) => return Err(parts.sink.keep(error)),
+    };
+    let tables = 1 + usize::from(parts.known.is_some()) + usize::from(journal.has_results());
+    parts.state.shares = parts.state.shares.divided(tables);
     let extent = parts.part.as_ref().map_or(Extent::Whole, |rows| Extent::Part(rows.part()));
     let mut run = Run {
-        seen: Seen::new(&parts.state, !columns.is_empty())?,
+        seen: Seen::new(&parts.state, journal.keyed(), !columns.is_empty()),
+        journal,
+        journaled: None,
         known: None,
         marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
@@ -85,6 +95,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         summary: Summary::new(parts.waits.later, extent, parts.is_fast),
         budget: RowBudget::new(UNDER_WAY_MAX),
         put_off: PutOff::default(),
+        unanswered: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
@@ -107,6 +118,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     run.parts.progress.end();
     match result {
         Ok(()) => {
+            run.journal.remove();
             run.summary.elapsed = started.elapsed();
             run.summary.reading = Some(Reading::of(&run.parts.source));
             if run.parts.finds_typos {
@@ -116,12 +128,23 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         }
         Err(error) => {
             // If the writer has failed, it fails again here; the first error is reported.
-            let _ = run.write();
+            let _ = run.write().and_then(|()| run.flush());
+            if run.journal.has_results() {
+                run.parts.sink.hold();
+            }
             // On a full disk this makes room for the finished rows.
             drop(run.parts.state);
             Err(run.parts.sink.keep(error))
         }
     }
+}
+
+/// The journal of a run with these further columns. Without order, rows are written at once, so there is nothing to store.
+fn open_journal(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<Journal, CleanError> {
+    let mode = if parts.is_fast { "fast" } else { "full" };
+    let names = columns.iter().map(|column| column.name());
+    let kind = std::iter::once(mode).chain(names).collect::<Vec<_>>().join(",");
+    Journal::open(parts.sink.file().filter(|_| parts.ordered), kind, parts.sink.continues())
 }
 
 struct Run<'a> {
@@ -130,12 +153,17 @@ struct Run<'a> {
     /// Marks rows with what the lists say, if there are further columns of results.
     marker: Option<Marker>,
     known: Option<KnownResults>,
+    journal: Journal,
+    /// The results that an interrupted run stored and did not write.
+    journaled: Option<Table>,
     rows: Rows,
     /// All verdicts; their codes start at 1.
     verdicts: Vec<Verdict>,
     summary: Summary,
     budget: RowBudget,
     put_off: PutOff,
+    /// Number of rows that stay open because a signal ends the run.
+    unanswered: u64,
     stall: Stall,
     outage: OutageWatch,
     /// The last row read.
@@ -167,6 +195,10 @@ impl Run<'_> {
             self.summary.known_undated = known.is_undated;
             self.known = Some(known);
         }
+        if self.journal.has_results() {
+            let Parts { state, sink, .. } = &mut self.parts;
+            self.journaled = Some(self.journal.read(state, &mut sink.outcomes)?);
+        }
         loop {
             self.checked_at = self.started.elapsed();
             self.resend()?;
@@ -178,12 +210,32 @@ impl Run<'_> {
                 return Ok(());
             }
             if self.parts.stop.is_wanted() {
-                let rows = counted(self.summary.total(), "row", "rows");
-                return Err(CleanError::failed(format!("stopped after {rows}")));
+                self.receive_last()?;
+                self.write()?;
+                return Err(CleanError::failed(self.stopped_after()));
             }
             self.show();
             self.receive()?;
         }
+    }
+
+    /// What is finished when a signal ends the run.
+    fn stopped_after(&self) -> String {
+        let written = counted(self.summary.total(), "row", "rows");
+        let finished = self.read - self.open_rows() - self.summary.dropped;
+        match finished.saturating_sub(self.summary.total()) {
+            0 => format!("stopped after {written}"),
+            1 => format!("stopped after {written} and 1 result that waits for the rows before it"),
+            more => format!(
+                "stopped after {written} and {} results that wait for the rows before them",
+                HumanCount(more)
+            ),
+        }
+    }
+
+    /// Number of rows whose check is not finished.
+    fn open_rows(&self) -> u64 {
+        self.budget.len() as u64 + self.put_off.len() + self.unanswered
     }
 
     /// Submits rows for which the engine had no room.
@@ -264,12 +316,14 @@ impl Run<'_> {
             Some(marker) => marker.row(),
             None => &self.row.prefix,
         };
+        let key = self.seen.last_key();
         let (state, put_off) = (&mut self.parts.state, &mut self.put_off);
         let mut waits = false;
         let ticket = self.budget.take(|slot| {
             let text = address.as_str().as_bytes();
             slot.row = number;
             slot.domain = domain;
+            slot.key = key;
             slot.retries = 0;
             slot.since = None;
             slot.address_bytes = text.len() as u16;
@@ -312,9 +366,16 @@ impl Run<'_> {
             count(&mut self.summary, &self.verdicts, row.outcome.code(), domain);
         }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
-            self.parts.sink.flush()?;
-            self.flushed = Instant::now();
+            self.flush()?;
         }
+        Ok(())
+    }
+
+    /// Hands all rows and results to the system, so that a kill does not lose them.
+    fn flush(&mut self) -> Result<(), CleanError> {
+        self.parts.sink.flush()?;
+        self.journal.flush(self.rows.taken(), &self.parts.sink.outcomes)?;
+        self.flushed = Instant::now();
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! They are in a table in `OUT.state`, as the addresses of the list: memory does not depend on their number.
 
 use super::outcome::{Outcome, Outcomes};
+use super::retry::is_found_out;
 use super::seen::Seen;
 use super::state::State;
 use super::state::table::Table;
@@ -34,7 +35,7 @@ impl KnownOptions {
         KnownOptions { days, is_fast, now: unix_now() }
     }
 
-    /// Whether a result of this time is used.
+    /// Whether a result of this time is used, if its check has found something out.
     fn is_new(self, verdict: Verdict, checked_at: u64) -> bool {
         let is_fast = matches!(verdict.reason, "possible_typo" | "no_mx" | "fast_check_passed");
         let days = match (self.days, verdict.reason) {
@@ -89,10 +90,12 @@ impl KnownResults {
                 continue;
             }
             rows += 1;
-            let Some(EarlierResult { verdict, results: mut written }) = source.earlier_result() else {
-                continue;
-            };
+            let Some(earlier) = source.earlier_result() else { continue };
             results += 1;
+            if !is_found_out(&earlier) {
+                continue;
+            }
+            let EarlierResult { verdict, results: mut written } = earlier;
             let known_at = written.checked_at.filter(is_past);
             let checked_at = known_at.unwrap_or(written_at);
             written.checked_at = Some(checked_at);

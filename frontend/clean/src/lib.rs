@@ -25,6 +25,7 @@ mod budget;
 mod checker;
 mod driver;
 mod join;
+mod journal;
 mod known;
 mod left;
 mod marks;
@@ -36,6 +37,7 @@ mod part;
 mod progress;
 mod putoff;
 mod report;
+mod retry;
 mod rows;
 mod sample;
 mod seen;
@@ -288,6 +290,10 @@ impl Job {
         {
             return Err(CleanError::usage(format!("{flag} needs an output file: name it with -o")));
         }
+        let mut args = args;
+        if args.writing.retry {
+            args.writing.columns = retry::columns(&args)?;
+        }
         let (columns, delivery) = (args.writing.result_columns()?, args.delivery()?);
         let output = match (&args.output, args.part) {
             (Some(output), Some(part)) => Some(part.file(output)),
@@ -350,6 +356,7 @@ impl Job {
             waits: args.waits(),
             drop_duplicates: args.writing.drop_duplicates,
             known,
+            retries: args.writing.retry,
             finds_typos: args.writing.report.is_some(),
             is_fast: args.fast,
             stop: args.writing.stop.clone(),
@@ -385,18 +392,25 @@ impl Job {
     }
 }
 
-/// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine, after the
-/// list is open; `--join` needs none.
+/// Opens the list, cleans it and shows the summary on `errors`, which is standard error. `start` starts the engine for the columns
+/// that are written, after the list is open; `--join` needs none.
 ///
 /// # Errors
 /// As [`Job::open`], [`Job::run`], [`Job::join`] and `start`.
 pub fn clean<C: Checker>(
     args: CleanArgs,
-    start: impl FnOnce() -> Result<C, CleanError>,
+    start: impl FnOnce(&OutputArgs) -> Result<C, CleanError>,
     errors: &mut dyn Write,
 ) -> Result<(), CleanError> {
     let job = Job::open(args)?;
-    let summary = if job.args.join { job.join()? } else { job.run(&mut start()?)? };
+    let summary = if job.args.join {
+        job.join()?
+    } else {
+        {
+            let mut checker = start(&job.args.writing)?;
+            job.run(&mut checker)?
+        }
+    };
     // A closed standard error is no failure.
     let _ = write!(errors, "{summary}");
     Ok(())

@@ -21,13 +21,65 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
     let own = lists.iter().flat_map(|path| [partial(path), beside(path)]);
     let own = own.chain(results.iter().map(|path| packed(path))).collect();
     let (report, summary) = (args.writing.report.clone(), args.summary.clone());
-    let mut taken = vec![("the input", args.input.clone())];
-    taken = with("-o", "the output", results, taken)?;
+    let input = vec![("the input", args.input.clone())];
+    // A new output may replace the earlier one that it is made of.
+    let mut taken = match args.writing.retry {
+        true => with("-o", "the output", results, Vec::new())?.into_iter().chain(input).collect(),
+        false => with("-o", "the output", results, input)?,
+    };
     taken.extend(args.writing.known.clone().map(|path| ("the file of --known", path)));
     taken = with("-o", "the output", own, taken)?;
     taken = with("--report", "the report", report.into_iter().collect(), taken)?;
     with("--summary", "the summary", summary.into_iter().collect(), taken)?;
-    Ok(())
+    refuse_existing(args, output, delivery)
+}
+
+/// Refuses to replace a file that has contents, unless `--force` is given or the run continues its own files.
+///
+/// # Errors
+/// A result, the report or the summary exists.
+fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
+    let output = output.filter(|path| !is_stream(path));
+    // A part that is complete is compared with the list, and not written again.
+    let continues = |path: &Path| args.resume && (partial(path).exists() || args.part.is_some());
+    if args.writing.force || output.is_some_and(continues) {
+        return Ok(());
+    }
+    let results = output.map(|path| delivery.names(path)).unwrap_or_default();
+    if let Some(name) = results.iter().find(|path| has_contents(path)) {
+        let name = name.display();
+        if args.part.is_some() {
+            return Err(CleanError::usage(format!(
+                "{name} exists: --resume compares it with the list and keeps it, --force replaces it"
+            )));
+        }
+        let nothing_to_continue = match (args.resume, output) {
+            (true, Some(path)) => {
+                format!(", and there is no {} that --resume could continue", partial(path).display())
+            }
+            _ => String::new(),
+        };
+        return Err(CleanError::usage(format!(
+            "{name} exists{nothing_to_continue}: name another file with -o, or replace it with --force; `clean --retry {name}` checks \
+             only its open rows again, and `--known {name}` uses its results for this list"
+        )));
+    }
+    let about = [("--report", &args.writing.report), ("--summary", &args.summary)];
+    let about = about
+        .into_iter()
+        .find_map(|(flag, path)| Some((flag, path.as_ref()?)).filter(|(_, path)| has_contents(path)));
+    match about {
+        Some((flag, path)) => Err(CleanError::usage(format!(
+            "{} exists: name another file with {flag}, or replace it with --force",
+            path.display()
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Whether there is a file with contents. Devices and pipes are none.
+fn has_contents(path: &Path) -> bool {
+    !is_stream(path) && std::fs::metadata(path).is_ok_and(|data| data.is_file() && data.len() > 0)
 }
 
 /// The names that are taken, each with what it is.

@@ -10,8 +10,11 @@
 //!
 //! Without `--columns` only the code is set.
 
-use lists::{Results, WrittenResults};
+use lists::{Results, Verdict, WrittenResults};
 use std::collections::HashMap;
+
+/// The reason of an address about which the check found out nothing definite.
+pub(super) const UNVERIFIABLE: &str = "unverifiable";
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -133,6 +136,9 @@ fn of_reply_text(text: &str) -> Results<'_> {
     Results { rule, scope, reply_code: code.parse().ok(), enhanced_code, ..Results::default() }
 }
 
+/// The first bytes of a record of the journal: the hash of the address, the code, the score, the time and the length of the provider.
+const RECORD_FIXED: usize = 16 + 1 + 1 + 4 + 1;
+
 /// Makes results of their parts, and reads them.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
@@ -181,6 +187,37 @@ impl Outcomes {
             ..Results::default()
         };
         self.new_outcome(code, &results)
+    }
+
+    /// Appends the content of a record of the journal (`journal.rs`): it stands for itself, because a later run has other numbers of
+    /// texts.
+    pub fn write_record(&self, key: u128, outcome: Outcome, into: &mut Vec<u8>) {
+        let (provider, rule) =
+            (self.providers.text(PROVIDER.of(outcome.0)), self.rules.text(RULE.of(outcome.0)));
+        // Names of providers are short. A longer one would be left out.
+        let length = u8::try_from(provider.len()).unwrap_or(0);
+        into.extend_from_slice(&key.to_le_bytes());
+        into.extend([outcome.code(), SCORE.of(outcome.0) as u8]);
+        into.extend((CHECKED_AT.of(outcome.0) as u32).to_le_bytes());
+        into.push(length);
+        into.extend_from_slice(&provider.as_bytes()[..length.into()]);
+        into.extend_from_slice(rule.as_bytes());
+    }
+
+    /// The hash of the address and the result of such a record; `None` if it is none.
+    pub fn read_record(&mut self, content: &[u8]) -> Option<(u128, Outcome)> {
+        let (fixed, texts) = content.split_first_chunk::<RECORD_FIXED>()?;
+        let (key, rest) = fixed.split_first_chunk::<16>()?;
+        let &[code, score, at @ .., length] = rest.first_chunk::<7>()?;
+        let (provider, rule) = texts.split_at_checked(length.into())?;
+        let results = Results {
+            provider: std::str::from_utf8(provider).ok()?,
+            score: score.checked_sub(1),
+            checked_at: Some(u64::from(u32::from_le_bytes(at))).filter(|&at| at != 0),
+            ..of_reply_text(std::str::from_utf8(rule).ok()?)
+        };
+        Verdict::all().any(|verdict| verdict.code() == code).then_some(())?;
+        Some((u128::from_le_bytes(*key), self.new_outcome(code, &results)))
     }
 
     /// The values of a result.

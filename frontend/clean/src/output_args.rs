@@ -30,6 +30,13 @@ pub struct OutputArgs {
     /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
     #[arg(long, value_name = "N", requires = "known")]
     pub known_days: Option<u32>,
+    /// INPUT is an earlier output of mailprobe: check only its open rows again, those that are unverifiable although a later check
+    /// may tell more. All other rows stay as they are, and the output has the columns of INPUT
+    #[arg(long, conflicts_with_all = ["part", "join", "columns", "known", "sample", "drop_duplicates"])]
+    pub retry: bool,
+    /// Replace files that exist: OUT, the files of --split, the report and the summary
+    #[arg(long)]
+    pub force: bool,
     /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval. This
     /// writes no list, unless -o names a file for the sample
     #[arg(

@@ -77,7 +77,7 @@ fn line(
     position: u64,
 ) -> String {
     let total = summary.total();
-    let rate = (total - summary.resumed) as f64 / elapsed.as_secs_f64().max(0.001);
+    let rate = total.saturating_sub(summary.resumed) as f64 / elapsed.as_secs_f64().max(0.001);
     let mut line = format!("{}, {rate:.0}/s", addresses(total));
     if let Some(size) = size.filter(|_| position > 0 && elapsed > GUESS_AFTER) {
         let part = size.saturating_sub(position) as f64 / position as f64;

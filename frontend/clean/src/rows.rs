@@ -21,6 +21,8 @@ pub(super) struct Rows {
     settled: u64,
     /// Number of rows that the current examination has left.
     looking: u64,
+    /// The last row that was taken in order, if it is the first with its address; else the last such row before it.
+    taken: Option<u64>,
 }
 
 /// A waiting row.
@@ -39,12 +41,26 @@ const HEADER: usize = 8 + 4 + 8;
 impl Rows {
     /// No waiting rows; `ordered` keeps the order of the input.
     pub fn new(ordered: bool) -> Rows {
-        Rows { ordered, queue: Spool::default(), head: Vec::new(), has_head: false, settled: 0, looking: 0 }
+        Rows {
+            ordered,
+            queue: Spool::default(),
+            head: Vec::new(),
+            has_head: false,
+            settled: 0,
+            looking: 0,
+            taken: None,
+        }
     }
 
     /// Number of waiting rows.
     pub fn len(&self) -> u64 {
         self.queue.len() + u64::from(self.has_head)
+    }
+
+    /// The last row that [`Rows::next`] has returned among those that are the first with their address: all such rows up to it were
+    /// returned, if rows keep their order.
+    pub fn taken(&self) -> Option<u64> {
+        self.taken
     }
 
     /// Whether rows are written in the order of the input.
@@ -93,6 +109,9 @@ impl Rows {
         let row = self.read(state, seen)?;
         let has_verdict = row.outcome.code() != 0;
         self.has_head = !has_verdict;
+        if has_verdict {
+            self.taken = self.taken.max(Some(row.first));
+        }
         Ok(Some(row).filter(|_| has_verdict))
     }
 
@@ -136,6 +155,7 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
+    use super::super::seen::Keyed;
     use super::super::state::tests::state;
     use super::*;
 
@@ -143,7 +163,7 @@ mod tests {
     #[track_caller]
     fn check(ordered: bool, firsts: &[u64], settle: &[(u64, u8)], expected: &[&[usize]]) {
         let (_folder, mut state) = state(0);
-        let mut seen = Seen::new(&state, false).unwrap();
+        let mut seen = Seen::new(&state, Keyed::new().unwrap(), false);
         let mut rows = Rows::new(ordered);
         for (n, &first) in firsts.iter().enumerate() {
             let outcome = Outcome::of_code(if first == 99 { 5 } else { 0 });

@@ -153,6 +153,7 @@ pub(super) fn run(
         waits: args.waits(),
         drop_duplicates: false,
         known: None,
+        retries: false,
         is_fast: args.fast,
         stop: args.writing.stop.clone(),
         finds_typos: false,
@@ -172,7 +173,7 @@ fn choose(
     estimate: &mut Estimate,
     smallest: &mut Smallest,
 ) -> Result<(), CleanError> {
-    let mut seen = Seen::new(&state, false)?;
+    let mut seen = Seen::new(&state, Keyed::new()?, false);
     let mut row = Row::default();
     while source.next(&mut row)? {
         estimate.rows += 1;

@@ -18,14 +18,27 @@ use std::hash::Hasher;
 pub(super) struct Keyed(SipHasher24);
 
 impl Keyed {
+    /// Length of a key.
+    pub const BYTES: usize = 16;
+
     /// A hash with a new key.
     ///
     /// # Errors
     /// The system provides no random bits.
     pub fn new() -> Result<Keyed, CleanError> {
-        let mut key = [0; 16];
+        let mut key = [0; Keyed::BYTES];
         getrandom::fill(&mut key).map_err(|e| CleanError::failed(format!("cannot get random bits: {e}")))?;
-        Ok(Keyed(SipHasher24::new_with_key(&key)))
+        Ok(Keyed::with_key(key))
+    }
+
+    /// A hash with this key.
+    pub fn with_key(key: [u8; Keyed::BYTES]) -> Keyed {
+        Keyed(SipHasher24::new_with_key(&key))
+    }
+
+    /// The key.
+    pub fn key(&self) -> [u8; Keyed::BYTES] {
+        self.0.key()
     }
 
     /// The hash with the key of this seed.
@@ -61,13 +74,10 @@ enum RowResults {
 
 impl Seen {
     /// Uses the memory shares of the state. `is_full`: results have more than a code.
-    ///
-    /// # Errors
-    /// As [`Keyed::new`].
-    pub fn new(state: &State, is_full: bool) -> Result<Seen, CleanError> {
+    pub fn new(state: &State, keyed: Keyed, is_full: bool) -> Seen {
         let memory = state.shares.codes;
-        Ok(Seen {
-            keyed: Keyed::new()?,
+        Seen {
+            keyed,
             first: Table::new(state.shares),
             results: match is_full {
                 false => RowResults::Codes(Codes::new(memory)),
@@ -75,7 +85,7 @@ impl Seen {
             },
             folded: Vec::new(),
             key: 0,
-        })
+        }
     }
 
     /// The hash of an address. Addresses of the same mailbox have the same.
@@ -145,7 +155,7 @@ mod tests {
     #[test]
     fn an_address_is_known_by_its_canonical_form() {
         let (_folder, mut state) = state(0);
-        let mut seen = Seen::new(&state, false).unwrap();
+        let mut seen = Seen::new(&state, Keyed::new().unwrap(), false);
         for (row, text, earlier) in [
             (0, "Joe@Example.com", None),
             (1, "joe@example.COM", Some(0)),
@@ -161,7 +171,7 @@ mod tests {
         assert_eq!(seen.outcome(&mut state, 3).unwrap(), Outcome::of_code(0));
         seen.settle(&mut state, 3, Outcome::of_code(7)).unwrap();
         assert_eq!(seen.outcome(&mut state, 3).unwrap(), Outcome::of_code(7));
-        let mut full = Seen::new(&state, true).unwrap();
+        let mut full = Seen::new(&state, Keyed::new().unwrap(), true);
         let outcome = Outcome::from_bits(0x1234_5678_9abc_def0);
         full.settle(&mut state, 5000, outcome).unwrap();
         assert_eq!(full.outcome(&mut state, 5000).unwrap(), outcome);

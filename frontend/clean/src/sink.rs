@@ -67,8 +67,10 @@ pub(super) struct Sink {
     line: Vec<u8>,
     /// Rows of an interrupted run that are not found in the input yet.
     tally: Option<Tally>,
-    /// Whether the file has contents, from this run or an earlier one.
+    /// Whether the file has contents, from this run or an earlier one, or rows of its run are stored elsewhere.
     filled: bool,
+    /// Whether an interrupted run has left the file.
+    continues: bool,
 }
 
 enum Output {
@@ -142,6 +144,7 @@ impl Sink {
             options: options.clone(),
             tally: None,
             filled: false,
+            continues: false,
         };
         let streaming = |stream: std::io::Result<Box<dyn Stream>>, name: &str| match stream {
             Ok(stream) => Ok(sink(writing(stream), Target::Stream(name.to_owned()))),
@@ -158,6 +161,7 @@ impl Sink {
             return streaming(pack::packed(Device(file), compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
+        let continues = partial.exists();
         let file = open_partial(&partial, &options)?;
         let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
         let output = match length {
@@ -168,7 +172,25 @@ impl Sink {
             0 => writing(Box::new(file)),
             _ => Output::Replaying(Replay::new(file)),
         };
-        Ok(sink(output, Target::File { partial, path: path.to_owned() }))
+        Ok(Sink { continues, ..sink(output, Target::File { partial, path: path.to_owned() }) })
+    }
+
+    /// The output, if it is a file that a later run can continue.
+    pub fn file(&self) -> Option<&Path> {
+        match &self.target {
+            Target::File { path, .. } if !self.options.is_sample => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Whether this run continues an interrupted one.
+    pub fn continues(&self) -> bool {
+        self.continues
+    }
+
+    /// Keeps the file if the run fails, although it may have no row yet: other rows of the run are stored elsewhere.
+    pub fn hold(&mut self) {
+        self.filled = true;
     }
 
     /// Writes the head of the list after this title, or finds both in the file. Only parts have a title.
@@ -492,7 +514,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
     }
 }
 
-fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> CleanError {
+pub(super) fn unwritable(path: &Path, why: &dyn std::fmt::Display) -> CleanError {
     CleanError::failed(format!("{} cannot be written: {why}", path.display()))
 }
 

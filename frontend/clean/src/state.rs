@@ -81,9 +81,9 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Half of the share of addresses: for two tables of them.
-    pub fn halved(self) -> Shares {
-        Shares { recent: self.recent / 2, filters: self.filters / 2, ..self }
+    /// The shares if there are so many tables of addresses.
+    pub fn divided(self, tables: usize) -> Shares {
+        Shares { recent: self.recent / tables, filters: self.filters / tables, ..self }
     }
 
     /// Divides this amount of memory, in bytes.

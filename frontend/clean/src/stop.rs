@@ -12,7 +12,9 @@ use std::thread;
 use std::time::Duration;
 
 /// After this time the signal ends the process, even if a read of the list or a write still waits.
-const END_TIME_MAX: Duration = Duration::from_secs(3);
+const END_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long a run that ends waits for the replies that servers are about to give.
+pub(super) const REPLY_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Whether a signal ends the run. The loop over rows looks at it. Clones share the same signal.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +43,12 @@ impl StopSignal {
             }
         };
         thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
+    }
+
+    /// As if this signal had arrived.
+    #[cfg(test)]
+    pub(crate) fn arrive(&self, signal: i32) {
+        self.0.store(signal, Ordering::Relaxed);
     }
 
     /// Whether a signal has arrived.

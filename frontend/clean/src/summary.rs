@@ -118,7 +118,7 @@ impl Summary {
     }
 
     fn rate(&self) -> f64 {
-        (self.total() - self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
+        self.total().saturating_sub(self.resumed) as f64 / self.elapsed.as_secs_f64().max(0.001)
     }
 
     /// Writes the summary to this file, if there is one.

@@ -15,6 +15,7 @@ mod outputs;
 mod parts;
 mod reuse;
 mod stalls;
+mod stops;
 
 /// Answers by local part: `deliverable@` exists; `later@` exists at the second try; `outage@` and `stop@` fail; `hang@` gets no
 /// answer before a recall; `budget@` has no budget at the first try. All other mailboxes do not exist.
@@ -166,7 +167,7 @@ fn desk(name: &str, list: impl AsRef<[u8]>) -> Desk {
         part: None,
         join: false,
         no_progress: true,
-        writing: OutputArgs::default(),
+        writing: OutputArgs { force: true, ..OutputArgs::default() },
         silence: stall::STALL_MAX,
     };
     Desk { folder, args, checker: fake() }
@@ -584,14 +585,14 @@ fn devices_are_written_to_directly() {
 fn the_summary_goes_to_standard_error() {
     let desk = desk("list.csv", "email\nnobody@x.com\ndeliverable@x.com\n");
     let mut errors = Vec::new();
-    clean(desk.args.clone(), || Ok(fake()), &mut errors).unwrap();
+    clean(desk.args.clone(), |_| Ok(fake()), &mut errors).unwrap();
     let said = String::from_utf8(errors).unwrap();
     assert!(said.starts_with("2 addresses in "), "{said}");
     assert!(said.contains("1 deliverable (50.0 %)"), "{said}");
 
     let mut started = false;
     let missing = CleanArgs { input: desk.path("missing"), ..desk.args.clone() };
-    let start = || {
+    let start = |_: &OutputArgs| {
         started = true;
         Ok(fake())
     };

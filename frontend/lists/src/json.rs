@@ -92,6 +92,16 @@ pub(super) fn earlier_result(object: &Object<'_>, names: &VerdictNames) -> Optio
     Some((verdict, results))
 }
 
+/// The further columns of results that an earlier run wrote into an object, in their order.
+pub(super) fn earlier_columns(object: &Object<'_>, names: &VerdictNames) -> Vec<ResultColumn> {
+    let stem = names.deliverable.strip_suffix(VERDICT_NAMES[0].as_bytes()).unwrap_or_default();
+    let column = |at: usize| {
+        let name = object.0[at].0.as_bytes().strip_prefix(stem)?;
+        ResultColumn::named(std::str::from_utf8(name).ok()?)
+    };
+    ours(object, names).into_iter().filter_map(column).collect()
+}
+
 /// The names of the keys of verdicts in a list that begins with these objects. Keys with these names stay if they are not of an
 /// earlier run.
 pub(super) fn names<'a>(objects: impl Iterator<Item = Object<'a>>, further: &[ResultColumn]) -> VerdictNames {

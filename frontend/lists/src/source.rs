@@ -222,6 +222,18 @@ impl Source {
         Some(EarlierResult { verdict, results })
     }
 
+    /// The further columns of results that an earlier run has added to the list, in their order. The objects of JSON lines may have
+    /// different ones: these are of the last row.
+    pub fn earlier_columns(&self) -> Vec<ResultColumn> {
+        match (self.shape.format, &self.shape.columns.first_earlier) {
+            (Format::Jsonl, _) => Object::parse(&self.line)
+                .map(|object| json::earlier_columns(&object, &self.shape.columns.verdicts[0]))
+                .unwrap_or_default(),
+            (_, Some(columns)) => columns.further.iter().map(|(column, _)| *column).collect(),
+            (_, None) => Vec::new(),
+        }
+    }
+
     /// Reads the next row into `row`; `false` at the end. Blank lines are skipped.
     ///
     /// # Errors

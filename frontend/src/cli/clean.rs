@@ -5,7 +5,8 @@ use super::installation::{self, Keeper, Sharing};
 use super::private_hosts::PrivateHosts;
 use super::{Failure, StartEngine, VERSION, learned, log, open_files};
 use clean::{
-    Checker, CleanArgs, CleanError, Fast, Full, OnNoMailHost, UNDER_WAY_MAX, WithFacts, WithLearned,
+    Checker, CleanArgs, CleanError, Fast, Full, OnNoMailHost, OutputArgs, UNDER_WAY_MAX, WithFacts,
+    WithLearned,
 };
 use engine::config::{EngineConfig, Pace};
 use std::io::{self, Write};
@@ -35,9 +36,9 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
     list.no_progress |= quiet;
     list.writing.command = Some(command_line());
     VERSION.clone_into(&mut list.writing.version);
-    let (needs_facts, needs_reply) = (list.writing.needs_facts(), list.writing.needs_reply());
     let learned = learned::table(&config)?;
-    let start = || {
+    let start = |writing: &OutputArgs| {
+        let (needs_facts, needs_reply) = (writing.needs_facts(), writing.needs_reply());
         let mut engine_config = config.engine_config().map_err(|error| CleanError::usage(error.0))?;
         if fast {
             // No mail server is contacted, so a missing name is no fault.

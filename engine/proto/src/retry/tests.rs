@@ -98,3 +98,25 @@ fn answers_about_the_recipient_are_about_the_address() {
         assert_eq!(is_about_address(rule, retry_after), expected, "{rule}");
     }
 }
+
+/// The advice for each rule: a later check helps where the documentation says "check again" first.
+#[test]
+fn a_later_check_tells_more_where_the_documentation_says_so() {
+    let docs = include_str!("../../../../docs/verdicts.md");
+    let table = docs.split("## Acting on `unverifiable`").nth(1).expect("the section is missing");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    let mut seen = 0;
+    for line in table.lines().filter(|line| line.starts_with("| `")) {
+        let (rules, advice) = line.trim_matches('|').split_once('|').expect("two cells");
+        let helps =
+            advice.to_ascii_lowercase().contains("check again") && !advice.contains("the same answer");
+        // `uncertain` is named as an exception in one row, and has a row of its own.
+        let rules = rules.split(", except").next().unwrap_or_default();
+        for rule in rules.split('`').skip(1).step_by(2).filter(|rule| !matches!(*rule, "us" | "sender")) {
+            assert_eq!(may_tell_more(rule), helps, "{rule}: {advice}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "{seen} rules");
+    assert!(may_tell_more(""), "nothing is known, as after a fast check without DNS");
+}

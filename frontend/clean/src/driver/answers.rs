@@ -3,11 +3,13 @@
 use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
+use super::super::outcome::UNVERIFIABLE;
 use super::super::stall::{Decision, Open, millis};
+use super::super::stop::REPLY_TIME_MAX;
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use crate::checker::is_without_mail_host;
 use engine::Outage;
-use engine::proto::retry::{Schedule, Tries, is_about_address, left};
+use engine::proto::retry::{Schedule, Tries, is_about_address, left, may_tell_more};
 use lists::{Results, Verdict};
 use std::time::{Duration, Instant};
 
@@ -72,6 +74,34 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The run ends: takes the replies that servers give within [`REPLY_TIME_MAX`]. An address without a clear answer stays open.
+    pub(super) fn receive_last(&mut self) -> Result<(), CleanError> {
+        let end = Instant::now() + REPLY_TIME_MAX;
+        self.parts.checker.recall();
+        while self.budget.len() > self.budget.unsent.len() {
+            let patience = end.saturating_duration_since(Instant::now());
+            if patience.is_zero() {
+                break;
+            }
+            let mut answers = std::mem::take(&mut self.answers);
+            self.parts.checker.answers(patience.min(PATIENCE), &mut answers);
+            for answered in answers.drain(..) {
+                match answered.last_verdict() {
+                    Some(verdict) if verdict.reason != UNVERIFIABLE || !may_tell_more(answered.rule) => {
+                        let outcome = self.outcome(verdict, &answered);
+                        self.settle(answered.ticket, outcome)?;
+                    }
+                    _ => {
+                        self.budget.release(answered.ticket);
+                        self.unanswered += 1;
+                    }
+                }
+            }
+            self.answers = answers;
+        }
+        Ok(())
+    }
+
     fn on_answer(&mut self, answered: Answered, now: u64) -> Result<(), CleanError> {
         let Answered { ticket, result, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
@@ -109,7 +139,7 @@ impl Run<'_> {
         let Answered { ticket, rule, retry_after, .. } = answered;
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         let recalled = self.stall.is_recalling();
-        let is_known = verdict.reason != "unverifiable";
+        let is_known = verdict.reason != UNVERIFIABLE;
         if is_known || (!recalled && is_about_address(rule, retry_after)) {
             self.stall.on_progress(now);
         }
@@ -213,12 +243,15 @@ impl Run<'_> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
-        if !self.rows.is_ordered() {
+        let mut is_full = false;
+        if self.rows.is_ordered() {
+            is_full = self.journal.add(asked.row, asked.key, outcome);
+        } else {
             self.parts.sink.write(asked.prefix(), outcome)?;
             count(&mut self.summary, &self.verdicts, outcome.code(), Some(asked.domain));
         }
         self.budget.release(ticket);
-        Ok(())
+        if is_full { self.write().and_then(|()| self.flush()) } else { Ok(()) }
     }
 
     /// The result of a check that ends now. Evidence of the operator's own mail replaces this verdict.

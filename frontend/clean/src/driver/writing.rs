@@ -1,9 +1,10 @@
 //! What becomes of a row that was read: it is known already, it is a duplicate, or its address is checked.
 
 use super::super::CleanError;
+use super::super::retry::is_found_out;
 use super::super::rows::Waiting;
 use super::{Answered, NO_DOMAIN, Outcome, Run, count};
-use lists::Verdict;
+use lists::{EarlierResult, Verdict};
 
 impl Run<'_> {
     /// Decides what to do with the row that was read.
@@ -12,7 +13,7 @@ impl Run<'_> {
         let Some(address) = self.row.address.take() else {
             let written = self.written()?;
             self.mark(None);
-            let outcome = match written {
+            let outcome = match written.or_else(|| self.kept_result()) {
                 Some(outcome) => outcome,
                 None => {
                     let invalid = Verdict::INVALID_SYNTAX;
@@ -36,7 +37,19 @@ impl Run<'_> {
             return self.take_known(number, Some(domain), outcome, true);
         }
         self.mark(Some((&address, domain)));
+        if let Some(outcome) = self.kept_result() {
+            self.summary.known += 1;
+            if earlier.is_none() {
+                self.seen.settle(&mut self.parts.state, number, outcome)?;
+            }
+            return self.take_known(number, Some(domain), outcome, false);
+        }
         let Some(first) = earlier else {
+            if let Some(outcome) = self.journaled()? {
+                self.summary.resumed += 1;
+                self.seen.settle(&mut self.parts.state, number, outcome)?;
+                return self.take_known(number, Some(domain), outcome, false);
+            }
             return match self.known_result()? {
                 Some(outcome) => {
                     self.summary.known += 1;
@@ -59,6 +72,26 @@ impl Run<'_> {
         match self.parts.sink.is_replaying() {
             true => self.parts.sink.known(&mut self.parts.state, &self.row.prefix),
             false => Ok(None),
+        }
+    }
+
+    /// The result that the row has in the earlier output, unless it is open.
+    fn kept_result(&mut self) -> Option<Outcome> {
+        if !self.parts.retries {
+            return None;
+        }
+        let EarlierResult { verdict, results } = self.parts.source.earlier_result().filter(is_found_out)?;
+        Some(self.parts.sink.outcomes.written(verdict.code(), &results))
+    }
+
+    /// The result of the address that an interrupted run stored, because its row could not be written yet.
+    fn journaled(&mut self) -> Result<Option<Outcome>, CleanError> {
+        match &self.journaled {
+            Some(table) => {
+                let bits = table.get(&mut self.parts.state, self.seen.last_key())?;
+                Ok(bits.map(Outcome::from_bits))
+            }
+            None => Ok(None),
         }
     }
 

@@ -655,3 +655,64 @@ fn the_summary_names_the_files() {
         serde_json::from_slice(&std::fs::read(desk.path("summary.json")).unwrap()).unwrap();
     assert_eq!((&json["files"][0]["file"], &json["files"][2]["class"]), (&name.into(), &"unknown".into()));
 }
+
+#[test]
+fn a_file_with_contents_is_replaced_only_by_force() {
+    type Change = fn(&mut CleanArgs);
+    let about = "; `clean --retry out.csv` checks only its open rows again, and `--known out.csv` uses its results for this list";
+    let otherwise = format!(": name another file with -o, or replace it with --force{about}");
+    let at = |args: &CleanArgs, name: &str| args.input.with_file_name(name);
+    for (change, existing, expected) in [
+        ((|_| {}) as Change, "out.csv", format!("out.csv exists{otherwise}")),
+        (|args| args.fast = true, "out.csv", format!("out.csv exists{otherwise}")),
+        (|args| args.writing.sample = Some(5), "out.csv", format!("out.csv exists{otherwise}")),
+        (
+            |args| args.resume = true,
+            "out.csv",
+            format!("out.csv exists, and there is no out.csv.partial that --resume could continue{otherwise}"),
+        ),
+        (
+            |args| args.writing.split = true,
+            "out.unknown.csv",
+            format!("out.unknown.csv exists{otherwise}").replace(" out.csv", " out.unknown.csv"),
+        ),
+        (
+            |args| args.writing.report = Some(args.input.with_file_name("report.html")),
+            "report.html",
+            "report.html exists: name another file with --report, or replace it with --force".into(),
+        ),
+        (
+            |args| args.summary = Some(args.input.with_file_name("summary.json")),
+            "summary.json",
+            "summary.json exists: name another file with --summary, or replace it with --force".into(),
+        ),
+        (
+            |args| args.part = Some(ListPart::new(0, 1).unwrap()),
+            "out.csv.part-0-of-1",
+            "out.csv.part-0-of-1 exists: --resume compares it with the list and keeps it, --force replaces it".into(),
+        ),
+    ] {
+        let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+        desk.args.output = Some(desk.path("out.csv"));
+        desk.args.writing.force = false;
+        change(&mut desk.args);
+        let path = at(&desk.args, existing);
+        std::fs::write(&path, "precious").unwrap();
+        let error = desk.run().unwrap_err();
+        assert_eq!((error.exit, desk.checker.submitted.len()), (2, 0), "{existing}");
+        assert_eq!(desk.error().replace('`', "'"), expected.replace('`', "'"), "{existing}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        // An empty file has nothing to lose.
+        std::fs::write(&path, "").unwrap();
+        if desk.args.part.is_none() {
+            desk.run().unwrap();
+        }
+    }
+    // A run with --force that was interrupted is continued.
+    let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+    std::fs::write(desk.path("out"), "precious").unwrap();
+    std::fs::write(desk.path("out.partial"), "email,deliverable,reason\n").unwrap();
+    (desk.args.writing.force, desk.args.resume) = (false, true);
+    desk.run().unwrap();
+    assert_eq!(desk.output(), "email,deliverable,reason\nnobody@x.com,false,mailbox_not_found\n");
+}

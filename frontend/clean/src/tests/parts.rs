@@ -430,7 +430,7 @@ fn a_join_starts_no_engine() {
     let mut desk = three_parts();
     desk.args.join = true;
     let mut errors = Vec::new();
-    let start = || -> Result<Fake, CleanError> { panic!("an engine") };
+    let start = |_: &OutputArgs| -> Result<Fake, CleanError> { panic!("an engine") };
     clean(desk.args.clone(), start, &mut errors).unwrap();
     assert!(String::from_utf8(errors).unwrap().starts_with("8 addresses in "));
 }

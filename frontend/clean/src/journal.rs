@@ -1,0 +1,327 @@
+//! `OUT.results`: results that are known, but whose rows are not in `OUT.partial` yet, because a row before them waits for its
+//! answer. A resumed run reads them, so it asks nobody again about these addresses.
+//!
+//! The file exists only while such results do. It has no addresses, only their keyed hashes; the key is at the beginning of the
+//! file, beside the rows in `OUT.partial`.
+//!
+//! ```text
+//! head     TITLE | one line: the kind of the run | 16 bytes: the key of the hashes
+//! record   2 bytes: length of the content | 4 bytes: a hash of the content | content
+//! content  16 bytes: hash of the address | code of the verdict | score + 1, or 0 | 4 bytes: time of the check
+//!          | length of the provider | provider | rule and reply (`outcome.rs`)
+//! ```
+//!
+//! A kill may cut the last record, which then does not count.
+
+use super::CleanError;
+use super::outcome::{Outcome, Outcomes};
+use super::seen::Keyed;
+use super::sink::{unreadable, unwritable};
+use super::state::State;
+use super::state::table::Table;
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const TITLE: &[u8] = b"mailprobe clean: results of rows that are not written yet\n";
+/// Length of the head of a record: the length and the hash of its content.
+const RECORD_HEAD: usize = 2 + 4;
+/// Longest line that names the kind of a run.
+const KIND_BYTES_MAX: usize = 1024;
+/// Number of results that wait in memory for the next write.
+const WAITING_MAX: usize = 1 << 16;
+
+/// The results of a run that are not written to the output yet.
+pub(super) struct Journal {
+    /// `None`: the output is no file, so the run cannot be resumed.
+    path: Option<PathBuf>,
+    /// The mode and the columns of the run. Another run cannot use its results.
+    kind: String,
+    keyed: Keyed,
+    /// The open file; `None` until there is a result to write.
+    file: Option<File>,
+    waiting: Vec<Settled>,
+    bytes: Vec<u8>,
+}
+
+/// A result since the last write.
+struct Settled {
+    /// The first row with the address.
+    row: u64,
+    /// The hash of the address.
+    key: u128,
+    outcome: Outcome,
+}
+
+impl Journal {
+    /// The journal of a run of this kind, which writes to `output`. `continues`: the results of the earlier run count.
+    ///
+    /// # Errors
+    /// The file of the earlier run cannot be read, or is of a run of another kind; or another file has its name.
+    pub fn open(output: Option<&Path>, kind: String, continues: bool) -> Result<Journal, CleanError> {
+        let path = output.map(beside);
+        let mut journal =
+            Journal { path, kind, keyed: Keyed::new()?, file: None, waiting: Vec::new(), bytes: Vec::new() };
+        let Some(path) = journal.path.clone() else { return Ok(journal) };
+        let file = match OpenOptions::new().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
+            opened => opened.map_err(|error| unreadable(&path, &error))?,
+        };
+        let head = Head::read(&file).map_err(|error| unreadable(&path, &error))?;
+        match head {
+            Head::Foreign => Err(CleanError::failed(format!(
+                "{} exists and belongs to no run: move it, or name another output",
+                path.display()
+            ))),
+            // A kill has cut the head, so there is no result.
+            Head::Cut => remove(&path).map(|()| journal),
+            Head::Complete(..) if !continues => remove(&path).map(|()| journal),
+            Head::Complete(kind, _) if kind != journal.kind => Err(CleanError::failed(format!(
+                "{} is of a run with other options: --fast and --columns must be as in the first run; to start again, delete it \
+                 and OUT.partial",
+                path.display()
+            ))),
+            Head::Complete(_, keyed) => {
+                (journal.keyed, journal.file) = (keyed, Some(file));
+                Ok(journal)
+            }
+        }
+    }
+
+    /// The hash that the results are stored by.
+    pub fn keyed(&self) -> Keyed {
+        self.keyed
+    }
+
+    /// Whether there are results of an earlier run.
+    pub fn has_results(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Reads the results of the earlier run into a table, by the hashes of the addresses. Later results are appended after the last
+    /// complete record.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the state fails.
+    pub fn read(&mut self, state: &mut State, outcomes: &mut Outcomes) -> Result<Table, CleanError> {
+        let mut table = Table::new(state.shares);
+        let (Some(file), Some(path)) = (&mut self.file, &self.path) else { return Ok(table) };
+        let failed = |error: std::io::Error| unreadable(path, &error);
+        let mut good = Head::length(&self.kind);
+        file.seek(SeekFrom::Start(good)).map_err(failed)?;
+        let mut input = BufReader::new(&*file);
+        let mut content = Vec::new();
+        while next_record(&mut input, &self.keyed, &mut content).map_err(failed)? {
+            let Some((key, outcome)) = outcomes.read_record(&content) else { break };
+            good += (RECORD_HEAD + content.len()) as u64;
+            table.put(state, key, outcome.bits())?;
+        }
+        file.set_len(good).map_err(failed)?;
+        file.seek(SeekFrom::Start(good)).map_err(failed)?;
+        Ok(table)
+    }
+
+    /// Adds a result. True: enough of them wait for the next write.
+    pub fn add(&mut self, row: u64, key: u128, outcome: Outcome) -> bool {
+        if self.path.is_some() {
+            self.waiting.push(Settled { row, key, outcome });
+        }
+        self.waiting.len() >= WAITING_MAX
+    }
+
+    /// Hands the waiting results to the system, so that a kill does not lose them. `written`: the rows up to this one are in the
+    /// output, which has been flushed.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self, written: Option<u64>, outcomes: &Outcomes) -> Result<(), CleanError> {
+        self.bytes.clear();
+        for settled in self.waiting.drain(..).filter(|settled| written.is_none_or(|last| settled.row > last))
+        {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(&[0; RECORD_HEAD]);
+            outcomes.write_record(settled.key, settled.outcome, &mut self.bytes);
+            let content = from + RECORD_HEAD;
+            let length = (self.bytes.len() - content) as u16;
+            let hash = self.keyed.hash(&self.bytes[content..]) as u32;
+            self.bytes[from..from + 2].copy_from_slice(&length.to_le_bytes());
+            self.bytes[from + 2..content].copy_from_slice(&hash.to_le_bytes());
+        }
+        let Some(path) = self.path.as_deref().filter(|_| !self.bytes.is_empty()) else { return Ok(()) };
+        let file = match &mut self.file {
+            Some(file) => file,
+            file => file.insert(Head::write(path, &self.kind, &self.keyed)?),
+        };
+        file.write_all(&self.bytes).map_err(|error| unwritable(path, &error))
+    }
+
+    /// All rows are in the output: removes the file.
+    pub fn remove(self) {
+        if let (Some(path), Some(_)) = (&self.path, &self.file) {
+            // A file that cannot be removed is removed by the next run.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// The path of the journal for the output `path`.
+pub(super) fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".results");
+    PathBuf::from(name)
+}
+
+/// The head of a file.
+enum Head {
+    /// The kind of the run, and the key of its hashes.
+    Complete(String, Keyed),
+    /// It ends early.
+    Cut,
+    /// The file is no journal.
+    Foreign,
+}
+
+impl Head {
+    fn length(kind: &str) -> u64 {
+        (TITLE.len() + kind.len() + 1 + Keyed::BYTES) as u64
+    }
+
+    fn read(file: &File) -> std::io::Result<Head> {
+        let mut bytes = Vec::new();
+        let most = (TITLE.len() + KIND_BYTES_MAX + 1 + Keyed::BYTES) as u64;
+        file.take(most).read_to_end(&mut bytes)?;
+        let Some(rest) = bytes.strip_prefix(TITLE) else {
+            return Ok(if TITLE.starts_with(&bytes) { Head::Cut } else { Head::Foreign });
+        };
+        let Some(end) = rest.iter().position(|&byte| byte == b'\n') else { return Ok(Head::Cut) };
+        let Some(key) = rest[end + 1..].first_chunk() else { return Ok(Head::Cut) };
+        Ok(Head::Complete(String::from_utf8_lossy(&rest[..end]).into_owned(), Keyed::with_key(*key)))
+    }
+
+    /// Creates a file with this head.
+    fn write(path: &Path, kind: &str, keyed: &Keyed) -> Result<File, CleanError> {
+        let head = [TITLE, kind.as_bytes(), b"\n", &keyed.key()].concat();
+        let created = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
+        let written = created.and_then(|mut file| file.write_all(&head).map(|()| file));
+        written.map_err(|error| unwritable(path, &error))
+    }
+}
+
+fn remove(path: &Path) -> Result<(), CleanError> {
+    std::fs::remove_file(path).map_err(|error| unwritable(path, &error))
+}
+
+/// Reads the content of the next record; false if there is no other complete one.
+fn next_record(input: &mut impl Read, keyed: &Keyed, content: &mut Vec<u8>) -> std::io::Result<bool> {
+    content.clear();
+    let mut head = [0; RECORD_HEAD];
+    let read = match input.read_exact(&mut head) {
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(false),
+        read => read,
+    };
+    read?;
+    let [low, high, hash @ ..] = head;
+    let length = u16::from_le_bytes([low, high]);
+    input.take(length.into()).read_to_end(content)?;
+    Ok(content.len() == usize::from(length) && keyed.hash(content) as u32 == u32::from_le_bytes(hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::tests::state;
+    use super::*;
+    use lists::Results;
+
+    const KIND: &str = "full";
+
+    fn journal(output: &Path, continues: bool) -> Journal {
+        Journal::open(Some(output), KIND.into(), continues).unwrap()
+    }
+
+    /// The results of a journal, for these keys.
+    fn results(output: &Path, keys: std::ops::Range<u128>) -> Vec<(u8, Option<u16>)> {
+        let (_folder, mut state) = state(0);
+        let mut outcomes = Outcomes::new(true);
+        let mut journal = journal(output, true);
+        let table = journal.read(&mut state, &mut outcomes).unwrap();
+        let found = keys.filter_map(|key| table.get(&mut state, key).unwrap());
+        found.map(Outcome::from_bits).map(|it| (it.code(), outcomes.results(it).reply_code)).collect()
+    }
+
+    fn add(journal: &mut Journal, outcomes: &mut Outcomes, row: u64) {
+        let results = Results {
+            rule: "unknown",
+            scope: "recipient",
+            provider: "google",
+            reply_code: Some(500 + row as u16),
+            score: Some(0),
+            checked_at: Some(1_795_619_459),
+            ..Results::default()
+        };
+        let outcome = outcomes.new_outcome(row as u8 % 15 + 1, &results);
+        journal.add(row, row.into(), outcome);
+    }
+
+    #[test]
+    fn a_later_run_has_the_results_of_rows_that_were_not_written() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
+        let mut outcomes = Outcomes::new(true);
+        let mut first = journal(&output, false);
+        (0..10).for_each(|row| add(&mut first, &mut outcomes, row));
+        first.flush(Some(4), &outcomes).unwrap();
+        let expected = |rows: std::ops::Range<u16>| -> Vec<(u8, Option<u16>)> {
+            rows.map(|row| (row as u8 % 15 + 1, Some(500 + row))).collect()
+        };
+        assert_eq!(results(&output, 0..20), expected(5..10));
+
+        // A kill cuts the file at any byte: the complete records count, and later ones follow them.
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let found = results(&output, 0..20);
+            assert!(found.len() < 5 && found == expected(5..5 + found.len() as u16), "cut at {cut}");
+            let (_folder, mut state) = state(0);
+            let (mut second, mut outcomes) = (journal(&output, true), Outcomes::new(true));
+            second.read(&mut state, &mut outcomes).unwrap();
+            add(&mut second, &mut outcomes, 12);
+            second.flush(None, &outcomes).unwrap();
+            assert_eq!(results(&output, 0..20).len(), found.len() + 1, "cut at {cut}");
+            std::fs::remove_file(&path).unwrap();
+        }
+        // A changed byte ends the results, too.
+        let mut changed = whole.clone();
+        let at = whole.len() - 20;
+        changed[at] ^= 1;
+        std::fs::write(&path, changed).unwrap();
+        assert_eq!(results(&output, 0..20).len(), 4);
+        // The results of a run that is not continued are discarded.
+        drop(journal(&output, false));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn other_files_and_other_runs_are_refused() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
+        let refused = |kind: &str| match Journal::open(Some(&output), kind.into(), true) {
+            Err(error) => error.message,
+            Ok(_) => String::new(),
+        };
+        std::fs::write(&path, "my results\n").unwrap();
+        assert!(refused(KIND).contains("out.results exists and belongs to no run: move it, "));
+        std::fs::remove_file(&path).unwrap();
+        let (mut first, mut outcomes) = (journal(&output, false), Outcomes::new(true));
+        add(&mut first, &mut outcomes, 1);
+        first.flush(None, &outcomes).unwrap();
+        assert!(
+            refused("fast").contains("out.results is of a run with other options: --fast and --columns ")
+        );
+        first.remove();
+        assert!(!path.exists());
+        let mut none = Journal::open(None, KIND.into(), true).unwrap();
+        add(&mut none, &mut outcomes, 1);
+        none.flush(None, &outcomes).unwrap();
+    }
+}

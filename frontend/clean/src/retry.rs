@@ -1,0 +1,83 @@
+//! `--retry`: an earlier output is the input, and only its open rows are checked again.
+//!
+//! A row is open if it is unverifiable and a later check may tell more. The rule says so, if the list has this column of results;
+//! without the column, each unverifiable row is open. A row without a result is open, too: it was added since.
+
+use super::outcome::UNVERIFIABLE;
+use super::{CleanArgs, CleanError};
+use engine::proto::retry::may_tell_more;
+use lists::{EarlierResult, ReadOptions, ResultColumn, Row, Source, Verdict, is_stream};
+
+/// Reasons that only fast checks give, and reasons that only full checks give.
+const FAST_REASONS: [&str; 3] = ["fast_check_passed", "possible_typo", "no_mx"];
+const FULL_REASONS: [&str; 6] =
+    ["mailbox_exists", "role_account", "catch_all", "mailbox_not_found", "mailbox_disabled", "inbox_full"];
+
+/// Whether a check has found something out, so that its result can be used again.
+pub(super) fn is_found_out(earlier: &EarlierResult) -> bool {
+    let EarlierResult { verdict, results } = earlier;
+    // Without its rule, it is not known why a row is unverifiable. It may be that nobody was asked.
+    verdict.reason != UNVERIFIABLE || !results.rule.is_empty() && !may_tell_more(&results.rule)
+}
+
+/// Reads an earlier output to its end: the names of its further columns of results, which the new output has too.
+///
+/// # Errors
+/// It cannot be read, is no output of mailprobe, or its checks were of the other mode than those of this run.
+pub(super) fn columns(args: &CleanArgs) -> Result<Vec<String>, CleanError> {
+    if is_stream(&args.input) {
+        return Err(CleanError::usage("--retry reads INPUT twice: name a file in place of standard input"));
+    }
+    let name = args.input.display();
+    let one_column = args.column.get(..1).unwrap_or_default();
+    if args.column.len() > 1 {
+        return Err(CleanError::usage("--retry works with one --column only"));
+    }
+    let options = ReadOptions {
+        format: args.format.map(Into::into),
+        columns: one_column,
+        sheet: args.sheet.as_deref(),
+        ..ReadOptions::default()
+    };
+    let mut source = Source::open(&args.input, &options)?;
+    let (mut row, mut rows, mut found): (_, u64, Option<Vec<ResultColumn>>) = (Row::default(), 0, None);
+    while source.next(&mut row)? {
+        rows += 1;
+        let Some(EarlierResult { verdict, .. }) = source.earlier_result() else { continue };
+        found.get_or_insert_with(|| source.earlier_columns());
+        fits_mode(verdict, args)?;
+    }
+    match found {
+        Some(columns) => Ok(columns.into_iter().map(|column| column.name().to_owned()).collect()),
+        None if rows == 0 => Ok(Vec::new()),
+        None => Err(CleanError::usage(format!(
+            "{name} has no results of mailprobe (the columns deliverable and reason): --retry needs an earlier output"
+        ))),
+    }
+}
+
+/// Refuses to mix results of fast and full checks in one list.
+fn fits_mode(verdict: Verdict, args: &CleanArgs) -> Result<(), CleanError> {
+    let name = args.input.display();
+    match args.fast {
+        false if FAST_REASONS.contains(&verdict.reason) => {
+            Err(CleanError::usage(format!("{name} has results of fast checks: --retry needs --fast, too")))
+        }
+        true if FULL_REASONS.contains(&verdict.reason) => {
+            Err(CleanError::usage(format!("{name} has results of full checks: omit --fast")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_reasons_of_one_mode_exist() {
+        for reason in FAST_REASONS.iter().chain(&FULL_REASONS) {
+            assert!(Verdict::all().any(|verdict| verdict.reason == *reason), "{reason}");
+        }
+    }
+}
