@@ -10,6 +10,7 @@
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `lists` (lists.rs): `kill -9` of the server during the upload, the check and the download of a list over the API;
 //! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
+//! - `stops` (stops/): `mailprobe clean` stopped by signals and `kill -9` again and again, and resumed;
 //! - `timeleft` (timeleft/): the time left that `mailprobe clean` shows, beside the time that it takes;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
@@ -42,6 +43,7 @@ mod intercept;
 mod iofault;
 mod kills;
 mod list;
+mod list_output;
 mod list_rows;
 mod lists;
 mod load;
@@ -53,6 +55,7 @@ mod power;
 mod slow;
 mod slow_peers;
 mod ssrf;
+mod stops;
 mod timeleft;
 pub mod transport;
 pub mod visitor;
@@ -140,6 +143,8 @@ enum CampaignName {
     Lists,
     /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
+    /// Stop `clean` 200 times by SIGINT, SIGTERM and kill -9: the output is as without a stop, and nobody is asked twice.
+    Stops,
     /// The time left on the terminal, every second in 20 runs of `clean`, beside the true one.
     Timeleft,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
@@ -186,6 +191,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::List => list::run(options),
         CampaignName::Lists => lists::run(options),
         CampaignName::Parts => parts::run(options),
+        CampaignName::Stops => stops::run(options),
         CampaignName::Timeleft => timeleft::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),

@@ -50,7 +50,7 @@ pub fn runs(seed: u64, small: bool) -> Vec<TimedRun> {
         &[
             (Even, 25, 0),
             (Even, 60, 0),
-            (Even, 150, 0),
+            (Even, 130, 0),
             (Sizes, 30, 0),
             (Sizes, 60, 0),
             (Sizes, 120, 0),
@@ -58,7 +58,7 @@ pub fn runs(seed: u64, small: bool) -> Vec<TimedRun> {
             (Dead, 60, 0),
             (Dead, 120, 0),
             (Silent, 60, 0),
-            (Silent, 120, 0),
+            (Silent, 100, 0),
             (Grey, 20, 40),
             (Grey, 30, 90),
             (Grey, 100, 40),
@@ -66,8 +66,8 @@ pub fn runs(seed: u64, small: bool) -> Vec<TimedRun> {
             (Budget, 60, 330),
             (Budget, 30, 330),
             (All, 40, 60),
-            (All, 60, 100),
-            (All, 90, 150),
+            (All, 60, 80),
+            (All, 70, 90),
         ]
     };
     runs.iter().enumerate().map(|(n, &run)| made(run, seed.wrapping_add(n as u64))).collect()
