@@ -273,7 +273,7 @@ impl Connection {
             }
             Step::Pause(time) => {
                 let reply = self.output.split_off(start);
-                self.flush().await?;
+                self.write_output().await?;
                 sleep(time).await;
                 self.output = reply;
                 self.flush().await?;
@@ -352,7 +352,14 @@ impl Connection {
         }
     }
 
+    /// Sends the replies to all commands so far.
     async fn flush(&mut self) -> io::Result<()> {
+        self.write_output().await?;
+        self.session.on_written();
+        Ok(())
+    }
+
+    async fn write_output(&mut self) -> io::Result<()> {
         if self.output.is_empty() {
             return Ok(());
         }
@@ -370,6 +377,7 @@ impl Connection {
     async fn close(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
             self.wire.write(&self.output).await?;
+            self.session.on_written();
         }
         self.wire.shutdown().await?;
         timeout(LINGER, self.drain()).await.unwrap_or(Ok(()))

@@ -48,6 +48,8 @@ pub enum What {
         /// Whether the reply is the truth, without a change, node, filter or misdeed.
         honest: bool,
     },
+    /// The replies to all recipients of the session so far were written.
+    Written,
     /// A 421 was sent.
     Closing,
     /// The session ended.

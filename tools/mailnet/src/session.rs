@@ -65,6 +65,8 @@ pub(crate) struct Session {
     refused: u64,
     /// Whether the answer about the current recipient is the truth.
     asked: Option<bool>,
+    /// Whether the journal has a recipient whose reply was not written yet.
+    unwritten: bool,
     /// The number of earlier sessions of the host.
     ordinal: u64,
     pub random: Random,
@@ -102,6 +104,7 @@ impl Session {
             begun,
             refused: 0,
             asked: None,
+            unwritten: false,
             client_text: client.to_string(),
             random,
             place: Arc::new(Place { behaviour: net.world.hosts[host as usize].behaviour.clone(), net }),
@@ -138,6 +141,13 @@ impl Session {
     /// Records an event in the journal.
     pub(crate) fn note(&self, what: What) {
         self.place.net.note(self.number, (self.host, self.node), self.client, what);
+    }
+
+    /// All replies so far were written.
+    pub(crate) fn on_written(&mut self) {
+        if std::mem::take(&mut self.unwritten) {
+            self.note(What::Written);
+        }
     }
 
     pub(crate) fn violation(&self, kind: Violation) {

@@ -267,3 +267,18 @@ fn mistakes_in_conduct_are_told() {
     let by = "[[domain]]\nname = \"d.example\"\ngreylist_by = \"client\"\n";
     assert!(Scenario::parse(by).expect_err("by").to_string().contains("greylist_by"));
 }
+
+#[tokio::test]
+async fn the_journal_tells_when_a_reply_was_written() {
+    let net = net("{ personality = \"generic\", latency_ms = 150 }");
+    let mut client = Client::mail(&net, "d.example").await;
+    assert_eq!(codes(&mut client, &["real-1", "gone-1"]).await, ["250", "550"]);
+    let events = net.journal().events;
+    let times = |wanted: fn(&What) -> bool| -> Vec<u64> {
+        events.iter().filter(|event| wanted(&event.what)).map(|event| event.at_ms).collect()
+    };
+    let asked = times(|what| matches!(what, What::Rcpt { .. }));
+    let written = times(|what| *what == What::Written);
+    let waits: Vec<u64> = written.iter().zip(&asked).map(|(written, asked)| written - asked).collect();
+    assert!(waits.len() == 2 && waits.iter().all(|&wait| wait >= 149), "{waits:?}");
+}

@@ -181,6 +181,7 @@ impl Session {
         {
             let honest = honest && spoilt.is_none();
             self.note(What::Rcpt { address: address.to_owned(), code, honest });
+            self.unwritten = true;
         }
     }
 }

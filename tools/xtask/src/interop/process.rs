@@ -4,7 +4,7 @@
 //! children. A panic unwinds in the same way.
 
 use super::Failure;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -149,9 +149,19 @@ pub struct ServerProcess {
 
 impl ServerProcess {
     /// Starts `command`; both its outputs are written to `log`.
-    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<ServerProcess, Failure> {
+    pub fn start(name: &str, command: Command, log: &Path) -> Result<ServerProcess, Failure> {
         let output = create(log)?;
         let errors = output.try_clone().map_err(|error| Failure(format!("{}: {error}", log.display())))?;
+        ServerProcess::start_with(name, command, log, [output.into(), errors.into()])
+    }
+
+    /// Starts `command` with these standard output and standard error. `log` is the file that a complaint quotes.
+    pub fn start_with(
+        name: &str,
+        mut command: Command,
+        log: &Path,
+        [output, errors]: [Stdio; 2],
+    ) -> Result<ServerProcess, Failure> {
         command.stdin(Stdio::null()).stdout(output).stderr(errors);
         Ok(ServerProcess { name: name.into(), log: log.into(), child: ChildProcess(spawn(&mut command)?) })
     }
@@ -196,11 +206,13 @@ impl ServerProcess {
 
     /// Sends SIGTERM to the server without waiting.
     pub fn ask_to_end(&self) -> Result<(), Failure> {
-        let kill = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
-        if kill.is_ok_and(|status| status.success()) {
-            return Ok(());
-        }
-        Err(self.complain("could not be signalled"))
+        self.signal(Signal::TERM)
+    }
+
+    /// Sends a signal to the server without waiting.
+    pub fn signal(&self, signal: Signal) -> Result<(), Failure> {
+        kill_process(Pid::from_child(&self.child.0), signal)
+            .map_err(|error| self.complain(&format!("could not be signalled: {error}")))
     }
 
     /// Sends SIGTERM to the server and waits at most `patience`.

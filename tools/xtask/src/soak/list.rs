@@ -4,21 +4,20 @@
 //! addresses, and a site whose hosts are dead. It is cleaned once in order and compressed, and once out of order and
 //! uncompressed. The memory is so small that rows and addresses go to OUT.state. The campaign checks:
 //! - each line is written once, complete, with the verdict that mailnet expects, and in order if that was requested;
-//! - OUT.state never contains a plain address, neither during a run nor after a kill, and is gone at the end;
+//! - OUT.state and OUT.results never contain a plain address, neither during a run nor after a kill, and are gone at the end;
 //! - the summary in JSON counts the written lines;
 //! - in the full version, memory stays below its limit.
 
-use super::list_rows::{CLEANED_HEADER, ListRows, next_row, resident_kib, wrong};
+use super::list_output::{ListOutput, length};
+use super::list_rows::{ListRows, resident_kib};
 use super::world::{CampaignFolder, Mailnet};
 use super::{Failure, SoakOptions};
 use crate::interop::process::{ServerProcess, interrupted, sleep};
 use crate::interop::report::{self, Tally};
-use flate2::read::GzDecoder;
 use mailnet::Scenario;
 use serde_json::Value;
-use std::fs::{self, File};
-use std::io::{BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 struct ListSize {
@@ -54,11 +53,7 @@ const SMALL: ListSize = ListSize {
 };
 
 const KILLS: u64 = 5;
-/// A part of every address of the list.
-const MARK: &[u8] = b"soaked";
 const LOOK: Duration = Duration::from_millis(10);
-/// How many differences are printed.
-const SHOWN: usize = 5;
 
 fn scenario(domains: u64) -> String {
     format!(
@@ -104,7 +99,13 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     for (name, ordered) in [("in order, packed", true), ("out of order, plain", false)] {
         let mailnet = world.mailnet(&text)?;
         let mut random = fastrand::Rng::with_seed(seed);
-        let campaign = ListCampaign { world: &world, size, list: &list, input: &input, ordered };
+        let output = ListOutput {
+            list: &list,
+            path: world.path(if ordered { "out.csv.gz" } else { "out.csv" }),
+            is_ordered: ordered,
+            has_more_columns: false,
+        };
+        let campaign = ListCampaign { world: &world, size, output, input: &input };
         let began = Instant::now();
         let outcome = campaign.go(&mailnet, &mut random)?;
         let took = began.elapsed().as_secs_f64();
@@ -119,9 +120,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
 struct ListCampaign<'a> {
     world: &'a CampaignFolder,
     size: &'static ListSize,
-    list: &'a ListRows,
+    output: ListOutput<'a>,
     input: &'a Path,
-    ordered: bool,
 }
 
 impl ListCampaign<'_> {
@@ -130,7 +130,7 @@ impl ListCampaign<'_> {
         let (mut resident, mut kills) = (0, 0);
         // Bytes of output per line: the five random numbers cover most of a run. A compressed line has about 15 bytes,
         // another one about 40.
-        let per_line = if self.ordered { 5 } else { 13 };
+        let per_line = if self.output.is_ordered { 5 } else { 13 };
         for kill in 0..=KILLS {
             let more = if kill == KILLS { u64::MAX } else { random.u64(0..self.size.lines * per_line) };
             let mut run = self.start(mailnet, kill > 0)?;
@@ -144,37 +144,26 @@ impl ListCampaign<'_> {
         if kills < KILLS / 2 {
             return Ok(Err(format!("{kills} kills: the runs end too soon to prove anything")));
         }
-        let left = self.left_behind();
-        if !left.is_empty() {
-            return Ok(Err(format!("left behind: {}", left.join(", "))));
+        if let Err(left) = self.output.nothing_beside() {
+            return Ok(Err(left));
         }
         let bound = self.size.resident_kib_max;
         if resident > bound {
             return Ok(Err(format!("{resident} KiB resident, {bound} at most")));
         }
-        let judged = self.judge()?.and_then(|()| self.summary());
+        let judged = self.output.judge()?.and_then(|()| self.summary());
         Ok(judged.map(|summary| format!("{kills} kills, {summary}, {} MiB resident", resident / 1024)))
     }
 
-    fn output(&self) -> PathBuf {
-        self.world.path(if self.ordered { "out.csv.gz" } else { "out.csv" })
-    }
-
-    fn beside(&self, ending: &str) -> PathBuf {
-        let mut name = self.output().into_os_string();
-        name.push(ending);
-        name.into()
-    }
-
     fn start(&self, mailnet: &Mailnet, resume: bool) -> Result<ServerProcess, Failure> {
-        let (input, output) = (self.input.to_string_lossy(), self.output());
-        let (output, summary) = (output.to_string_lossy(), self.world.path("summary.json"));
+        let (input, output) = (self.input.to_string_lossy(), self.output.path.to_string_lossy());
+        let summary = self.world.path("summary.json");
         let summary = summary.to_string_lossy();
         let size = self.size;
         let mut arguments = vec![&*input, "-o", &*output, "--summary", &*summary];
         arguments.extend(["--memory", size.memory, "--max-wait", size.max_wait]);
         arguments.extend(resume.then_some("--resume"));
-        arguments.extend((!self.ordered).then_some("--unordered"));
+        arguments.extend((!self.output.is_ordered).then_some("--unordered"));
         self.world.clean(mailnet, &arguments)
     }
 
@@ -187,14 +176,14 @@ impl ListCampaign<'_> {
         kill: bool,
         resident: &mut u64,
     ) -> Result<Watched, Failure> {
-        let length = || fs::metadata(self.beside(".partial")).map_or(0, |data| data.len());
-        let (before, began) = (length(), Instant::now());
-        let mut eye = Eye::new(self.beside(".state"));
+        let partial = self.output.beside(".partial");
+        let (before, began) = (length(&partial), Instant::now());
+        let mut eyes = self.output.eyes();
         loop {
             interrupted()?;
             *resident = resident_kib(run.id()).unwrap_or(0).max(*resident);
-            if eye.sees_an_address() {
-                return Ok(Watched::Told("OUT.state has an address in it".into()));
+            if let Err(told) = eyes.look() {
+                return Ok(Watched::Told(told));
             }
             if let Some(status) = run.ended()? {
                 return if status.success() {
@@ -204,61 +193,18 @@ impl ListCampaign<'_> {
                 };
             }
             let waited = began.elapsed();
-            if kill && (length() > before + more || waited > self.size.kill_at_last) {
+            if kill && (length(&partial) > before + more || waited > self.size.kill_at_last) {
                 run.kill()?;
-                let seen = eye.sees_an_address();
-                let told = || Watched::Told("OUT.state has an address in it after a kill".into());
-                return Ok(if seen { told() } else { Watched::Killed });
+                let looked = eyes.look();
+                return Ok(
+                    looked.map_or_else(|told| Watched::Told(told + " after a kill"), |()| Watched::Killed)
+                );
             }
             if waited > self.size.limit {
                 return Err(run.complain("does not end"));
             }
             sleep(LOOK)?;
         }
-    }
-
-    fn left_behind(&self) -> Vec<String> {
-        let endings = [".partial", ".state", ".packed"].map(|ending| self.beside(ending));
-        endings.iter().filter(|path| path.exists()).map(|path| path.display().to_string()).collect()
-    }
-
-    /// Checks that each line is written once, with its verdict, and at its position if order was requested.
-    fn judge(&self) -> Result<Result<(), String>, Failure> {
-        let path = self.output();
-        let file = File::open(&path).map_err(|e| wrong(&path, &e))?;
-        let plain: Box<dyn Read> = if self.ordered { Box::new(GzDecoder::new(file)) } else { Box::new(file) };
-        let mut input = BufReader::new(plain);
-        let lines = self.size.lines;
-        let (mut came, mut count, mut wrong_lines) = (vec![false; lines as usize], 0, Vec::new());
-        let mut row = String::new();
-        while next_row(&mut input, &mut row).map_err(|e| wrong(&path, &e))? {
-            let Some(n) = self.list.number(&row) else {
-                if row != CLEANED_HEADER {
-                    wrong_lines.push(format!("a strange line: {row}"));
-                }
-                continue;
-            };
-            if std::mem::replace(&mut came[n as usize], true) {
-                wrong_lines.push(format!("line {n} twice"));
-            }
-            if self.ordered && n != count {
-                wrong_lines.push(format!("line {n} in place {count}"));
-            }
-            let expected = self.list.cleaned(n);
-            if row != expected {
-                wrong_lines.push(format!("{row}, not {expected}"));
-            }
-            count += 1;
-        }
-        if count != lines {
-            wrong_lines.push(format!("{count} lines of {lines}"));
-        }
-        let shown: Vec<&str> = wrong_lines.iter().take(SHOWN).map(String::as_str).collect();
-        Ok(if shown.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{}: {}", wrong_lines.len(), shown.join("; ")))
-        })
     }
 
     fn summary(&self) -> Result<String, String> {
@@ -280,36 +226,6 @@ enum Watched {
     Ended,
     /// A forbidden content was found.
     Told(String),
-}
-
-/// Searches a file for addresses while it grows and changes.
-struct Eye {
-    path: PathBuf,
-    looked: u64,
-}
-
-impl Eye {
-    fn new(path: PathBuf) -> Eye {
-        Eye { path, looked: 0 }
-    }
-
-    /// Searches the new part, and also the beginning each time, where blocks are reused.
-    fn sees_an_address(&mut self) -> bool {
-        const AGAIN: u64 = 1 << 20;
-        let Ok(mut file) = File::open(&self.path) else { return false };
-        let length = file.metadata().map_or(0, |data| data.len());
-        let from = self.looked.min(length).saturating_sub(MARK.len() as u64);
-        let mut look = |from: u64, most: u64| {
-            let mut bytes = Vec::new();
-            let read =
-                file.seek(SeekFrom::Start(from)).and_then(|_| (&file).take(most).read_to_end(&mut bytes));
-            let folded = bytes.to_ascii_lowercase();
-            read.is_ok() && folded.windows(MARK.len()).any(|window| window == MARK)
-        };
-        let seen = look(from, 64 << 20) || look(0, AGAIN);
-        self.looked = length;
-        seen
-    }
 }
 
 #[cfg(test)]

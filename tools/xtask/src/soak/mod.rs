@@ -10,6 +10,8 @@
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `lists` (lists.rs): `kill -9` of the server during the upload, the check and the download of a list over the API;
 //! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
+//! - `stops` (stops/): `mailprobe clean` stopped by signals and `kill -9` again and again, and resumed;
+//! - `timeleft` (timeleft/): the time left that `mailprobe clean` shows, beside the time that it takes;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
@@ -36,10 +38,12 @@ mod evidence;
 mod fuzz;
 mod hostile;
 pub mod http;
+mod installation;
 mod intercept;
 mod iofault;
 mod kills;
 mod list;
+mod list_output;
 mod list_rows;
 mod lists;
 mod load;
@@ -51,6 +55,8 @@ mod power;
 mod slow;
 mod slow_peers;
 mod ssrf;
+mod stops;
+mod timeleft;
 pub mod transport;
 pub mod visitor;
 pub mod world;
@@ -96,8 +102,8 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, evidence, manners, iofault, power, cluster, fuzz: run only the parts with this text in their name. A part is an
-    /// attack, a server, a check, a fault or a target, depending on the campaign.
+    /// abuse, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name. A part
+    /// is an attack, a server, a check, a fault, a target or a run, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// cluster: the `mailprobe` of an earlier version, from which `upgrade` starts and to which it goes back [default: the same].
@@ -137,6 +143,10 @@ enum CampaignName {
     Lists,
     /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
+    /// Stop `clean` 200 times by SIGINT, SIGTERM and kill -9: the output is as without a stop, and nobody is asked twice.
+    Stops,
+    /// The time left on the terminal, every second in 20 runs of `clean`, beside the true one.
+    Timeleft,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
     Cluster,
     /// Malformed input for every parser.
@@ -181,6 +191,8 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::List => list::run(options),
         CampaignName::Lists => lists::run(options),
         CampaignName::Parts => parts::run(options),
+        CampaignName::Stops => stops::run(options),
+        CampaignName::Timeleft => timeleft::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
         CampaignName::Cluster => cluster::run(options),

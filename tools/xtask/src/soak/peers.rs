@@ -45,6 +45,17 @@ pub fn start(scenario: &str) -> Result<Running, Failure> {
     Mailnet::start(scenario).map_err(|error| Failure(format!("mailnet: {error}")))
 }
 
+/// `mailprobe clean` with its engine pointed at a mail internet. `named` also sets its EHLO name and reverse-path.
+pub fn clean_command(world: &CampaignFolder, net: &Running, named: bool) -> Command {
+    let mut command = Command::new(world.binary("mailprobe"));
+    command.arg("clean");
+    engine_flags(&mut command, &net.dns().to_string(), &net.smtp_port().to_string(), named);
+    world.keep_state_here(&mut command);
+    // A panic must be one line: a backtrace would hide the figures.
+    command.env("RUST_BACKTRACE", "0");
+    command
+}
+
 /// Cleans a list.
 ///
 /// # Errors
@@ -56,13 +67,10 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
     let list: String = run.rows.iter().map(|row| format!("{row}\n")).collect();
     fs::write(&input, format!("email\n{list}"))
         .map_err(|error| Failure(format!("{}: {error}", input.display())))?;
-    let mut command = Command::new(world.binary("mailprobe"));
-    command.args(["clean", "--format", "csv", "--column", "email", "--no-progress"]);
+    let mut command = clean_command(world, net, run.named);
+    command.args(["--format", "csv", "--column", "email", "--no-progress"]);
     command.arg(&input).arg("-o").arg(&output).args(run.flags);
-    engine_flags(&mut command, &net.dns().to_string(), &net.smtp_port().to_string(), run.named);
     command.env("XDG_STATE_HOME", world.path(&format!("state-{}", run.state)));
-    // A panic must be one line: a backtrace would hide the figures.
-    command.env("RUST_BACKTRACE", "0");
     let began = Instant::now();
     let finished: Finished = process::run(command, "", world.folder(), run.limit)?;
     let took = began.elapsed();

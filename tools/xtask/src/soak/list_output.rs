@@ -1,0 +1,141 @@
+//! The output of `mailprobe clean` of a list of [`ListRows`], for `soak list` and `soak stops`: its rows, the files beside it, and
+//! the search for plain addresses in those.
+
+use super::Failure;
+use super::list_rows::{CLEANED_HEADER, ListRows, next_row, wrong};
+use flate2::read::MultiGzDecoder;
+use std::fs::{self, File};
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+
+/// A part of the domain of every address of the lists.
+pub const MARK: &str = "soaked";
+/// The endings of the files beside an output that a run needs.
+const BESIDE: [&str; 4] = [".partial", ".state", ".results", ".packed"];
+/// Those in which no address may be readable.
+const SECRET: [&str; 2] = [".state", ".results"];
+/// How many differences are printed.
+const SHOWN: usize = 5;
+
+/// An output and what must be in it.
+pub struct ListOutput<'a> {
+    /// The list.
+    pub list: &'a ListRows,
+    /// The file. It is compressed if its name ends with `.gz`.
+    pub path: PathBuf,
+    /// Whether its rows have the order of the list.
+    pub is_ordered: bool,
+    /// Whether its rows have more columns of results than `deliverable` and `reason`.
+    pub has_more_columns: bool,
+}
+
+impl ListOutput<'_> {
+    /// The path of a file beside it.
+    pub fn beside(&self, ending: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(ending);
+        name.into()
+    }
+
+    /// An error if a file of the run is still beside it.
+    pub fn nothing_beside(&self) -> Result<(), String> {
+        let left: Vec<&str> = BESIDE.into_iter().filter(|ending| self.beside(ending).exists()).collect();
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("left behind beside the output: {}", left.join(", ")))
+        }
+    }
+
+    /// The eyes that search for addresses in the files beside it.
+    pub fn eyes(&self) -> Eyes {
+        Eyes(SECRET.map(|ending| Eye { ending, path: self.beside(ending), looked: 0 }))
+    }
+
+    /// Checks that each row of the list is written once, with its verdict, and at its position if order was requested.
+    pub fn judge(&self) -> Result<Result<(), String>, Failure> {
+        let path = &self.path;
+        let file = File::open(path).map_err(|e| wrong(path, &e))?;
+        let is_packed = path.extension().is_some_and(|ending| ending == "gz");
+        let plain: Box<dyn Read> =
+            if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+        let mut input = BufReader::new(plain);
+        let lines = self.list.lines;
+        let (mut came, mut count, mut faults) = (vec![false; lines as usize], 0, Vec::new());
+        let mut row = String::new();
+        let is_right = |row: &str, expected: &str| match self.has_more_columns {
+            true => row.strip_prefix(expected).is_some_and(|more| more.starts_with(',')),
+            false => row == expected,
+        };
+        while next_row(&mut input, &mut row).map_err(|e| wrong(path, &e))? {
+            let Some(n) = self.list.number(&row) else {
+                if !is_right(&row, CLEANED_HEADER) {
+                    faults.push(format!("a strange line: {row}"));
+                }
+                continue;
+            };
+            if std::mem::replace(&mut came[n as usize], true) {
+                faults.push(format!("line {n} twice"));
+            }
+            if self.is_ordered && n != count {
+                faults.push(format!("line {n} in place {count}"));
+            }
+            let expected = self.list.cleaned(n);
+            if !is_right(&row, &expected) {
+                faults.push(format!("{row}, not {expected}"));
+            }
+            count += 1;
+        }
+        if count != lines {
+            faults.push(format!("{count} lines of {lines}"));
+        }
+        let shown: Vec<&str> = faults.iter().take(SHOWN).map(String::as_str).collect();
+        Ok(if shown.is_empty() { Ok(()) } else { Err(format!("{}: {}", faults.len(), shown.join("; "))) })
+    }
+}
+
+/// Searches the files beside an output for addresses while they grow and change.
+pub struct Eyes([Eye; 2]);
+
+impl Eyes {
+    /// An error if one of the files has an address in it.
+    pub fn look(&mut self) -> Result<(), String> {
+        for eye in &mut self.0 {
+            if eye.sees_an_address() {
+                return Err(format!("OUT{} has an address in it", eye.ending));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Eye {
+    ending: &'static str,
+    path: PathBuf,
+    looked: u64,
+}
+
+impl Eye {
+    /// Searches the new part, and also the beginning each time, where blocks are reused.
+    fn sees_an_address(&mut self) -> bool {
+        const AGAIN: u64 = 1 << 20;
+        let Ok(mut file) = File::open(&self.path) else { return false };
+        let length = file.metadata().map_or(0, |data| data.len());
+        let from = self.looked.min(length).saturating_sub(MARK.len() as u64);
+        let mut look = |from: u64, most: u64| {
+            let mut bytes = Vec::new();
+            let read =
+                file.seek(SeekFrom::Start(from)).and_then(|_| (&file).take(most).read_to_end(&mut bytes));
+            let folded = bytes.to_ascii_lowercase();
+            read.is_ok() && folded.windows(MARK.len()).any(|window| window == MARK.as_bytes())
+        };
+        let seen = look(from, 64 << 20) || look(0, AGAIN);
+        self.looked = length;
+        seen
+    }
+}
+
+/// The length of a file; 0 if there is none.
+pub fn length(path: &std::path::Path) -> u64 {
+    fs::metadata(path).map_or(0, |data| data.len())
+}

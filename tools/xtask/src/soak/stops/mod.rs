@@ -1,0 +1,435 @@
+//! `soak stops`: `mailprobe clean` stopped again and again by SIGINT, SIGTERM and SIGKILL, and continued with `--resume`.
+//!
+//! The first rows of the list are of servers that are dead, silent, slow or greylisting, so that the rows behind them are known long
+//! before they can be written. The list is cleaned once without a stop. Then several outputs of it are made at the same time, each
+//! by a chain of runs: all runs of a chain but the last one are stopped, at a random time or a tenth of a second after their start,
+//! some with a second signal. Each chain has a mail internet of its own. Its journal shows who was asked (judge.rs). The campaign
+//! checks:
+//! - the output has each row once, in order unless `--unordered` is given, with the verdict that mailnet expects, as the run without
+//!   a stop has it;
+//! - no mailbox is asked about again whose permanent or positive reply an earlier run has read, except after SIGKILL or a second
+//!   signal: there those of the last two seconds may be, and those that an open session held without a proof (the report counts
+//!   both);
+//! - a signal ends the run in time and by itself, and the message says how to continue;
+//! - OUT.state and OUT.results never contain a plain address, and are gone at the end.
+
+mod judge;
+
+use super::list_output::{ListOutput, MARK};
+use super::list_rows::ListRows;
+use super::peers::{self, clean_command};
+use super::world::CampaignFolder;
+use super::{Failure, SoakOptions};
+use crate::interop::process::{ServerProcess, interrupted, sleep};
+use crate::interop::report::{self, Tally};
+use judge::{Again, PastRun};
+use mailnet::Scenario;
+use rustix::process::Signal;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+struct StopsSize {
+    lines: u64,
+    domains: u64,
+    /// The number of stops in all.
+    stops: usize,
+    /// The number of chains, and of those that run at the same time.
+    chains: usize,
+    at_once: usize,
+    /// The longest time until a stop.
+    stop_at_last: Duration,
+    /// The first rows also have servers that cost the longest timeouts.
+    has_timeouts: bool,
+    /// The time limit of a run.
+    limit: Duration,
+}
+
+const FULL: StopsSize = StopsSize {
+    lines: 10_000,
+    domains: 500,
+    stops: 200,
+    chains: 20,
+    at_once: 4,
+    stop_at_last: Duration::from_secs(16),
+    has_timeouts: true,
+    limit: Duration::from_secs(240),
+};
+const SMALL: StopsSize = StopsSize {
+    lines: 1_500,
+    domains: 75,
+    stops: 16,
+    chains: 4,
+    at_once: 4,
+    stop_at_last: Duration::from_secs(4),
+    has_timeouts: false,
+    limit: Duration::from_secs(60),
+};
+
+/// One in this number of runs is stopped right after its start.
+const EARLY_SHARE: usize = 8;
+const EARLY: Duration = Duration::from_millis(100);
+/// The longest time from a signal to the end: two seconds for replies under way, and one for the rest.
+const END_MAX: Duration = Duration::from_secs(3);
+/// A run that has read its arguments watches for signals.
+const WATCHES_AFTER: Duration = Duration::from_millis(500);
+const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(10);
+const SESSIONS: &str = "40";
+
+/// How a run is stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// By one signal that it can handle.
+    Once(Signal),
+    /// By two of them, the second one while it ends.
+    Twice(Signal),
+    Kill,
+}
+
+/// The forms of output, one chain after the other.
+const FORMS: [(&str, &str, &[&str]); 4] = [
+    ("in order", "out.csv", &[]),
+    ("in order, packed", "out.csv.gz", &["--memory", "1"]),
+    ("out of order", "out.csv", &["--unordered"]),
+    ("in order, more columns", "out.csv", &["--columns", "rule,checked_at"]),
+];
+
+fn scenario(size: &StopsSize) -> String {
+    let domains = size.domains;
+    let mut text = format!(
+        "seed = 5\njournal = true\n\
+         [[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n\
+         [[personality]]\nname = \"one-by-one\"\nlike = \"generic\"\nehlo = []\n\
+         [[group]]\nname = \"{MARK}-{{n}}.example\"\ncount = {domains}\nmailboxes.ok = [\"50% user-#\"]\n\
+         mailboxes.full = [\"5% user-#\"]\nserver = {{ personality = \"calm\", latency_ms = [100, 400] }}\n\
+         [[group]]\nname = \"{MARK}-slow-{{n}}.example\"\ncount = {FRONT}\nmailboxes.ok = [\"50% user-#\"]\n\
+         server = {{ personality = \"one-by-one\", latency_ms = [500, 900] }}\n\
+         [[group]]\nname = \"{MARK}-grey-{{n}}.example\"\ncount = {FRONT}\nmailboxes.greylisted = [\"user-#\"]\n\
+         greylist_ms = 2000\nserver = {{ personality = \"calm\", latency_ms = [20, 80] }}\n\
+         [[host]]\nname = \"mx.{MARK}-dead.example\"\nstate = \"refused\"\n\
+         [[domain]]\nname = \"{MARK}-dead-1.example\"\nmx = [\"10 mx.{MARK}-dead.example\"]\n"
+    );
+    if size.has_timeouts {
+        text += &format!(
+            "[[group]]\nname = \"{MARK}-silent-{{n}}.example\"\ncount = {FRONT}\nmailboxes.ok = [\"user-#\"]\n\
+             server = {{ personality = \"calm\", faults = [{{ at = \"banner\", does = \"hang\" }}] }}\n\
+             [[host]]\nname = \"mx.{MARK}-gone.example\"\nstate = \"blackhole\"\n\
+             [[domain]]\nname = \"{MARK}-dead-2.example\"\nmx = [\"10 mx.{MARK}-gone.example\"]\n"
+        );
+    }
+    text
+}
+
+/// The number of slow, greylisting and silent domains each.
+const FRONT: u64 = 3;
+
+/// The domain of a row. One in fifty rows is of the domains that take long, and so are most of the first ones.
+fn domain(draw: u64, n: u64, size: &StopsSize) -> String {
+    let one = |count: u64| 1 + draw / 64 % count;
+    let is_first = n < size.lines / 50;
+    match draw % 50 {
+        0 => format!("{MARK}-slow-{}.example", one(FRONT)),
+        _ if !is_first => format!("{MARK}-{}.example", 1 + (draw / 64 + n) % size.domains),
+        1..=12 => format!("{MARK}-grey-{}.example", one(FRONT)),
+        13..=24 => format!("{MARK}-dead-{}.example", if size.has_timeouts { one(2) } else { 1 }),
+        25..=36 if size.has_timeouts => format!("{MARK}-silent-{}.example", one(FRONT)),
+        25..=44 => format!("{MARK}-slow-{}.example", one(FRONT)),
+        _ => format!("{MARK}-{}.example", one(size.domains)),
+    }
+}
+
+fn rows(seed: u64, size: &'static StopsSize, scenario: Scenario) -> ListRows {
+    ListRows { seed, lines: size.lines, domain: Box::new(move |draw, n| domain(draw, n, size)), scenario }
+}
+
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up, or a step of it fails in an unexpected way.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+    let size = if options.small { &SMALL } else { &FULL };
+    let seed = options.seed();
+    report::line(&format!("stops: seed {seed}, {} lines, {} stops", size.lines, size.stops));
+    let world = CampaignFolder::make(options)?;
+    let text = scenario(size);
+    let parsed = Scenario::parse(&text).map_err(|error| Failure(format!("the scenario: {error}")))?;
+    let input = world.path("list.csv");
+    rows(seed, size, parsed.clone()).write(&input)?;
+    let campaign = StopsCampaign { world: &world, size, seed, text, input, scenario: parsed };
+
+    let mut tally = Tally::default();
+    let mut again = Again::default();
+    let mut stops = 0;
+    // The last place is that of the run without a stop.
+    let next = AtomicUsize::new(0);
+    let chains = std::thread::scope(|scope| {
+        let worker = || -> Vec<(usize, Result<ChainOutcome, Failure>)> {
+            let mut made = Vec::new();
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n > size.chains {
+                    return made;
+                }
+                made.push((n, campaign.chain(n)));
+            }
+        };
+        let workers: Vec<_> = (0..size.at_once).map(|_| scope.spawn(worker)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join());
+        let panicked = |_| vec![(0, Err(Failure("panicked".into())))];
+        let mut chains: Vec<_> = ended.flat_map(|ended| ended.unwrap_or_else(panicked)).collect();
+        chains.sort_by_key(|(n, _)| *n);
+        chains
+    });
+    for (n, outcome) in chains {
+        let ChainOutcome { verdict, stops: stopped, again: asked } = outcome?;
+        tally.check(&campaign.name(n), verdict);
+        stops += stopped;
+        again.add(&asked);
+    }
+    let enough = stops * 10 >= size.stops * 9;
+    let stopped = format!("{stops} of {} runs were stopped before their end", size.stops);
+    tally.check("stops", if enough { Ok(stopped) } else { Err(stopped) });
+    tally.check("nobody is asked again", again.verdict());
+    Ok(Some(tally))
+}
+
+struct StopsCampaign<'a> {
+    world: &'a CampaignFolder,
+    size: &'static StopsSize,
+    seed: u64,
+    text: String,
+    input: PathBuf,
+    scenario: Scenario,
+}
+
+/// What a chain has shown.
+struct ChainOutcome {
+    verdict: Result<String, String>,
+    /// The number of runs that were stopped before their end.
+    stops: usize,
+    again: Again,
+}
+
+impl StopsCampaign<'_> {
+    fn name(&self, n: usize) -> String {
+        let (form, _, _) = FORMS[n % FORMS.len()];
+        if n == 0 { "without a stop".to_owned() } else { format!("chain {n}, {form}") }
+    }
+
+    /// Makes one output. That of chain 0 has no stop.
+    fn chain(&self, n: usize) -> Result<ChainOutcome, Failure> {
+        let (_, file, flags) = FORMS[n % FORMS.len()];
+        let list = rows(self.seed, self.size, self.scenario.clone());
+        let output = ListOutput {
+            list: &list,
+            path: self.world.path(&format!("{n}-{file}")),
+            is_ordered: !flags.contains(&"--unordered"),
+            has_more_columns: flags.contains(&"--columns"),
+        };
+        let mut random = fastrand::Rng::with_seed(self.seed ^ (n as u64) << 32);
+        let count = if n == 0 { 0 } else { self.size.stops / self.size.chains };
+        let plan: Vec<(Duration, Stop)> =
+            (0..count).map(|run| self.stop(&mut random, n * count + run)).collect();
+        let mailnet_began = Instant::now();
+        let net = peers::start(&self.text)?;
+        let (mut past, mut faults, mut took) = (Vec::new(), Vec::new(), Duration::ZERO);
+        let mut is_complete = false;
+        for stop in plan.into_iter().map(Some).chain([None]) {
+            let mut command = clean_command(self.world, &net, true);
+            command.arg(&self.input).arg("-o").arg(&output.path).args(flags);
+            command.args(["--pace", "lab", "--sessions", SESSIONS, "--max-wait", "5", "--state", "none"]);
+            if !past.is_empty() {
+                command.arg("--resume");
+            }
+            let log = self.world.path(&format!("{n}.log"));
+            let began = Instant::now();
+            let mut process = ServerProcess::start("mailprobe clean", command, &log)?;
+            let ended = self.watch(&mut process, &output, stop, began)?;
+            took += began.elapsed();
+            faults.extend(ended.faults);
+            past.push(PastRun {
+                began: began - mailnet_began,
+                ended: ended.at - mailnet_began,
+                stop: ended.stop,
+            });
+            if ended.stop.is_none() {
+                is_complete = true;
+                break;
+            }
+        }
+        if !is_complete {
+            faults.push("the last run was stopped".to_owned());
+        }
+        faults.extend(output.nothing_beside().err());
+        faults.extend(output.judge()?.err());
+        let journal = net.journal();
+        let again = judge::judge(&journal, &list, &past);
+        if journal.lost > 0 {
+            faults.push("mailnet's journal is not complete".to_owned());
+        }
+        let stops = past.len() - 1;
+        let stats = net.stop();
+        if !stats.violations.is_empty() {
+            faults.push(format!("rules of the protocols broken: {:?}", stats.violations));
+        }
+        let figures = format!("{stops} stops, {:.0} s in all; {again}", took.as_secs_f64());
+        let verdict =
+            if faults.is_empty() { Ok(figures) } else { Err(format!("{figures}; {}", faults.join("; "))) };
+        Ok(ChainOutcome { verdict, stops, again })
+    }
+
+    /// How and after which time a run of a chain is stopped. Each kind has its share of any few runs.
+    fn stop(&self, random: &mut fastrand::Rng, run: usize) -> (Duration, Stop) {
+        let after = match run % EARLY_SHARE {
+            0 => EARLY,
+            _ => Duration::from_millis(random.u64(300..self.size.stop_at_last.as_millis() as u64)),
+        };
+        let stop = match run % 9 {
+            0 | 4 | 7 => Stop::Once(Signal::INT),
+            2 | 5 => Stop::Once(Signal::TERM),
+            8 => Stop::Twice(if random.bool() { Signal::INT } else { Signal::TERM }),
+            _ => Stop::Kill,
+        };
+        (after, stop)
+    }
+
+    /// Stops a run as planned, or waits for its end.
+    fn watch(
+        &self,
+        process: &mut ServerProcess,
+        output: &ListOutput<'_>,
+        plan: Option<(Duration, Stop)>,
+        began: Instant,
+    ) -> Result<Ended, Failure> {
+        let mut faults = Vec::new();
+        loop {
+            interrupted()?;
+            if let Some(status) = process.ended()? {
+                if !status.success() {
+                    return Err(process.complain(&format!("ended: {status}")));
+                }
+                return Ok(Ended { at: Instant::now(), stop: None, faults });
+            }
+            if let Some((after, stop)) = plan
+                && began.elapsed() >= after
+            {
+                let signalled = Instant::now();
+                let status = self.end(process, stop)?;
+                let at = Instant::now();
+                // It may have ended by itself in the moment of the signal.
+                if status.success() {
+                    return Ok(Ended { at, stop: None, faults });
+                }
+                faults.extend(complaint(stop, status, at - signalled, &process.log()?, after));
+                faults.extend(output.eyes().look().err());
+                let faults = faults
+                    .into_iter()
+                    .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
+                return Ok(Ended { at, stop: Some(stop), faults: faults.collect() });
+            }
+            if began.elapsed() > self.size.limit {
+                return Err(process.complain("does not end"));
+            }
+            sleep(LOOK)?;
+        }
+    }
+
+    /// Sends the signals of a stop, and waits for the end.
+    fn end(&self, process: &mut ServerProcess, stop: Stop) -> Result<ExitStatus, Failure> {
+        match stop {
+            Stop::Kill => process.signal(Signal::KILL)?,
+            Stop::Once(signal) => process.signal(signal)?,
+            Stop::Twice(signal) => {
+                process.signal(signal)?;
+                let second = Instant::now() + SECOND_SIGNAL_AFTER;
+                while Instant::now() < second {
+                    if let Some(status) = process.ended()? {
+                        return Ok(status);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                process.signal(signal)?;
+            }
+        }
+        let signalled = Instant::now();
+        loop {
+            if let Some(status) = process.ended()? {
+                return Ok(status);
+            }
+            if signalled.elapsed() > END_MAX * 10 {
+                return Err(process.complain("does not end after a signal"));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// The end of a run.
+struct Ended {
+    at: Instant,
+    /// How it was stopped; `None`: it was complete.
+    stop: Option<Stop>,
+    faults: Vec<String>,
+}
+
+/// What is wrong with the end of a stopped run.
+fn complaint(stop: Stop, status: ExitStatus, took: Duration, said: &str, ran: Duration) -> Vec<String> {
+    let (Stop::Once(signal) | Stop::Twice(signal)) = stop else { return Vec::new() };
+    let mut faults = Vec::new();
+    if status.signal() != Some(signal.as_raw()) {
+        faults.push(format!("ended: {status}"));
+    }
+    if took > END_MAX + Duration::from_millis(500) {
+        faults.push(format!("took {:.1} s", took.as_secs_f64()));
+    }
+    let says_how = said.trim_end().ends_with("--resume");
+    if matches!(stop, Stop::Once(_)) && ran > WATCHES_AFTER && !says_how {
+        faults.push(format!("does not say how to continue: {}", said.trim_end()));
+    }
+    if said.contains(MARK) && said.contains('@') {
+        faults.push("an address is in a message".to_owned());
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_rows_take_long() {
+        for size in [&FULL, &SMALL] {
+            let scenario = Scenario::parse(&scenario(size)).unwrap();
+            let list = rows(1, size, scenario.clone());
+            let first: Vec<String> = (0..size.lines / 50).map(|n| list.address(n).to_lowercase()).collect();
+            for (kind, at_least) in [("-slow-", 2), ("-grey-", 2), ("-dead-", 2)] {
+                let count = first.iter().filter(|address| address.contains(kind)).count();
+                assert!(count >= at_least, "{count} {kind} of {}", first.len());
+            }
+            for n in 0..size.lines {
+                let address = list.address(n).to_lowercase();
+                let is_known = !address.contains('@')
+                    || scenario.exists(&address).is_some()
+                    || address.contains("-dead-");
+                assert!(is_known, "{address}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_stopped_run_is_judged() {
+        let stop = Stop::Once(Signal::INT);
+        let by = |signal: Signal| ExitStatus::from_raw(signal.as_raw());
+        let said =
+            "mailprobe: stopped after 5 rows; finished rows are in a.partial: continue with --resume\n";
+        let (soon, ran) = (Duration::from_secs(1), Duration::from_secs(9));
+        assert!(complaint(stop, by(Signal::INT), soon, said, ran).is_empty());
+        assert_eq!(complaint(stop, by(Signal::TERM), Duration::from_secs(9), "", ran).len(), 3);
+        assert_eq!(complaint(stop, by(Signal::INT), soon, "", EARLY).len(), 0);
+        assert_eq!(complaint(Stop::Kill, by(Signal::KILL), soon, "", ran).len(), 0);
+    }
+}
