@@ -102,7 +102,8 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
         assert_eq!(ended.status.signal(), Some(signal.as_raw()), "{said}");
         let rows = std::fs::read_to_string(desk.path("list.out.partial")).unwrap().lines().count();
         assert!(
-            said.contains(&format!("mailprobe: stopped after {rows} rows; finished rows are in ")),
+            said.contains(&format!("mailprobe: stopped after {rows} rows"))
+                && said.contains("; finished rows are in "),
             "{said}"
         );
         assert!(said.trim_end().ends_with("list.out.partial: continue with --resume"), "{said}");
@@ -110,17 +111,21 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
 }
 
 #[test]
-fn a_run_that_begins_anew_is_told() {
+fn a_complete_output_is_not_replaced() {
     let desk = Desk::new(SCENARIO);
     let list = desk.list("list", ["user-1@ok.example".to_owned()]);
     let flags = ["--state", "none", "--resume"];
     // The first run of a script that always gives --resume.
-    let (_, said) = desk.cleaned(&list, &flags);
-    assert!(!said.contains("begins anew"), "{said}");
+    let (output, _) = desk.cleaned(&list, &flags);
     let mut again = desk.mailprobe("clean");
     let out = list.with_extension("out");
     let again = again.arg(&list).arg("-o").arg(&out).args(flags).output().unwrap();
     let (_, said) = texts(&again);
+    let expected =
+        format!("{0} exists, and there is no {0}.partial that --resume could continue: ", out.display());
+    assert!(said.contains(&expected) && again.status.code() == Some(2), "{said}");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), output);
+    let (_, said) = desk.cleaned(&list, &[&flags[..], &["--force"]].concat());
     let expected =
         format!("there is no {0}.partial: this run begins anew, and replaces {0} at its end", out.display());
     assert!(said.contains(&expected), "{said}");

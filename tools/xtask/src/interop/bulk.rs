@@ -147,7 +147,7 @@ pub fn clean(
     write_list(&input, &list)?;
     let mut arguments =
         vec!["clean".into(), input.display().to_string(), "-o".into(), output.display().to_string()];
-    arguments.extend(["--format", "csv", "--column", "email", "--no-progress"].map(str::to_owned));
+    arguments.extend(["--format", "csv", "--column", "email", "--no-progress", "--force"].map(str::to_owned));
     arguments.extend(mailprobe.engine.iter().cloned());
     arguments.extend(setup.flags().iter().map(|&flag| flag.to_owned()));
     let figure = Figure::measure(

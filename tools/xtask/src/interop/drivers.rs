@@ -123,7 +123,7 @@ impl<'a> Mailprobe<'a> {
         let (input, output) = (file(".csv"), file(".cleaned.csv"));
         write_list(&input, addresses)?;
         let mut command = self.command(name);
-        command.args(["clean", "--format", "csv", "--column", "email", "--no-progress", "-o"]);
+        command.args(["clean", "--format", "csv", "--column", "email", "--no-progress", "--force", "-o"]);
         command.arg(&output).arg(&input).args(more).args(&self.engine);
         let finished = self.net.run(command, "", limit)?;
         let log = finished.stderr.clone();

@@ -90,6 +90,10 @@ fn of_list(bench: &Bench, mailnet: &Mailnet, times: u64) -> Result<u64, Failure>
     let rows: String = (0..times).map(|number| format!("user-{number}@d1.example\n")).collect();
     let wrong = |error: io::Error| Failure(format!("{}: {error}", list.display()));
     std::fs::write(&list, format!("email\n{rows}")).map_err(wrong)?;
+    // The output of an earlier run is not replaced.
+    if output.exists() {
+        std::fs::remove_file(&output).map_err(wrong)?;
+    }
     let mut command = Command::new(world.binary("mailprobe"));
     command
         .arg("clean")

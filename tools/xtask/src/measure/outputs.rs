@@ -91,7 +91,7 @@ fn clean(bench: &Bench, peers: &PeerAddresses, flags: &[&str], wanted: &Wanted) 
     let mut command = bench.clean(&input, &output, peers, &["--pace", "lab"]);
     command.args(flags);
     if !wanted.columns.is_empty() {
-        command.args(["--columns", wanted.columns, "--split", "--report"]).arg(page);
+        command.args(["--columns", wanted.columns, "--split", "--force", "--report"]).arg(page);
     }
     MeasuredChild::start(command, &log)?.wait(&log, LIMIT)
 }

@@ -186,6 +186,8 @@ impl Bench {
 
     /// A command of `mailprobe clean` with the flags of every measurement.
     pub fn clean(&self, input: &Path, output: &Path, peers: &PeerAddresses, flags: &[&str]) -> Command {
+        // `clean` replaces no file without --force, which older programs do not know. If it cannot be removed, `clean` says so.
+        let _ = std::fs::remove_file(output);
         let mut command = Command::new(self.world.binary("mailprobe"));
         command.arg("clean").arg(input).arg("-o").arg(output).args(["--no-progress", "--format", "csv"]);
         command.args(["--column", "email", "--resolver", &peers.resolver, "--smtp-port", &peers.smtp_port]);

@@ -162,7 +162,7 @@ impl ListCampaign<'_> {
         let size = self.size;
         let mut arguments = vec![&*input, "-o", &*output, "--summary", &*summary];
         arguments.extend(["--memory", size.memory, "--max-wait", size.max_wait]);
-        arguments.extend(resume.then_some("--resume"));
+        arguments.push(if resume { "--resume" } else { "--force" });
         arguments.extend((!self.output.is_ordered).then_some("--unordered"));
         self.world.clean(mailnet, &arguments)
     }

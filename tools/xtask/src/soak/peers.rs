@@ -68,7 +68,7 @@ pub fn clean(world: &CampaignFolder, net: &Running, run: &CleanRun<'_>) -> Resul
     fs::write(&input, format!("email\n{list}"))
         .map_err(|error| Failure(format!("{}: {error}", input.display())))?;
     let mut command = clean_command(world, net, run.named);
-    command.args(["--format", "csv", "--column", "email", "--no-progress"]);
+    command.args(["--format", "csv", "--column", "email", "--no-progress", "--force"]);
     command.arg(&input).arg("-o").arg(&output).args(run.flags);
     command.env("XDG_STATE_HOME", world.path(&format!("state-{}", run.state)));
     let began = Instant::now();
