@@ -11,7 +11,7 @@ use super::marks::Marker;
 use super::outage::OutageWatch;
 use super::outcome::Outcome;
 use super::part::PartRows;
-use super::progress::{Progress, Standing};
+use super::progress::{AwaitedDomain, Found, Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::seen::Seen;
@@ -21,6 +21,7 @@ use super::state::State;
 use super::state::table::Table;
 use super::stop::StopSignal;
 use super::summary::{Extent, Reading, Summary, counted};
+use super::time_left::{RunFacts, TimeLeft};
 use super::{CleanError, UNDER_WAY_MAX, unix_now};
 use engine::Refusal;
 use engine::proto::address::Address;
@@ -97,6 +98,8 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         put_off: PutOff::default(),
         unanswered: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
+        time_left: TimeLeft::default(),
+        found: Found::default(),
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
         answers: Vec::new(),
@@ -165,6 +168,9 @@ struct Run<'a> {
     /// Number of rows that stay open because a signal ends the run.
     unanswered: u64,
     stall: Stall,
+    time_left: TimeLeft,
+    /// Number of addresses with a result, by its kind.
+    found: Found,
     outage: OutageWatch,
     /// The last row read.
     row: Row,
@@ -264,6 +270,7 @@ impl Run<'_> {
         {
             if turn == Turn::Due {
                 self.stall.on_asked_again(now);
+                self.time_left.on_again(asked.domain, now);
             }
             let address = parse(&asked)?;
             let ticket = self.budget.take(|slot| {
@@ -333,11 +340,13 @@ impl Run<'_> {
             waits = put_off.join(state, slot)?;
             Ok(())
         })?;
+        let now = self.now();
+        self.time_left.on_new(domain, now);
         if waits {
             self.budget.release(ticket);
             return Ok(());
         }
-        self.stall.on_progress(self.now());
+        self.stall.on_progress(now);
         self.send(ticket, address)
     }
 
@@ -380,13 +389,44 @@ impl Run<'_> {
     }
 
     fn show(&mut self) {
-        let (put_off, now) = (&self.put_off, millis(self.started.elapsed()));
-        let (read, bytes) = (self.read, self.row.end);
-        self.parts.progress.show(&self.summary, || Standing {
-            read,
-            bytes,
-            put_off: put_off.len(),
-            until: put_off.last_due().map(|due| Duration::from_millis(due.saturating_sub(now))),
+        if !self.parts.progress.is_due() {
+            return;
+        }
+        let (now, waits) = (self.now(), &self.parts.waits);
+        let size = self.parts.progress.size().filter(|_| !self.ended);
+        let read = self.read as f64;
+        let facts = RunFacts {
+            now,
+            progress: self.stall.progress(),
+            again: self.stall.asked_again(),
+            silence: millis(waits.silence),
+            max_wait: millis(waits.later),
+            read: self.read,
+            rows: match size {
+                Some(size) => Some(read * size as f64 / self.row.end.max(1) as f64),
+                None => self.ended.then_some(read),
+            },
+        };
+        let (left, awaited) = self.time_left.estimate(&facts);
+        let awaited = awaited.map(|awaited| {
+            let name = awaited.domain.and_then(|number| self.summary.domains.name(number));
+            AwaitedDomain {
+                name: name.unwrap_or("some domains").to_owned(),
+                why: awaited.why,
+                others: awaited.others,
+            }
+        });
+        let done = self.read - self.open_rows() - self.summary.dropped;
+        self.parts.progress.show(&Standing {
+            done,
+            resumed: self.summary.resumed,
+            rows: facts.rows.map(|rows| (rows as u64).max(self.read)),
+            found: self.found,
+            is_fast: self.summary.is_fast,
+            left: left.filter(|_| facts.rows.is_some()),
+            awaited,
+            bytes: self.row.end,
+            read: self.read,
         });
     }
 

@@ -8,7 +8,7 @@ mod files;
 
 use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
 use super::part::Partition;
-use super::progress::{Progress, Standing};
+use super::progress::{Found, Progress, Standing};
 use super::sink::{Sink, SinkOptions};
 use super::state::State;
 use super::summary::{Extent, Reading, Summary};
@@ -39,6 +39,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         part: 0,
         verdicts: Verdict::all().collect(),
         summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32), false),
+        found: Found::default(),
         progress: Progress::new(!args.no_progress, source.size()),
         row: Row::default(),
         flushed: started,
@@ -96,6 +97,8 @@ struct Join {
     sink: Sink,
     state: State,
     summary: Summary,
+    /// Number of rows by their result.
+    found: Found,
     progress: Progress,
     /// The last row of INPUT.
     row: Row,
@@ -138,13 +141,32 @@ impl Join {
         }
         let domain = self.row.address.as_ref().map(|it| self.summary.domains.number(it.domain().as_str()));
         count(&mut self.summary, &self.verdicts, code, domain);
+        self.found.count(code);
         Ok(())
+    }
+
+    /// A join reads at an even pace, because it waits for nobody.
+    fn show(&mut self) {
+        let (read, bytes) = (self.partition.rows(), self.row.end);
+        let part = self.progress.size().map(|size| size as f64 / bytes.max(1) as f64);
+        let left = part.map(|part| self.progress.elapsed().mul_f64((part - 1.0).max(0.0)));
+        self.progress.show(&Standing {
+            done: read,
+            read,
+            bytes,
+            rows: part.map(|part| (read as f64 * part) as u64),
+            resumed: self.summary.resumed,
+            found: self.found,
+            left,
+            ..Standing::default()
+        });
     }
 
     /// Shows the progress, and hands the rows to the system at intervals.
     fn look_up(&mut self) -> Result<(), Stop> {
-        let (read, bytes) = (self.partition.rows(), self.row.end);
-        self.progress.show(&self.summary, || Standing { read, bytes, ..Standing::default() });
+        if self.progress.is_due() {
+            self.show();
+        }
         if self.flushed.elapsed() >= FLUSH_INTERVAL {
             self.sink.flush()?;
             self.flushed = Instant::now();

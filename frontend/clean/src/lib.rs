@@ -48,6 +48,7 @@ mod stop;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod time_left;
 
 pub use checker::{
     Answered, Checker, Fast, Full, OnNoMailHost, WithFacts, WithLearned, is_without_mail_host,

@@ -1,7 +1,9 @@
 //! The progress line on the terminal.
 
-use super::summary::{Summary, addresses};
-use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use super::outcome::UNVERIFIABLE;
+use super::summary::counted;
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lists::Verdict;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -13,22 +15,60 @@ pub(super) struct Progress {
 }
 
 /// The progress of a run.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Standing {
-    /// Number of rows read.
-    pub read: u64,
-    /// Number of input bytes read.
+    /// Number of rows with a result, and those of an earlier run among them.
+    pub done: u64,
+    pub resumed: u64,
+    /// Number of rows of the list, if it can be estimated.
+    pub rows: Option<u64>,
+    pub found: Found,
+    pub is_fast: bool,
+    /// The time left, if it is known.
+    pub left: Option<Duration>,
+    pub awaited: Option<AwaitedDomain>,
+    /// Number of input bytes read, and number of rows read.
     pub bytes: u64,
-    /// Number of rows that are checked later.
-    pub put_off: u64,
-    /// Time until the last of the rows that wait for a time is due.
-    pub until: Option<Duration>,
+    pub read: u64,
+}
+
+/// A domain that the run waits for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct AwaitedDomain {
+    pub name: String,
+    /// The cause of the wait.
+    pub why: &'static str,
+    /// Number of other domains that the run waits for.
+    pub others: usize,
+}
+
+/// Number of addresses with a result.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    by_code: [u64; 32],
+}
+
+impl Found {
+    /// Counts a result by the code of its verdict.
+    pub fn count(&mut self, code: u8) {
+        if let Some(count) = self.by_code.get_mut(usize::from(code)) {
+            *count += 1;
+        }
+    }
+
+    /// Number of results of these verdicts.
+    fn of(&self, wanted: impl Fn(&Verdict) -> bool) -> u64 {
+        Verdict::all()
+            .filter(wanted)
+            .filter_map(|verdict| self.by_code.get(usize::from(verdict.code())))
+            .sum()
+    }
 }
 
 /// Interval between updates of the line.
 const SHOW_INTERVAL: Duration = Duration::from_millis(200);
-/// The time left is estimated from the rate so far. Before this time there is no estimate.
-const GUESS_AFTER: Duration = Duration::from_secs(3);
+/// The time left is not shown earlier.
+const GUESS_AFTER: Duration = Duration::from_secs(2);
 
 impl Progress {
     /// The line is shown if it is `wanted` and standard error is a terminal. `size` is the length of the input in bytes. If it
@@ -46,19 +86,29 @@ impl Progress {
         Progress { bar, started: now, shown: now }
     }
 
-    /// Updates the line at intervals.
-    pub fn show(&mut self, summary: &Summary, standing: impl FnOnce() -> Standing) {
+    /// Whether the line is shown, and its time has come.
+    pub fn is_due(&self) -> bool {
+        self.bar.is_some() && self.shown.elapsed() >= SHOW_INTERVAL
+    }
+
+    /// The time since the start of the run.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The length of the input in bytes, if known.
+    pub fn size(&self) -> Option<u64> {
+        self.bar.as_ref().and_then(ProgressBar::length)
+    }
+
+    /// Updates the line.
+    pub fn show(&mut self, standing: &Standing) {
         let Some(bar) = &self.bar else { return };
-        if self.shown.elapsed() < SHOW_INTERVAL {
-            return;
-        }
         self.shown = Instant::now();
-        let standing = standing();
         // Rows that are read but not finished do not count.
-        let done = summary.total() as f64 / standing.read.max(1) as f64;
-        let position = (standing.bytes as f64 * done) as u64;
-        bar.set_message(line(summary, &standing, self.started.elapsed(), bar.length(), position));
-        bar.set_position(position);
+        let done = standing.done as f64 / standing.read.max(1) as f64;
+        bar.set_message(line(standing, self.started.elapsed()));
+        bar.set_position((standing.bytes as f64 * done) as u64);
     }
 
     /// Removes the line from the terminal.
@@ -69,34 +119,43 @@ impl Progress {
     }
 }
 
-fn line(
-    summary: &Summary,
-    standing: &Standing,
-    elapsed: Duration,
-    size: Option<u64>,
-    position: u64,
-) -> String {
-    let total = summary.total();
-    let rate = total.saturating_sub(summary.resumed) as f64 / elapsed.as_secs_f64().max(0.001);
-    let mut line = format!("{}, {rate:.0}/s", addresses(total));
-    if let Some(size) = size.filter(|_| position > 0 && elapsed > GUESS_AFTER) {
-        let part = size.saturating_sub(position) as f64 / position as f64;
-        let left = Duration::from_secs_f64(elapsed.as_secs_f64() * part);
-        line += &format!(", {} left", HumanDuration(left));
-    }
-    let unverifiable = summary.count_of("unverifiable");
-    let (good, what) = match summary.is_fast {
-        true => (summary.passed(), "passed"),
-        false => (summary.deliverable, "deliverable"),
-    };
-    line += &format!("; {} {what}, {} unverifiable", HumanCount(good), HumanCount(unverifiable));
-    if standing.put_off > 0 {
-        line += &format!("; {} delayed", HumanCount(standing.put_off));
-        if let Some(until) = standing.until {
-            line += &format!(" for up to {}", HumanDuration(until));
+fn line(standing: &Standing, elapsed: Duration) -> String {
+    let Standing { done, resumed, rows, found, left, ref awaited, .. } = *standing;
+    let rate = done.saturating_sub(resumed) as f64 / elapsed.as_secs_f64().max(0.001);
+    let mut line = match rows {
+        Some(rows) if rows > done => {
+            format!("{} of {} rows, {rate:.0}/s", HumanCount(done), HumanCount(rows))
         }
+        _ => format!("{}, {rate:.0}/s", counted(done, "row", "rows")),
+    };
+    if let Some(left) = left.filter(|_| elapsed > GUESS_AFTER) {
+        line += &format!(", {} left", duration_text(left));
+    }
+    let (good, what) = match standing.is_fast {
+        true => (found.of(|verdict| verdict.reason == "fast_check_passed"), "passed"),
+        false => (found.of(|verdict| verdict.deliverable == Some(true)), "deliverable"),
+    };
+    let unverifiable = found.of(|verdict| verdict.reason == UNVERIFIABLE);
+    line += &format!("; {} {what}, {} unverifiable", HumanCount(good), HumanCount(unverifiable));
+    if let Some(AwaitedDomain { name, why, others }) = awaited {
+        line += &format!("; waiting for {name}");
+        if *others > 0 {
+            line += &format!(" and {}", counted(*others as u64, "other domain", "other domains"));
+        }
+        line += &format!(": {why}");
     }
     line
+}
+
+/// A duration in its two largest units. Seconds are rounded up, so that the text is never below the duration.
+fn duration_text(duration: Duration) -> String {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    match (seconds / 86_400, seconds / 3600, seconds / 60) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, minutes) => format!("{minutes} min {} s", seconds % 60),
+        (0, hours, minutes) => format!("{hours} h {} min", minutes % 60),
+        (days, hours, _) => format!("{days} d {} h", hours % 24),
+    }
 }
 
 fn style(template: &str) -> ProgressStyle {
@@ -107,28 +166,50 @@ fn style(template: &str) -> ProgressStyle {
 mod tests {
     use super::*;
     use engine::proto::verdict::Reason;
-    use lists::Verdict;
 
     #[test]
     fn the_line_says_where_it_stands() {
-        let mut summary = Summary::default();
-        summary.resumed = 400;
-        for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::MailboxExists] {
-            let verdict = Verdict::from(reason);
-            (0..250).for_each(|_| summary.count(verdict, verdict.code(), None));
+        let mut found = Found::default();
+        for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::RoleAccount] {
+            (0..250).for_each(|_| found.count(Verdict::from(reason).code()));
         }
-        let standing = Standing { put_off: 12, until: Some(Duration::from_secs(240)), ..Standing::default() };
+        let awaited = AwaitedDomain { name: "a.example".into(), why: "greylisting", others: 2 };
+        let standing = Standing {
+            done: 1000,
+            resumed: 400,
+            rows: Some(3000),
+            found,
+            left: Some(Duration::from_millis(99_100)),
+            awaited: Some(awaited),
+            ..Standing::default()
+        };
         assert_eq!(
-            line(&summary, &standing, Duration::from_secs(6), Some(3000), 1000),
-            "1,000 addresses, 100/s, 12 seconds left; 500 deliverable, 250 unverifiable; \
-             12 delayed for up to 4 minutes"
+            line(&standing, Duration::from_secs(6)),
+            "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 deliverable, 250 unverifiable; \
+             waiting for a.example and 2 other domains: greylisting"
         );
+        let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
         assert_eq!(
-            line(&summary, &Standing::default(), Duration::from_secs(2), None, 0),
-            "1,000 addresses, 300/s; 500 deliverable, 250 unverifiable"
+            line(&begun, Duration::from_secs(2)),
+            "1,000 rows, 500/s; 500 deliverable, 250 unverifiable"
         );
-        summary.is_fast = true;
-        let passed = line(&summary, &Standing::default(), Duration::from_secs(2), None, 0);
-        assert_eq!(passed, "1,000 addresses, 300/s; 0 passed, 250 unverifiable");
+        let passed = Verdict::all().find(|verdict| verdict.reason == "fast_check_passed").unwrap();
+        let mut found = Found::default();
+        found.count(passed.code());
+        let fast = Standing { found, is_fast: true, ..begun };
+        assert_eq!(line(&fast, Duration::from_secs(2)), "1,000 rows, 500/s; 1 passed, 0 unverifiable");
+    }
+
+    #[test]
+    fn durations_have_units_and_are_never_too_short() {
+        for (millis, text) in [
+            (0, "0 s"),
+            (59_001, "1 min 0 s"),
+            (61_000, "1 min 1 s"),
+            (3_600_000, "1 h 0 min"),
+            (90_000_000, "1 d 1 h"),
+        ] {
+            assert_eq!(duration_text(Duration::from_millis(millis)), text);
+        }
     }
 }

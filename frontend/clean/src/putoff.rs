@@ -68,11 +68,6 @@ impl PutOff {
         self.crowded
     }
 
-    /// When the last of the rows that wait for a time is due.
-    pub fn last_due(&self) -> Option<u64> {
-        self.later.last_key_value().map(|(due, _)| *due)
-    }
-
     /// The time of the next release.
     pub fn next_due(&self, now: u64) -> Option<u64> {
         let later = self.later.first_key_value().map(|(due, _)| *due);
@@ -84,7 +79,7 @@ impl PutOff {
         later.into_iter().chain(crowded).min()
     }
 
-    /// Delays a row by this number of milliseconds, or a little longer.
+    /// Delays a row by this number of milliseconds, or a little longer. Returns the time when it is due.
     ///
     /// # Errors
     /// The state cannot be written.
@@ -94,12 +89,13 @@ impl PutOff {
         row: &AskedRow,
         now: u64,
         delay: u64,
-    ) -> Result<(), CleanError> {
+    ) -> Result<u64, CleanError> {
         // Rows that are due at about the same time share a queue.
         let step = (delay / 64).max(1).next_power_of_two();
         let due = (now + delay).next_multiple_of(step);
         self.waiting += 1;
-        push(self.later.entry(due).or_default(), state, row)
+        push(self.later.entry(due).or_default(), state, row)?;
+        Ok(due)
     }
 
     /// The site of the row's domain is full.
@@ -333,7 +329,7 @@ mod tests {
         // At most a 64th of the delay later, and never earlier.
         assert_eq!(gone(&mut put_off, &mut state, 1099), [0u64; 0]);
         assert_eq!(gone(&mut put_off, &mut state, 1100 + 16), [1, 3]);
-        assert!((300_100..300_100 + 8192).contains(&put_off.last_due().unwrap()));
+        assert!((300_100..300_100 + 8192).contains(&put_off.next_due(0).unwrap()));
         assert_eq!(gone(&mut put_off, &mut state, 310_000), [2]);
         assert_eq!((put_off.len(), put_off.next_due(0)), (0, None));
     }

@@ -71,6 +71,11 @@ impl Stall {
         self.progress
     }
 
+    /// When a row that waited for a time was last submitted again.
+    pub fn asked_again(&self) -> u64 {
+        self.again
+    }
+
     /// A row got an answer, or was submitted for the first time.
     pub fn on_progress(&mut self, now: u64) {
         self.progress = now;

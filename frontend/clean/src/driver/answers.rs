@@ -6,6 +6,7 @@ use super::super::outage::OUTAGE_PAUSE;
 use super::super::outcome::UNVERIFIABLE;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
+use super::super::time_left::Cause;
 use super::{Answered, AskedRow, Outcome, Run, count, nobody, stopped};
 use crate::checker::is_without_mail_host;
 use engine::Outage;
@@ -120,7 +121,8 @@ impl Run<'_> {
                         self.parts.waits.outage.as_secs()
                     );
                 }
-                self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
+                let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
+                self.time_left.on_delay(asked.domain, Cause::Connection, now, due, due);
                 self.budget.release(ticket);
                 Ok(())
             }
@@ -167,7 +169,9 @@ impl Run<'_> {
         asked.since = Some(since);
         asked.retries += 1;
         self.summary.retries += 1;
-        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
+        let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
+        let until = now + millis(left);
+        self.time_left.on_delay(asked.domain, Cause::of_rule(rule), now, due, until);
         self.budget.release(ticket);
         Ok(())
     }
@@ -183,7 +187,8 @@ impl Run<'_> {
             return self.leave(answered, Left::BUDGET, Some(after));
         };
         asked.since = Some(since);
-        self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
+        let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
+        self.time_left.on_delay(asked.domain, Cause::Budget, now, due, due);
         self.budget.release(ticket);
         Ok(())
     }
@@ -243,6 +248,8 @@ impl Run<'_> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
+        self.time_left.on_result(asked.domain, millis(self.checked_at));
+        self.found.count(outcome.code());
         let mut is_full = false;
         if self.rows.is_ordered() {
             is_full = self.journal.add(asked.row, asked.key, outcome);

@@ -118,6 +118,7 @@ impl Run<'_> {
         outcome: Outcome,
         done: bool,
     ) -> Result<(), CleanError> {
+        self.found.count(outcome.code());
         if done {
             self.summary.resumed += 1;
         } else if self.rows.is_ordered() {
