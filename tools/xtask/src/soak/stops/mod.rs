@@ -253,6 +253,7 @@ impl StopsCampaign<'_> {
             faults.extend(ended.faults);
             past.push(PastRun {
                 began: began - mailnet_began,
+                signalled: ended.signalled - mailnet_began,
                 ended: ended.at - mailnet_began,
                 stop: ended.stop,
             });
@@ -312,7 +313,8 @@ impl StopsCampaign<'_> {
                 if !status.success() {
                     return Err(process.complain(&format!("ended: {status}")));
                 }
-                return Ok(Ended { at: Instant::now(), stop: None, faults });
+                let at = Instant::now();
+                return Ok(Ended { signalled: at, at, stop: None, faults });
             }
             if let Some((after, stop)) = plan
                 && began.elapsed() >= after
@@ -322,14 +324,14 @@ impl StopsCampaign<'_> {
                 let at = Instant::now();
                 // It may have ended by itself in the moment of the signal.
                 if status.success() {
-                    return Ok(Ended { at, stop: None, faults });
+                    return Ok(Ended { signalled, at, stop: None, faults });
                 }
                 faults.extend(complaint(stop, status, at - signalled, &process.log()?, after));
                 faults.extend(output.eyes().look().err());
                 let faults = faults
                     .into_iter()
                     .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
-                return Ok(Ended { at, stop: Some(stop), faults: faults.collect() });
+                return Ok(Ended { signalled, at, stop: Some(stop), faults: faults.collect() });
             }
             if began.elapsed() > self.size.limit {
                 return Err(process.complain("does not end"));
@@ -370,6 +372,7 @@ impl StopsCampaign<'_> {
 
 /// The end of a run.
 struct Ended {
+    signalled: Instant,
     at: Instant,
     /// How it was stopped; `None`: it was complete.
     stop: Option<Stop>,
