@@ -54,6 +54,11 @@ impl Again {
         self.lost.extend_from_slice(&other.lost);
     }
 
+    /// A line for each address that was asked about again and must not be.
+    pub fn all(&self) -> String {
+        self.after_signal.iter().chain(&self.lost).map(|line| format!("{line}\n")).collect()
+    }
+
     /// Whether nobody was asked again who must not be.
     pub fn verdict(&self) -> Result<String, String> {
         let wrong: Vec<&str> =

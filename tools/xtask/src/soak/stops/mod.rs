@@ -12,19 +12,22 @@
 //!   both);
 //! - a signal ends the run in time and by itself, and the message says how to continue;
 //! - OUT.state and OUT.results never contain a plain address, and are gone at the end.
+//!
+//! `target/stops.txt` has all mailboxes that were asked about again.
 
 mod judge;
 
 use super::list_output::{ListOutput, MARK};
-use super::list_rows::ListRows;
+use super::list_rows::{ListRows, wrong};
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
 use super::{Failure, SoakOptions};
-use crate::interop::process::{ServerProcess, interrupted, sleep};
+use crate::interop::process::{ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Again, PastRun};
 use mailnet::Scenario;
 use rustix::process::Signal;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -194,6 +197,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     let stopped = format!("{stops} of {} runs were stopped before their end", size.stops);
     tally.check("stops", if enough { Ok(stopped) } else { Err(stopped) });
     tally.check("nobody is asked again", again.verdict());
+    let trace = target_folder()?.join("stops.txt");
+    fs::write(&trace, again.all()).map_err(|error| wrong(&trace, &error))?;
     Ok(Some(tally))
 }
 
