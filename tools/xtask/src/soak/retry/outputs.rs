@@ -115,7 +115,7 @@ mod tests {
             ("1,a@b.example,\"x, \"\"y\"\"\"", "unverifiable", Some("greylisted"))
         );
         let plain = of_csv("1,a@b.example,x,true,mailbox_exists", "n,email,note,deliverable,reason").unwrap();
-        assert_eq!((plain.own(), plain.rule), ("1,a@b.example,x", None));
+        assert_eq!((plain.own(), plain.rule.as_deref()), ("1,a@b.example,x", None));
         let json = of_json("{\"n\":1,\"deliverable\":false,\"reason\":\"catch_all\"}").unwrap();
         assert_eq!((json.own(), &*json.reason), ("{\"n\":1", "catch_all"));
         assert!(of_csv("x", "n,deliverable,reason").is_none() && of_json("{}").is_none());

@@ -32,6 +32,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 struct StopsSize {
@@ -164,35 +165,30 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     rows(seed, size, parsed.clone()).write(&input)?;
     let campaign = StopsCampaign { world: &world, size, seed, text, input, scenario: parsed };
 
-    let mut tally = Tally::default();
-    let mut again = Again::default();
-    let mut stops = 0;
-    // The last place is that of the run without a stop.
+    // A worker makes one chain after the other, and reports each at its end. The first chain is the run without a stop.
     let next = AtomicUsize::new(0);
-    let chains = std::thread::scope(|scope| {
-        let worker = || -> Vec<(usize, Result<ChainOutcome, Failure>)> {
-            let mut made = Vec::new();
-            loop {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                if n > size.chains {
-                    return made;
-                }
-                made.push((n, campaign.chain(n)));
+    let reported = Mutex::new((Tally::default(), Again::default(), 0));
+    let worker = || -> Result<(), Failure> {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n > size.chains {
+                return Ok(());
             }
-        };
+            let ChainOutcome { verdict, stops, again } = campaign.chain(n)?;
+            let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+            reported.0.check(&campaign.name(n), verdict);
+            reported.1.add(&again);
+            reported.2 += stops;
+        }
+    };
+    std::thread::scope(|scope| {
         let workers: Vec<_> = (0..size.at_once).map(|_| scope.spawn(worker)).collect();
         let ended = workers.into_iter().map(|worker| worker.join());
-        let panicked = |_| vec![(0, Err(Failure("panicked".into())))];
-        let mut chains: Vec<_> = ended.flat_map(|ended| ended.unwrap_or_else(panicked)).collect();
-        chains.sort_by_key(|(n, _)| *n);
-        chains
-    });
-    for (n, outcome) in chains {
-        let ChainOutcome { verdict, stops: stopped, again: asked } = outcome?;
-        tally.check(&campaign.name(n), verdict);
-        stops += stopped;
-        again.add(&asked);
-    }
+        ended
+            .map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into()))))
+            .collect::<Result<(), _>>()
+    })?;
+    let (mut tally, again, stops) = reported.into_inner().unwrap_or_else(PoisonError::into_inner);
     let enough = stops * 10 >= size.stops * 9;
     let stopped = format!("{stops} of {} runs were stopped before their end", size.stops);
     tally.check("stops", if enough { Ok(stopped) } else { Err(stopped) });
