@@ -3,7 +3,7 @@
 //! The list has rows at a site that refuses more recipients than its budget of an hour allows, at greylisting servers, at servers
 //! whose first sessions fail, at a server that refuses this machine, full and disabled mailboxes, domains that accept everyone,
 //! duplicates, quoted cells and rows without an address. Each form of output is made by a run of `clean`, and then retried up to ten
-//! times; before each round an hour passes for the budget. mailnet's journal shows who was asked. The campaign checks:
+//! times; before each round an hour passes for the budget. Some rounds are stopped by a signal or `kill -9`, and resumed. mailnet's journal shows who was asked. The campaign checks:
 //! - a round asks only about open rows: `unverifiable` ones; with the column `rule` not those of the server that refuses this
 //!   machine;
 //! - all other rows keep their bytes, and open rows keep the part that is of the list;
@@ -19,17 +19,23 @@ use super::list_rows::{ListRows, wrong};
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
 use super::{Failure, SoakOptions};
-use crate::interop::process;
+use crate::interop::process::{self, ServerProcess, interrupted};
 use crate::interop::report::{self, Tally};
 use mailnet::{Running, Scenario, What};
 use outputs::{Output, OutputRow};
+use rustix::process::Signal;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 const ROUNDS_MAX: usize = 10;
+/// The longest time until a stop, in milliseconds: a round takes a second or two.
+const STOP_AT_LAST_MS: u64 = 1500;
+const LOOK: Duration = Duration::from_millis(5);
 const RUN_LIMIT: Duration = Duration::from_secs(240);
 /// How many differences are printed.
 const SHOWN: usize = 3;
@@ -47,10 +53,16 @@ struct Form {
     flags: &'static [&'static str],
     /// Each round replaces the output.
     replaces: bool,
+    /// The first run of each round is stopped, and another one continues it.
+    stops: bool,
 }
 
 const fn form(ending: &'static str, flags: &'static [&'static str]) -> Form {
-    Form { ending, flags, replaces: false }
+    Form { ending, flags, replaces: false, stops: false }
+}
+
+const fn stopped(ending: &'static str, flags: &'static [&'static str], replaces: bool) -> Form {
+    Form { ending, flags, replaces, stops: true }
 }
 
 const FULL: RetrySize = RetrySize {
@@ -63,7 +75,10 @@ const FULL: RetrySize = RetrySize {
         form("jsonl", &[]),
         form("jsonl", &["--columns", "rule,checked_at"]),
         form("jsonl.gz", &["--columns", "rule"]),
-        Form { ending: "csv", flags: &["--columns", "rule,checked_at"], replaces: true },
+        Form { ending: "csv", flags: &["--columns", "rule,checked_at"], replaces: true, stops: false },
+        stopped("csv", &["--columns", "rule"], false),
+        stopped("csv.gz", &["--columns", "rule,checked_at"], true),
+        stopped("jsonl", &[], true),
     ],
 };
 const SMALL: RetrySize = RetrySize {
@@ -71,7 +86,7 @@ const SMALL: RetrySize = RetrySize {
     forms: &[
         form("csv", &[]),
         form("jsonl.gz", &["--columns", "rule"]),
-        Form { ending: "csv", flags: &["--columns", "rule,checked_at"], replaces: true },
+        stopped("csv", &["--columns", "rule,checked_at"], true),
     ],
 };
 
@@ -127,7 +142,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     });
     let names = size.forms.iter().map(|form| {
         let replaces = if form.replaces { ", in place" } else { "" };
-        format!("{} {}{replaces}", form.ending, form.flags.join(" "))
+        let stops = if form.stops { ", with stops" } else { "" };
+        format!("{} {}{replaces}{stops}", form.ending, form.flags.join(" "))
     });
     for (name, outcome) in names.chain(["--known".to_owned()]).zip(outcomes) {
         tally.check(&name, outcome.unwrap_or_else(|Failure(message)| Err(message)));
@@ -144,8 +160,13 @@ struct RetryChain<'a> {
     /// The number of the chain, which is in the names of its files.
     n: usize,
     state: PathBuf,
-    /// The number of events of the journal before the last run.
+    /// The number of events of the journal before the last round.
     seen: usize,
+    /// The same, without those of a killed run: what it read may be lost.
+    kept: usize,
+    random: fastrand::Rng,
+    /// The number of runs that were stopped.
+    stops: usize,
 }
 
 type Outcome = Result<String, String>;
@@ -161,7 +182,9 @@ impl<'a> RetryChain<'a> {
         let net = peers::start(&scenario())?;
         let scenario: Scenario = net.scenario().clone();
         let list = ListRows { seed, lines: size.lines, domain: Box::new(domain), scenario };
-        Ok(RetryChain { world, list, form, net, n, state: world.path(&format!("{n}.state")), seen: 0 })
+        let random = fastrand::Rng::with_seed(seed ^ (n as u64) << 32);
+        let state = world.path(&format!("{n}.state"));
+        Ok(RetryChain { world, list, form, net, n, state, seen: 0, kept: 0, random, stops: 0 })
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -188,6 +211,9 @@ impl<'a> RetryChain<'a> {
                 }
             }
             (path, old) = (next, new);
+        }
+        if self.form.stops {
+            figures += &format!("; {} stops", self.stops);
         }
         let (_, new) = self.round(&path, ROUNDS_MAX + 1)?;
         let asked = self.asked();
@@ -279,17 +305,75 @@ impl<'a> RetryChain<'a> {
         let old = old.to_string_lossy().into_owned();
         let mut flags = vec!["--retry", &*old];
         flags.extend(self.form.replaces.then_some("--force"));
-        self.clean(&flags, &new)?;
+        self.seen = self.net.journal().events.len();
+        self.kept = self.seen;
+        let mut is_complete = false;
+        if self.form.stops {
+            let after = Duration::from_millis(self.random.u64(100..STOP_AT_LAST_MS));
+            let signal = [Signal::INT, Signal::KILL, Signal::TERM][round % 3];
+            if self.stopped(&flags, &new, after, signal)? {
+                self.stops += 1;
+                flags.push("--resume");
+                if signal == Signal::KILL {
+                    self.kept = self.net.journal().events.len();
+                }
+            }
+            // It may have been complete in the moment of the signal.
+            is_complete = !self.form.replaces && new.exists();
+        }
+        if !is_complete {
+            self.run(&flags, &new)?;
+        }
         let output = outputs::read(&new)?;
         Ok((new, output))
     }
 
     fn clean(&mut self, flags: &[&str], output: &Path) -> Result<(), Failure> {
         self.seen = self.net.journal().events.len();
+        self.run(flags, output)
+    }
+
+    fn run(&self, flags: &[&str], output: &Path) -> Result<(), Failure> {
+        process::run(self.command(flags, output), "", self.world.folder(), RUN_LIMIT)?
+            .success("mailprobe clean")?;
+        Ok(())
+    }
+
+    fn command(&self, flags: &[&str], output: &Path) -> Command {
         let mut command = clean_command(self.world, &self.net, true);
         command.args(flags).arg("-o").arg(output).arg("--state").arg(&self.state);
-        process::run(command, "", self.world.folder(), RUN_LIMIT)?.success("mailprobe clean")?;
-        Ok(())
+        command
+    }
+
+    /// Starts a run and stops it; false if it was complete before.
+    fn stopped(
+        &self,
+        flags: &[&str],
+        output: &Path,
+        after: Duration,
+        signal: Signal,
+    ) -> Result<bool, Failure> {
+        let log = self.world.path(&format!("{}.log", self.n));
+        let mut process = ServerProcess::start("mailprobe clean", self.command(flags, output), &log)?;
+        let began = Instant::now();
+        let mut is_signalled = false;
+        loop {
+            interrupted()?;
+            match process.ended()? {
+                Some(status) if status.success() => return Ok(false),
+                Some(status) if status.signal() == Some(signal.as_raw()) => return Ok(true),
+                Some(status) => return Err(process.complain(&format!("ended: {status}"))),
+                None => {}
+            }
+            if !is_signalled && began.elapsed() >= after {
+                process.signal(signal)?;
+                is_signalled = true;
+            }
+            if began.elapsed() > RUN_LIMIT {
+                return Err(process.complain("does not end"));
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// The recipients of the last run, and whether one of their replies was permanent or positive.
@@ -325,7 +409,7 @@ impl<'a> RetryChain<'a> {
 
     /// Judges a round, and returns the number of addresses of the list that were asked about.
     fn judge(&self, old: &Output, new: &Output) -> Result<usize, String> {
-        let asked = self.asked();
+        let (asked, kept) = (self.asked(), self.asked_since(self.kept));
         let mut faults = Vec::new();
         if (old.rows.len(), &old.header) != (new.rows.len(), &new.header) {
             return Err(format!("{} rows of {}, header {}", new.rows.len(), old.rows.len(), new.header));
@@ -353,7 +437,7 @@ impl<'a> RetryChain<'a> {
                 faults.push(format!("{} became {}", old.own(), new.own()));
             }
             let expected = self.list.reason(n);
-            let is_answered = asked.get(&address).copied().unwrap_or(false) && !address.ends_with(BLOCKED);
+            let is_answered = kept.get(&address).copied().unwrap_or(false) && !address.ends_with(BLOCKED);
             if new.reason != expected && (is_answered || new.reason != "unverifiable") {
                 faults.push(format!("{address} is {}, not {expected}", new.reason));
             }
