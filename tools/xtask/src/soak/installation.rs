@@ -28,18 +28,32 @@ pub fn step_now() -> (u64, Duration) {
 /// The file cannot be read or written, or has no refusals.
 pub fn expire_with_this_step(file: &Path) -> Result<(), Failure> {
     let (now, _) = step_now();
-    rewrite(file, |_| now - LAST_AGE)
+    match rewrite(file, |_| now - LAST_AGE)? {
+        0 => Err(Failure(format!("{}: no counts of refused recipients in it", file.display()))),
+        _ => Ok(()),
+    }
 }
 
-fn rewrite(file: &Path, new_step: impl Fn(u64) -> u64) -> Result<(), Failure> {
+/// Makes all refusals of a state file, if it has any, so old that they no longer count: an hour passes.
+///
+/// # Errors
+///
+/// The file cannot be read or written.
+pub fn pass_an_hour(file: &Path) -> Result<(), Failure> {
+    rewrite(file, |step| step - LAST_AGE - 1).map(drop)
+}
+
+/// Gives the counts other steps, and returns their number.
+fn rewrite(file: &Path, new_step: impl Fn(u64) -> u64) -> Result<usize, Failure> {
     let wrong = |problem: &dyn std::fmt::Display| Failure(format!("{}: {problem}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
-    let aged = aged(&text, new_step).ok_or_else(|| wrong(&"no counts of refused recipients in it"))?;
-    fs::write(file, aged).map_err(|error| wrong(&error))
+    let (aged, counts) = aged(&text, new_step).ok_or_else(|| wrong(&"not a state file"))?;
+    fs::write(file, aged).map_err(|error| wrong(&error))?;
+    Ok(counts)
 }
 
-/// The text with other numbers of steps, and the checksum for it. `None`: it has no counts, or is no such file.
-fn aged(text: &str, new_step: impl Fn(u64) -> u64) -> Option<String> {
+/// The text with other numbers of steps and the checksum for it, and the number of steps. `None`: it is no such file.
+fn aged(text: &str, new_step: impl Fn(u64) -> u64) -> Option<(String, usize)> {
     let (body, end) = text.trim_end().rsplit_once('\n')?;
     let mut counts = 0;
     let mut aged = String::new();
@@ -61,7 +75,7 @@ fn aged(text: &str, new_step: impl Fn(u64) -> u64) -> Option<String> {
     let (before, _) = end.strip_prefix("end ")?.rsplit_once(' ')?;
     let sum = digest(&SHA256, aged.as_bytes());
     let sum: String = sum.as_ref()[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    (counts > 0).then(|| format!("{aged}end {before} {sum}\n"))
+    Some((format!("{aged}end {before} {sum}\n"), counts))
 }
 
 #[cfg(test)]
@@ -71,10 +85,12 @@ mod tests {
     #[test]
     fn only_the_steps_and_the_checksum_change() {
         let text = "mailprobe state 1\nsecret 0a:1\nsite 00ff 500:3:4 501:1:0\nend 1 0123456789abcdef\n";
-        let aged = aged(text, |step| step - 13).unwrap();
+        let (aged, counts) = aged(text, |step| step - 13).unwrap();
+        assert_eq!(counts, 2);
         let lines: Vec<&str> = aged.lines().collect();
         assert_eq!(lines[..3], ["mailprobe state 1", "secret 0a:1", "site 00ff 487:3:4 488:1:0"]);
         assert!(lines[3].starts_with("end 1 ") && !lines[3].ends_with("0123456789abcdef"));
-        assert_eq!(super::aged("mailprobe state 1\nsecret 00\nend 0 00\n", |step| step), None);
+        assert_eq!(super::aged("mailprobe state 1\nsecret 00\nend 0 00\n", |step| step).unwrap().1, 0);
+        assert_eq!(super::aged("email\nuser@example.com\n", |step| step), None);
     }
 }

@@ -44,24 +44,35 @@ impl ListRows {
         }
     }
 
-    fn line(&self, n: u64) -> String {
-        let note = match self.draw(n, 4) % 50 {
-            0 => "\"two\nlines\"".to_owned(),
-            1 => "\"say \"\"hi\"\", then\"".to_owned(),
+    /// The value in the row's last column. Some have quotes and line ends.
+    pub fn note(&self, n: u64) -> String {
+        match self.draw(n, 4) % 50 {
+            0 => "two\nlines".to_owned(),
+            1 => "say \"hi\", then".to_owned(),
             _ => format!("note {n}"),
-        };
+        }
+    }
+
+    fn line(&self, n: u64) -> String {
+        let note = self.note(n);
+        let is_quoted = note.contains(['"', '\n']);
+        let note = if is_quoted { format!("\"{}\"", note.replace('"', "\"\"")) } else { note };
         format!("{n},{},{note}", self.address(n))
+    }
+
+    /// The reason that the row must have in the end.
+    pub fn reason(&self, n: u64) -> &'static str {
+        let address = self.address(n);
+        match address.contains('@') {
+            true => self.scenario.expected(&address.to_lowercase()).patient.as_str(),
+            false => "invalid_syntax",
+        }
     }
 
     /// The line that must be written for a row.
     pub fn cleaned(&self, n: u64) -> String {
-        let address = self.address(n);
-        let (deliverable, reason) = if address.contains('@') {
-            let reason = self.scenario.expected(&address.to_lowercase()).patient.as_str();
-            (matches!(reason, "mailbox_exists" | "role_account"), reason)
-        } else {
-            (false, "invalid_syntax")
-        };
+        let reason = self.reason(n);
+        let deliverable = matches!(reason, "mailbox_exists" | "role_account");
         format!("{},{deliverable},{reason}", self.line(n))
     }
 

@@ -11,6 +11,7 @@
 //! - `lists` (lists.rs): `kill -9` of the server during the upload, the check and the download of a list over the API;
 //! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
 //! - `stops` (stops/): `mailprobe clean` stopped by signals and `kill -9` again and again, and resumed;
+//! - `retry` (retry/): `mailprobe clean --retry` of outputs with open rows, round after round;
 //! - `timeleft` (timeleft/): the time left that `mailprobe clean` shows, beside the time that it takes;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
@@ -52,6 +53,7 @@ mod outage;
 mod parts;
 mod peers;
 mod power;
+mod retry;
 mod slow;
 mod slow_peers;
 mod ssrf;
@@ -145,6 +147,8 @@ enum CampaignName {
     Parts,
     /// Stop `clean` 200 times by SIGINT, SIGTERM and kill -9: the output is as without a stop, and nobody is asked twice.
     Stops,
+    /// Retry outputs with open rows in ten rounds: only those are asked about, and all other rows keep their bytes.
+    Retry,
     /// The time left on the terminal, every second in 20 runs of `clean`, beside the true one.
     Timeleft,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
@@ -192,6 +196,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Lists => lists::run(options),
         CampaignName::Parts => parts::run(options),
         CampaignName::Stops => stops::run(options),
+        CampaignName::Retry => retry::run(options),
         CampaignName::Timeleft => timeleft::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),

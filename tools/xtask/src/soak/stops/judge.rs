@@ -21,6 +21,8 @@ const SHOWN: usize = 3;
 pub struct PastRun {
     /// When it was started.
     pub began: Duration,
+    /// When its first signal was sent, or when it had ended without one.
+    pub signalled: Duration,
     /// When it had ended.
     pub ended: Duration,
     /// How it was stopped; `None`: it was complete.
@@ -50,6 +52,11 @@ impl Again {
         self.recent += other.recent;
         self.held += other.held;
         self.lost.extend_from_slice(&other.lost);
+    }
+
+    /// A line for each address that was asked about again and must not be.
+    pub fn all(&self) -> String {
+        self.after_signal.iter().chain(&self.lost).map(|line| format!("{line}\n")).collect()
     }
 
     /// Whether nobody was asked again who must not be.
@@ -84,8 +91,24 @@ struct Question {
     /// The number of the run.
     run: usize,
     session: u64,
+    code: u16,
     /// When the reply was written, if it was permanent or positive.
     replied: Option<Duration>,
+}
+
+impl Question {
+    /// Its reply and its session, beside the stop of its run.
+    fn against(&self, run: &PastRun, session_ends: &HashMap<u64, Duration>) -> String {
+        let after_signal = |at: Duration| at.as_secs_f64() - run.signalled.as_secs_f64();
+        let replied = after_signal(self.replied.unwrap_or_default());
+        let session = session_ends.get(&self.session).map_or(f64::NAN, |&end| after_signal(end));
+        format!(
+            "which had {} at {replied:+.1} s from the signal to run {}, whose session ended at {session:+.1} s and the run at {:+.1} s",
+            self.code,
+            self.run,
+            after_signal(run.ended)
+        )
+    }
 }
 
 /// Finds the addresses of the list that were asked about again.
@@ -105,7 +128,7 @@ pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
                 }
                 let run = runs.iter().rposition(|run| run.began <= at).unwrap_or(0);
                 let of_address = questions.entry(address.clone()).or_default();
-                of_address.push(Question { run, session: event.session, replied: None });
+                of_address.push(Question { run, session: event.session, code: *code, replied: None });
                 if matches!(code, 200..300 | 500..600) {
                     unwritten.entry(event.session).or_default().push((address, of_address.len() - 1));
                 }
@@ -128,16 +151,24 @@ pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
         firsts.dedup();
         for run in firsts {
             let earlier = questions.iter().filter(|question| question.run < run);
-            let read = earlier.filter_map(|question| found(question, &runs[question.run], &session_ends));
-            match read.max() {
-                None => {}
-                Some(Found::Recent) => again.recent += 1,
-                Some(Found::Held) => again.held += 1,
-                Some(found) => {
-                    let into = if found == Found::Lost { &mut again.lost } else { &mut again.after_signal };
-                    into.push(format!("{address} in run {run}"));
+            let read = earlier.filter_map(|question| {
+                let past = &runs[question.run];
+                Some((found(question, past, &session_ends)?, question, past))
+            });
+            let Some((found, question, past)) = read.max_by_key(|(found, ..)| *found) else { continue };
+            let into = match found {
+                Found::Recent => {
+                    again.recent += 1;
+                    continue;
                 }
-            }
+                Found::Held => {
+                    again.held += 1;
+                    continue;
+                }
+                Found::Lost => &mut again.lost,
+                Found::AfterSignal => &mut again.after_signal,
+            };
+            into.push(format!("{address} in run {run}, {}", question.against(past, &session_ends)));
         }
     }
     again.after_signal.sort_unstable();
@@ -205,8 +236,8 @@ mod tests {
         events.sort_by_key(|event| event.at_ms);
         let s = Duration::from_secs;
         let runs = [
-            PastRun { began: s(0), ended: s(60), stop: Some(stop) },
-            PastRun { began: s(65), ended: s(90), stop: None },
+            PastRun { began: s(0), signalled: s(60), ended: s(60), stop: Some(stop) },
+            PastRun { began: s(65), signalled: s(90), ended: s(90), stop: None },
         ];
         judge(&Journal { events, lost: 0 }, &list, &runs)
     }

@@ -12,23 +12,27 @@
 //!   both);
 //! - a signal ends the run in time and by itself, and the message says how to continue;
 //! - OUT.state and OUT.results never contain a plain address, and are gone at the end.
+//!
+//! `target/stops.txt` has all mailboxes that were asked about again.
 
 mod judge;
 
 use super::list_output::{ListOutput, MARK};
-use super::list_rows::ListRows;
+use super::list_rows::{ListRows, wrong};
 use super::peers::{self, clean_command};
 use super::world::CampaignFolder;
 use super::{Failure, SoakOptions};
-use crate::interop::process::{ServerProcess, interrupted, sleep};
+use crate::interop::process::{ServerProcess, interrupted, sleep, target_folder};
 use crate::interop::report::{self, Tally};
 use judge::{Again, PastRun};
 use mailnet::Scenario;
 use rustix::process::Signal;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 struct StopsSize {
@@ -161,39 +165,36 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     rows(seed, size, parsed.clone()).write(&input)?;
     let campaign = StopsCampaign { world: &world, size, seed, text, input, scenario: parsed };
 
-    let mut tally = Tally::default();
-    let mut again = Again::default();
-    let mut stops = 0;
-    // The last place is that of the run without a stop.
+    // A worker makes one chain after the other, and reports each at its end. The first chain is the run without a stop.
     let next = AtomicUsize::new(0);
-    let chains = std::thread::scope(|scope| {
-        let worker = || -> Vec<(usize, Result<ChainOutcome, Failure>)> {
-            let mut made = Vec::new();
-            loop {
-                let n = next.fetch_add(1, Ordering::Relaxed);
-                if n > size.chains {
-                    return made;
-                }
-                made.push((n, campaign.chain(n)));
+    let reported = Mutex::new((Tally::default(), Again::default(), 0));
+    let worker = || -> Result<(), Failure> {
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n > size.chains {
+                return Ok(());
             }
-        };
+            let ChainOutcome { verdict, stops, again } = campaign.chain(n)?;
+            let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+            reported.0.check(&campaign.name(n), verdict);
+            reported.1.add(&again);
+            reported.2 += stops;
+        }
+    };
+    std::thread::scope(|scope| {
         let workers: Vec<_> = (0..size.at_once).map(|_| scope.spawn(worker)).collect();
         let ended = workers.into_iter().map(|worker| worker.join());
-        let panicked = |_| vec![(0, Err(Failure("panicked".into())))];
-        let mut chains: Vec<_> = ended.flat_map(|ended| ended.unwrap_or_else(panicked)).collect();
-        chains.sort_by_key(|(n, _)| *n);
-        chains
-    });
-    for (n, outcome) in chains {
-        let ChainOutcome { verdict, stops: stopped, again: asked } = outcome?;
-        tally.check(&campaign.name(n), verdict);
-        stops += stopped;
-        again.add(&asked);
-    }
+        ended
+            .map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into()))))
+            .collect::<Result<(), _>>()
+    })?;
+    let (mut tally, again, stops) = reported.into_inner().unwrap_or_else(PoisonError::into_inner);
     let enough = stops * 10 >= size.stops * 9;
     let stopped = format!("{stops} of {} runs were stopped before their end", size.stops);
     tally.check("stops", if enough { Ok(stopped) } else { Err(stopped) });
     tally.check("nobody is asked again", again.verdict());
+    let trace = target_folder()?.join("stops.txt");
+    fs::write(&trace, again.all()).map_err(|error| wrong(&trace, &error))?;
     Ok(Some(tally))
 }
 
@@ -253,6 +254,7 @@ impl StopsCampaign<'_> {
             faults.extend(ended.faults);
             past.push(PastRun {
                 began: began - mailnet_began,
+                signalled: ended.signalled - mailnet_began,
                 ended: ended.at - mailnet_began,
                 stop: ended.stop,
             });
@@ -312,7 +314,8 @@ impl StopsCampaign<'_> {
                 if !status.success() {
                     return Err(process.complain(&format!("ended: {status}")));
                 }
-                return Ok(Ended { at: Instant::now(), stop: None, faults });
+                let at = Instant::now();
+                return Ok(Ended { signalled: at, at, stop: None, faults });
             }
             if let Some((after, stop)) = plan
                 && began.elapsed() >= after
@@ -322,14 +325,14 @@ impl StopsCampaign<'_> {
                 let at = Instant::now();
                 // It may have ended by itself in the moment of the signal.
                 if status.success() {
-                    return Ok(Ended { at, stop: None, faults });
+                    return Ok(Ended { signalled, at, stop: None, faults });
                 }
                 faults.extend(complaint(stop, status, at - signalled, &process.log()?, after));
                 faults.extend(output.eyes().look().err());
                 let faults = faults
                     .into_iter()
                     .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
-                return Ok(Ended { at, stop: Some(stop), faults: faults.collect() });
+                return Ok(Ended { signalled, at, stop: Some(stop), faults: faults.collect() });
             }
             if began.elapsed() > self.size.limit {
                 return Err(process.complain("does not end"));
@@ -370,6 +373,7 @@ impl StopsCampaign<'_> {
 
 /// The end of a run.
 struct Ended {
+    signalled: Instant,
     at: Instant,
     /// How it was stopped; `None`: it was complete.
     stop: Option<Stop>,

@@ -1,0 +1,478 @@
+//! `soak retry`: `mailprobe clean --retry` of outputs with open rows, round after round, and `--known` of such an output.
+//!
+//! The list has rows at a site that refuses more recipients than its budget of an hour allows, at greylisting servers, at servers
+//! whose first sessions fail, at a server that refuses this machine, full and disabled mailboxes, domains that accept everyone,
+//! duplicates, quoted cells and rows without an address. Each form of output is made by a run of `clean`, and then retried up to ten
+//! times; before each round an hour passes for the budget. Some rounds are stopped by a signal or `kill -9`, and resumed. mailnet's journal shows who was asked. The campaign checks:
+//! - a round asks only about open rows: `unverifiable` ones; with the column `rule` not those of the server that refuses this
+//!   machine;
+//! - all other rows keep their bytes, and open rows keep the part that is of the list;
+//! - an open row whose server gave a permanent or positive reply in the round has the verdict that mailnet expects;
+//! - after ten rounds no row is open that a server would answer, and a further round changes nothing and, with the column `rule`,
+//!   asks nobody;
+//! - `--known` asks about each row that nobody was asked about, and about no row with a verdict.
+
+mod outputs;
+
+use super::installation::pass_an_hour;
+use super::list_rows::{ListRows, wrong};
+use super::peers::{self, clean_command};
+use super::world::CampaignFolder;
+use super::{Failure, SoakOptions};
+use crate::interop::process::{self, ServerProcess, interrupted};
+use crate::interop::report::{self, Tally};
+use mailnet::{Running, Scenario, What};
+use outputs::{Output, OutputRow};
+use rustix::process::Signal;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const ROUNDS_MAX: usize = 10;
+/// The longest time until a stop, in milliseconds: a round takes a second or two.
+const STOP_AT_LAST_MS: u64 = 1500;
+const LOOK: Duration = Duration::from_millis(5);
+const RUN_LIMIT: Duration = Duration::from_secs(240);
+/// How many differences are printed.
+const SHOWN: usize = 3;
+
+struct RetrySize {
+    lines: u64,
+    forms: &'static [Form],
+}
+
+/// A form of output.
+struct Form {
+    /// The ending of the name of its files.
+    ending: &'static str,
+    /// The flags of its first run.
+    flags: &'static [&'static str],
+    /// Each round replaces the output.
+    replaces: bool,
+    /// The first run of each round is stopped, and another one continues it.
+    stops: bool,
+}
+
+const fn form(ending: &'static str, flags: &'static [&'static str]) -> Form {
+    Form { ending, flags, replaces: false, stops: false }
+}
+
+const fn stopped(ending: &'static str, flags: &'static [&'static str], replaces: bool) -> Form {
+    Form { ending, flags, replaces, stops: true }
+}
+
+const FULL: RetrySize = RetrySize {
+    lines: 2_400,
+    forms: &[
+        form("csv", &[]),
+        form("csv", &["--columns", "rule,checked_at"]),
+        form("csv.gz", &["--columns", "rule"]),
+        form("csv.gz", &[]),
+        form("jsonl", &[]),
+        form("jsonl", &["--columns", "rule,checked_at"]),
+        form("jsonl.gz", &["--columns", "rule"]),
+        Form { ending: "csv", flags: &["--columns", "rule,checked_at"], replaces: true, stops: false },
+        stopped("csv", &["--columns", "rule"], false),
+        stopped("csv.gz", &["--columns", "rule,checked_at"], true),
+        stopped("jsonl", &[], true),
+    ],
+};
+const SMALL: RetrySize = RetrySize {
+    lines: 400,
+    forms: &[
+        form("csv", &[]),
+        form("jsonl.gz", &["--columns", "rule"]),
+        stopped("csv", &["--columns", "rule,checked_at"], true),
+    ],
+};
+
+/// The domain of the server that refuses this machine.
+const BLOCKED: &str = "blocked.example";
+
+fn scenario() -> String {
+    "seed = 9\njournal = true\n\
+     [[personality]]\nname = \"calm\"\nlike = \"generic\"\nehlo = [\"PIPELINING\"]\n\
+     [[group]]\nname = \"steady-{n}.example\"\ncount = 10\nmailboxes.ok = [\"70% user-#\"]\nmailboxes.full = [\"10% user-#\"]\n\
+     mailboxes.disabled = [\"5% user-#\"]\nserver = { personality = \"calm\" }\n\
+     [[domain]]\nname = \"spent.example\"\nmailboxes.ok = [\"10% user-#\"]\nserver = { personality = \"calm\" }\n\
+     [[group]]\nname = \"grey-{n}.example\"\ncount = 2\nmailboxes.greylisted = [\"70% user-#\"]\ngreylist_ms = 1000\n\
+     server = { personality = \"calm\" }\n\
+     [[group]]\nname = \"down-{n}.example\"\ncount = 2\nmailboxes.ok = [\"60% user-#\"]\n\
+     server = { personality = \"calm\", faults = [{ at = \"connect\", does = \"reset\", first = 6 }] }\n\
+     [[domain]]\nname = \"all.example\"\nmailboxes.ok = [\"*\"]\nserver = { personality = \"calm\" }\n\
+     [[domain]]\nname = \"blocked.example\"\nmailboxes.policy = [\"user-#\"]\nserver = { personality = \"calm\" }\n"
+        .to_owned()
+}
+
+fn domain(draw: u64, n: u64) -> String {
+    match draw % 20 {
+        0..=6 => "spent.example".to_owned(),
+        7..=8 => format!("grey-{}.example", 1 + n % 2),
+        9 => format!("down-{}.example", 1 + n % 2),
+        10 => "all.example".to_owned(),
+        11 if n % 4 == 0 => BLOCKED.to_owned(),
+        _ => format!("steady-{}.example", 1 + n % 10),
+    }
+}
+
+/// Runs the campaign and returns the counts of its checks.
+///
+/// # Errors
+///
+/// The campaign cannot be set up.
+pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
+    let size = if options.small { &SMALL } else { &FULL };
+    let seed = options.seed();
+    report::line(&format!("retry: seed {seed}, {} lines in {} forms", size.lines, size.forms.len()));
+    let world = CampaignFolder::make(options)?;
+    let mut tally = Tally::default();
+    // Most of the time is that of servers and of the pace at them.
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let world = &world;
+        let chain = |(n, form)| move || RetryChain::new(world, size, seed, n, form)?.go();
+        let threads: Vec<_> = size.forms.iter().enumerate().map(|one| scope.spawn(chain(one))).collect();
+        let known =
+            scope.spawn(|| RetryChain::new(world, size, seed, size.forms.len(), &size.forms[0])?.known());
+        let ended = threads.into_iter().chain([known]).map(|thread| thread.join());
+        ended.map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into())))).collect()
+    });
+    let names = size.forms.iter().map(|form| {
+        let replaces = if form.replaces { ", in place" } else { "" };
+        let stops = if form.stops { ", with stops" } else { "" };
+        format!("{} {}{replaces}{stops}", form.ending, form.flags.join(" "))
+    });
+    for (name, outcome) in names.chain(["--known".to_owned()]).zip(outcomes) {
+        tally.check(&name, outcome.unwrap_or_else(|Failure(message)| Err(message)));
+    }
+    Ok(Some(tally))
+}
+
+/// The outputs of one form, each made of the one before it.
+struct RetryChain<'a> {
+    world: &'a CampaignFolder,
+    list: ListRows,
+    form: &'a Form,
+    net: Running,
+    /// The number of the chain, which is in the names of its files.
+    n: usize,
+    state: PathBuf,
+    /// The number of events of the journal before the last round.
+    seen: usize,
+    /// The same, without those of a killed run: what it read may be lost.
+    kept: usize,
+    random: fastrand::Rng,
+    /// The number of runs that were stopped.
+    stops: usize,
+}
+
+type Outcome = Result<String, String>;
+
+impl<'a> RetryChain<'a> {
+    fn new(
+        world: &'a CampaignFolder,
+        size: &RetrySize,
+        seed: u64,
+        n: usize,
+        form: &'a Form,
+    ) -> Result<RetryChain<'a>, Failure> {
+        let net = peers::start(&scenario())?;
+        let scenario: Scenario = net.scenario().clone();
+        let list = ListRows { seed, lines: size.lines, domain: Box::new(domain), scenario };
+        let random = fastrand::Rng::with_seed(seed ^ (n as u64) << 32);
+        let state = world.path(&format!("{n}.state"));
+        Ok(RetryChain { world, list, form, net, n, state, seen: 0, kept: 0, random, stops: 0 })
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.world.path(&format!("{}-{name}.{}", self.n, self.form.ending))
+    }
+
+    /// Makes the first output, and retries it until no row is open.
+    fn go(mut self) -> Result<Outcome, Failure> {
+        let mut path = self.first()?;
+        let mut old = outputs::read(&path)?;
+        let mut figures = format!("{} rows open", self.open(&old).len());
+        let mut rounds = 0;
+        while !self.is_settled(&old) {
+            if rounds == ROUNDS_MAX {
+                return Ok(Err(format!("{figures}; still open after {rounds} rounds")));
+            }
+            rounds += 1;
+            pass_an_hour(&self.state)?;
+            let (next, new) = self.round(&path, rounds)?;
+            match self.judge(&old, &new) {
+                Err(fault) => return Ok(Err(format!("{figures}; round {rounds}: {fault}"))),
+                Ok(asked) => {
+                    figures += &format!(", {} after round {rounds} ({asked} asked)", self.open(&new).len())
+                }
+            }
+            (path, old) = (next, new);
+        }
+        if self.form.stops {
+            figures += &format!("; {} stops", self.stops);
+        }
+        let (_, new) = self.round(&path, ROUNDS_MAX + 1)?;
+        let asked = self.asked();
+        if new != old {
+            return Ok(Err(format!("{figures}; a further round changes the output")));
+        }
+        let may_ask = self.form.flags.is_empty();
+        let wrong = asked.keys().any(|address| !may_ask || !address.ends_with(BLOCKED));
+        if wrong {
+            return Ok(Err(format!("{figures}; a further round asks about {} recipients", asked.len())));
+        }
+        Ok(Ok(format!("{figures}; a further round asks about {} recipients", asked.len())))
+    }
+
+    /// Makes the first output, and uses it as `--known` of the same list.
+    fn known(mut self) -> Result<Outcome, Failure> {
+        let first = self.first()?;
+        let old = outputs::read(&first)?;
+        let ever: HashSet<String> = self.asked_since(0).into_keys().collect();
+        pass_an_hour(&self.state)?;
+        let (input, output) = (self.file("list"), self.file("known"));
+        self.clean(&[&input.to_string_lossy(), "--known", &first.to_string_lossy()], &output)?;
+        let asked = self.asked();
+        let new = outputs::read(&output)?;
+        let mut unasked = 0;
+        let mut faults = Vec::new();
+        for (n, (row, new)) in (0_u64..).zip(old.rows.iter().zip(&new.rows)) {
+            let address = self.list.address(n).to_lowercase();
+            let was_asked = ever.contains(&address);
+            let is_unasked = row.reason == "unverifiable" && !was_asked && self.is_reachable(&address);
+            unasked += usize::from(is_unasked);
+            // The budget of the hour may not be enough for all rows.
+            if row.reason != "unverifiable" && asked.contains_key(&address) {
+                faults.push(format!("{address} ({}) is asked again", row.reason));
+            }
+            if is_unasked && !asked.contains_key(&address) && new.reason != "unverifiable" {
+                faults.push(format!("{address} has the verdict {}, and nobody was asked", new.reason));
+            }
+        }
+        let now = (0..self.list.lines).map(|n| self.list.address(n).to_lowercase());
+        let asked_now = now
+            .collect::<HashSet<_>>()
+            .iter()
+            .filter(|a| !ever.contains(*a) && asked.contains_key(*a))
+            .count();
+        let figures = format!(
+            "{unasked} rows that nobody was asked about, of which {asked_now} addresses are asked now"
+        );
+        if asked_now * 2 < unasked.min(80) {
+            faults.push("they are used again".to_owned());
+        }
+        Ok(shown(figures, &faults))
+    }
+
+    /// Whether a server answers about the address in its first session.
+    fn is_reachable(&self, address: &str) -> bool {
+        address.contains('@') && !address.contains("@down-")
+    }
+
+    /// Cleans the list for the first time.
+    fn first(&mut self) -> Result<PathBuf, Failure> {
+        let (input, output) = (self.file("list"), self.file("0"));
+        match self.form.ending.starts_with("csv") {
+            true => self.list.write(&input.with_file_name(format!("{}-list.plain", self.n)))?,
+            false => self.write_json(&input.with_file_name(format!("{}-list.plain", self.n)))?,
+        }
+        let plain = input.with_file_name(format!("{}-list.plain", self.n));
+        fs::rename(&plain, &input).map_err(|error| wrong(&plain, &error))?;
+        let input = input.to_string_lossy().into_owned();
+        let format = if self.form.ending.starts_with("csv") { "csv" } else { "jsonl" };
+        let flags = [&[&*input, "--format", format], self.form.flags].concat();
+        self.clean(&flags, &output)?;
+        Ok(output)
+    }
+
+    fn write_json(&self, path: &Path) -> Result<(), Failure> {
+        let mut text = String::new();
+        for n in 0..self.list.lines {
+            let row = serde_json::json!({ "n": n, "email": self.list.address(n), "note": self.list.note(n) });
+            // A write to a string does not fail.
+            let _ = writeln!(text, "{row}");
+        }
+        fs::write(path, text).map_err(|error| wrong(path, &error))
+    }
+
+    /// Retries an output, and returns the new one with its file.
+    fn round(&mut self, old: &Path, round: usize) -> Result<(PathBuf, Output), Failure> {
+        let new = if self.form.replaces { old.to_owned() } else { self.file(&round.to_string()) };
+        let old = old.to_string_lossy().into_owned();
+        let mut flags = vec!["--retry", &*old];
+        flags.extend(self.form.replaces.then_some("--force"));
+        self.seen = self.net.journal().events.len();
+        self.kept = self.seen;
+        let mut is_complete = false;
+        if self.form.stops {
+            let after = Duration::from_millis(self.random.u64(100..STOP_AT_LAST_MS));
+            let signal = [Signal::INT, Signal::KILL, Signal::TERM][round % 3];
+            if self.stopped(&flags, &new, after, signal)? {
+                self.stops += 1;
+                flags.push("--resume");
+                if signal == Signal::KILL {
+                    self.kept = self.net.journal().events.len();
+                }
+            }
+            // It may have been complete in the moment of the signal.
+            is_complete = !self.form.replaces && new.exists();
+        }
+        if !is_complete {
+            self.run(&flags, &new)?;
+        }
+        let output = outputs::read(&new)?;
+        Ok((new, output))
+    }
+
+    fn clean(&mut self, flags: &[&str], output: &Path) -> Result<(), Failure> {
+        self.seen = self.net.journal().events.len();
+        self.run(flags, output)
+    }
+
+    fn run(&self, flags: &[&str], output: &Path) -> Result<(), Failure> {
+        process::run(self.command(flags, output), "", self.world.folder(), RUN_LIMIT)?
+            .success("mailprobe clean")?;
+        Ok(())
+    }
+
+    fn command(&self, flags: &[&str], output: &Path) -> Command {
+        let mut command = clean_command(self.world, &self.net, true);
+        command.args(flags).arg("-o").arg(output).arg("--state").arg(&self.state);
+        command
+    }
+
+    /// Starts a run and stops it; false if it was complete before.
+    fn stopped(
+        &self,
+        flags: &[&str],
+        output: &Path,
+        after: Duration,
+        signal: Signal,
+    ) -> Result<bool, Failure> {
+        let log = self.world.path(&format!("{}.log", self.n));
+        let mut process = ServerProcess::start("mailprobe clean", self.command(flags, output), &log)?;
+        let began = Instant::now();
+        let mut is_signalled = false;
+        loop {
+            interrupted()?;
+            match process.ended()? {
+                Some(status) if status.success() => return Ok(false),
+                Some(status) if status.signal() == Some(signal.as_raw()) => return Ok(true),
+                Some(status) => return Err(process.complain(&format!("ended: {status}"))),
+                None => {}
+            }
+            if !is_signalled && began.elapsed() >= after {
+                process.signal(signal)?;
+                is_signalled = true;
+            }
+            if began.elapsed() > RUN_LIMIT {
+                return Err(process.complain("does not end"));
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The recipients of the last run, and whether one of their replies was permanent or positive.
+    fn asked(&self) -> HashMap<String, bool> {
+        self.asked_since(self.seen)
+    }
+
+    fn asked_since(&self, first: usize) -> HashMap<String, bool> {
+        let mut asked = HashMap::new();
+        for event in self.net.journal().events.into_iter().skip(first) {
+            if let What::Rcpt { address, code, .. } = event.what {
+                *asked.entry(address.to_lowercase()).or_default() |= matches!(code, 200..300 | 500..600);
+            }
+        }
+        asked
+    }
+
+    /// Whether a later check may tell more about a row.
+    fn is_open(&self, row: &OutputRow, n: u64) -> bool {
+        let is_blocked = self.list.address(n).to_lowercase().ends_with(BLOCKED);
+        row.reason == "unverifiable" && !(is_blocked && row.rule.is_some())
+    }
+
+    /// The numbers of the open rows.
+    fn open(&self, output: &Output) -> Vec<u64> {
+        (0_u64..).zip(&output.rows).filter(|(n, row)| self.is_open(row, *n)).map(|(n, _)| n).collect()
+    }
+
+    /// Whether only rows are open that no server answers.
+    fn is_settled(&self, output: &Output) -> bool {
+        self.open(output).iter().all(|&n| self.list.address(n).to_lowercase().ends_with(BLOCKED))
+    }
+
+    /// Judges a round, and returns the number of addresses of the list that were asked about.
+    fn judge(&self, old: &Output, new: &Output) -> Result<usize, String> {
+        let (asked, kept) = (self.asked(), self.asked_since(self.kept));
+        let mut faults = Vec::new();
+        if (old.rows.len(), &old.header) != (new.rows.len(), &new.header) {
+            return Err(format!("{} rows of {}, header {}", new.rows.len(), old.rows.len(), new.header));
+        }
+        let open: HashSet<String> =
+            self.open(old).into_iter().map(|n| self.list.address(n).to_lowercase()).collect();
+        let mut of_list = 0;
+        let addresses: HashSet<String> =
+            (0..self.list.lines).map(|n| self.list.address(n).to_lowercase()).collect();
+        for address in asked.keys().filter(|address| addresses.contains(*address)) {
+            of_list += 1;
+            if !open.contains(address) {
+                faults.push(format!("{address} is not open, and is asked about"));
+            }
+        }
+        for (n, (old, new)) in (0_u64..).zip(old.rows.iter().zip(&new.rows)) {
+            let address = self.list.address(n).to_lowercase();
+            if !self.is_open(old, n) {
+                if old.text != new.text {
+                    faults.push(format!("{} became {}", old.text, new.text));
+                }
+                continue;
+            }
+            if old.own() != new.own() {
+                faults.push(format!("{} became {}", old.own(), new.own()));
+            }
+            let expected = self.list.reason(n);
+            let is_answered = kept.get(&address).copied().unwrap_or(false) && !address.ends_with(BLOCKED);
+            if new.reason != expected && (is_answered || new.reason != "unverifiable") {
+                faults.push(format!("{address} is {}, not {expected}", new.reason));
+            }
+        }
+        if faults.is_empty() { Ok(of_list) } else { shown(String::new(), &faults).map(|_| of_list) }
+    }
+}
+
+/// The outcome of a check with these faults.
+fn shown(figures: String, faults: &[String]) -> Outcome {
+    let first: Vec<&str> = faults.iter().take(SHOWN).map(String::as_str).collect();
+    if faults.is_empty() {
+        Ok(figures)
+    } else {
+        Err(format!("{figures} {} faults: {}", faults.len(), first.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_every_kind_of_row() {
+        let scenario = Scenario::parse(&scenario()).unwrap();
+        for size in [&FULL, &SMALL] {
+            let scenario = scenario.clone();
+            let list = ListRows { seed: 1, lines: size.lines, domain: Box::new(domain), scenario };
+            let addresses: Vec<String> = (0..size.lines).map(|n| list.address(n).to_lowercase()).collect();
+            for kind in ["@spent.", "@grey-", "@down-", "@all.", "@blocked.", "nonsense"] {
+                let count = addresses.iter().filter(|address| address.contains(kind)).count();
+                assert!(count > 2, "{count} rows of {kind}");
+            }
+            let reasons: HashSet<&str> = (0..size.lines).map(|n| list.reason(n)).collect();
+            assert!(reasons.len() >= 7, "{reasons:?}");
+        }
+    }
+}
