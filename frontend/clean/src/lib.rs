@@ -67,6 +67,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use stop::StopSignal;
 pub use summary::{Extent, Reading, Summary};
+use usage::values::{Unit, whole_number, whole_time};
 
 /// Maximum number of addresses in progress.
 pub const UNDER_WAY_MAX: usize = 100_000;
@@ -97,11 +98,11 @@ pub struct CleanArgs {
     /// Maximum wait of a row if its server answers "later" (greylisting) or does not answer, or if the budget of refused
     /// recipients is used up. mailprobe checks the row again within this time. If the row then has no answer, it is
     /// unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server,
-    /// or after the last new row has begun
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    /// or after the last new row has begun. Such as 15m; a number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX))]
     pub max_wait: u32,
-    /// Give up after this many seconds without DNS or mail connectivity
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    /// Give up after this time without DNS or mail connectivity. A number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX))]
     pub max_outage: u32,
     /// Write each row as soon as it is finished, not in the order of INPUT
     #[arg(long)]
@@ -114,7 +115,7 @@ pub struct CleanArgs {
     pub summary: Option<PathBuf>,
     /// Memory in MiB for waiting rows and for the addresses of earlier rows. If they need more, mailprobe stores the rest in
     /// OUT.state. The engine needs additional memory
-    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = whole_number(1u32..=65_536))]
     pub memory: u32,
     /// Continue an interrupted run from OUT.partial. Give --columns, --unordered and --drop-duplicates as in that run
     #[arg(long)]

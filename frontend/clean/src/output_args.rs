@@ -4,6 +4,7 @@ use super::sink::Delivery;
 use super::{CleanArgs, CleanError, Compression, StopSignal};
 use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
+use usage::values::{Unit, whole_number, whole_time};
 
 /// What a run writes.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -27,22 +28,23 @@ pub struct OutputArgs {
     /// output always has checked_at: so a later run with this output as OLD knows the time of each check
     #[arg(long, value_name = "OLD", conflicts_with = "join")]
     pub known: Option<PathBuf>,
-    /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
-    #[arg(long, value_name = "N", requires = "known")]
+    /// Maximum age of a result of OLD, such as 3d; a number without a unit is in days [default: 7d; 1d for catch_all, unverifiable
+    /// and inbox_full]
+    #[arg(long, value_name = "TIME", requires = "known", value_parser = whole_time(Unit::Days, 0..=u32::MAX))]
     pub known_days: Option<u32>,
     /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval. This
     /// writes no list, unless -o names a file for the sample
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        value_parser = whole_number(1u32..=1_000_000),
         conflicts_with_all = [
             "part", "join", "resume", "unordered", "columns", "only", "split", "drop_duplicates", "known", "report", "compress"
         ]
     )]
     pub sample: Option<u32>,
     /// Seed of --sample: the same list and seed give the same sample [default: random]
-    #[arg(long, value_name = "NUMBER", requires = "sample")]
+    #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = whole_number(0..=u64::MAX))]
     pub seed: Option<u64>,
     /// Write a report about the list as one HTML page to this file
     #[arg(long, value_name = "FILE")]

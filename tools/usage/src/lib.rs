@@ -1,7 +1,10 @@
 //! The form of errors on the command line, the same in all programs of this workspace: `PROGRAM: MESSAGE`, in one line on
 //! standard error. An error of usage ends with the command that prints the help, and the exit code is 2.
 //!
-//! [`parse`] reads the arguments. [`parse_with`] also knows flags of other programs. [`complain`] writes an error.
+//! [`parse`] reads the arguments. [`parse_with`] also knows flags of other programs. [`complain`] writes an error. [`values`]
+//! reads numbers and times.
+
+pub mod values;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
