@@ -36,7 +36,8 @@ pub fn parse_with<T: Parser>(
     meant: &[Meant],
 ) -> Result<T, ExitCode> {
     let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
-    let error = match T::try_parse_from(&arguments) {
+    let matches = examples_first(T::command()).try_get_matches_from(&arguments);
+    let error = match matches.and_then(|mut matches| T::from_arg_matches_mut(&mut matches)) {
         Ok(parsed) => return Ok(parsed),
         Err(error) => explained(error, T::command(), &arguments, meant),
     };
@@ -54,6 +55,13 @@ pub fn parse_with<T: Parser>(
             Err(ExitCode::from(WRONG_USAGE))
         }
     }
+}
+
+/// The layout of a help: the examples (`after_help`) are before the flags, which can fill several screens.
+const HELP: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
+
+fn examples_first(command: Command) -> Command {
+    command.help_template(HELP).mut_subcommands(examples_first)
 }
 
 /// The error with what clap leaves out: the command of a wrong value, and the flag that was meant.
@@ -201,6 +209,19 @@ mod tests {
             let error = explained(error, Tool::command(), &words, &[("--speed", "rate", "N")]);
             assert_eq!(in_one_line("tool", &error), expected);
         }
+    }
+
+    #[test]
+    fn examples_are_before_the_flags() {
+        let command =
+            || Command::new("tool").subcommand(Tool::command().after_help("Examples:\n  tool tool run"));
+        let error = examples_first(command()).try_get_matches_from(["tool", "tool", "--help"]).unwrap_err();
+        let said = error.to_string();
+        let at = |text: &str| said.find(text).unwrap();
+        assert!(
+            at("Usage: tool tool") < at("\n\nExamples:\n") && at("Examples:") < at("\n\nCommands:\n"),
+            "{said}"
+        );
     }
 
     #[test]
