@@ -297,6 +297,7 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+        assert_eq!(usage::values::flags_with_unclear_errors(&Cli::command()), [""; 0]);
     }
 
     #[test]

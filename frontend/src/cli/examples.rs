@@ -50,7 +50,8 @@ Example:
 /// For `account`.
 pub(super) const ACCOUNT: &str = "\
 Examples:
-  mailprobe account create shop --plan starter
+  mailprobe account create shop --plan starter --credits 50,000
+  mailprobe account create shop --email shop@example.com
   mailprobe account show shop
   mailprobe account grant shop 50000 --note invoice-17";
 

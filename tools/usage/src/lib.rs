@@ -173,7 +173,7 @@ mod tests {
         /// Runs.
         Run {
             /// The rate.
-            #[arg(long)]
+            #[arg(long, value_parser = values::whole_number(0..=u32::MAX))]
             rate: u32,
         },
     }
@@ -192,7 +192,7 @@ mod tests {
             ),
             (
                 "tool run --rate x",
-                "invalid value 'x' for '--rate <RATE>': invalid digit found in string; see `tool run --help`",
+                "invalid value 'x' for '--rate <RATE>': give a whole number from 0 to 4,294,967,295; see `tool run --help`",
             ),
             (
                 "tool run --rate",
