@@ -63,13 +63,10 @@ pub fn start_engine(config: EngineConfig) -> Result<Box<dyn Backend>, StartError
 /// The version, and the commit if the build knows it.
 pub(crate) const VERSION: &str = env!("MAILPROBE_VERSION");
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 for success, 1 for a failure, 2 for wrong usage, 3 for warnings of the doctor";
-
 /// Verify mail addresses: check whether their mailboxes accept mail.
 #[derive(Parser)]
 #[command(name = "mailprobe", version = VERSION, propagate_version = true, arg_required_else_help = true)]
-#[command(after_help = EXIT_CODES, after_long_help = examples::MAILPROBE)]
+#[command(after_help = examples::MAILPROBE)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -81,57 +78,57 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Serve the HTTP API and the dashboard.
-    #[command(after_long_help = examples::SERVE)]
+    #[command(after_help = examples::SERVE)]
     Serve(serve::ServeArgs),
     /// Check addresses and print one line for each.
-    #[command(arg_required_else_help = true, after_long_help = examples::CHECK)]
+    #[command(arg_required_else_help = true, after_help = examples::CHECK)]
     Check(check::CheckArgs),
     /// Check a list: keep its columns and append `deliverable` and `reason` to each row.
-    #[command(arg_required_else_help = true, after_long_help = examples::CLEAN)]
+    #[command(arg_required_else_help = true, after_help = examples::CLEAN)]
     Clean(Box<clean::CleanCommand>),
     /// Learn from your own mail: read bounces and deliveries, which later checks use as evidence.
-    #[command(arg_required_else_help = true, long_about = learn::ABOUT, after_long_help = examples::LEARN)]
+    #[command(arg_required_else_help = true, long_about = learn::ABOUT, after_help = examples::LEARN)]
     Learn(learn::LearnArgs),
     /// Classify replies of mail servers: read JSON lines {mx, stage, reply}, write {class, scope, reason, rule}.
-    #[command(long_about = classify::ABOUT, after_long_help = examples::CLASSIFY)]
+    #[command(long_about = classify::ABOUT, after_help = examples::CLASSIFY)]
     Classify(classify::ClassifyArgs),
     /// Manage accounts: on a running server, or in the data folder of a stopped server.
-    #[command(arg_required_else_help = true, after_long_help = examples::ACCOUNT)]
+    #[command(arg_required_else_help = true, after_help = examples::ACCOUNT)]
     Account(Administered<account::AccountArgs>),
     /// Manage API keys: on a running server, or in the data folder of a stopped server.
-    #[command(arg_required_else_help = true, after_long_help = examples::KEY)]
+    #[command(arg_required_else_help = true, after_help = examples::KEY)]
     Key(Administered<key::KeyArgs>),
     /// Write a backup of all accounts, keys, credits and results. The server may keep running.
-    #[command(arg_required_else_help = true, after_long_help = examples::BACKUP)]
+    #[command(arg_required_else_help = true, after_help = examples::BACKUP)]
     Backup(Administered<backup::BackupArgs>),
     /// Restore a backup: to a new or empty data folder, or to an empty schema of PostgreSQL (--store-url).
-    #[command(arg_required_else_help = true, after_long_help = examples::RESTORE)]
+    #[command(arg_required_else_help = true, after_help = examples::RESTORE)]
     Restore(Administered<backup::RestoreArgs>),
     /// Return unused space of the database to the file system. Stop the server first.
-    #[command(after_long_help = examples::COMPACT)]
+    #[command(after_help = examples::COMPACT)]
     Compact(Administered<backup::CompactArgs>),
     /// Accept the keys that are now in the data folder, if the keys of its database are lost. Stop the server first.
-    #[command(long_about = accept_keys::ABOUT, after_long_help = examples::ACCEPT_KEYS)]
+    #[command(long_about = accept_keys::ABOUT, after_help = examples::ACCEPT_KEYS)]
     AcceptKeys(Administered<accept_keys::AcceptKeysArgs>),
     /// Create a cluster of nodes on one PostgreSQL, add nodes to it, show it, and upgrade it.
-    #[command(arg_required_else_help = true, after_long_help = examples::CLUSTER)]
+    #[command(arg_required_else_help = true, after_help = examples::CLUSTER)]
     Cluster(Administered<cluster::ClusterArgs>),
     /// Find what makes checks fail or verdicts wrong on this machine, and say what to do.
-    #[command(long_about = doctor::ABOUT, after_long_help = examples::DOCTOR)]
+    #[command(long_about = doctor::ABOUT, after_help = examples::DOCTOR)]
     Doctor(doctor::DoctorArgs),
     /// Print the metrics of a running server in the text format of Prometheus.
-    #[command(after_long_help = examples::METRICS)]
+    #[command(after_help = examples::METRICS)]
     Metrics(Administered<metrics::MetricsArgs>),
     #[command(hide = true)]
     Clock(Administered<clock::ClockArgs>),
     /// Print the effective configuration as TOML, or a commented file with all defaults.
-    #[command(after_long_help = examples::CONFIG)]
+    #[command(after_help = examples::CONFIG)]
     Config(print_config::PrintConfigArgs),
     /// Print the OpenAPI description of the HTTP API as JSON.
-    #[command(after_long_help = examples::OPENAPI)]
+    #[command(after_help = examples::OPENAPI)]
     Openapi(openapi::OpenapiArgs),
     /// Print the completions of a shell: bash, zsh, fish, elvish or powershell.
-    #[command(arg_required_else_help = true, after_long_help = examples::COMPLETIONS)]
+    #[command(arg_required_else_help = true, after_help = examples::COMPLETIONS)]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
@@ -300,6 +297,7 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
+        assert_eq!(usage::values::flags_with_unclear_errors(&Cli::command()), [""; 0]);
     }
 
     #[test]
@@ -323,7 +321,7 @@ mod tests {
         cli.build();
         for command in cli.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
             let name = command.get_name();
-            let examples = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = examples.lines().filter_map(|line| line.strip_prefix("  ")).collect();
             assert!(!lines.is_empty(), "{name}: no example");
             for line in lines {

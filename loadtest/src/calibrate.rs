@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use usage::values::whole_number;
 
 /// The delay before each reply of a mail server.
 const LATENCY_MS: u64 = 20;
@@ -50,7 +51,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "FILE", default_value = "figures.json")]
     out: PathBuf,
     /// Number of runs of each list; the run with the median CPU time counts
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole_number(1u32..=99))]
     runs: u32,
     /// Folder of the programs mailprobe and mailnet [default: the folder of this program]
     #[arg(long, value_name = "DIR")]

@@ -18,12 +18,13 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+use usage::values::whole_number;
 
 /// The options of `ceiling`.
 #[derive(Debug, Args)]
 pub struct CeilingArgs {
     /// Number of clients
-    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = whole_number(1u16..=1000))]
     clients: u16,
     /// Measure with HTTPS
     #[arg(long)]

@@ -15,6 +15,7 @@ use interval::{Difference, Unit, holm, median, pairs_needed};
 use saved::{SavedRun, read};
 use serde::Serialize;
 use std::path::PathBuf;
+use usage::values::decimal;
 
 /// The largest chance that a comparison of equal builds has any verdict.
 const FALSE_ALARM: f64 = 0.05;
@@ -38,7 +39,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "a")]
     b: Vec<PathBuf>,
     /// Smallest difference that counts, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = decimal(0.0..=1000.0))]
     at_least: f64,
     /// Print the comparison as JSON
     #[arg(long)]
@@ -149,9 +150,6 @@ pub fn compare(args: &CompareArgs) -> Result<End, String> {
         [a, b] => (std::slice::from_ref(a), std::slice::from_ref(b)),
         _ => (args.a.as_slice(), args.b.as_slice()),
     };
-    if !(0.0..=1000.0).contains(&args.at_least) {
-        return Err("--at-least must be from 0 to 1000".into());
-    }
     if a.len() != b.len() || a.len() > RESULTS_MAX {
         return Err(format!(
             "A has {} results and B has {}: give the same number of each, at most {RESULTS_MAX}, in the order of the runs",

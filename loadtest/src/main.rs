@@ -61,6 +61,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use summary::Summary;
+use usage::values::whole_number;
 
 #[derive(Parser)]
 #[command(
@@ -109,7 +110,7 @@ struct Pressure {
     #[arg(long, value_name = "PER_SECOND", value_parser = search::rate)]
     rate: Option<f64>,
     /// Closed loop: number of clients. Each sends its next request after the answer to its last one
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(long, value_name = "N", value_parser = whole_number(1u32..=60_000))]
     clients: Option<u32>,
 }
 
@@ -222,4 +223,17 @@ fn raise_open_files() {
 fn say(text: &str) -> Result<(), String> {
     let mut out = io::stdout().lock();
     writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| format!("standard output: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        let command = Options::command();
+        command.clone().debug_assert();
+        assert_eq!(usage::values::flags_with_unclear_errors(&command), [""; 0]);
+    }
 }

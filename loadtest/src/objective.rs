@@ -6,6 +6,7 @@ use crate::run::Outcome;
 use crate::stats::{SHOWN, quantile_ms};
 use serde::{Serialize, Serializer};
 use std::fmt;
+use usage::values::duration;
 
 /// One objective of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -198,15 +199,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 /// A time with its unit, in milliseconds.
 pub fn milliseconds(text: &str) -> Result<f64, String> {
-    for (unit, factor) in [("us", 0.001), ("ms", 1.0), ("s", 1000.0), ("m", 60_000.0), ("h", 3_600_000.0)] {
-        let digits = text.strip_suffix(unit);
-        if let Some(digits) =
-            digits.filter(|digits| digits.ends_with(|last: char| last.is_ascii_digit() || last == '.'))
-        {
-            return Ok(number(digits, text)? * factor);
-        }
-    }
-    Err(format!("`{text}` is not a time such as 250us, 250ms, 30s, 5m or 1h"))
+    let time = duration(text, None).map_err(|rule| format!("`{text}` is not a time: {rule}"))?;
+    Ok(time.as_secs_f64() * 1000.0)
 }
 
 fn kib(text: &str) -> Result<f64, String> {

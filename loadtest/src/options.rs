@@ -18,6 +18,7 @@ use clap::Args;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use usage::values::{Unit, whole_number, whole_time};
 
 /// The server under test.
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ pub struct TargetArgs {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["key_file", "spawn"])]
     data: Option<PathBuf>,
     /// Process id of the server on this machine, to measure its processor time and memory
-    #[arg(long, conflicts_with = "spawn")]
+    #[arg(long, conflicts_with = "spawn", value_parser = whole_number(1..=u32::MAX))]
     pid: Option<u32>,
     /// Address of the server's metrics, as IP:PORT
     #[arg(long, value_name = "ADDR", conflicts_with = "spawn")]
@@ -49,8 +50,8 @@ pub struct TargetArgs {
     /// With --spawn: scenario for mailnet; requires --addresses
     #[arg(long, value_name = "FILE", requires = "spawn", requires = "addresses")]
     scenario: Option<PathBuf>,
-    /// With --spawn: delay before each reply of a mail server, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 0)]
+    /// With --spawn: delay before each reply of a mail server, such as 50ms; a number without a unit is in milliseconds
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Milliseconds, 0..=3_600_000u64))]
     latency: u64,
     /// With --spawn: let the mail servers offer STARTTLS
     #[arg(long)]
@@ -79,10 +80,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     timeout: Duration,
     /// Maximum number of connections (`run`: only with --rate)
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = whole_number(1u32..=60_000))]
     connections: u32,
     /// Number of threads that send requests
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1u16..=64))]
     threads: u16,
     /// Never let the sending threads sleep. Each thread then uses a whole core, and the server spends no time on waking
     /// them, as if the client were on another machine
@@ -92,16 +93,16 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value = "poisson")]
     spread: Spread,
     /// Number of addresses in a batch
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=200))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number(1u32..=200))]
     batch_size: u32,
     /// File of addresses, used in turn [default: numbered addresses, each once, of --domains domains]
     #[arg(long, value_name = "FILE")]
     addresses: Option<PathBuf>,
     /// Number of domains of the numbered addresses
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = whole_number(1u32..=1_000_000))]
     domains: u32,
     /// Seed of the random numbers. The same seed sends the same requests at the same times
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole_number(0..=u64::MAX))]
     seed: u64,
 }
 

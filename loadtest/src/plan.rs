@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use usage::values::{Unit, decimal, duration, whole_number};
 
 /// The options of `plan`.
 #[derive(Debug, Args)]
@@ -30,11 +31,11 @@ pub struct PlanArgs {
     /// Percentage of fast checks
     #[arg(long, value_name = "PERCENT", default_value = "0", value_parser = percent)]
     fast: f64,
-    /// Number of hours of the day for this work
-    #[arg(long, value_name = "N", default_value_t = 24.0)]
+    /// Time of the day for this work, such as 8h; a number without a unit is in hours
+    #[arg(long, value_name = "TIME", default_value = "24h", value_parser = hours)]
     hours: f64,
     /// Load at the busiest time, divided by the average load
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = decimal(1.0..=1e6))]
     peak: f64,
     /// Number of addresses per domain and day
     #[arg(long, value_name = "N", default_value = "10", value_parser = amount)]
@@ -62,10 +63,10 @@ pub struct PlanArgs {
     pace: Pace,
     /// Number of source addresses, each in a program of its own (--part of `clean`, or a node of a cluster). Several
     /// sources of one program do not speed up a site
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(1u32..=100_000))]
     sources: u32,
     /// Number of cores for the work [default: that of the machine in the file of figures]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", value_parser = whole_number(1u32..=100_000))]
     cores: Option<u32>,
     /// Highest load of a core, in percent
     #[arg(long, value_name = "PERCENT", default_value = "60", value_parser = percent)]
@@ -137,13 +138,8 @@ impl PlanArgs {
         if !sound(self.hours) || self.hours > 24.0 {
             return Err("--hours must be above 0 and at most 24".into());
         }
-        if !sound(self.per_domain)
-            || self.per_domain < 1.0
-            || !sound(self.peak)
-            || self.peak < 1.0
-            || self.busy <= 0.0
-        {
-            return Err("--per-domain and --peak must be at least 1, --busy above 0".into());
+        if !sound(self.per_domain) || self.per_domain < 1.0 || self.busy <= 0.0 {
+            return Err("--per-domain must be at least 1, --busy above 0".into());
         }
         let known = |name: &str| name != OTHER && table.iter().any(|limits| limits.name == name);
         if let Some((name, _)) = self.share.iter().find(|(name, _)| !known(name)) {
@@ -328,6 +324,10 @@ fn amount(text: &str) -> Result<f64, String> {
     number
         .filter(|number| (1.0..=1e12).contains(number))
         .ok_or_else(|| "must be a number such as 250k or 10M".into())
+}
+
+fn hours(text: &str) -> Result<f64, String> {
+    duration(text, Some(Unit::Hours)).map(|time| time.as_secs_f64() / 3600.0)
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -14,6 +14,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use usage::values::decimal;
 
 mod limit;
 mod report;
@@ -41,10 +42,10 @@ pub struct SearchArgs {
     #[arg(long, value_name = "PER_SECOND", default_value = "100000", value_parser = rate)]
     to: f64,
     /// Precision of the result, in percent of the rate
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = decimal(0.1..=100.0))]
     precision: f64,
     /// Rate of the final run, in percent of the highest rate that met the objectives
-    #[arg(long, value_name = "PERCENT", default_value_t = 80.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 80.0, value_parser = decimal(1.0..=100.0))]
     hold_at: f64,
     /// Length of the final run; 0s: no final run
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = time)]
@@ -156,9 +157,6 @@ pub struct Found {
 ///
 /// One line: a run failed.
 pub fn search(args: &SearchArgs, stop: &Arc<AtomicBool>) -> Result<End, String> {
-    if !(0.1..=100.0).contains(&args.precision) || !(1.0..=100.0).contains(&args.hold_at) {
-        return Err("--precision must be from 0.1 to 100, --hold-at from 1 to 100".into());
-    }
     crate::raise_open_files();
     let objectives = objectives(args)?;
     let addresses = args.load.supply()?;

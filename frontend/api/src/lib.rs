@@ -25,7 +25,9 @@ pub use account::{Account, SubscriptionStatus};
 pub use batch::{BatchCreated, BatchState, BatchStatus, ResultRow};
 pub use detail::{Detail, Dns, Evidence, Flags};
 pub use error::{ErrorBody, ErrorCode, Issue, IssueType, Loc, NOT_AVAILABLE_ON, Offender};
-pub use list::{BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus};
+pub use list::{
+    BatchPage, BatchSummary, Counts, FoundAddresses, List, ListPage, ListStatus, ListWait, WaitCause,
+};
 pub use reason::Reason;
 pub use request::{BatchBody, DetailLevel, ListBody, Mode, VerifyBody};
 pub use verification::{Checked, Checks, FastFindings, Findings, Verification};

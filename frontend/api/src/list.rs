@@ -67,6 +67,60 @@ pub struct FoundAddresses {
     pub read_at: String,
 }
 
+/// What an address without a verdict waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum WaitCause {
+    /// Its mail server answered "later", as with greylisting. It is asked again.
+    RetryLater,
+    /// No mail server of its domain could be reached, or answered in time; or DNS did not answer about the domain. It is tried again.
+    NoAnswer,
+    /// Its site has refused as many recipients as the budget of refused recipients allows for now.
+    RefusalBudget,
+    /// The service reaches no resolver, or no mail server at all.
+    Outage,
+    /// Its turn: it was not asked yet, or is being asked.
+    Queue,
+}
+
+impl WaitCause {
+    /// All causes.
+    pub const ALL: [WaitCause; 5] = [
+        WaitCause::RetryLater,
+        WaitCause::NoAnswer,
+        WaitCause::RefusalBudget,
+        WaitCause::Outage,
+        WaitCause::Queue,
+    ];
+
+    /// The cause in a few words for people.
+    pub fn words(self) -> &'static str {
+        match self {
+            WaitCause::RetryLater => "the mail server answered \"later\" (greylisting)",
+            WaitCause::NoAnswer => "no mail server of the domain answers",
+            WaitCause::RefusalBudget => {
+                "the site has refused as many recipients as its budget allows for now"
+            }
+            WaitCause::Outage => "the service reaches no resolver or no mail server",
+            WaitCause::Queue => "not asked yet, or being asked",
+        }
+    }
+}
+
+/// Addresses of a running list that have no verdict for the same cause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ToSchema))]
+pub struct ListWait {
+    /// What they wait for.
+    pub cause: WaitCause,
+    /// The number of different addresses.
+    pub addresses: u64,
+    /// The latest time at which the last of them is tried once more, in RFC 3339 with an offset; null if it is not known.
+    #[cfg_attr(test, schema(format = DateTime))]
+    pub until: Option<String>,
+}
+
 /// A list with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
@@ -96,11 +150,15 @@ pub struct List {
     /// The estimated price: the number of different addresses that the account had not checked within 24 hours when the server read
     /// the list.
     pub credits_required: Option<u64>,
-    /// The credits that were charged so far. A part of the list is charged when all its addresses have a verdict.
+    /// The credits of the addresses that have a verdict, so far.
     pub credits_charged: u64,
-    /// How often each reason occurs among the different addresses. Reasons that do not occur are absent.
+    /// How often each reason occurs among the different addresses with a verdict, so far. Reasons that do not occur are absent. The sum
+    /// is `checked`.
     #[cfg_attr(test, schema(value_type = crate::openapi::tests::generator::wire::CountsSchema))]
     pub counts: Counts,
+    /// What the addresses without a verdict wait for. The sum of `addresses` and `checked` is `distinct`. Empty unless the list is
+    /// `running`.
+    pub waiting: Vec<ListWait>,
     /// Why the list is `unfit` or `paused`; otherwise null.
     pub problem: Option<String>,
     /// The time of creation, in RFC 3339 with an offset.

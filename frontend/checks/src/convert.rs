@@ -60,6 +60,15 @@ pub fn verdict(finding: &Finding) -> store::Verdict {
     store::Verdict { reason: reason(finding.reason), evidence: finding.evidence }
 }
 
+/// What an address waits for that is to be asked about again, by the rule of its finding.
+pub fn wait_cause(rule: &str) -> api::WaitCause {
+    match rule {
+        "no_connection" | "no_answer_in_time" | "hung_up" | "control_unanswered" => api::WaitCause::NoAnswer,
+        _ if rule.starts_with("dns_") => api::WaitCause::NoAnswer,
+        _ => api::WaitCause::RetryLater,
+    }
+}
+
 /// The verdict for a reason. Reasons of fast mode have none, since the mailbox was not checked.
 pub fn found(reason: api::Reason) -> Found {
     match reason {

@@ -8,7 +8,7 @@ use store::credits::calendar::{Iso8601, day_text};
 use store::webhooks::{EventKind, Webhook};
 use store::{
     Account, AccountId, BatchSummary, ChargedFor, Connection, DayCounts, Entry, KeyInfo, KeyMode, List,
-    Store, StoreError, UnixMs,
+    ListProgress, ListState, Store, StoreError, UnixMs,
 };
 
 /// The most entries of the ledger in an export, the newest ones.
@@ -34,13 +34,21 @@ pub async fn export(store: &dyn Store, id: AccountId, now: UnixMs) -> Result<Opt
     let (lists, webhooks) = (store.lists(id, now).await?, store.webhooks(id).await?);
     let connections = store.connections(id, now).await?;
     let batches = batches(store, id, now).await?;
+    let mut shown_lists = Vec::with_capacity(lists.len());
+    for list in &lists {
+        let progress = match list.state {
+            ListState::Running | ListState::Paused => store.list_progress(list, now).await?,
+            _ => ListProgress::of(list),
+        };
+        shown_lists.push(of_list(list, &progress));
+    }
     Ok(Some(json!({
         "exported_at": time(now),
         "account": of_account(&account, user.map(|user| user.email)),
         "ledger": entries.iter().map(of_entry).collect::<Vec<_>>(),
         "usage": days.iter().map(of_day).collect::<Vec<_>>(),
         "keys": keys.iter().map(of_key).collect::<Vec<_>>(),
-        "lists": lists.iter().map(of_list).collect::<Vec<_>>(),
+        "lists": shown_lists,
         "batches": batches,
         "connections": connections.iter().map(of_connection).collect::<Vec<_>>(),
         "webhooks": webhooks.iter().map(of_webhook).collect::<Vec<_>>(),
@@ -115,7 +123,7 @@ fn of_key(key: &KeyInfo) -> Value {
     })
 }
 
-fn of_list(list: &List) -> Value {
+fn of_list(list: &List, progress: &ListProgress) -> Value {
     json!({
         "list_id": list.id.to_string(),
         "name": list.name,
@@ -127,8 +135,8 @@ fn of_list(list: &List) -> Value {
         "rows": list.rows,
         "addresses": list.addresses,
         "distinct": list.distinct,
-        "credits_charged": list.charged,
-        "counts": reasons(&list.counts),
+        "credits_charged": progress.charged,
+        "counts": reasons(&progress.counts),
         "created_at": time(list.created_at),
     })
 }

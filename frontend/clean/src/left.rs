@@ -1,9 +1,12 @@
-//! Rows that are unverifiable, but for which a later try may tell more: the reasons, and the option that waits for them.
+//! Rows that are unverifiable, by the rule that left them so: those for which a later try may tell more, with the option that waits
+//! for them, and the others, with what to do.
 
 use indicatif::HumanCount;
+use lists::words::{self, RuleWords};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
+use usage::values::time_text;
 
 /// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
 const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
@@ -69,96 +72,48 @@ impl Left {
         self.by_rule().into_iter().map(one).collect()
     }
 
-    /// Writes the text for people, for a run with this `--max-wait`.
-    pub(super) fn write(&self, f: &mut fmt::Formatter<'_>, max_wait: Duration) -> fmt::Result {
-        match self.rows() {
-            0 => return Ok(()),
-            1 => writeln!(f, "1 address is unverifiable for now; a later try may tell more:")?,
-            rows => {
-                let rows = HumanCount(rows);
-                writeln!(f, "{rows} addresses are unverifiable for now; a later try may tell more:")?;
-            }
-        }
-        for (rule, rows, advice) in self.advice(max_wait) {
-            writeln!(f, "  {rule:<28}{:>12}  {advice}", HumanCount(rows).to_string())?;
-        }
-        Ok(())
-    }
-
-    /// Writes the text for people about rows for which a later try alone does not tell more.
-    pub(super) fn write_settled(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.rows() {
-            0 => return Ok(()),
-            1 => writeln!(f, "1 address is unverifiable, and a later try alone does not help:")?,
-            rows => {
-                writeln!(
-                    f,
-                    "{} addresses are unverifiable, and a later try alone does not help:",
-                    HumanCount(rows)
-                )?;
-            }
-        }
-        for (rule, left) in self.by_rule() {
-            writeln!(f, "  {rule:<28}{:>12}  {}", HumanCount(left.rows).to_string(), settled_advice(rule))?;
-        }
-        Ok(())
-    }
-
-    /// Each rule with its rows and the option that waits for them, for a run with this `--max-wait`.
-    pub(super) fn advice(&self, max_wait: Duration) -> Vec<(&'static str, u64, String)> {
-        let advice = |(rule, left): (&'static str, LeftByRule)| {
-            let seconds = left.max_wait(max_wait).as_secs();
-            let text = match rule {
-                Left::BUDGET => format!(
-                    "not checked; --max-wait {seconds} or a later run checks them, --pace fast checks more per hour"
-                ),
-                Left::SILENT => format!("not checked; --max-wait {seconds} or a later run checks them"),
-                Left::NO_CONNECTION => {
-                    format!("--max-wait {seconds} tries them again; `mailprobe doctor` tests the connection")
+    /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
+    pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<RuleLine> {
+        let line = |(rule, left): (&'static str, LeftByRule)| {
+            let wait = time_text(left.max_wait(max_wait));
+            let advice = match rule {
+                Left::BUDGET => {
+                    format!("--max-wait {wait} or a later run checks them, --pace fast checks more per hour")
                 }
-                _ => format!("--max-wait {seconds} tries them again"),
+                Left::SILENT => format!("--max-wait {wait} or a later run checks them"),
+                Left::NO_CONNECTION => {
+                    format!("--max-wait {wait} tries them again; `mailprobe doctor` tests the connection")
+                }
+                _ => format!("--max-wait {wait} tries them again"),
             };
-            (rule, left.rows, text)
+            RuleLine { rule, rows: left.rows, meaning: words::rule(rule).meaning, advice }
         };
-        self.by_rule().into_iter().map(advice).collect()
+        self.by_rule().into_iter().map(line).collect()
+    }
+
+    /// Each rule with its rows and words, for rules that a later try alone does not change.
+    pub(super) fn settled_lines(&self) -> Vec<RuleLine> {
+        let line = |(rule, left): (&'static str, LeftByRule)| {
+            let RuleWords { meaning, advice } = words::rule(rule);
+            RuleLine { rule, rows: left.rows, meaning, advice: advice.into() }
+        };
+        self.by_rule().into_iter().map(line).collect()
     }
 }
 
-/// The rules of refusals of this machine: class POL and scope us in docs/verdicts.md.
-const ABOUT_US: [&str; 14] = [
-    "all-recipients-denied",
-    "microsoft-blocked",
-    "sender-authentication",
-    "blocklist",
-    "too-many-unknown",
-    "our-name",
-    "conduct",
-    "uncertain",
-    "echo-of-us",
-    "about-us",
-    "denied",
-    "policy-status",
-    "session-refused",
-    "bare-refusal",
-];
-/// The rules of refusals of the reverse-path: class POL and scope sender.
-const ABOUT_SENDER: [&str; 5] =
-    ["sender-status", "sender-refused", "mail-sender", "sender-word", "mail-refused"];
+/// The unverifiable rows of a rule, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RuleLine {
+    pub rule: &'static str,
+    pub rows: u64,
+    pub meaning: &'static str,
+    pub advice: String,
+}
 
-/// What to do about rows of a rule that a later try alone does not change.
-fn settled_advice(rule: &str) -> &'static str {
-    match rule {
-        "accepts_everything" => "the server accepts every recipient: decide as for catch_all",
-        "ipv6_only" | "no_source" => "no source reaches the hosts of the domain: see `mailprobe doctor`",
-        "no_smtputf8" => "the server takes no such address",
-        "uncertain" | "uncertain-status" | "uncertain-5.1.1" | "no-meaning" => {
-            "mailprobe does not understand the refusal: read it with `mailprobe check --trace`"
-        }
-        _ if ABOUT_US.contains(&rule) => "the server refuses this machine: see `mailprobe doctor`",
-        _ if ABOUT_SENDER.contains(&rule) => {
-            "the server refuses the sender: see `mailprobe doctor`, and set --mail-from"
-        }
-        _ => "see docs/verdicts.md",
+impl fmt::Display for RuleLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RuleLine { rule, rows, meaning, advice } = self;
+        writeln!(f, "    {rule:<24}{:>12}  {meaning}: {advice}", HumanCount(*rows).to_string())
     }
 }
 
@@ -180,74 +135,40 @@ mod tests {
         left
     }
 
-    /// The text for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
+    /// The lines for these rows with this `--max-wait`. Each row is a rule and its wait in seconds.
     fn said(rows: &[(&'static str, u64)], max_wait: u64) -> String {
-        struct Shown(Left, Duration);
-        impl fmt::Display for Shown {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.write(f, self.1)
-            }
-        }
-        Shown(left(rows), Duration::from_secs(max_wait)).to_string()
+        let lines = left(rows).open_lines(Duration::from_secs(max_wait));
+        lines.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn it_says_how_many_why_and_which_option_waits() {
         assert_eq!(said(&[], 0), "");
         assert_eq!(
-            said(&[("greylisted", 300)], 0),
-            "1 address is unverifiable for now; a later try may tell more:\n  \
-             greylisted                             1  --max-wait 900 tries them again\n"
-        );
-        assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
-            "4 addresses are unverifiable for now; a later try may tell more:\n  \
-             refusal_budget                         2  not checked; --max-wait 3060 or a later run checks them, \
-             --pace fast checks more per hour\n  \
-             session-closing                        1  --max-wait 900 tries them again\n  \
-             site_silent                            1  not checked; --max-wait 900 or a later run checks them\n"
+            "    refusal_budget                     2  not asked: the provider has refused as many recipients as mailprobe allows \
+             in an hour: --max-wait 51m or a later run checks them, --pace fast checks more per hour\n    \
+             session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
+             site_silent                        1  not asked: the mail server did not answer about other addresses: \
+             --max-wait 15m or a later run checks them\n"
         );
         assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.
-        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 1800 tries"));
+        assert!(said(&[("greylisted", 60)], 900).contains("--max-wait 30m tries"));
     }
 
     #[test]
     fn rows_that_no_later_try_changes_are_told_with_their_cause() {
-        struct Shown(Left);
-        impl fmt::Display for Shown {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.write_settled(f)
-            }
-        }
-        assert_eq!(Shown(left(&[])).to_string(), "");
+        let rows = [("accepts_everything", 0), ("accepts_everything", 0), ("blocklist", 0)];
+        let lines = left(&rows).settled_lines();
+        let said: String = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
-            Shown(left(&[("blocklist", 0)])).to_string(),
-            "1 address is unverifiable, and a later try alone does not help:\n  \
-             blocklist                              1  the server refuses this machine: see `mailprobe doctor`\n"
+            said,
+            "    accepts_everything                 2  the provider accepts every recipient, and refuses only after the message: \
+             no check can decide: decide as for catch_all\n    \
+             blocklist                          1  the mail server refuses this machine, for example because of a blocklist: \
+             see `mailprobe doctor`, and remove the cause\n"
         );
-        assert_eq!(
-            Shown(left(&[("accepts_everything", 0), ("accepts_everything", 0), ("sender-refused", 0)]))
-                .to_string(),
-            "3 addresses are unverifiable, and a later try alone does not help:\n  \
-             accepts_everything                     2  the server accepts every recipient: decide as for catch_all\n  \
-             sender-refused                         1  the server refuses the sender: see `mailprobe doctor`, and set --mail-from\n"
-        );
-    }
-
-    /// The table of the rules in docs/verdicts.md is the source of both lists.
-    #[test]
-    fn rules_about_us_and_the_sender_are_those_of_the_documentation() {
-        let docs = include_str!("../../../docs/verdicts.md");
-        let rules = |scope: &str| -> Vec<&str> {
-            let row = |line: &'static str| {
-                let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-                let is_row = cells.len() == 6 && cells[2] == "POL" && cells[3] == scope;
-                is_row.then(|| cells[1].trim_matches('`'))
-            };
-            docs.lines().filter_map(row).collect()
-        };
-        assert_eq!((ABOUT_US.to_vec(), ABOUT_SENDER.to_vec()), (rules("us"), rules("sender")));
     }
 
     #[test]

@@ -57,6 +57,7 @@ use known::{KnownFile, KnownOptions};
 pub use left::{Left, LeftByRule};
 pub use lists::DomainRows;
 use lists::{Format, ListError, ReadOptions, Source, is_stream};
+use output_args::{CHECK, INPUT, RESULT, RUN};
 pub use output_args::{ClassArg, OutputArgs};
 pub use part::ListPart;
 use part::PartRows;
@@ -70,6 +71,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 pub use stop::StopSignal;
 pub use summary::{Extent, Reading, Summary};
+use usage::values::{Unit, whole_number, whole_time};
 
 /// Maximum number of addresses in progress.
 pub const UNDER_WAY_MAX: usize = 100_000;
@@ -78,62 +80,70 @@ pub const UNDER_WAY_MAX: usize = 100_000;
 #[derive(Debug, Clone, clap::Args)]
 pub struct CleanArgs {
     /// List to check: CSV, a spreadsheet (xlsx or ods), JSON lines, or plain text with one address per line; - for standard
-    /// input. mailprobe finds the encoding and the separator from the content
+    /// input.
+    ///
+    /// mailprobe finds the encoding and the separator from the content.
     #[arg(value_name = "INPUT")]
     pub input: PathBuf,
-    /// File for the list with its verdicts [default: standard output]. If the name ends with .xlsx, the file is a spreadsheet
-    #[arg(short, long, value_name = "OUT")]
-    pub output: Option<PathBuf>,
     /// Format of INPUT [default: by the name of INPUT, else by its content]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = INPUT, hide_short_help = true)]
     pub format: Option<FormatArg>,
-    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content]. Repeat it for a CSV
-    /// with several columns of addresses: the verdicts of the second column HOME are in HOME_deliverable and HOME_reason
-    #[arg(long, value_name = "NAME|N")]
+    /// Column or JSON key of the addresses, by name or by number from 1 [default: found by name or content].
+    ///
+    /// Repeat it for a CSV with several columns of addresses: the verdicts of the second column HOME are in HOME_deliverable and
+    /// HOME_reason.
+    #[arg(long, value_name = "NAME|N", help_heading = INPUT)]
     pub column: Vec<String>,
     /// Sheet of a spreadsheet [default: the first visible one with addresses]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = INPUT, hide_short_help = true)]
     pub sheet: Option<String>,
+    /// File for the list with its verdicts [default: standard output]. If the name ends with .xlsx, the file is a spreadsheet
+    #[arg(short, long, value_name = "OUT", help_heading = RESULT)]
+    pub output: Option<PathBuf>,
     /// Contact no mail server: check syntax, typing mistakes, MX and lists. This does not show whether a mailbox exists
-    #[arg(long, conflicts_with = "max_wait")]
+    #[arg(long, conflicts_with = "max_wait", help_heading = CHECK)]
     pub fast: bool,
-    /// Maximum wait of a row if its server answers "later" (greylisting) or does not answer, or if the budget of refused
-    /// recipients is used up. mailprobe checks the row again within this time. If the row then has no answer, it is
-    /// unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server,
-    /// or after the last new row has begun
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    /// Check a row again, within this time, if its server answers "later" or not at all; such as 15m.
+    ///
+    /// Servers answer "later" for greylisting. A row also waits if the budget of refused recipients is used up. If the row then has
+    /// no answer, it is unverifiable. The command ends at most this time plus 60 seconds after the last answer of a server, or after
+    /// the last new row has begun. A number without a unit is in seconds.
+    #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK)]
     pub max_wait: u32,
-    /// Give up after this many seconds without DNS or mail connectivity
-    #[arg(long, value_name = "SECONDS", default_value_t = 120)]
+    /// Give up after this time without DNS or mail connectivity. A number without a unit is in seconds
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = whole_time(Unit::Seconds, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
     pub max_outage: u32,
     /// Write each row as soon as it is finished, not in the order of INPUT
-    #[arg(long)]
+    #[arg(long, help_heading = RESULT, hide_short_help = true)]
     pub unordered: bool,
     /// Compression of the output [default: by the name of OUT: .gz or .zst, else none]. A compressed INPUT is detected
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, help_heading = RESULT, hide_short_help = true)]
     pub compress: Option<Compression>,
     /// Write the summary as JSON to this file, with counts by reason and by domain
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub summary: Option<PathBuf>,
-    /// Memory in MiB for waiting rows and for the addresses of earlier rows. If they need more, mailprobe stores the rest in
-    /// OUT.state. The engine needs additional memory
-    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    /// Memory in MiB for waiting rows and for the addresses of earlier rows.
+    ///
+    /// If they need more, mailprobe stores the rest in OUT.state. The engine needs additional memory.
+    #[arg(long, value_name = "MIB", default_value_t = 96, value_parser = whole_number(1u32..=65_536), help_heading = RUN, hide_short_help = true)]
     pub memory: u32,
-    /// Continue an interrupted run from OUT.partial. Give --columns, --unordered and --drop-duplicates as in that run
-    #[arg(long)]
+    /// Continue an interrupted run from OUT.partial.
+    ///
+    /// Give --columns, --unordered and --drop-duplicates as in that run.
+    #[arg(long, help_heading = RUN)]
     pub resume: bool,
     /// Check only the rows of part I of N (parts count from 0), and write them to OUT.part-I-of-N. The parts can be checked on
     /// several machines; each reads the whole INPUT. Rows with the same address are in the same part
-    #[arg(long, value_name = "I/N", conflicts_with_all = ["join", "unordered"])]
+    #[arg(long, value_name = "I/N", conflicts_with_all = ["join", "unordered"], help_heading = RUN, hide_short_help = true)]
     pub part: Option<ListPart>,
     /// Write OUT from its parts OUT.part-I-of-N, byte for byte as a run without --part. This reads INPUT again, and checks no
     /// address
-    #[arg(long, conflicts_with_all = ["unordered", "fast", "max_wait", "max_outage"])]
+    #[arg(long, conflicts_with_all = ["unordered", "fast", "max_wait", "max_outage"], help_heading = RUN, hide_short_help = true)]
     pub join: bool,
     #[command(flatten)]
     pub writing: OutputArgs,
     /// Show no progress on the terminal
-    #[arg(long)]
+    #[arg(long, help_heading = RUN, hide_short_help = true)]
     pub no_progress: bool,
     /// How long the list waits for an answer to any row, in addition to `max_wait`.
     #[arg(skip = stall::STALL_MAX)]

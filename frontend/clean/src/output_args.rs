@@ -4,55 +4,69 @@ use super::sink::Delivery;
 use super::{CleanArgs, CleanError, Compression, StopSignal};
 use lists::{Class, Format, ResultColumn, SHEET_COLUMNS_MAX, Shape, VERDICT_NAMES, is_stream};
 use std::path::{Path, PathBuf};
+use usage::values::{Unit, whole_number, whole_time};
+
+/// The headings of the flags in the help.
+pub(super) const INPUT: &str = "The list";
+pub(super) const CHECK: &str = "The check";
+pub(super) const RESULT: &str = "The result";
+pub(super) const RUN: &str = "The run";
 
 /// What a run writes.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct OutputArgs {
     /// Further columns of results after deliverable and reason, separated by commas: suggestion, provider, role, free, disposable,
-    /// rule, scope, reply_code, enhanced_code, score, checked_at. provider and score take some forty DNS queries per domain. Fast
-    /// checks have no score, no reply, and no rule except own_bounce
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    /// rule, scope, reply_code, enhanced_code, score, checked_at.
+    ///
+    /// provider and score take some forty DNS queries per domain. Fast checks have no score, no reply, and no rule except own_bounce.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = RESULT)]
     pub columns: Vec<String>,
     /// Write only the rows of these classes, separated by commas. unknown: catch_all, unverifiable and fast_check_passed
-    #[arg(long, value_name = "CLASS", value_enum, value_delimiter = ',')]
+    #[arg(long, value_name = "CLASS", value_enum, value_delimiter = ',', help_heading = RESULT)]
     pub only: Vec<ClassArg>,
     /// Write one file per class: OUT.deliverable.csv, OUT.undeliverable.csv and OUT.unknown.csv for -o OUT.csv
-    #[arg(long)]
+    #[arg(long, help_heading = RESULT)]
     pub split: bool,
     /// Leave out rows with the address of an earlier row
-    #[arg(long, conflicts_with_all = ["part", "join"])]
+    #[arg(long, conflicts_with_all = ["part", "join"], help_heading = RESULT, hide_short_help = true)]
     pub drop_duplicates: bool,
-    /// Earlier output of mailprobe. Its results are used again while they are new enough, so only new addresses and those with
-    /// older results are checked. The age counts from checked_at if OLD has this column, else from the last change of the file. The
-    /// output always has checked_at: so a later run with this output as OLD knows the time of each check
-    #[arg(long, value_name = "OLD", conflicts_with = "join")]
+    /// Earlier output of mailprobe: its results are used again while they are new enough, and other addresses are checked.
+    ///
+    /// The age of a result counts from checked_at if OLD has this column, else from the last change of the file. The output always has
+    /// checked_at: so a later run with this output as OLD knows the time of each check.
+    #[arg(long, value_name = "OLD", conflicts_with = "join", help_heading = CHECK)]
     pub known: Option<PathBuf>,
-    /// Maximum age of a result of OLD, in days [default: 7; 1 for catch_all, unverifiable and inbox_full]
-    #[arg(long, value_name = "N", requires = "known")]
+    /// Maximum age of a result of OLD, such as 3d; a number without a unit is in days [default: 7d; 1d for catch_all, unverifiable
+    /// and inbox_full]
+    #[arg(long, value_name = "TIME", requires = "known", value_parser = whole_time(Unit::Days, 0..=u32::MAX), help_heading = CHECK, hide_short_help = true)]
     pub known_days: Option<u32>,
-    /// INPUT is an earlier output of mailprobe: check only its open rows again, those that are unverifiable although a later check
-    /// may tell more. All other rows stay as they are, and the output has the columns of INPUT
-    #[arg(long, conflicts_with_all = ["part", "join", "columns", "known", "sample", "drop_duplicates"])]
+    /// INPUT is an earlier output of mailprobe: check only its open rows again.
+    ///
+    /// A row is open if it is unverifiable although a later check may tell more. All other rows stay as they are, and the output has
+    /// the columns of INPUT.
+    #[arg(long, conflicts_with_all = ["part", "join", "columns", "known", "sample", "drop_duplicates"], help_heading = CHECK)]
     pub retry: bool,
     /// Replace files that exist: OUT, the files of --split, the report and the summary
-    #[arg(long)]
+    #[arg(long, help_heading = RUN)]
     pub force: bool,
-    /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval. This
-    /// writes no list, unless -o names a file for the sample
+    /// Check at most N addresses that are chosen at random, and estimate the share of each class with its 95 % interval.
+    ///
+    /// This writes no list, unless -o names a file for the sample.
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        value_parser = whole_number(1u32..=1_000_000),
         conflicts_with_all = [
             "part", "join", "resume", "unordered", "columns", "only", "split", "drop_duplicates", "known", "report", "compress"
-        ]
+        ],
+        help_heading = CHECK
     )]
     pub sample: Option<u32>,
     /// Seed of --sample: the same list and seed give the same sample [default: random]
-    #[arg(long, value_name = "NUMBER", requires = "sample")]
+    #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = whole_number(0..=u64::MAX), help_heading = CHECK, hide_short_help = true)]
     pub seed: Option<u64>,
     /// Write a report about the list as one HTML page to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = RESULT)]
     pub report: Option<PathBuf>,
     /// The command line, for the report.
     #[arg(skip)]

@@ -1,9 +1,10 @@
 //! `--report`: the page about the list.
 
-use super::summary::Summary;
+use super::left::RuleLine;
+use super::summary::{Summary, UNEXPLAINED};
 use super::{CleanArgs, CleanError, unix_now};
 use indicatif::HumanDuration;
-use lists::report::{Report, ReportLeft, ReportTypo, page};
+use lists::report::{Report, ReportRule, ReportTypo, page};
 use lists::utc_text;
 use std::path::Path;
 
@@ -37,7 +38,9 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
                 rows: typo.rows,
             })
             .collect(),
-        left: summary.left.advice(summary.max_wait).into_iter().map(left).collect(),
+        left: summary.left.open_lines(summary.max_wait).into_iter().map(rule).collect(),
+        settled: summary.settled.settled_lines().into_iter().map(rule).collect(),
+        unexplained: Some((summary.unexplained(), UNEXPLAINED)).filter(|(rows, _)| *rows > 0),
         facts: summary.facts(),
         ..Report::default()
     };
@@ -45,6 +48,7 @@ fn report(args: &CleanArgs, summary: &Summary) -> Report {
     report
 }
 
-fn left((rule, rows, advice): (&'static str, u64, String)) -> ReportLeft {
-    ReportLeft { rule: rule.to_owned(), rows, advice }
+fn rule(line: RuleLine) -> ReportRule {
+    let RuleLine { rule, rows, meaning, advice } = line;
+    ReportRule { rule: rule.to_owned(), rows, meaning: meaning.to_owned(), advice }
 }

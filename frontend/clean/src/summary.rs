@@ -8,7 +8,7 @@ use super::sample::Estimate;
 use super::sink::WrittenFile;
 use super::{CleanError, ListPart};
 use indicatif::HumanCount;
-use lists::{Domains, Verdict};
+use lists::{Class, Domains, Verdict, domain_text};
 pub use reading::Reading;
 use std::fmt;
 use std::io::{BufWriter, Write};
@@ -22,6 +22,8 @@ pub struct Summary {
     codes: [u64; 16],
     /// Number of rows with a deliverable address.
     pub deliverable: u64,
+    /// Number of rows without an address.
+    pub without_address: u64,
     /// Number of rows that an earlier run finished.
     pub resumed: u64,
     /// Number of rows with an address of an earlier row. They get its verdict without a check.
@@ -79,6 +81,14 @@ pub struct Typo {
     pub rows: u64,
 }
 
+/// The words for [`Summary::unexplained`].
+pub(super) const UNEXPLAINED: &str =
+    "with the address of an earlier row, or with the result of an earlier run or output";
+
+/// The warning about `known_undated`.
+const UNDATED: &str = "the earlier output has results without checked_at. Their age is counted from the last change of the file: they are older if it was \
+     copied or changed since; make outputs with --columns checked_at";
+
 /// Number of domains in the text.
 const TOP_DOMAINS: usize = 5;
 
@@ -112,8 +122,29 @@ impl Summary {
     pub(super) fn count(&mut self, verdict: Verdict, code: u8, domain: Option<u32>) {
         self.codes[usize::from(code) % self.codes.len()] += 1;
         self.deliverable += u64::from(verdict.deliverable == Some(true));
-        if let Some(domain) = domain {
-            self.domains.count(domain, verdict);
+        match domain {
+            Some(domain) => self.domains.count(domain, verdict),
+            None => self.without_address += 1,
+        }
+    }
+
+    /// Number of rows of a class.
+    pub fn of_class(&self, class: Class) -> u64 {
+        let of_class = Verdict::all().filter(|verdict| verdict.class() == class);
+        of_class.map(|verdict| self.codes[usize::from(verdict.code())]).sum()
+    }
+
+    /// Number of unverifiable rows whose rule this run does not know: rows with the address of an earlier row, and rows with the
+    /// result of an earlier run or output.
+    pub(super) fn unexplained(&self) -> u64 {
+        self.count_of("unverifiable").saturating_sub(self.left.rows() + self.settled.rows())
+    }
+
+    /// A number of rows, or of cells if the list has several columns of addresses.
+    fn rows_text(&self, rows: u64) -> String {
+        match self.reading.as_ref().is_some_and(Reading::has_several_columns) {
+            true => counted(rows, "cell", "cells"),
+            false => counted(rows, "row", "rows"),
         }
     }
 
@@ -191,6 +222,9 @@ impl Summary {
             "input": self.reading.as_ref().map(Reading::json),
             "rows": self.total(),
             "deliverable": self.deliverable,
+            "undeliverable": self.of_class(Class::Undeliverable),
+            "unknown": self.of_class(Class::Unknown),
+            "without_address": self.without_address,
             "reasons": reasons,
             "resumed": self.resumed,
             "duplicates": self.duplicates,
@@ -213,41 +247,62 @@ impl Summary {
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.duplicates > 0 {
-            let rows = if self.duplicates == 1 { "row" } else { "rows" };
-            write!(f, "{} duplicate {rows}", HumanCount(self.duplicates))?;
-            writeln!(f, "{}", if self.dropped > 0 { " left out" } else { "" })?;
+            let left_out = if self.dropped > 0 { " left out" } else { "" };
+            writeln!(f, "{}{left_out}", counted(self.duplicates, "duplicate row", "duplicate rows"))?;
+        }
+        if self.without_address > 0 {
+            writeln!(f, "{} without an address", counted(self.without_address, "row", "rows"))?;
         }
         if self.known > 0 {
             let addresses = addresses(self.known);
             writeln!(f, "{addresses} not checked again, because the earlier output has new results")?;
             if self.known_undated {
-                writeln!(
-                    f,
-                    "warning: the earlier output has results without checked_at. Their age is counted from the last change of the file: \
-                     they are older if it was copied or changed since; make outputs with --columns checked_at"
-                )?;
+                writeln!(f, "warning: {UNDATED}")?;
             }
         }
         if self.retries > 0 {
             let retries = if self.retries == 1 { "retry" } else { "retries" };
             writeln!(f, "{} {retries} because a server answered \"later\"", HumanCount(self.retries))?;
         }
-        self.left.write(f, self.max_wait)?;
-        self.settled.write_settled(f)
+        self.write_unverifiable(f)
     }
 
-    /// What the addresses are, in numbers: deliverable, or after fast checks passed and undeliverable.
+    /// The unverifiable rows by their rules. The numbers of the lines add up to the number in the first one.
+    fn write_unverifiable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.count_of("unverifiable");
+        if rows == 0 || self.left.rows() + self.settled.rows() == 0 {
+            return Ok(());
+        }
+        writeln!(f, "{}:", counted(rows, "row is unverifiable", "rows are unverifiable"))?;
+        if self.left.rows() > 0 {
+            writeln!(f, "  {} for now: a later try may tell more", HumanCount(self.left.rows()))?;
+            self.left.open_lines(self.max_wait).iter().try_for_each(|line| write!(f, "{line}"))?;
+        }
+        if self.settled.rows() > 0 {
+            writeln!(f, "  {}: a later try alone does not help", HumanCount(self.settled.rows()))?;
+            self.settled.settled_lines().iter().try_for_each(|line| write!(f, "{line}"))?;
+        }
+        if self.unexplained() > 0 {
+            writeln!(f, "  {} {UNEXPLAINED}", HumanCount(self.unexplained()))?;
+        }
+        Ok(())
+    }
+
+    /// The classes of the rows, whose numbers add up to all rows. Fast checks find no address deliverable.
     fn shares(&self) -> String {
         let total = self.total();
         let share = |part: u64, what: &str| {
             format!("{} {what} ({:.1} %)", HumanCount(part), 100.0 * part as f64 / total.max(1) as f64)
         };
+        let undeliverable = share(self.of_class(Class::Undeliverable), "undeliverable");
+        let unknown = self.of_class(Class::Unknown);
         if !self.is_fast {
-            return share(self.deliverable, "deliverable");
+            let deliverable = share(self.deliverable, "deliverable");
+            return format!("{deliverable}, {undeliverable}, {}", share(unknown, "unknown"));
         }
-        let (passed, unverifiable) = (self.passed(), self.count_of("unverifiable"));
-        let undeliverable = share(total - passed - unverifiable, "undeliverable");
-        format!("{}, {undeliverable}", share(passed, "passed"))
+        let (passed, rest) = (self.passed(), unknown - self.passed());
+        let rest = if rest > 0 { format!(", {}", share(rest, "unverifiable")) } else { String::new() };
+        format!("{}, {undeliverable}{rest}", share(passed, "passed"))
     }
 
     /// Number of rows in which a fast check found no fault.
@@ -264,6 +319,7 @@ impl Summary {
         }
         writeln!(f, "domains with the most rows:")?;
         for (domain, counts) in sorted.into_iter().take(TOP_DOMAINS) {
+            let domain = domain_text(domain);
             let (share, good) = (counts.rows as f64 / total, counts.deliverable as f64 / counts.rows as f64);
             let count = HumanCount(counts.rows).to_string();
             let (share, good) = (100.0 * share, 100.0 * good);
@@ -284,7 +340,7 @@ impl fmt::Display for Summary {
         let total = self.total();
         let share = |part: u64| 100.0 * part as f64 / total.max(1) as f64;
         let (seconds, rate) = (self.elapsed.as_secs_f64(), self.rate());
-        write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", addresses(total))?;
+        write!(f, "{} in {seconds:.1} s ({rate:.0}/s)", self.rows_text(total))?;
         if self.resumed > 0 {
             write!(f, ", {} of them by an earlier run", HumanCount(self.resumed))?;
         }
@@ -331,32 +387,49 @@ mod tests {
         }
         assert_eq!(
             summary.to_string(),
-            "2,000 addresses in 2.5 s (800/s); 1,500 deliverable (75.0 %)\n  \
+            "2,000 rows in 2.5 s (800/s); 1,500 deliverable (75.0 %), 0 undeliverable (0.0 %), 500 unknown (25.0 %)\n  \
              mailbox_exists           1,500    75.0 %\n  \
              catch_all                  500    25.0 %\n"
         );
         summary.resumed = 1000;
         summary.duplicates = 1;
         summary.retries = 2;
-        summary.left.add("greylisted", Duration::from_secs(60));
-        summary.left.add("hung_up", Duration::from_secs(300));
         add(&mut summary, Reason::MailboxExists, Some("b.example"));
         let said = summary.to_string();
-        assert!(
-            said.starts_with("2,001 addresses in 2.5 s (400/s), 1,000 of them by an earlier run; "),
-            "{said}"
-        );
+        assert!(said.starts_with("2,001 rows in 2.5 s (400/s), 1,000 of them by an earlier run; "), "{said}");
         assert!(said.contains("\n1 duplicate row\n"), "{said}");
         assert!(said.contains("\n2 retries because a server answered \"later\"\n"), "{said}");
-        assert!(
-            said.contains("\n2 addresses are unverifiable for now; a later try may tell more:\n"),
-            "{said}"
-        );
         assert!(
             said.contains("a.example                            2,000   100.0 %, 75.0 % of them"),
             "{said}"
         );
-        assert_eq!(Summary::default().to_string(), "0 addresses in 0.0 s (0/s); 0 deliverable (0.0 %)\n");
+        assert_eq!(
+            Summary::default().to_string(),
+            "0 rows in 0.0 s (0/s); 0 deliverable (0.0 %), 0 undeliverable (0.0 %), 0 unknown (0.0 %)\n"
+        );
+    }
+
+    #[test]
+    fn the_explanations_of_unverifiable_rows_add_up() {
+        let mut summary = Summary::default();
+        for _ in 0..21 {
+            add(&mut summary, Reason::Unverifiable, Some("a.example"));
+        }
+        assert!(!summary.to_string().contains("unverifiable:"), "nothing is known about them");
+        for _ in 0..14 {
+            summary.left.add("greylisted", Duration::from_secs(60));
+        }
+        for _ in 0..5 {
+            summary.settled.add("blocklist", Duration::ZERO);
+        }
+        let said = summary.to_string();
+        for line in [
+            "\n21 rows are unverifiable:\n  14 for now: a later try may tell more\n    greylisted  ",
+            "\n  5: a later try alone does not help\n    blocklist ",
+            "\n  2 with the address of an earlier row, or with the result of an earlier run or output\n",
+        ] {
+            assert!(said.contains(line), "{line}: {said}");
+        }
     }
 
     #[test]
@@ -374,7 +447,7 @@ mod tests {
         }
         let said = summary.to_string();
         assert!(
-            said.starts_with("4 addresses in 1.0 s (4/s); 2 passed (50.0 %), 1 undeliverable (25.0 %)\n"),
+            said.starts_with("4 rows in 1.0 s (4/s); 2 passed (50.0 %), 1 undeliverable (25.0 %), 1 unverifiable (25.0 %)\n"),
             "{said}"
         );
         assert!(said.contains(" 3    75.0 %\n"), "{said}");

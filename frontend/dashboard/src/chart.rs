@@ -4,6 +4,7 @@
 use api::Reason;
 use lists::Class;
 use lists::report::grouped;
+use lists::words::{advice, sentence, title};
 use maud::{Markup, html};
 use store::credits::calendar::{DAY_MS, day_text};
 use store::{DayCounts, UnixMs};
@@ -45,48 +46,10 @@ impl Tone {
 
     fn name(self) -> &'static str {
         match self {
-            Tone::Good => "deliverable",
-            Tone::Unsure => "not confirmed",
-            Tone::Bad => "undeliverable",
+            Tone::Good => Class::Deliverable.as_str(),
+            Tone::Unsure => Class::Unknown.as_str(),
+            Tone::Bad => Class::Undeliverable.as_str(),
         }
-    }
-}
-
-/// The words for a reason.
-pub fn words(reason: Reason) -> &'static str {
-    match reason {
-        Reason::MailboxExists => "Mailbox exists",
-        Reason::RoleAccount => "Role address",
-        Reason::InvalidSyntax => "Not an address",
-        Reason::Disposable => "Disposable provider",
-        Reason::Spamtrap => "Spam trap",
-        Reason::InboxFull => "Mailbox full",
-        Reason::MailboxDisabled => "Mailbox disabled",
-        Reason::CatchAll => "Catch-all domain",
-        Reason::MailboxNotFound => "Mailbox not found",
-        Reason::Unverifiable => "Could not be confirmed",
-        Reason::PossibleTypo => "Typing mistake",
-        Reason::NoMx => "Domain accepts no mail",
-        Reason::FastCheckPassed => "No problem found",
-    }
-}
-
-/// What to do with an address of this verdict.
-pub fn advice(reason: Reason) -> &'static str {
-    match reason {
-        Reason::MailboxExists => "Send.",
-        Reason::RoleAccount => "Send, if your mail suits a group of people.",
-        Reason::FastCheckPassed => "Make a full check, which asks the mail server.",
-        Reason::CatchAll => {
-            "The server accepts every recipient. Send only if you know the recipient, and expect bounces."
-        }
-        Reason::Unverifiable => "The server gave no clear answer. Check again later.",
-        Reason::InboxFull => "Try again in some weeks.",
-        Reason::PossibleTypo => "Ask the recipient for the right address.",
-        Reason::InvalidSyntax => "Correct the address, or remove it.",
-        Reason::Disposable => "The address may soon be thrown away. Decide by your purpose.",
-        Reason::Spamtrap => "Never send to this address.",
-        Reason::MailboxNotFound | Reason::MailboxDisabled | Reason::NoMx => "Remove the address.",
     }
 }
 
@@ -205,17 +168,25 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
         svg.chart viewBox="0 0 1000 40" preserveAspectRatio="none" height="28" role="img" aria-label="Verdicts by reason; the table below shows the same data" {
             @for (reason, count, x, width) in &parts {
                 rect class={ "bar-" (Tone::of(*reason).class()) " edge" } x=(x) y="0" width=(width) height="40" {
-                    title { (words(*reason)) ": " (grouped(*count)) " (" (share(*count)) ")" }
+                    title { (title(*reason)) ": " (grouped(*count)) " (" (share(*count)) ")" }
                 }
             }
         }
         (legend())
         div.scroll tabindex="0" role="region" aria-label="Verdicts by reason" {
             table.stack {
-                thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
+                thead { tr { th scope="col" { "Verdict" } th scope="col" { "Reason" } th scope="col" { "What to do" } th.number scope="col" { "Addresses" } th.number scope="col" { "Share" } } }
                 tbody { @for (reason, count) in &counts {
-                    tr { td { (tag(*reason)) } td { (words(*reason)) } td.number data-label="Addresses" { (grouped(*count)) } td.number data-label="Share" { (share(*count)) } }
-                } }
+                    tr {
+                        td { (tag(*reason)) }
+                        td { (title(*reason)) }
+                        td.wrap data-label="What to do" { (sentence(advice(*reason))) }
+                        td.number data-label="Addresses" { (grouped(*count)) }
+                        td.number data-label="Share" { (share(*count)) }
+                    }
+                }
+                    tr { td { "All" } td {} td {} td.number data-label="Addresses" { (grouped(total)) } td.number data-label="Share" { (share(total)) } }
+                }
             }
         }
     }
@@ -263,7 +234,7 @@ mod tests {
         ];
         let shown = days(&counts, 30, NOW).into_string();
         assert_eq!(shown.matches("<rect").count(), 3);
-        assert!(shown.contains("2024-10-03: 4, 3 deliverable, 1 not confirmed"), "{shown}");
+        assert!(shown.contains("2024-10-03: 4, 3 deliverable, 1 unknown"), "{shown}");
         for label in ["2024-09-05", "2024-09-20", "2024-10-04", "4", "2", "0"] {
             assert!(shown.contains(&format!("<li>{label}</li>")), "{label}: {shown}");
         }

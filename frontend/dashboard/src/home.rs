@@ -9,6 +9,7 @@ use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
 use lists::report::grouped;
+use lists::words::title;
 use maud::html;
 use store::clock;
 
@@ -52,7 +53,7 @@ fn landing(visit: &Visit) -> Reply {
                 tbody { @for (address, reason) in EXAMPLES { tr {
                     td.mono data-label="Address" { (address) }
                     td data-label="Verdict" { (chart::tag(reason)) }
-                    td data-label="Reason" { (chart::words(reason)) }
+                    td data-label="Reason" { (title(reason)) }
                 } } }
             } }
             p { "A program sends a request, and gets the answer as JSON:" }

@@ -1,15 +1,45 @@
 //! What owners do with their lists: start, cancel, delete.
 
-use crate::work::{Lists, batches};
-use checks::batch::NewBatches;
+use crate::work::Lists;
+use api::{Reason, WaitCause};
+use checks::batch::{Limits, NewBatches};
 use std::sync::Arc;
-use store::{AccountId, List, ListId, ListState, Store, StoreError, SubscriptionStatus, clock};
+use std::time::Duration;
+use store::{
+    AccountId, List, ListId, ListProgress, ListState, Store, StoreError, SubscriptionStatus, UnixMs,
+    WaitingRows, clock,
+};
 
 /// Starts, cancels and deletes lists.
 pub struct Actions {
     store: Arc<dyn Store>,
     new_batches: Arc<NewBatches>,
     lists: Lists,
+    limits: Limits,
+}
+
+/// How far the check of a list is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The number of different addresses with a verdict.
+    pub checked: u64,
+    /// How often each reason occurs among them.
+    pub counts: Vec<(Reason, u64)>,
+    /// The credits that they cost.
+    pub charged: u64,
+    /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
+    pub waiting: Vec<Waiting>,
+}
+
+/// Addresses that wait for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// What they wait for.
+    pub cause: WaitCause,
+    /// The number of different addresses.
+    pub addresses: u64,
+    /// The time by which they have a verdict; `None` if it is not known.
+    pub until: Option<UnixMs>,
 }
 
 /// The reason why a list was not started.
@@ -44,8 +74,13 @@ impl From<StoreError> for StartError {
 }
 
 impl Actions {
-    pub(crate) fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, lists: Lists) -> Actions {
-        Actions { store, new_batches, lists }
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        new_batches: Arc<NewBatches>,
+        lists: Lists,
+        limits: Limits,
+    ) -> Actions {
+        Actions { store, new_batches, lists, limits }
     }
 
     /// Wakes the thread of lists after an upload.
@@ -85,22 +120,42 @@ impl Actions {
         Ok(list)
     }
 
-    /// The number of different addresses with a verdict, with those of batches that are not complete.
+    /// How far the check of a list is. It reads at most a row for each of the batches that are not done, none of which has an
+    /// address.
     ///
     /// # Errors
     /// The store failed.
-    pub async fn checked(&self, list: &List) -> Result<u64, StoreError> {
-        let mut checked = list.answered();
-        if matches!(list.state, ListState::Running | ListState::Paused) {
-            let now = clock::now();
-            let view = |number| self.store.batch(list.account, self.store.batch_of_list(list, number), now);
-            // They are read at the same time.
-            let views: Vec<_> = (list.done..batches(list.submitted)).map(view).collect();
-            for view in views {
-                checked += view.await?.map_or(0, |view| u64::from(view.checked));
-            }
+    pub async fn progress(&self, list: &List) -> Result<Progress, StoreError> {
+        let found = match list.state {
+            ListState::Running | ListState::Paused => self.store.list_progress(list, clock::now()).await?,
+            _ => ListProgress::of(list),
+        };
+        let ListProgress { checked, counts, charged, waiting } = found;
+        let mut waiting: Vec<Waiting> = match list.state {
+            ListState::Running => waiting.into_iter().map(|rows| self.waiting(rows)).collect(),
+            _ => Vec::new(),
+        };
+        let named: u64 = waiting.iter().map(|waiting| waiting.addresses).sum();
+        let addresses = list.to_check().saturating_sub(checked + named);
+        if list.state == ListState::Running && addresses > 0 {
+            waiting.push(Waiting { cause: WaitCause::Queue, addresses, until: None });
         }
-        Ok(checked)
+        waiting.sort_by_key(|waiting| std::cmp::Reverse(waiting.addresses));
+        Ok(Progress { checked, counts, charged, waiting })
+    }
+
+    fn waiting(&self, rows: WaitingRows) -> Waiting {
+        let WaitingRows { cause, rows: addresses, created_at } = rows;
+        let until = |wait: Duration| {
+            let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            Some(created_at.saturating_add(wait))
+        };
+        let until = match cause {
+            WaitCause::RetryLater | WaitCause::NoAnswer | WaitCause::RefusalBudget => until(self.limits.wait),
+            WaitCause::Outage => until(self.limits.outage_wait),
+            WaitCause::Queue => None,
+        };
+        Waiting { cause, addresses, until }
     }
 
     /// Cancels a list; `None` if it does not exist.

@@ -19,7 +19,7 @@ pub mod upload;
 pub mod work;
 
 use actions::Actions;
-use checks::batch::NewBatches;
+use checks::batch::{self, NewBatches};
 use downloads::Downloads;
 use lists::{Limits, ListError, ReadOptions, Row, Source, Step};
 use std::fmt;
@@ -61,7 +61,7 @@ pub struct ListWork {
 }
 
 impl ListWork {
-    /// Starts the threads. Temporary files are in the folder `data`.
+    /// Starts the threads. Temporary files are in the folder `data`. `limits` are those of the batches.
     ///
     /// # Errors
     /// A thread could not be started, or the store or the folder cannot be read.
@@ -70,11 +70,12 @@ impl ListWork {
         new_batches: &Arc<NewBatches>,
         data: &Path,
         bytes_max: u64,
+        limits: batch::Limits,
     ) -> io::Result<Arc<ListWork>> {
         let lists = Lists::start(Arc::clone(store), Arc::clone(new_batches), data.to_owned())?;
         Ok(Arc::new(ListWork {
             bytes_max,
-            actions: Actions::new(Arc::clone(store), Arc::clone(new_batches), lists),
+            actions: Actions::new(Arc::clone(store), Arc::clone(new_batches), lists, limits),
             downloads: Downloads::start(Arc::clone(store))?,
         }))
     }

@@ -38,7 +38,25 @@ impl Class {
         Class::ALL.into_iter().find(|class| class.as_str() == name)
     }
 
-    /// Its name on the command line and in the API.
+    /// The class as a title.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Class::Deliverable => "Deliverable",
+            Class::Undeliverable => "Undeliverable",
+            Class::Unknown => "Unknown",
+        }
+    }
+
+    /// What the class means.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Class::Deliverable => "the mailbox is confirmed",
+            Class::Undeliverable => "mail would bounce or do harm",
+            Class::Unknown => "the check does not show whether the mailbox exists",
+        }
+    }
+
+    /// Its name on the command line, in the API and in texts.
     pub const fn as_str(self) -> &'static str {
         match self {
             Class::Deliverable => "deliverable",

@@ -88,6 +88,15 @@ impl Domains {
     }
 }
 
+/// A domain for people: `müller.example (xn--mller-kva.example)`. The second form is the one that DNS has. It is always there,
+/// because the letters of the first can look like those of another domain.
+pub fn domain_text(domain: &str) -> String {
+    let has_label = domain.split('.').any(|label| label.starts_with("xn--"));
+    let (text, valid) = if has_label { idna::domain_to_unicode(domain) } else { (String::new(), Ok(())) };
+    let is_same = valid.is_ok() && idna::domain_to_ascii(&text).is_ok_and(|ascii| ascii == domain);
+    if has_label && is_same && text != domain { format!("{text} ({domain})") } else { domain.to_owned() }
+}
+
 /// The name of the domain with this number.
 fn name<'a>(names: &'a str, ends: &[u32], number: u32) -> &'a str {
     let number = number as usize;
@@ -102,6 +111,22 @@ const _: () = assert!(DOMAINS_MAX * DOMAIN_BYTES_MAX < u32::MAX as usize);
 mod tests {
     use super::*;
     use engine_proto::verdict::Reason;
+
+    #[test]
+    fn people_read_both_forms_of_a_domain() {
+        for (domain, text) in [
+            ("example.com", "example.com"),
+            ("xn--mller-kva.example", "müller.example (xn--mller-kva.example)"),
+            // The first letter is Cyrillic.
+            ("xn--pple-43d.com", "аpple.com (xn--pple-43d.com)"),
+            ("mail.xn--bcher-kva.example", "mail.bücher.example (mail.xn--bcher-kva.example)"),
+            // No label that decodes, or that is the form of its own text.
+            ("xn--a.example", "xn--a.example"),
+            ("xn--example-.com", "xn--example-.com"),
+        ] {
+            assert_eq!(domain_text(domain), text);
+        }
+    }
 
     #[test]
     fn the_first_domains_are_told_apart() {

@@ -22,11 +22,12 @@ mod sheets;
 mod source;
 mod time;
 mod verdict;
+pub mod words;
 mod workbook;
 mod writer;
 
 pub use class::Class;
-pub use domains::{DomainRows, Domains};
+pub use domains::{DomainRows, Domains, domain_text};
 pub use encoding::Encoding;
 pub use output::{OutputRows, RowClasses};
 pub use results::{ResultColumn, Results, VERDICT_NAMES, WrittenResults};

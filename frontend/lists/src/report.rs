@@ -4,7 +4,9 @@
 
 mod plot;
 
-use crate::{Class, Domains, Verdict};
+use crate::words::{self, sentence};
+use crate::{Class, Domains, Verdict, domain_text};
+use api::Reason;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use plot::{Bar, bars, share_bar};
 use std::time::Duration;
@@ -37,8 +39,12 @@ pub struct Report {
     pub duplicates: Option<u64>,
     /// Probable typing mistakes, the most frequent first. The page shows the first [`ROWS_MAX`].
     pub typos: Vec<ReportTypo>,
-    /// Rows that a later check may decide.
-    pub left: Vec<ReportLeft>,
+    /// Unverifiable rows that a later check may decide, by rule.
+    pub left: Vec<ReportRule>,
+    /// Unverifiable rows that a later check alone does not decide, by rule.
+    pub settled: Vec<ReportRule>,
+    /// Other unverifiable rows: their number, and why their rule is unknown.
+    pub unexplained: Option<(u64, &'static str)>,
     /// Further facts about the run: a name and a text.
     pub facts: Vec<(String, String)>,
 }
@@ -49,7 +55,7 @@ pub struct ReportDomain {
     pub name: String,
     pub rows: u64,
     pub deliverable: u64,
-    /// Rows that are not confirmed.
+    /// Rows of the class [`Class::Unknown`].
     pub unknown: u64,
 }
 
@@ -61,12 +67,14 @@ pub struct ReportTypo {
     pub rows: u64,
 }
 
-/// Addresses without a clear answer, by the rule that left them.
+/// Unverifiable rows of a rule.
 #[derive(Debug, Clone, Default)]
-pub struct ReportLeft {
+pub struct ReportRule {
     pub rule: String,
     pub rows: u64,
-    /// What to do about them.
+    /// What the rule means: a clause.
+    pub meaning: String,
+    /// What to do about them: a clause.
     pub advice: String,
 }
 
@@ -128,7 +136,7 @@ pub fn content(report: &Report) -> Markup {
         (classes(report, rows))
         (reasons(report, rows))
         (typos(report))
-        (left(report))
+        (unverifiable(report))
         (domains(report, rows))
         (facts(report))
     }
@@ -152,34 +160,12 @@ fn classes(report: &Report, rows: u64) -> Markup {
             div.classes {
                 @for class in Class::ALL {
                     div.class.(class.as_str()) {
-                        h3 { (heading(class)) }
+                        h3 { (class.title()) }
                         p.count { (grouped(report.of(class))) " " span { (percent(report.of(class), rows)) } }
-                        p { (advice(class)) }
+                        p { (sentence(class.meaning())) }
                     }
                 }
             }
-        }
-    }
-}
-
-fn heading(class: Class) -> &'static str {
-    match class {
-        Class::Deliverable => "Deliverable",
-        Class::Undeliverable => "Undeliverable",
-        Class::Unknown => "Not confirmed",
-    }
-}
-
-/// What to do about the addresses of a class.
-fn advice(class: Class) -> &'static str {
-    match class {
-        Class::Deliverable => "Send to these addresses.",
-        Class::Undeliverable => {
-            "Do not send to these addresses. Remove them, or correct the typing mistakes first and check them again."
-        }
-        Class::Unknown => {
-            "The check does not show whether the mailbox exists. Send in small amounts, only to recipients that expect your \
-             mail, and remove the addresses that bounce. A later check may decide unverifiable addresses."
         }
     }
 }
@@ -196,11 +182,18 @@ fn reasons(report: &Report, rows: u64) -> Markup {
             h2 { "Reasons" }
             (bars("Number of rows by reason", &all))
             table {
-                thead { tr { th { "Reason" } th { "Meaning" } th.number { "Rows" } } }
+                thead { tr { th { "Reason" } th { "Meaning" } th { "What to do" } th.number { "Rows" } } }
                 tbody {
-                    @for (reason, count) in &report.reasons {
-                        tr { td { code { (reason) } } td { (meaning(reason)) } td.number { (grouped(*count)) } }
+                    @for (name, count) in &report.reasons {
+                        tr {
+                            td { code { (name) } }
+                            @let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == *name);
+                            td { @if let Some(reason) = reason { (sentence(words::meaning(reason))) } }
+                            td { @if let Some(reason) = reason { (sentence(words::advice(reason))) } }
+                            td.number { (grouped(*count)) }
+                        }
                     }
+                    tr { td { "All rows" } td {} td {} td.number { (grouped(rows)) } }
                 }
             }
         }
@@ -210,28 +203,6 @@ fn reasons(report: &Report, rows: u64) -> Markup {
 /// The class of a reason.
 fn class_of(reason: &str) -> Class {
     Verdict::all().find(|verdict| verdict.reason == reason).map_or(Class::Unknown, Verdict::class)
-}
-
-/// A reason in plain words.
-fn meaning(reason: &str) -> &'static str {
-    match reason {
-        "mailbox_exists" => "The mail server accepts mail for this mailbox.",
-        "role_account" => {
-            "The mailbox exists and belongs to a function, such as info or sales, not to a person."
-        }
-        "mailbox_not_found" => "The mail server says that there is no such mailbox.",
-        "mailbox_disabled" => "The mailbox exists, and takes no mail.",
-        "inbox_full" => "The mailbox exists, and is full.",
-        "invalid_syntax" => "This is no mail address.",
-        "disposable" => "The provider gives addresses that are thrown away.",
-        "spamtrap" => "A known trap for senders of unwanted mail. Never send to it.",
-        "catch_all" => "The domain accepts mail for every address, so the mailbox may not exist.",
-        "unverifiable" => "The mail server gave no clear answer.",
-        "possible_typo" => "The domain is probably a typing mistake.",
-        "no_mx" => "No server takes mail for the domain.",
-        "fast_check_passed" => "Syntax, domain and lists show no fault. The mail server was not asked.",
-        _ => "",
-    }
 }
 
 fn typos(report: &Report) -> Markup {
@@ -248,7 +219,7 @@ fn typos(report: &Report) -> Markup {
                 thead { tr { th { "Domain" } th { "Suggestion" } th.number { "Addresses" } } }
                 tbody {
                     @for typo in report.typos.iter().take(ROWS_MAX) {
-                        tr { td { (typo.domain) } td { (typo.suggestion) } td.number { (grouped(typo.rows)) } }
+                        tr { td { (domain_text(&typo.domain)) } td { (domain_text(&typo.suggestion)) } td.number { (grouped(typo.rows)) } }
                     }
                 }
             }
@@ -257,20 +228,40 @@ fn typos(report: &Report) -> Markup {
     }
 }
 
-fn left(report: &Report) -> Markup {
-    if report.left.is_empty() {
+/// The unverifiable rows by their rules. The numbers add up to the rows with this reason.
+fn unverifiable(report: &Report) -> Markup {
+    if report.left.is_empty() && report.settled.is_empty() {
         return html! {};
     }
+    let sum = |rules: &[ReportRule]| -> u64 { rules.iter().map(|rule| rule.rows).sum() };
+    let groups = [
+        ("For now: a later check may tell more", &report.left),
+        ("A later check alone does not help", &report.settled),
+    ];
+    let all = sum(&report.left) + sum(&report.settled) + report.unexplained.map_or(0, |(rows, _)| rows);
     html! {
         section {
-            h2 { "Open checks" }
-            p { "These addresses are unverifiable for now. A later try may tell more." }
+            h2 { "Unverifiable rows" }
             table {
-                thead { tr { th { "Rule" } th.number { "Addresses" } th { "Next step" } } }
-                tbody {
-                    @for left in &report.left {
-                        tr { td { code { (left.rule) } } td.number { (grouped(left.rows)) } td { (left.advice) } }
+                thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { "Rows" } } }
+                @for (title, rules) in groups.iter().filter(|(_, rules)| !rules.is_empty()) {
+                    tbody {
+                        tr { th colspan="3" { (title) } th.number { (grouped(sum(rules))) } }
+                        @for rule in *rules {
+                            tr {
+                                td { code { (rule.rule) } }
+                                td { (sentence(&rule.meaning)) }
+                                td { (sentence(&rule.advice)) }
+                                td.number { (grouped(rule.rows)) }
+                            }
+                        }
                     }
+                }
+                tbody {
+                    @if let Some((rows, why)) = report.unexplained {
+                        tr { td colspan="3" { (sentence(why)) } td.number { (grouped(rows)) } }
+                    }
+                    tr { td colspan="3" { "All unverifiable rows" } td.number { (grouped(all)) } }
                 }
             }
         }
@@ -284,7 +275,7 @@ fn domains(report: &Report, rows: u64) -> Markup {
     let bar = |domain: &ReportDomain| {
         let undeliverable = domain.rows.saturating_sub(domain.deliverable + domain.unknown);
         Bar {
-            label: domain.name.clone(),
+            label: domain_text(&domain.name),
             parts: vec![
                 (Class::Deliverable.as_str(), domain.deliverable),
                 (Class::Undeliverable.as_str(), undeliverable),
@@ -305,7 +296,7 @@ fn domains(report: &Report, rows: u64) -> Markup {
             h2 { "Domains" }
             (bars("Number of rows by domain", &all))
             p.note {
-                "Green: deliverable. Red: undeliverable. Grey: not confirmed."
+                "Green: deliverable. Red: undeliverable. Grey: unknown."
                 @if hidden > 0 { " " (grouped(hidden as u64)) " more domains are not shown." }
                 @if report.uncounted_rows > 0 {
                     " " (grouped(report.uncounted_rows)) " addresses are of domains that came after the first 100,000 domains, \
@@ -391,7 +382,9 @@ mod tests {
             typos: (0..30)
                 .map(|n| ReportTypo { domain: evil.into(), suggestion: format!("s{n}.example"), rows: n })
                 .collect(),
-            left: vec![ReportLeft { rule: evil.into(), rows: 2, advice: evil.into() }],
+            left: vec![ReportRule { rule: evil.into(), rows: 2, meaning: evil.into(), advice: evil.into() }],
+            settled: vec![ReportRule { rows: 5, ..ReportRule::default() }],
+            unexplained: Some((3, "why")),
             facts: vec![("Files".into(), evil.into())],
         }
     }
@@ -434,7 +427,7 @@ mod tests {
             let rest = page.split(&bar).nth(1).and_then(|rest| rest.split('>').next());
             assert!(rest.is_some_and(|rest| rest.contains(&width)), "{class}: {page}");
         }
-        assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: not confirmed."));
+        assert!(page.contains("Green: deliverable. Red: undeliverable. Grey: unknown."));
         assert!(page.contains("<a href=\"/lists/lst_1\">Back to the list</a>"));
     }
 
@@ -451,12 +444,5 @@ mod tests {
     fn an_empty_list_has_a_page() {
         let page = page(&Report { name: "x.csv".into(), ..Report::default() });
         assert!(page.contains("0 rows") && !page.contains("NaN"));
-    }
-
-    #[test]
-    fn each_reason_has_a_meaning() {
-        for verdict in Verdict::all() {
-            assert_ne!(meaning(verdict.reason), "", "{}", verdict.reason);
-        }
     }
 }

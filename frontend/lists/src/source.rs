@@ -11,6 +11,7 @@ use crate::address::in_cell;
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
+use crate::report::grouped;
 use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
 use csv::ByteRecord;
 pub(crate) use detect::Dialect;
@@ -102,6 +103,28 @@ pub struct Notes {
     pub cells_with_more: u64,
     /// Number of rows with more values than the list has columns. The further values follow the verdict.
     pub long_rows: u64,
+}
+
+impl Notes {
+    /// The counts for people, one line each. `encoding` is the name of the encoding of the list.
+    pub fn lines(&self, encoding: &str) -> Vec<String> {
+        let Notes { undecoded_rows, cells_with_more, long_rows } = *self;
+        let line = |count: u64, one: &str, many: &str, rest: &str| {
+            (count > 0).then(|| format!("{} {} {rest}", grouped(count), if count == 1 { one } else { many }))
+        };
+        let undecoded = format!("not valid in {encoding}; their bytes stay as they are");
+        let lines = [
+            line(undecoded_rows, "row is", "rows are", &undecoded),
+            line(
+                cells_with_more,
+                "cell has",
+                "cells have",
+                "several addresses; only the first one was checked",
+            ),
+            line(long_rows, "row has", "rows have", "more values than columns; these follow the verdict"),
+        ];
+        lines.into_iter().flatten().collect()
+    }
 }
 
 /// An open list, which is read row by row.

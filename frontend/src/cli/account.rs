@@ -12,6 +12,7 @@ use store::credits::calendar::Iso8601;
 use store::rate_limit::Overrides;
 use store::rate_limit::limits::{LIMIT_MAX, LIMIT_MIN};
 use store::{Account, AccountId, Entry, EntryId, EntryKind, SubscriptionStatus, id};
+use usage::values::whole_number;
 
 /// Manage accounts: on a running server, or in the data folder of a stopped server.
 #[derive(Debug, Clone, Args)]
@@ -27,6 +28,21 @@ pub struct AccountArgs {
 enum AccountAction {
     /// List all accounts.
     List,
+    /// Create an account.
+    Create {
+        /// Unique name of the account.
+        name: String,
+        /// Id of the account's plan.
+        #[arg(long, value_name = "ID", default_value = "free")]
+        plan: String,
+        /// Pack credits to grant.
+        #[arg(long, value_name = "N", value_parser = whole_number(1..=u64::MAX))]
+        credits: Option<u64>,
+        /// The address with which its user signs in to the dashboard. The command prompts for the password, or reads it from standard
+        /// input.
+        #[arg(long, value_name = "ADDRESS")]
+        email: Option<String>,
+    },
     #[command(flatten)]
     One(OneAccount),
     /// Print the data of an account as JSON: plan, credits, ledger, usage, keys without their secrets, lists, batches, connections and
@@ -42,17 +58,9 @@ enum AccountAction {
     Credentials(CredentialsAction),
 }
 
-/// Actions on one account: each is one command to the server.
+/// Actions on one existing account: each is one command to the server.
 #[derive(Debug, Clone, Subcommand)]
 enum OneAccount {
-    /// Create an account.
-    Create {
-        /// Unique name of the account.
-        name: String,
-        /// Id of the account's plan.
-        #[arg(long, value_name = "ID", default_value = "free")]
-        plan: String,
-    },
     /// Show an account with its keys and its latest ledger entries, and check the sums of the ledger.
     Show {
         /// The account's id or name.
@@ -73,6 +81,7 @@ enum OneAccount {
         #[arg(value_name = "ID")]
         account: String,
         /// Number of credits.
+        #[arg(value_parser = whole_number(0..=u64::MAX))]
         credits: u64,
         /// Reason, kept in the ledger.
         #[arg(long, default_value = "")]
@@ -139,8 +148,8 @@ struct LimitFlags {
     list: Option<u32>,
 }
 
-fn limit() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(i64::from(LIMIT_MIN)..=i64::from(LIMIT_MAX))
+fn limit() -> impl Fn(&str) -> Result<u32, String> + Clone {
+    whole_number(LIMIT_MIN..=LIMIT_MAX)
 }
 
 impl From<LimitFlags> for Overrides {
@@ -158,14 +167,17 @@ impl From<LimitFlags> for Overrides {
 pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {
     let response = match args.action {
         AccountAction::List => Response::Accounts(all_accounts(place)?),
+        AccountAction::Create { name, plan, credits, email } => {
+            let id = AccountId::new(place.now, random_bits()?);
+            create(Command::AccountCreate { id, name, plan }, credits, email, place)?
+        }
         AccountAction::One(action) => {
-            let create = matches!(action, OneAccount::Create { .. });
             let command = command(action, place)?;
             let grant = match &command {
                 Command::AccountGrant { id, .. } => Some(*id),
                 _ => None,
             };
-            execute_or_tell(place, create, command).map_err(|error| match grant {
+            execute_or_tell(place, false, command).map_err(|error| match grant {
                 Some(id) if error.may_be_done() => {
                     format!("{error}; repeat the command with --id {id}: this grants the credits only once")
                 }
@@ -194,16 +206,49 @@ pub fn run(args: AccountArgs, place: Place<'_>, out: &mut dyn Write) -> Result<(
     written.map_err(output_failed)
 }
 
+fn random_bits() -> Result<u128, String> {
+    id::random_bits().map_err(|error| format!("cannot get random bits: {error}"))
+}
+
+/// Creates an account, then its user and its credits. The input is complete before anything is created.
+fn create(
+    create: Command,
+    credits: Option<u64>,
+    email: Option<String>,
+    place: Place<'_>,
+) -> Result<Response, String> {
+    let password = email.as_deref().map(|email| credentials::new_password(Some(email))).transpose()?;
+    if let Some(email) = &email
+        && let Ok(Response::Shown(shown)) =
+            execute_or_tell(place, true, Command::AccountShow { account: email.clone() })
+    {
+        return Err(format!("--email: this address is in use by the account {}", shown.account.name));
+    }
+    let made = execute_or_tell(place, true, create).map_err(|error| error.to_string())?;
+    let Response::Account(made) = made else { return Err(unexpected(&made)) };
+    let account = made.id.to_string();
+    let then = |command: Command, again: String| {
+        execute_or_tell(place, false, command).map_err(|error| {
+            format!("the account {account} is created, but {error}; continue with `{again}`")
+        })
+    };
+    if let Some(password) = password {
+        let again = format!("mailprobe account set-password {account} --email ADDRESS");
+        let account = account.clone();
+        then(Command::AccountSetPassword { account, email, password }, again)?;
+    }
+    let Some(credits) = credits else { return Ok(Response::Account(made)) };
+    let id = EntryId::new(place.now, random_bits()?);
+    let again = format!("mailprobe account grant {account} {credits} --id {id}");
+    then(Command::AccountGrant { account: account.clone(), id, credits, note: String::new() }, again)
+}
+
 fn command(action: OneAccount, place: Place<'_>) -> Result<Command, String> {
-    let random = || id::random_bits().map_err(|error| format!("cannot get random bits: {error}"));
     Ok(match action {
-        OneAccount::Create { name, plan } => {
-            Command::AccountCreate { id: AccountId::new(place.now, random()?), name, plan }
-        }
         OneAccount::Show { account } => Command::AccountShow { account },
         OneAccount::SetPlan { account, plan } => Command::AccountSetPlan { account, plan },
         OneAccount::Grant { account, credits, note, id } => {
-            let id = id.map_or_else(|| random().map(|bits| EntryId::new(place.now, bits)), Ok)?;
+            let id = id.map_or_else(|| random_bits().map(|bits| EntryId::new(place.now, bits)), Ok)?;
             Command::AccountGrant { account, id, credits, note }
         }
         OneAccount::SetStatus { account, status, at_period_end } => {

@@ -4,6 +4,7 @@ use super::place::{Place, execute_running, output_failed, unexpected};
 use clap::{Args, Subcommand};
 use server::admin::{Command, Response};
 use std::io::Write;
+use usage::values::{Unit, whole_time};
 
 /// Move the clock of a test server.
 #[derive(Debug, Clone, Args)]
@@ -16,7 +17,8 @@ pub struct ClockArgs {
 enum ClockAction {
     /// Move the clock forward and print its time, in milliseconds since 1970.
     Advance {
-        /// Number of milliseconds; 0 only reads the clock.
+        /// Time such as 90s; a number without a unit is in milliseconds, and 0 only reads the clock.
+        #[arg(value_parser = whole_time(Unit::Milliseconds, 0..=u64::MAX))]
         ms: u64,
     },
 }

@@ -15,7 +15,7 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde::Serialize;
 use server::admin::{Command, Response};
 use std::io::{self, BufRead, IsTerminal, Read, Write};
-use store::SIGN_IN_LINK_MS;
+use store::{PasswordHash, SIGN_IN_LINK_MS};
 
 #[derive(Debug, Clone, Subcommand)]
 pub(super) enum CredentialsAction {
@@ -67,13 +67,7 @@ fn set_password(
     place: Place<'_>,
     out: &mut dyn Write,
 ) -> Result<(), String> {
-    let unfit = |email: &String| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
-    if email.as_ref().is_some_and(unfit) {
-        return Err("--email: this is not an address".into());
-    }
-    let given = read_password().map_err(|error| format!("cannot read the password: {error}"))?;
-    password::check(&given, email.as_deref().unwrap_or_default())?;
-    let password = password::hash(&given).map_err(|error| error.to_string())?;
+    let password = new_password(email.as_deref())?;
     match execute(place, false, Command::AccountSetPassword { account, email, password })? {
         Response::Done if json => Ok(()),
         Response::Done => {
@@ -82,6 +76,23 @@ fn set_password(
         }
         other => Err(unexpected(&other)),
     }
+}
+
+/// Asks for a password, and returns its hash.
+///
+/// # Errors
+/// One line: the address or the password is not acceptable, or nothing was entered.
+pub(super) fn new_password(email: Option<&str>) -> Result<PasswordHash, String> {
+    let unfit = |email: &str| email.len() > EMAIL_BYTES_MAX || Address::parse(email).is_err();
+    if email.is_some_and(unfit) {
+        return Err("--email: this is not an address".into());
+    }
+    let given = read_password().map_err(|error| format!("cannot read the password: {error}"))?;
+    if given.is_empty() {
+        return Err("no password was entered: type it, or give it as a line on standard input".into());
+    }
+    password::check(&given, email.unwrap_or_default())?;
+    password::hash(&given).map_err(|error| error.to_string())
 }
 
 fn sign_in_link(account: String, json: bool, place: Place<'_>, out: &mut dyn Write) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! The examples at the end of each command's `--help`. A test reads every line as a command line.
+//! The examples in each command's help. A test reads every line as a command line.
 
 /// For the program.
 pub(super) const MAILPROBE: &str = "\
@@ -29,15 +29,10 @@ pub(super) const CLEAN: &str = "\
 Examples:
   mailprobe clean LIST.csv -o OUT.csv
   mailprobe clean LIST.csv -o OUT.csv --resume
-  mailprobe clean LIST.csv -o OUT.csv --max-wait 900 --summary SUMMARY.json
-  zcat LIST.csv.gz | mailprobe clean - --fast > OUT.csv
-
-On three machines, with the same LIST.csv and a common folder for OUT.csv:
-  mailprobe clean LIST.csv -o OUT.csv --part 0/3 --resume
-  mailprobe clean LIST.csv -o OUT.csv --part 1/3 --resume
-  mailprobe clean LIST.csv -o OUT.csv --part 2/3 --resume
-Then on one of them:
-  mailprobe clean LIST.csv -o OUT.csv --join";
+  mailprobe clean LIST.csv -o OUT.csv --max-wait 15m --report REPORT.html
+  mailprobe clean LIST.xlsx -o OUT.xlsx --only deliverable --drop-duplicates
+  mailprobe clean LIST.csv -o NEW.csv --known OLD.csv
+  zcat LIST.csv.gz | mailprobe clean - --fast > OUT.csv";
 
 /// For `learn`.
 pub(super) const LEARN: &str = "\
@@ -55,7 +50,8 @@ Example:
 /// For `account`.
 pub(super) const ACCOUNT: &str = "\
 Examples:
-  mailprobe account create shop --plan starter
+  mailprobe account create shop --plan starter --credits 50,000
+  mailprobe account create shop --email shop@example.com
   mailprobe account show shop
   mailprobe account grant shop 50000 --note invoice-17";
 

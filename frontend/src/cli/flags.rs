@@ -17,6 +17,20 @@ pub const STATE: u8 = 8;
 /// Flags of commands that use the learned events, and of `learn`.
 pub const LEARNED: u8 = 16;
 
+/// The settings that a first use needs. `-h` shows only these, and `--help` shows all.
+const MAIN: [&str; 10] = [
+    "data",
+    "store_url",
+    "listen",
+    "public_url",
+    "tls_cert",
+    "tls_key",
+    "resolver",
+    "ehlo",
+    "mail_from",
+    "pace",
+];
+
 /// The flags of the settings in these scopes, and `--config`.
 pub struct Flags<const SCOPES: u8> {
     file: Option<PathBuf>,
@@ -86,6 +100,7 @@ impl<const SCOPES: u8> Args for Flags<SCOPES> {
                     ))
                     .help_heading(setting.group.heading())
                     .global(true)
+                    .hide_short_help(!MAIN.contains(&setting.key))
                     .action(if setting.many { ArgAction::Append } else { ArgAction::Set }),
             )
         })

@@ -10,6 +10,7 @@ use server::admin::{Command, Response};
 use std::io::{self, Write};
 use store::credits::calendar::{Iso8601, day_start};
 use store::{KEY_LIFE_MS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, UnixMs, id};
+use usage::values::duration;
 
 /// Manage API keys: on a running server, or in the data folder of a stopped server.
 #[derive(Debug, Clone, Args)]
@@ -37,7 +38,7 @@ enum KeyAction {
         /// the key has all of them.
         #[arg(long, value_name = "SCOPES", value_delimiter = ',')]
         scope: Vec<KeyScope>,
-        /// Expiry of the key: a number of days (90d) or hours (12h) from now, or a date (2027-01-31, at 00:00 UTC). The key is
+        /// Expiry of the key: a time from now (90d, 12h), or a date (2027-01-31, at 00:00 UTC). The key is
         /// refused from this time on. Without this flag, the key does not expire.
         #[arg(long, value_name = "TIME", value_parser = expiry)]
         expires: Option<Expiry>,
@@ -74,17 +75,12 @@ impl Expiry {
 }
 
 fn expiry(text: &str) -> Result<Expiry, String> {
-    const HOUR_MS: u64 = 60 * 60 * 1000;
     if let Some(at) = day_start(text) {
         return Ok(Expiry::At(at));
     }
-    let unit = |letter, unit_ms: u64| {
-        let number: u64 = text.strip_suffix(letter)?.parse().ok()?;
-        number.checked_mul(unit_ms).filter(|ms| (1..=KEY_LIFE_MS_MAX).contains(ms))
-    };
-    let after = unit('d', 24 * HOUR_MS).or_else(|| unit('h', HOUR_MS));
-    after.map(Expiry::After).ok_or_else(|| {
-        "the value is a number of days or hours of at most 10 years, such as 90d or 12h, or a date, such as 2027-01-31".to_owned()
+    let ms = duration(text, None).ok().and_then(|time| u64::try_from(time.as_millis()).ok());
+    ms.filter(|ms| (1..=KEY_LIFE_MS_MAX).contains(ms)).map(Expiry::After).ok_or_else(|| {
+        "give a time of at most 10 years, such as 90d or 12h, or a date, such as 2027-01-31".to_owned()
     })
 }
 

@@ -334,7 +334,8 @@ impl Crew<'_> {
         .into_string()
         .into();
         let bytes_max = self.config.dashboard.upload_mib << 20;
-        let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max).map_err(cannot)?;
+        let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max, self.config.batch)
+            .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
         let shared = Arc::new(SharedState {
             in_progress: Arc::default(),

@@ -86,7 +86,7 @@ fn text(value: &DeValue<'_>) -> Result<String, String> {
 
 fn integer<T>(value: &DeValue<'_>, min: T, max: T) -> Result<T, String>
 where
-    T: std::str::FromStr + PartialOrd + std::fmt::Display,
+    T: TryFrom<u64> + PartialOrd + std::fmt::Display,
 {
     match value.as_integer() {
         Some(digits) if digits.radix() == 10 => number(digits.as_str(), min, max),

@@ -400,9 +400,9 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "batch_wait",
-        value_name: "SECONDS",
-        help: "Maximum wait of batch rows for a server that answers \"later\", in seconds",
-        details: "The time counts from the creation of the batch. It also applies to rows that wait for the \
+        value_name: "TIME",
+        help: "Maximum wait of batch rows for a server that answers \"later\", such as 20m",
+        details: "A number without a unit is in seconds. The time counts from the creation of the batch. It also applies to rows that wait for the \
                   budget of refused recipients. After this time such a row is unverifiable.",
         group: Group::Checks,
         scope: Scope::Server,
@@ -412,9 +412,9 @@ pub const SETTINGS: &[Setting] = &[
     },
     Setting {
         key: "batch_outage_wait",
-        value_name: "SECONDS",
-        help: "Maximum wait of batch rows for the end of an outage, in seconds",
-        details: "The time counts from the creation of the batch. After this time the remaining rows are \
+        value_name: "TIME",
+        help: "Maximum wait of batch rows for the end of an outage, such as 1h",
+        details: "A number without a unit is in seconds. The time counts from the creation of the batch. After this time the remaining rows are \
                   refunded.",
         group: Group::Checks,
         scope: Scope::Server,

@@ -3,11 +3,12 @@
 use super::{Config, StateFile};
 use engine::proto::address::Address;
 use engine::proto::lists::ListKind;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 use toml::Value;
+use usage::values::{self, Unit, whole_time};
 
 /// Longest EHLO name: the longest domain name.
 const NAME_BYTES_MAX: usize = 253;
@@ -29,20 +30,19 @@ pub(super) fn each<T>(given: &[String], read: fn(&str) -> Result<T, String>) -> 
 }
 
 /// Parses a number from `min` to `max`.
-pub(super) fn number<T: FromStr + PartialOrd + std::fmt::Display>(
+pub(super) fn number<T: TryFrom<u64> + PartialOrd + Display>(
     text: &str,
     min: T,
     max: T,
 ) -> Result<T, String> {
-    match text.parse::<T>() {
-        Ok(number) if number >= min && number <= max => Ok(number),
-        _ => Err(format!("`{text}` is not a number from {min} to {max}")),
-    }
+    let wrong = format!("`{text}` is not a number from {min} to {max}");
+    values::number(text, min, max).map_err(|_| wrong)
 }
 
-/// Parses a time of up to one day.
+/// Parses a time of up to one day. A number without a unit is in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
-    number(text, 0, 24 * 60 * 60).map(Duration::from_secs)
+    let read = whole_time(Unit::Seconds, 0..=24 * 60 * 60u64)(text);
+    read.map(Duration::from_secs).map_err(|rule| format!("`{text}`: {rule}"))
 }
 
 pub(super) fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, String> {

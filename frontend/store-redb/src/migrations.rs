@@ -12,7 +12,7 @@ use store_rules::tables::{FORMAT, META, META_FORMAT};
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` changes format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7, to_8];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7, to_8, to_9];
 
 /// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -65,7 +65,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_5(transaction)?;
         to_6(transaction)?;
         to_7(transaction)?;
-        to_8(transaction)
+        to_8(transaction)?;
+        to_9(transaction)
     };
     apply(database, make, format)
 }
@@ -108,6 +109,11 @@ fn to_7(transaction: &WriteTransaction) -> Result<(), StoreError> {
 
 /// From format 7 to 8: rows of keys can be longer, and rows of format 7 are read as they are.
 fn to_8(_: &WriteTransaction) -> Result<(), StoreError> {
+    Ok(())
+}
+
+/// From format 8 to 9: the code of an unanswered row can say what the row waits for.
+fn to_9(_: &WriteTransaction) -> Result<(), StoreError> {
     Ok(())
 }
 

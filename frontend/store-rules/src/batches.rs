@@ -15,8 +15,8 @@ use crate::results::{self, Results, SealedResult};
 use crate::row::Row;
 use crate::rows::{Rows, Table, Want};
 use crate::tables::{
-    BATCH_ROWS, BATCHES, BatchRow, Expiring, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES, RowsText, batch_key,
-    day_key, idempotency_key, split, split_rows,
+    BATCH_ROWS, BATCHES, BatchRow, Expiring, FORMAT_OF_WAITS, IDEMPOTENCY, IdempotencyRow, OPEN_BATCHES,
+    RowsText, batch_key, day_key, idempotency_key, split, split_rows,
 };
 use crate::txn::Txn;
 use crate::webhooks::batch_event;
@@ -109,7 +109,11 @@ pub(crate) fn prepare(
     let mut stored = Vec::new();
     if !completed {
         rows.iter().for_each(|row| stored.extend_from_slice(&row.address.0));
+    }
+    if !completed || of_list {
         row.answers = sealing_key.seal(answers_place(&key), &answers)?;
+    }
+    if !completed {
         answers.clear();
     }
     let known = answers.clone();
@@ -233,6 +237,7 @@ impl Batches<'_> {
         let (verdict, verdict_at) = match outcome {
             RowOutcome::Unanswered => return Ok((GIVEN_UP, None)),
             RowOutcome::Repeated(reason) => return Ok((reason::code(reason), None)),
+            RowOutcome::Waits(cause) => return Ok((reason::wait_code(cause), None)),
             RowOutcome::Verified(verdict) => (verdict, now),
             RowOutcome::Reused(verdict) => {
                 let record = ResultRecord { address, verdict };
@@ -278,7 +283,7 @@ impl Batches<'_> {
             return Ok(Vec::new());
         };
         let rows = (0..).zip(text.emails).zip(answers);
-        let open = rows.filter(|(_, answer)| *answer == UNANSWERED);
+        let open = rows.filter(|(_, answer)| reason::is_open(*answer));
         Ok(open.map(|((index, email), _)| OpenRow { index, email }).collect())
     }
 }
@@ -291,6 +296,21 @@ fn open_answers(vault: &Vault, key: &[u8; 32], row: &BatchRow) -> Option<Vec<u8>
     let (class, until) = row.sealed_under();
     let answers = vault.opening_key(class, until)?.open(answers_place(key), &row.answers)?;
     (answers.len() == row.total as usize).then_some(answers)
+}
+
+/// The answers of a batch of a list, one code per row; `None` if they cannot be read any longer.
+pub(crate) fn codes_of(
+    rows: &dyn Rows,
+    vault: &Vault,
+    key: &[u8; 32],
+    row: &BatchRow,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    if row.is_open() || !row.answers.is_empty() {
+        return Ok(open_answers(vault, key, row));
+    }
+    // An earlier version has completed it.
+    let text = BATCH_ROWS.read(rows, key, |stored| open_rows(vault, key, row, stored))?;
+    Ok(text.transpose()?.flatten().map(|text| text.answers))
 }
 
 /// `None` if the key is gone.
@@ -423,15 +443,29 @@ impl Txn<'_> {
     ) -> Result<Vec<BatchId>, StoreError> {
         let mut completed = Vec::new();
         self.expect_answers(prepared, now);
+        let is_note = |&(_, code, _): &(usize, u8, Option<SealedResult>)| reason::is_open(code);
+        let has_notes = prepared.batches.iter().any(|batch| batch.answers.iter().any(is_note));
+        // A node of an earlier version would take the code of a wait for an answer.
+        let may_note = has_notes && self.lacks_format(FORMAT_OF_WAITS)?.is_none();
         for batch in &prepared.batches {
             let Some(mut row) = self.open_batch(&batch.key)? else { continue };
+            let may_note = may_note && row.of_list;
+            if !may_note && batch.answers.iter().all(is_note) {
+                continue;
+            }
             let (class, until) = row.sealed_under();
             let answers = open_answers(&self.shared.vault, &batch.key, &row);
             let Some((key, mut answers)) = self.shared.vault.opening_key(class, until).zip(answers) else {
                 continue;
             };
             for &(index, code, ref result) in &batch.answers {
-                if let Some(slot) = answers.get_mut(index).filter(|slot| **slot == UNANSWERED) {
+                if let Some(slot) = answers.get_mut(index).filter(|slot| reason::is_open(**slot)) {
+                    if reason::is_open(code) {
+                        if may_note {
+                            *slot = code;
+                        }
+                        continue;
+                    }
                     *slot = code;
                     row.answered += 1;
                     // In a list, the account's own result is free. Only such an answer has neither a result nor an end.
@@ -468,7 +502,7 @@ impl Txn<'_> {
         let charged = row.charged();
         let codes = match answers {
             Some(mut answers) => {
-                answers.iter_mut().filter(|slot| **slot == UNANSWERED).for_each(|slot| *slot = GIVEN_UP);
+                answers.iter_mut().filter(|slot| reason::is_open(**slot)).for_each(|slot| *slot = GIVEN_UP);
                 self.finish(key, row, (event, answers.clone()), finishing_key, now)?;
                 answers
             }
@@ -536,7 +570,11 @@ impl Txn<'_> {
         let (account, id) = self.no_longer_open(key, &row)?;
         self.note_batch_event(event, (account, id), &row, &answers, now)?;
         row.completed_at = now.max(1);
-        row.answers = Vec::new();
+        // The progress of a list is read from the rows of its batches, without their addresses.
+        row.answers = match row.of_list {
+            true => finishing_key.seal(answers_place(key), &answers)?,
+            false => Vec::new(),
+        };
         self.settle_batch(account, id, &row, (&answers, text.name.as_deref()), now)?;
         let sealed = finishing_key.seal(rows_place(key), &RowsText { answers, ..text }.encode())?;
         BATCH_ROWS.write(self.rows, key, &sealed)?;

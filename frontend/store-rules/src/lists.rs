@@ -6,20 +6,23 @@
 //! A list of format 6 has no [`ListMore`], and is checked row by row. It stays as it is until it expires, so that older nodes of a
 //! cluster can read it.
 
-use crate::batches::{EndedBatch, PreparedBatch, PreparedKey};
+use crate::batches::{self, EndedBatch, PreparedBatch, PreparedKey};
 use crate::reason::{self, GIVEN_UP};
 use crate::row::{In, Out, Row};
+use crate::rows::Rows;
 use crate::tables::{
-    Expiring, FORMAT_OF_LISTS, IdempotencyRow, LIST_CODES, LIST_PARTS, LISTS, ListMore, ListRow,
+    BATCHES, Expiring, FORMAT_OF_LISTS, IdempotencyRow, LIST_CODES, LIST_PARTS, LISTS, ListMore, ListRow,
     account_range, batch_key, list_key, part_key, split,
 };
 use crate::txn::Txn;
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
+use api::WaitCause;
 use store::webhooks::EventKind;
 use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{
-    BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListRoom, ListState, UnixMs,
+    BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
+    UnixMs,
 };
 use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
 use vault::{KeyClass, Place, Vault, VaultKey};
@@ -166,6 +169,38 @@ fn index_bytes(row: &ListRow) -> u64 {
         Some(more) if more.distinct < row.addresses => row.addresses.saturating_mul(LIST_INDEX_NUMBER_BYTES),
         _ => 0,
     }
+}
+
+/// The batches whose answers a list has not taken yet.
+pub(crate) fn open_batches(vault: &Vault, list: &List) -> Vec<[u8; 32]> {
+    let submitted = list.submitted.div_ceil(BATCH_ROWS_MAX as u64);
+    let numbers = list.done..u32::try_from(submitted).unwrap_or(u32::MAX);
+    let batch = |number| batch_of(vault, list.id, list.created_at, number);
+    numbers.map(|number| batch_key(list.account, batch(number))).collect()
+}
+
+/// How far the check of a list is. `batches`: see [`open_batches`].
+pub(crate) fn progress(
+    rows: &dyn Rows,
+    vault: &Vault,
+    (list, batches): (&List, &[[u8; 32]]),
+    now: UnixMs,
+) -> Result<ListProgress, StoreError> {
+    let mut progress = ListProgress::of(list);
+    for key in batches {
+        let row = BATCHES.peek(rows, key)?.filter(|row| row.is_open() || now < row.expires_at());
+        let Some(row) = row else { continue };
+        progress.checked += u64::from(row.answered);
+        progress.charged += row.charged_so_far();
+        for code in batches::codes_of(rows, vault, key, &row)?.unwrap_or_default() {
+            match (reason::of_answer(code), reason::wait_of(code)) {
+                (Some(reason), _) => progress.count(reason),
+                (None, Some(cause)) if cause != WaitCause::Queue => progress.wait(cause, row.created_at),
+                (None, _) => {}
+            }
+        }
+    }
+    Ok(progress)
 }
 
 /// A list after its cancellation, with the batches that this ended.

@@ -1,12 +1,33 @@
 //! The codes of reasons in tables. A code never changes its meaning.
 
-use api::Reason;
+use api::{Reason, WaitCause};
 
 /// The code of an unanswered row.
 pub(crate) const UNANSWERED: u8 = 0;
 
 /// The code of a row of a batch that was ended: it is shown as `unverifiable` and refunded.
 pub(crate) const GIVEN_UP: u8 = 255;
+
+/// The code of an unanswered row that waits for this.
+pub(crate) fn wait_code(cause: WaitCause) -> u8 {
+    match cause {
+        WaitCause::Queue => UNANSWERED,
+        WaitCause::RetryLater => 250,
+        WaitCause::NoAnswer => 251,
+        WaitCause::RefusalBudget => 252,
+        WaitCause::Outage => 253,
+    }
+}
+
+/// What a row waits for; `None` for an answered row.
+pub(crate) fn wait_of(byte: u8) -> Option<WaitCause> {
+    WaitCause::ALL.into_iter().find(|&cause| wait_code(cause) == byte)
+}
+
+/// Whether this is the code of an unanswered row.
+pub(crate) fn is_open(byte: u8) -> bool {
+    wait_of(byte).is_some()
+}
 
 /// The code of a reason.
 pub(crate) fn code(reason: Reason) -> u8 {
@@ -50,5 +71,10 @@ mod tests {
             assert_eq!(of_answer(code(reason)), Some(reason));
         }
         assert_eq!((of_answer(UNANSWERED), of_answer(GIVEN_UP)), (None, Some(Reason::Unverifiable)));
+        for cause in WaitCause::ALL {
+            let code = wait_code(cause);
+            assert_eq!((wait_of(code), of_answer(code), is_open(code)), (Some(cause), None, true));
+        }
+        assert!((0..=255).all(|code| !is_open(code) || of_answer(code).is_none()));
     }
 }

@@ -68,7 +68,7 @@ pub const META_DELETED: [&str; 4] =
     ["deleted_accounts", "deleted_granted", "deleted_spent", "deleted_expired"];
 
 /// The format that this version writes.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The first format with lists that charge each different address once, and with limits on the requests for lists. A cluster has an
 /// older one until all of its nodes know it.
@@ -76,6 +76,9 @@ pub const FORMAT_OF_LISTS: u32 = 7;
 
 /// The first format with scopes and expiries of keys, and with deletions of accounts.
 pub const FORMAT_OF_KEY_RIGHTS: u32 = 8;
+
+/// The first format in which the code of an unanswered row says what the row waits for.
+pub const FORMAT_OF_WAITS: u32 = 9;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {
@@ -503,7 +506,8 @@ pub struct BatchRow {
     pub refunded: u32,
     /// The credits that it holds or held; none for a test batch.
     pub held: Portions,
-    /// The sealed answers, one byte per row. Empty after completion, since the rows then have the answers.
+    /// The sealed answers, one byte per row. After completion only a batch of a list keeps them here, beside those in its rows: the
+    /// progress of a list is read from here.
     pub answers: Vec<u8>,
     /// Whether it is a part of a list. Then a row that is answered by the account's own result costs nothing.
     pub of_list: bool,
@@ -522,6 +526,11 @@ impl BatchRow {
         } else {
             (KeyClass::Batch, self.expires_at())
         }
+    }
+
+    /// The credits that its answered rows cost so far.
+    pub fn charged_so_far(&self) -> u64 {
+        self.charged().saturating_sub(u64::from(self.total - self.answered))
     }
 
     /// The credits that it costs, if no further row is refunded.

@@ -175,6 +175,13 @@ pub trait ListStore {
     /// As [`WebStore::user`].
     fn list(&self, account: AccountId, id: ListId, now: UnixMs) -> Pending<Option<List>, StoreError>;
 
+    /// The progress of a list: what it has taken of its batches, and the answers in its other batches. It reads one row for each of
+    /// these, and none of their addresses.
+    ///
+    /// # Errors
+    /// As [`WebStore::user`].
+    fn list_progress(&self, list: &List, now: UnixMs) -> Pending<ListProgress, StoreError>;
+
     /// The account's lists, newest first.
     ///
     /// # Errors

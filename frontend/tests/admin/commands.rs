@@ -26,12 +26,12 @@ fn accounts_are_made_shown_and_changed() {
         assert!(id.starts_with("acc_") && id.len() == 30);
         assert_eq!(json(site, &["account", "set-plan", "acme", "starter"])["balance"]["plan_left"], 5_000);
         assert_eq!(
-            json(site, &["account", "grant", id, "25", "--note", "sorry"])["balance"]["pack_left"],
-            25
+            json(site, &["account", "grant", id, "2,500", "--note", "sorry"])["balance"]["pack_left"],
+            2500
         );
         assert_eq!(json(site, &["account", "set-status", id, "past_due"])["status"], "past_due");
         let shown = json(site, &["account", "show", id]);
-        assert_eq!(shown["account"]["balance"]["pack_left"], 25);
+        assert_eq!(shown["account"]["balance"]["pack_left"], 2500);
         assert!(shown["entries"].as_array().unwrap().iter().any(|entry| entry["note"] == "sorry"));
         assert_eq!(shown["audit"]["faults"], Value::Array(vec![]));
         assert_eq!(json(site, &["account", "list"])[0]["id"], id);

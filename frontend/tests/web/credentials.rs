@@ -24,6 +24,8 @@ fn a_password_set_by_the_operator_signs_in_and_ends_sessions() {
     let refused = set_password(&server, &["default"], PASSWORD);
     assert!(!refused.status.success());
     assert!(String::from_utf8(refused.stderr).unwrap().contains("--email"));
+    let empty = set_password(&server, &["default", "--email", "op@example.com"], "");
+    assert!(String::from_utf8(empty.stderr).unwrap().contains("no password was entered"));
     let short = set_password(&server, &["default", "--email", "op@example.com"], "short");
     assert!(String::from_utf8(short.stderr).unwrap().contains("at least 10 characters"));
     assert!(set_password(&server, &["default", "--email", "op@example.com"], PASSWORD).status.success());
@@ -41,6 +43,30 @@ fn a_password_set_by_the_operator_signs_in_and_ends_sessions() {
     Browser::signed_up(&server, "joe@example.com");
     let taken = set_password(&server, &["default", "--email", "joe@example.com"], PASSWORD);
     assert!(String::from_utf8(taken.stderr).unwrap().contains("another account"));
+}
+
+#[test]
+fn an_account_is_created_with_its_user_and_credits() {
+    let server = Server::start(&[]);
+    let data = server.data();
+    let create = |name: &str, flags: &[&str], input: &str| {
+        let line = [&["account", "create", name, "--data", data.to_str().unwrap()], flags].concat();
+        mailprobe_with(&line, input)
+    };
+    let flags = ["--email", "shop@example.com", "--credits", "5,000"];
+    let unfit = create("shop", &flags, "\n");
+    assert!(String::from_utf8(unfit.stderr).unwrap().contains("no password was entered"));
+    let made = create("shop", &flags, &format!("{PASSWORD}\n"));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    assert!(String::from_utf8(made.stdout).unwrap().contains("of packs     5000"));
+    let (mut browser, status) = sign_in(&server, "shop@example.com", PASSWORD);
+    assert_eq!(status, 200);
+    browser.get("/").says("5,100");
+    // An address in use is refused before an account is created.
+    let taken = create("other", &["--email", "shop@example.com"], &format!("{PASSWORD}\n"));
+    assert!(String::from_utf8(taken.stderr).unwrap().contains("in use by the account shop"));
+    let listed = mailprobe(["account", "list", "--data", data.to_str().unwrap()]);
+    assert!(!String::from_utf8(listed.stdout).unwrap().contains("other"));
 }
 
 #[test]

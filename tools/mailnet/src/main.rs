@@ -11,6 +11,7 @@ use std::{
     process::ExitCode,
 };
 use tokio::signal::unix::{SignalKind, signal};
+use usage::values::whole_number;
 
 /// Run a DNS server and mail servers on loopback, as a scenario file describes them.
 #[derive(Parser)]
@@ -31,16 +32,16 @@ struct Serve {
     #[arg(long, value_name = "IP:PORT")]
     dns: Option<SocketAddr>,
     /// Port of all mail hosts, in place of the scenario's; 0 takes a free port.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole_number(0..=u16::MAX))]
     smtp_port: Option<u16>,
     /// Write this number of addresses to the file of --out at the start.
-    #[arg(long, value_name = "N", requires = "out", default_value_t = 0)]
+    #[arg(long, value_name = "N", requires = "out", default_value_t = 0, value_parser = whole_number(0..=1_000_000_000usize))]
     addresses: usize,
     /// File for the addresses.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Seed of the addresses. The same seed gives the same addresses.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(0..=u64::MAX))]
     seed: u64,
     /// Write the journal to this file at the end: one JSON object per line. Requires `journal = true` in the scenario.
     #[arg(long, value_name = "FILE")]
@@ -55,10 +56,10 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         scenario: PathBuf,
         /// Number of addresses.
-        #[arg(short)]
+        #[arg(short, value_parser = whole_number(0..=1_000_000_000usize))]
         n: usize,
         /// Seed of the addresses. The same seed gives the same addresses.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number(0..=u64::MAX))]
         seed: u64,
         /// Write the expected reason of a check that retries after greylisting.
         #[arg(long)]
@@ -186,5 +187,18 @@ impl Stopped {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        assert_eq!(usage::values::flags_with_unclear_errors(&command), [""; 0]);
     }
 }

@@ -1,7 +1,10 @@
 //! The form of errors on the command line, the same in all programs of this workspace: `PROGRAM: MESSAGE`, in one line on
 //! standard error. An error of usage ends with the command that prints the help, and the exit code is 2.
 //!
-//! [`parse`] reads the arguments. [`parse_with`] also knows flags of other programs. [`complain`] writes an error.
+//! [`parse`] reads the arguments. [`parse_with`] also knows flags of other programs. [`complain`] writes an error. [`values`]
+//! reads numbers and times.
+
+pub mod values;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Parser};
@@ -33,7 +36,8 @@ pub fn parse_with<T: Parser>(
     meant: &[Meant],
 ) -> Result<T, ExitCode> {
     let arguments = without_help_of_help(&T::command(), arguments.into_iter().collect());
-    let error = match T::try_parse_from(&arguments) {
+    let matches = examples_first(T::command()).try_get_matches_from(&arguments);
+    let error = match matches.and_then(|mut matches| T::from_arg_matches_mut(&mut matches)) {
         Ok(parsed) => return Ok(parsed),
         Err(error) => explained(error, T::command(), &arguments, meant),
     };
@@ -51,6 +55,13 @@ pub fn parse_with<T: Parser>(
             Err(ExitCode::from(WRONG_USAGE))
         }
     }
+}
+
+/// The layout of a help: the examples (`after_help`) are before the flags, which can fill several screens.
+const HELP: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
+
+fn examples_first(command: Command) -> Command {
+    command.help_template(HELP).mut_subcommands(examples_first)
 }
 
 /// The error with what clap leaves out: the command of a wrong value, and the flag that was meant.
@@ -162,7 +173,7 @@ mod tests {
         /// Runs.
         Run {
             /// The rate.
-            #[arg(long)]
+            #[arg(long, value_parser = values::whole_number(0..=u32::MAX))]
             rate: u32,
         },
     }
@@ -181,7 +192,7 @@ mod tests {
             ),
             (
                 "tool run --rate x",
-                "invalid value 'x' for '--rate <RATE>': invalid digit found in string; see `tool run --help`",
+                "invalid value 'x' for '--rate <RATE>': give a whole number from 0 to 4,294,967,295; see `tool run --help`",
             ),
             (
                 "tool run --rate",
@@ -198,6 +209,19 @@ mod tests {
             let error = explained(error, Tool::command(), &words, &[("--speed", "rate", "N")]);
             assert_eq!(in_one_line("tool", &error), expected);
         }
+    }
+
+    #[test]
+    fn examples_are_before_the_flags() {
+        let command =
+            || Command::new("tool").subcommand(Tool::command().after_help("Examples:\n  tool tool run"));
+        let error = examples_first(command()).try_get_matches_from(["tool", "tool", "--help"]).unwrap_err();
+        let said = error.to_string();
+        let at = |text: &str| said.find(text).unwrap();
+        assert!(
+            at("Usage: tool tool") < at("\n\nExamples:\n") && at("Examples:") < at("\n\nCommands:\n"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -33,7 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("lists", &["api", "engine-proto"]),
     ("learn", &["api", "engine-proto", "lists"]),
     ("checks", &["api", "engine", "learn", "store"]),
-    ("clean", &["api", "checks", "engine", "learn", "lists", "store"]),
+    ("clean", &["api", "checks", "engine", "learn", "lists", "store", "usage"]),
     ("list-work", &["api", "checks", "engine", "lists", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),
     ("outbound", &["engine"]),

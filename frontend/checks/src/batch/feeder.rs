@@ -350,7 +350,10 @@ impl Feeder {
     fn take(&self, queue: &mut Queue, Answer { ticket, result, .. }: Answer) {
         let now = clock::now();
         match result {
-            Ok(finding) => queue.found(ticket, convert::verdict(&finding), finding.retry_after, now),
+            Ok(finding) => {
+                let retry = finding.retry_after.map(|after| (after, convert::wait_cause(finding.rule)));
+                queue.found(ticket, convert::verdict(&finding), retry, now);
+            }
             Err(Outage::Unavailable) => queue.failed(ticket, now),
             Err(Outage::SiteFull) => queue.on_site_full(ticket, now),
             Err(Outage::OverBudget(after)) => {
@@ -392,7 +395,7 @@ fn verdict(answer: &RowAnswer) -> Option<Reason> {
     match answer.outcome {
         RowOutcome::Verified(verdict) | RowOutcome::Reused(verdict) => Some(verdict.reason),
         RowOutcome::Repeated(reason) => Some(reason),
-        RowOutcome::Unanswered => None,
+        RowOutcome::Unanswered | RowOutcome::Waits(_) => None,
     }
 }
 

@@ -8,6 +8,7 @@
 //! for the account and in total. Questions that wait for the budget of their site have a separate limit, so they do not
 //! prevent the loading of other rows.
 
+use api::WaitCause;
 use engine::proto::address::Address;
 use engine::proto::limits::BULK_PATIENCE;
 use engine::proto::retry::{Schedule, Tries, left};
@@ -99,6 +100,8 @@ pub struct RowQuestion {
     /// The last delay because the server wanted it, and the last delay in an outage.
     put_off: Duration,
     put_off_by_outage: Duration,
+    /// What the store knows that it waits for.
+    cause: WaitCause,
     /// It waits for the budget of its site, in the room for such questions.
     waits_for_budget: bool,
 }
@@ -230,6 +233,7 @@ impl Queue {
                     rows: vec![index],
                     put_off: Duration::ZERO,
                     put_off_by_outage: Duration::ZERO,
+                    cause: WaitCause::Queue,
                     waits_for_budget: false,
                 }),
             }
@@ -332,14 +336,22 @@ impl Queue {
         }
     }
 
-    /// Takes the verdict of the engine, or defers the question if the server asked for a later attempt.
-    pub fn found(&mut self, ticket: Ticket, verdict: Verdict, retry_after: Option<Duration>, now: UnixMs) {
+    /// Takes the verdict of the engine, or defers the question if there is a time and a cause for a later attempt.
+    pub fn found(
+        &mut self,
+        ticket: Ticket,
+        verdict: Verdict,
+        retry: Option<(Duration, WaitCause)>,
+        now: UnixMs,
+    ) {
         let Some(mut question) = self.take(ticket) else { return };
         let left = left(self.limits.wait, question.created_at, now);
         let tries = Tries { last_delay: question.put_off, ..Tries::default() };
-        match retry_after.and_then(|after| LATER.delay(tries, after, left)) {
-            Some(delay) => {
+        let delay = |(after, cause)| Some((LATER.delay(tries, after, left)?, cause));
+        match retry.and_then(delay) {
+            Some((delay, cause)) => {
                 question.put_off = delay;
+                self.note(&mut question, cause);
                 self.postpone(question, now.saturating_add(millis(delay)));
             }
             None => self.settle(question, RowOutcome::Verified(verdict)),
@@ -354,6 +366,7 @@ impl Queue {
         match OUTAGE.delay(tries, Duration::ZERO, left) {
             Some(delay) => {
                 question.put_off_by_outage = delay;
+                self.note(&mut question, WaitCause::Outage);
                 self.postpone(question, now.saturating_add(millis(delay)));
             }
             None => self.settle(question, RowOutcome::Unanswered),
@@ -375,6 +388,7 @@ impl Queue {
         let Some(delay) = BUDGET.delay(Tries::default(), after, left) else {
             return self.settle(question, RowOutcome::Unanswered);
         };
+        self.note(&mut question, WaitCause::RefusalBudget);
         if self.waiting_for_budget < WAITING_FOR_BUDGET_MAX {
             question.waits_for_budget = true;
             self.waiting_for_budget += 1;
@@ -462,6 +476,16 @@ impl Queue {
         let (_, question) = self.under_way.remove(&ticket)?;
         self.twins.remove(&(question.account, question.hash));
         Some(question)
+    }
+
+    /// Notes what a question waits for, for the progress of a list. A question keeps the cause while it is asked again.
+    fn note(&mut self, question: &mut RowQuestion, cause: WaitCause) {
+        if question.cause == cause || !self.batches.contains_key(&question.batch) {
+            return;
+        }
+        question.cause = cause;
+        let (batch, outcome) = (question.batch, RowOutcome::Waits(cause));
+        self.answers.extend(question.rows.iter().map(|&index| RowAnswer { batch, index, outcome }));
     }
 
     fn postpone(&mut self, question: RowQuestion, due: UnixMs) {

@@ -1,6 +1,5 @@
 //! How the list was read: a wrong separator or encoding shows here.
 
-use super::counted;
 use lists::{Format, Notes, Source};
 use std::fmt;
 
@@ -41,6 +40,16 @@ impl Reading {
         &self.description
     }
 
+    /// Whether rows have several cells with addresses.
+    pub(super) fn has_several_columns(&self) -> bool {
+        self.columns.len() > 1
+    }
+
+    /// What is unusual about the rows, for people.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.lines(self.encoding)
+    }
+
     /// The same for scripts.
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
@@ -59,29 +68,6 @@ impl Reading {
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "read as {}", self.description)?;
-        let Notes { undecoded_rows, cells_with_more, long_rows } = self.notes;
-        if undecoded_rows > 0 {
-            let encoding = self.encoding;
-            writeln!(
-                f,
-                "  {} not valid in {encoding}; their bytes stay as they are",
-                counted(undecoded_rows, "row is", "rows are")
-            )?;
-        }
-        if cells_with_more > 0 {
-            writeln!(
-                f,
-                "  {} several addresses; only the first one was checked",
-                counted(cells_with_more, "cell has", "cells have")
-            )?;
-        }
-        if long_rows > 0 {
-            writeln!(
-                f,
-                "  {} more values than columns; these follow the verdict",
-                counted(long_rows, "row has", "rows have")
-            )?;
-        }
-        Ok(())
+        self.notes().iter().try_for_each(|note| writeln!(f, "  {note}"))
     }
 }

@@ -1,6 +1,6 @@
 //! The files that a run has written, and the probable typing mistakes in the list.
 
-use super::{Summary, Typo};
+use super::{Summary, Typo, UNDATED};
 use engine::proto::lists::Lists;
 use indicatif::HumanCount;
 use std::fmt;
@@ -59,6 +59,9 @@ impl Summary {
         let mut add = |name: &str, text: String| facts.push((name.to_owned(), text));
         if let Some(reading) = &self.reading {
             add("Read as", reading.description().to_owned());
+            if !reading.notes().is_empty() {
+                add("Unusual", reading.notes().join("\n"));
+            }
         }
         if !self.files.is_empty() {
             add("Files", self.file_lines().join("\n"));
@@ -67,8 +70,18 @@ impl Summary {
             let left_out = if self.dropped > 0 { ", left out" } else { "" };
             add("Duplicates", format!("{}{left_out}", HumanCount(self.duplicates)));
         }
+        if self.without_address > 0 {
+            add("Rows without an address", HumanCount(self.without_address).to_string());
+        }
         if self.known > 0 {
-            add("Results used again", HumanCount(self.known).to_string());
+            let mut text = HumanCount(self.known).to_string();
+            if self.known_undated {
+                text += &format!("\n{UNDATED}");
+            }
+            add("Results used again", text);
+        }
+        if self.retries > 0 {
+            add("Retries because a server answered \"later\"", HumanCount(self.retries).to_string());
         }
         if self.resumed > 0 {
             add("Rows of an earlier run", HumanCount(self.resumed).to_string());

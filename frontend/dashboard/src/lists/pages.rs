@@ -8,8 +8,9 @@ use crate::signin::notice;
 use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
-use list_work::actions::{StartError, remaining_price};
+use list_work::actions::{Progress, StartError, Waiting, remaining_price};
 use lists::report::grouped;
+use lists::words::sentence;
 use maud::{Markup, html};
 use store::clock;
 use store::{FoundAddresses, KeyMode, List, ListId, ListState};
@@ -108,15 +109,15 @@ pub async fn render(visit: &Visit, wrong: Option<&str>) -> Result<Reply, Problem
 pub async fn table(visit: &Visit, lists: &[List]) -> Result<Markup, Problem> {
     let mut rows = Vec::new();
     for list in lists {
-        rows.push((list, visit.dashboard.lists.actions.checked(list).await?));
+        rows.push((list, visit.dashboard.lists.actions.progress(list).await?.checked));
     }
     Ok(html! {
         div.scroll tabindex="0" role="region" aria-label="Lists" { table.stack {
-            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
+            thead { tr { th scope="col" { "List" } th scope="col" { "Uploaded" } th.number scope="col" { "Different addresses" } th.number scope="col" { "Checked" } th scope="col" { "State" } } }
             tbody { @for (list, checked) in rows { tr {
                 td.wrap data-label="List" { a href={ "/lists/" (list.id) } { (name(list)) } @if list.mode == KeyMode::Test { " " span.tag { "test" } } }
                 td data-label="Uploaded" { (time(list.created_at)) }
-                td.number data-label="Addresses" { (grouped(list.addresses)) }
+                td.number data-label="Different addresses" { (grouped(list.to_check())) }
                 td.number data-label="Checked" { (grouped(checked)) }
                 td data-label="State" { (state(list.state)) }
             } } }
@@ -147,14 +148,14 @@ async fn show_list(visit: &Visit, list: &List, wrong: Option<&str>) -> Result<Re
     let signed_in = visit.signed_in()?;
     let account = visit.checks.store.account(signed_in.account, clock::now()).await?;
     let credits = account.ok_or_else(Problem::not_found)?.balance.available();
-    let checked = visit.dashboard.lists.actions.checked(list).await?;
+    let progress = visit.dashboard.lists.actions.progress(list).await?;
     let at_work = matches!(list.state, ListState::Uploading | ListState::Reading | ListState::Running);
     let body = html! {
         h1.wrap { (name(list)) }
         (notice(wrong))
         div #progress data-refresh=[at_work.then(|| format!("/lists/{}", list.id))] {
             p { (state(list.state)) }
-            (standing(visit, list, credits, checked)?)
+            (standing(visit, list, credits, &progress)?)
             @if matches!(list.state, ListState::Running | ListState::Paused) {
                 form method="post" action={ "/lists/" (list.id) "/cancel" } {
                     (token_field(&signed_in.csrf))
@@ -191,9 +192,8 @@ fn found_in(found: &FoundAddresses) -> Markup {
     }
 }
 
-fn standing(visit: &Visit, list: &List, credits: u64, checked: u64) -> Result<Markup, Problem> {
+fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result<Markup, Problem> {
     let signed_in = visit.signed_in()?;
-    let late = || page::greylisting(visit.dashboard.batch_wait, None);
     let (left, duplicates) = (list.to_check() - list.submitted, list.addresses - list.to_check());
     let start = |name: &str| {
         html! {
@@ -234,29 +234,29 @@ fn standing(visit: &Visit, list: &List, credits: u64, checked: u64) -> Result<Ma
                     (start("Start the check"))
                 }
             }
-            ListState::Running => (progress(list, checked, late())),
+            ListState::Running => (progress(list, done)),
             ListState::Paused => {
                 p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost at most " (grouped(remaining_price(list))) " credits." }
-                (progress(list, checked, late()))
+                (progress(list, done))
                 (start("Continue the check"))
             }
             ListState::Completed => {
                 (results(list))
                 section.card {
                     h2 { (grouped(list.to_check())) " different addresses checked" }
-                    p {
-                        (grouped(list.rows)) " rows: " (grouped(duplicates)) " duplicates, "
-                        (grouped(list.rows - list.addresses)) " without an address. " (grouped(list.charged)) " credits charged."
-                    }
-                    (chart::verdicts(&list.counts))
+                    p { (sum_of_rows(list)) " " (charged(list, done)) }
+                    (chart::verdicts(&done.counts))
                 }
             }
             ListState::Cancelled => {
-                p.notice.warn { "The check was cancelled after " (grouped(list.answered())) " of " (grouped(list.to_check())) " addresses. " (grouped(list.charged)) " credits charged." }
+                p.notice.warn {
+                    "The check was cancelled after " (grouped(done.checked)) " of " (grouped(list.to_check()))
+                    " different addresses; " (grouped(list.to_check() - done.checked)) " were not checked. " (charged(list, done))
+                }
                 @if list.addresses > 0 {
                     (results(list))
                 }
-                @if list.answered() > 0 { section.card { (chart::verdicts(&list.counts)) } }
+                @if done.checked > 0 { section.card { (chart::verdicts(&done.counts)) } }
             }
         }
     })
@@ -268,7 +268,7 @@ fn results(list: &List) -> Markup {
         ("", "All rows"),
         ("deliverable", "Deliverable"),
         ("undeliverable", "Undeliverable"),
-        ("unknown", "Not confirmed"),
+        ("unknown", "Unknown"),
     ];
     html! {
         section.card {
@@ -289,16 +289,60 @@ fn results(list: &List) -> Markup {
     }
 }
 
-/// `late` says how long the last addresses can take.
-fn progress(list: &List, checked: u64, late: Markup) -> Markup {
+/// The rows of a list as a sum.
+fn sum_of_rows(list: &List) -> String {
+    let (duplicates, without) = (list.addresses - list.to_check(), list.rows - list.addresses);
+    format!(
+        "{} rows: {} different addresses, {} duplicates, {} without an address.",
+        grouped(list.rows),
+        grouped(list.to_check()),
+        grouped(duplicates),
+        grouped(without)
+    )
+}
+
+/// What the checked addresses have cost, and how many of them were free.
+fn charged(list: &List, done: &Progress) -> String {
+    let free = done.checked.saturating_sub(done.charged);
+    let credits = format!("{} credits charged", grouped(done.charged));
+    match list.mode {
+        KeyMode::Live if free > 0 => {
+            format!(
+                "{credits}; {} addresses were free: checked within 24 hours before, or nobody could be asked.",
+                grouped(free)
+            )
+        }
+        KeyMode::Live | KeyMode::Test => format!("{credits}."),
+    }
+}
+
+fn progress(list: &List, done: &Progress) -> Markup {
+    let left = list.to_check().saturating_sub(done.checked);
     html! {
         section.card {
-            label for="bar" { (grouped(checked)) " of " (grouped(list.to_check())) " addresses checked" }
-            progress #bar max=(list.to_check()) value=(checked) {}
-            @if list.state == ListState::Running {
-                p.soft { (late) }
+            label for="bar" {
+                (grouped(done.checked)) " of " (grouped(list.to_check())) " different addresses checked, "
+                (grouped(left)) " not checked yet"
             }
-            @if list.answered() > 0 { (chart::verdicts(&list.counts)) }
+            progress #bar max=(list.to_check()) value=(done.checked) {}
+            p { (charged(list, done)) }
+            @if !done.waiting.is_empty() { (waiting(&done.waiting)) }
+            @if done.checked > 0 { (chart::verdicts(&done.counts)) }
+        }
+    }
+}
+
+/// What the addresses that are not checked yet wait for.
+fn waiting(waiting: &[Waiting]) -> Markup {
+    html! {
+        h3 { "What the others wait for" }
+        table.stack {
+            thead { tr { th scope="col" { "Cause" } th.number scope="col" { "Addresses" } th scope="col" { "Last try at the latest" } } }
+            tbody { @for Waiting { cause, addresses, until } in waiting { tr {
+                td.wrap data-label="Cause" { (sentence(cause.words())) }
+                td.number data-label="Addresses" { (grouped(*addresses)) }
+                td data-label="Last try at the latest" { @match until { Some(until) => (time(*until)), None => "" } }
+            } } }
         }
     }
 }

@@ -115,6 +115,13 @@ impl ReportMaker {
             fact("Rows not checked", self.unasked);
         }
         fact("Credits charged", list.charged);
+        let source = &self.rows.source;
+        let read_as = source.description();
+        let notes = source.notes().lines(source.shape().encoding.name());
+        report.facts.push(("Read as".to_owned(), read_as));
+        if !notes.is_empty() {
+            report.facts.push(("Unusual".to_owned(), notes.join("\n")));
+        }
         page(report)
     }
 }

@@ -70,7 +70,8 @@ fn values_that_could_hurt_are_refused() {
         ("learned_accounts", ""),
         ("batch_rows_max", "0"),
         ("batch_wait", "86401"),
-        ("batch_outage_wait", "1h"),
+        ("batch_outage_wait", "25h"),
+        ("batch_outage_wait", "an hour"),
     ] {
         let setting = find(key).unwrap();
         assert!((setting.set)(&mut Config::default(), &[value.to_owned()]).is_err(), "{key} {value}");

@@ -2,7 +2,8 @@
 
 use crate::world::{DAY, START, World};
 use api::Reason::{self, CatchAll, MailboxExists, MailboxNotFound};
-use store::RowOutcome::{Repeated, Unanswered, Verified};
+use api::WaitCause;
+use store::RowOutcome::{Repeated, Unanswered, Verified, Waits};
 use store::*;
 
 const HOUR: UnixMs = DAY / 24;
@@ -183,6 +184,56 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     // A batch of its own costs each row.
     world.batch(a, &["old@example.com", "known@example.com"]);
     world.check(a, (95, 0, 0, 5, 0));
+}
+
+#[test]
+fn the_progress_of_a_list_has_its_answers_and_what_it_waits_for() {
+    let (mut world, a) = World::with_account("free");
+    world.verify(a, "known@example.com", MailboxExists);
+    let mut list = running(&world, a, 1, 7);
+    let born = world.now;
+    let rows = ["known@example.com", "b@example.com", "c@example.com", "d@example.com", "e@example.com"];
+    let first = submit(&mut world, &mut list, &rows);
+    let progress = |world: &World, list: &List| world.store().list_progress(list, world.now).wait().unwrap();
+    let sums = |progress: &ListProgress| {
+        let mut counts = progress.counts.clone();
+        counts.sort_by_key(|(reason, _)| reason.as_str());
+        assert_eq!(counts.iter().map(|(_, count)| count).sum::<u64>(), progress.checked);
+        (progress.checked, progress.charged, counts)
+    };
+    assert_eq!(sums(&progress(&world, &list)), (1, 0, vec![(MailboxExists, 1)]));
+    let later = Waits(WaitCause::RetryLater);
+    world.now += HOUR;
+    world.answer(first, &[(1, later), (2, later), (3, Verified(CatchAll.into()))]);
+    world.answer(first, &[(2, Waits(WaitCause::RefusalBudget)), (4, later), (4, Unanswered)]);
+    world.reopen();
+    let found = progress(&world, &list);
+    // The last row was given up without a charge.
+    assert_eq!(sums(&found), (3, 1, vec![(CatchAll, 1), (MailboxExists, 1), (Reason::Unverifiable, 1)]));
+    let waiting = |cause| WaitingRows { cause, rows: 1, created_at: born };
+    assert_eq!(found.waiting, [waiting(WaitCause::RetryLater), waiting(WaitCause::RefusalBudget)]);
+    // A row that waits is answered like another, is open after a restart, and an answered row does not wait.
+    let open: Vec<u32> =
+        world.store().unanswered(first).wait().unwrap().iter().map(|row| row.index).collect();
+    assert_eq!(open, [1, 2]);
+    world.answer(first, &[(3, later), (1, Verified(MailboxNotFound.into())), (2, Verified(CatchAll.into()))]);
+    let found = progress(&world, &list);
+    assert_eq!((found.checked, found.charged, found.waiting), (5, 3, vec![]));
+    // What is charged is what the ledger says, with one credit for the single check.
+    world.check(a, (96, 0, 0, 4, 0));
+    assert_eq!(world.view(a, first).unwrap().charged, 3);
+    // The next batch is known without a question, and the batch before it is done.
+    list.counts = vec![(CatchAll, 2), (MailboxExists, 1), (MailboxNotFound, 1), (Reason::Unverifiable, 1)];
+    // Only the last batch of a list has fewer than 200 addresses.
+    (list.charged, list.done, list.submitted) = (3, 1, 200);
+    let known = submit(&mut world, &mut list, &["b@example.com", "c@example.com"]);
+    assert!(world.view(a, known).unwrap().completed);
+    let found = progress(&world, &list);
+    assert_eq!((found.checked, found.charged), (7, 3));
+    // Waits of a batch that is no part of a list are not noted, and do not answer it.
+    let batch = world.batch(a, &["z@example.com"]);
+    assert_eq!(world.answer(batch, &[(0, later)]), []);
+    assert_eq!(world.answer(batch, &[(0, Verified(CatchAll.into()))]), [batch]);
 }
 
 #[test]

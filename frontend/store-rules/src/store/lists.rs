@@ -156,6 +156,18 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
+    fn list_progress(&self, list: &List, now: UnixMs) -> Pending<ListProgress, StoreError> {
+        let list = list.clone();
+        let batches = lists::open_batches(&self.shared().vault, &list);
+        let keys = batches.clone();
+        let wants = move |out: &mut Vec<Want>| {
+            out.extend(keys.iter().map(|key| Want::Peek(Table::Batches, key.to_vec())));
+        };
+        self.read(Some(Box::new(wants)), move |shared, rows| {
+            lists::progress(rows, &shared.vault, (&list, &batches), now)
+        })
+    }
+
     fn lists(&self, account: AccountId, now: UnixMs) -> Pending<Vec<List>, StoreError> {
         self.read(None, move |shared, rows| {
             let mut found = Vec::new();

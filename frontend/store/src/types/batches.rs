@@ -3,7 +3,7 @@
 use super::super::id::{AccountId, BatchId};
 use super::UnixMs;
 use super::results::{AddressHash, Verdict};
-use api::Reason;
+use api::{Reason, WaitCause};
 use std::fmt;
 
 /// The largest number of rows in a batch.
@@ -126,6 +126,8 @@ pub enum RowOutcome {
     Repeated(Reason),
     /// No server could be asked: the row is shown as `unverifiable`, is refunded, and is no repeat.
     Unanswered,
+    /// No answer yet: the row of a list waits for this. In other batches it is ignored.
+    Waits(WaitCause),
 }
 
 /// A batch from the view of its owner.

@@ -2,7 +2,7 @@
 
 use super::super::id::{AccountId, BatchId, ListId};
 use super::{BatchCreated, KeyMode, UnixMs};
-use api::Reason;
+use api::{Reason, WaitCause};
 use std::fmt;
 
 /// How long a list is kept after its creation, in milliseconds.
@@ -268,6 +268,57 @@ pub fn list_expires_at(state: ListState, created_at: UnixMs, received_at: Option
 impl fmt::Debug for List {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "List({}, {:?}, {} of {})", self.id, self.state, self.submitted, self.to_check())
+    }
+}
+
+/// How far the check of a list is, with the batches that are not complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListProgress {
+    /// The number of addresses with a verdict.
+    pub checked: u64,
+    /// How often each reason occurs among them.
+    pub counts: Vec<(Reason, u64)>,
+    /// The credits that they cost.
+    pub charged: u64,
+    /// The addresses of open batches that wait for something else than their turn.
+    pub waiting: Vec<WaitingRows>,
+}
+
+/// Addresses of open batches that wait for the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingRows {
+    /// What they wait for.
+    pub cause: WaitCause,
+    /// Their number.
+    pub rows: u64,
+    /// The time of creation of the youngest of their batches.
+    pub created_at: UnixMs,
+}
+
+impl ListProgress {
+    /// The progress of a list as far as it has taken the answers of its batches.
+    pub fn of(list: &List) -> ListProgress {
+        let (checked, counts) = (list.answered(), list.counts.clone());
+        ListProgress { checked, counts, charged: list.charged, waiting: Vec::new() }
+    }
+
+    /// Counts an answer.
+    pub fn count(&mut self, reason: Reason) {
+        match self.counts.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, count)) => *count += 1,
+            None => self.counts.push((reason, 1)),
+        }
+    }
+
+    /// Counts an address that waits, in a batch with this time of creation.
+    pub fn wait(&mut self, cause: WaitCause, created_at: UnixMs) {
+        match self.waiting.iter_mut().find(|waiting| waiting.cause == cause) {
+            Some(waiting) => {
+                waiting.rows += 1;
+                waiting.created_at = waiting.created_at.max(created_at);
+            }
+            None => self.waiting.push(WaitingRows { cause, rows: 1, created_at }),
+        }
     }
 }
 

@@ -54,13 +54,54 @@ fn locals(handed_out: &[(Ticket, String)]) -> Vec<&str> {
     handed_out.iter().map(|(_, local)| local.as_str()).collect()
 }
 
-/// The answers by row.
+/// The answers by row, without the notes of waits.
 fn answers(queue: &mut Queue) -> Vec<(u32, RowOutcome)> {
-    queue.take_answers().into_iter().map(|answer| (answer.index, answer.outcome)).collect()
+    let answers = queue.take_answers().into_iter();
+    let answers = answers.filter(|answer| !matches!(answer.outcome, RowOutcome::Waits(_)));
+    answers.map(|answer| (answer.index, answer.outcome)).collect()
 }
 
-fn after(seconds: u64) -> Option<Duration> {
-    Some(Duration::from_secs(seconds))
+/// The notes of waits by row.
+fn waits(queue: &mut Queue) -> Vec<(u32, WaitCause)> {
+    let wait = |answer: RowAnswer| match answer.outcome {
+        RowOutcome::Waits(cause) => Some((answer.index, cause)),
+        _ => None,
+    };
+    queue.take_answers().into_iter().filter_map(wait).collect()
+}
+
+fn after(seconds: u64) -> Option<(Duration, WaitCause)> {
+    Some((Duration::from_secs(seconds), WaitCause::RetryLater))
+}
+
+#[test]
+fn a_wait_is_noted_once_for_each_row_and_cause() {
+    let mut queue = queue(10);
+    load(&mut queue, batch(1, 1, 3), &["a", "a", "b"]);
+    let out = hand_out(&mut queue, BORN);
+    queue.found(out[0].0, Reason::Unverifiable.into(), after(60), BORN);
+    queue.over_budget(out[1].0, Duration::from_secs(60), BORN);
+    assert_eq!(
+        waits(&mut queue),
+        [(0, WaitCause::RetryLater), (1, WaitCause::RetryLater), (2, WaitCause::RefusalBudget)]
+    );
+    // The same cause again is nothing new, and a full site is none.
+    let now = BORN + 61 * SECOND;
+    let out = hand_out(&mut queue, now);
+    let [b, a] = &out[..] else { panic!("{out:?}") };
+    queue.found(a.0, Reason::Unverifiable.into(), after(60), now);
+    queue.on_site_full(b.0, now);
+    assert_eq!(waits(&mut queue), []);
+    let out = hand_out(&mut queue, now + SECOND);
+    queue.failed(out[0].0, now + SECOND);
+    assert_eq!(waits(&mut queue), [(2, WaitCause::Outage)]);
+    // Of a cancelled batch nothing is noted.
+    let out = hand_out(&mut queue, now + 200 * SECOND);
+    queue.cancel(vec![BatchId::new(1, 1)]);
+    for (ticket, _) in out {
+        queue.failed(ticket, now);
+    }
+    assert_eq!(waits(&mut queue), []);
 }
 
 #[test]
@@ -444,7 +485,12 @@ fn any_course_of_events_answers_every_row_once() {
                 }
             }
             for answer in queue.take_answers() {
-                assert!(seen.insert((answer.batch, answer.index)), "seed {seed}: answered twice");
+                let row = (answer.batch, answer.index);
+                let is_new = match answer.outcome {
+                    RowOutcome::Waits(_) => !seen.contains(&row),
+                    _ => seen.insert(row),
+                };
+                assert!(is_new, "seed {seed}: answered twice, or waits after its answer");
             }
             assert_eq!(queue.rows_waiting(), expected.len() - seen.len(), "seed {seed}");
             if queue.under_way.is_empty()

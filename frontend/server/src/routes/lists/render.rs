@@ -4,6 +4,7 @@ use crate::router::Call;
 use api::Counts;
 use checks::convert::{found_addresses, list_status};
 use http_core::Refusal;
+use list_work::actions::{Progress, Waiting};
 use store::credits::calendar::Iso8601;
 use store::{List, ListState};
 
@@ -13,7 +14,8 @@ use store::{List, ListState};
 ///
 /// 503: the store cannot be read.
 pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
-    let checked = call.worker.shared.lists.actions.checked(&list).await?;
+    let Progress { checked, counts, charged, waiting } =
+        call.worker.shared.lists.actions.progress(&list).await?;
     // A list without an address was read as well.
     let is_read = list.rows > 0 || !matches!(list.state, ListState::Uploading | ListState::Reading);
     let is_read = is_read && !(list.state == ListState::Cancelled && list.rows == 0);
@@ -34,11 +36,17 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         checked,
         progress,
         credits_required: when_read(list.price()),
-        credits_charged: list.charged,
+        credits_charged: charged,
         problem: (!list.why.is_empty()).then(|| list.why.clone()),
         created_at: Iso8601(list.created_at).to_string(),
         expires_at: Iso8601(list.expires_at()).to_string(),
-        counts: Counts(list.counts),
+        counts: Counts(counts),
+        waiting: waiting.into_iter().map(wait).collect(),
         name: (!list.name.is_empty()).then_some(list.name),
     })
+}
+
+fn wait(waiting: Waiting) -> api::ListWait {
+    let Waiting { cause, addresses, until } = waiting;
+    api::ListWait { cause, addresses, until: until.map(|until| Iso8601(until).to_string()) }
 }

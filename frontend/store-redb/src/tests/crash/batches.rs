@@ -186,7 +186,7 @@ impl Batch {
             let outcome = asked.iter().find(|outcome| match outcome {
                 RowOutcome::Unanswered => *reason == Reason::Unverifiable,
                 RowOutcome::Verified(verified) => verified.reason == *reason,
-                RowOutcome::Reused(_) | RowOutcome::Repeated(_) => false,
+                RowOutcome::Reused(_) | RowOutcome::Repeated(_) | RowOutcome::Waits(_) => false,
             });
             spent += u64::from(*outcome.expect("an answer of ours") != RowOutcome::Unanswered);
         }

@@ -219,6 +219,7 @@ impl Run {
                     Answer::Charged(verdict.reason)
                 }
                 RowOutcome::Repeated(reason) => Answer::Charged(reason),
+                RowOutcome::Waits(_) => continue,
                 RowOutcome::Reused(verdict) => Answer::Charged(verdict.reason),
             });
         }

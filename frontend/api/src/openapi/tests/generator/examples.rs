@@ -3,7 +3,7 @@
 use crate::{
     Account, BatchCreated, BatchPage, BatchState, BatchStatus, BatchSummary, Checks, Counts, Detail, Dns,
     ErrorBody, ErrorCode, Evidence, FastFindings, Findings, Flags, FoundAddresses, Issue, IssueType, List,
-    ListPage, ListStatus, Offender, Reason, ResultRow, SubscriptionStatus, Verification,
+    ListPage, ListStatus, ListWait, Offender, Reason, ResultRow, SubscriptionStatus, Verification, WaitCause,
 };
 use serde_json::{Value, json};
 
@@ -166,6 +166,7 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
         credits_required: None,
         credits_charged: 0,
         counts: Counts::default(),
+        waiting: Vec::new(),
         problem: problem.map(str::to_owned),
         created_at: "2026-06-01T09:00:00+00:00".into(),
         expires_at: "2026-06-08T09:00:00+00:00".into(),
@@ -184,7 +185,8 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
     match status {
         ListStatus::Uploading => List { offset: 0, ..list_before_reading(read) },
         ListStatus::Reading | ListStatus::Unfit => list_before_reading(read),
-        ListStatus::Ready | ListStatus::Running | ListStatus::Paused => read,
+        ListStatus::Ready | ListStatus::Paused => read,
+        ListStatus::Running => List { waiting: vec![wait(WaitCause::Queue, 2, None)], ..read },
         ListStatus::Completed | ListStatus::Cancelled => List {
             checked: 2,
             progress: 100,
@@ -193,6 +195,10 @@ fn list(status: ListStatus, problem: Option<&str>) -> List {
             ..read
         },
     }
+}
+
+fn wait(cause: WaitCause, addresses: u64, until: Option<&str>) -> ListWait {
+    ListWait { cause, addresses, until: until.map(str::to_owned) }
 }
 
 fn list_before_reading(list: List) -> List {
@@ -226,9 +232,18 @@ pub fn lists_cancelled() -> Vec<Example> {
 
 /// Examples of answers of `GET /v1/lists/{list_id}`.
 pub fn lists() -> Vec<Example> {
+    let running = List {
+        checked: 1,
+        progress: 50,
+        credits_charged: 1,
+        counts: Counts(vec![(Reason::MailboxExists, 1)]),
+        waiting: vec![wait(WaitCause::RetryLater, 1, Some("2026-06-01T09:21:00+00:00"))],
+        ..list(ListStatus::Running, None)
+    };
     let why = "The check stopped: not enough credits: 0 left. Get more credits, then start the list again.";
     vec![
         ("ready", "It waits for its start", json!(list(ListStatus::Ready, None))),
+        ("running", "One address waits for a server with greylisting", json!(running)),
         ("paused", "No credits are left", json!(list(ListStatus::Paused, Some(why)))),
         ("completed", "Every address has a verdict", json!(list(ListStatus::Completed, None))),
     ]
