@@ -575,6 +575,12 @@ impl Client {
         self.mailbox.answers()
     }
 
+    /// Appends the tickets of the requests about which servers have spoken since the last call, and whose answers are held. The first
+    /// call begins to collect them: later calls have to follow, or they use up memory.
+    pub fn held(&self, into: &mut Vec<u64>) {
+        self.mailbox.held(into);
+    }
+
     /// Has every request of this client that is under way answered soon, with what is known by then.
     pub fn recall(&self) {
         self.mailbox.recall();

@@ -5,6 +5,7 @@ use crate::inbox::Inbox;
 use crate::inquiry::Inquiry;
 use crate::quota::SiteAdmission;
 use crate::{Answer, Finding, Observation, Outage, Priority, Request};
+use crossbeam::queue::SegQueue;
 use engine_proto::address::Address;
 use engine_proto::verdict::classify::Classification;
 use engine_proto::verdict::evidence::Held;
@@ -84,6 +85,9 @@ pub(crate) struct Mailbox {
     recalls: AtomicU32,
     /// About how many requests a server has said something that is held until its session shows what it is worth.
     answers: AtomicU64,
+    /// The tickets of these requests, if the client has asked for them.
+    held: SegQueue<u64>,
+    watches_held: AtomicBool,
 }
 
 impl Mailbox {
@@ -94,7 +98,15 @@ impl Mailbox {
             abandoned: AtomicBool::new(false),
             recalls: AtomicU32::new(0),
             answers: AtomicU64::new(0),
+            held: SegQueue::new(),
+            watches_held: AtomicBool::new(false),
         }
+    }
+
+    /// Appends the tickets of requests about which a server has spoken since the last call. The first call begins to collect them.
+    pub(crate) fn held(&self, into: &mut Vec<u64>) {
+        self.watches_held.store(true, Ordering::Relaxed);
+        into.extend(std::iter::from_fn(|| self.held.pop()));
     }
 
     /// About how many requests servers have spoken so far.
@@ -318,6 +330,9 @@ impl Work {
     pub(crate) fn on_held(&mut self) {
         if !std::mem::replace(&mut self.was_held, true) {
             self.client.answers.fetch_add(1, Ordering::Relaxed);
+            if self.client.watches_held.load(Ordering::Relaxed) {
+                self.client.held.push(self.ticket);
+            }
         }
     }
 

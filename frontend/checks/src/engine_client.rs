@@ -82,6 +82,9 @@ pub trait EngineHandle {
     /// For about how many requests of this handle servers have replied so far, whether or not that was useful.
     fn answer_count(&self) -> u64;
 
+    /// Appends the tickets of the requests for which servers have replied since the last call, and whose answers are held.
+    fn held(&self, _into: &mut Vec<u64>) {}
+
     /// Makes the engine answer every request of this handle soon, with its present knowledge.
     fn recall(&self);
 
@@ -151,6 +154,10 @@ impl EngineHandle for engine::Client {
 
     fn answer_count(&self) -> u64 {
         engine::Client::answers(self)
+    }
+
+    fn held(&self, into: &mut Vec<u64>) {
+        engine::Client::held(self, into);
     }
 
     fn recall(&self) {

@@ -17,6 +17,8 @@ pub(super) struct AskedRow {
     pub domain: u32,
     /// The hash of the address.
     pub key: u128,
+    /// Whether its server has replied, and its answer comes later.
+    pub is_held: bool,
     /// Number of retries because its server answered "later".
     pub retries: u8,
     /// The beginning of its wait, in milliseconds from the start of the run.
@@ -73,6 +75,7 @@ impl AskedRow {
         self.row = number(0..8) as u64;
         self.domain = number(8..12) as u32;
         self.retries = header[12];
+        self.is_held = false;
         self.since = (number(13..21) as u64).checked_sub(1);
         self.address_bytes = number(21..23) as u16;
         self.key = number(23..39);
@@ -164,6 +167,7 @@ mod tests {
             row,
             domain: 7,
             key: 1 << 127,
+            is_held: false,
             retries: 2,
             since: Some(0),
             bytes,

@@ -41,6 +41,9 @@ pub trait Checker {
     /// Number of addresses for which servers have replied so far. Their answers may come much later.
     fn answer_count(&self) -> u64;
 
+    /// Appends the tickets of the addresses for which servers have replied since the last call, and whose answers come later.
+    fn held(&mut self, _into: &mut Vec<u64>) {}
+
     /// Requests an early answer for every address in progress, from the evidence so far.
     fn recall(&mut self);
 
@@ -114,6 +117,10 @@ impl Checker for Box<dyn Checker> {
         (**self).answer_count()
     }
 
+    fn held(&mut self, into: &mut Vec<u64>) {
+        (**self).held(into);
+    }
+
     fn recall(&mut self) {
         (**self).recall();
     }
@@ -172,6 +179,10 @@ impl Checker for Full {
 
     fn answer_count(&self) -> u64 {
         self.line.answer_count()
+    }
+
+    fn held(&mut self, into: &mut Vec<u64>) {
+        self.line.held(into);
     }
 
     fn recall(&mut self) {

@@ -103,6 +103,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
         answers: Vec::new(),
+        held: Vec::new(),
         read: 0,
         ended: false,
         started,
@@ -175,6 +176,7 @@ struct Run<'a> {
     /// The last row read.
     row: Row,
     answers: Vec<Answered>,
+    held: Vec<u64>,
     /// Number of rows read, without those of other parts.
     read: u64,
     /// Whether the source has no more rows.
@@ -331,6 +333,7 @@ impl Run<'_> {
             slot.row = number;
             slot.domain = domain;
             slot.key = key;
+            slot.is_held = false;
             slot.retries = 0;
             slot.since = None;
             slot.address_bytes = text.len() as u16;

@@ -86,6 +86,11 @@ impl Progress {
         Progress { bar, started: now, shown: now }
     }
 
+    /// Whether the line is shown.
+    pub fn is_shown(&self) -> bool {
+        self.bar.is_some()
+    }
+
     /// Whether the line is shown, and its time has come.
     pub fn is_due(&self) -> bool {
         self.bar.is_some() && self.shown.elapsed() >= SHOW_INTERVAL

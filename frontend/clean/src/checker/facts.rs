@@ -149,6 +149,10 @@ impl Checker for WithFacts {
         self.checker.answer_count()
     }
 
+    fn held(&mut self, into: &mut Vec<u64>) {
+        self.checker.held(into);
+    }
+
     fn recall(&mut self) {
         self.checker.recall();
     }

@@ -51,6 +51,7 @@ impl Run<'_> {
         let due = self.put_off.next_due(now).filter(|_| self.has_room());
         let due = due.map(|due| Duration::from_millis(due.saturating_sub(now)));
         let patience = if self.may_read() { Duration::ZERO } else { due.unwrap_or(PATIENCE).min(PATIENCE) };
+        self.note_replies(now);
         let mut answers = std::mem::take(&mut self.answers);
         self.parts.checker.answers(patience, &mut answers);
         if !answers.is_empty() || self.budget.len() == 0 {
@@ -73,6 +74,21 @@ impl Run<'_> {
             std::thread::sleep(NAP);
         }
         Ok(())
+    }
+
+    /// Notes for which addresses servers have replied whose answers come later. Only the time left depends on it.
+    fn note_replies(&mut self, now: u64) {
+        if !self.parts.progress.is_shown() {
+            return;
+        }
+        self.parts.checker.held(&mut self.held);
+        for ticket in self.held.drain(..) {
+            if let Some(asked) = self.budget.row(ticket)
+                && !std::mem::replace(&mut asked.is_held, true)
+            {
+                self.time_left.on_reply(asked.domain, now);
+            }
+        }
     }
 
     /// The run ends: takes the replies that servers give within [`REPLY_TIME_MAX`]. An address without a clear answer stays open.
@@ -122,7 +138,7 @@ impl Run<'_> {
                     );
                 }
                 let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
-                self.time_left.on_delay(asked.domain, Cause::Connection, now, due, due);
+                self.time_left.on_delay(asked, Cause::Connection, now, due, due);
                 self.budget.release(ticket);
                 Ok(())
             }
@@ -171,7 +187,7 @@ impl Run<'_> {
         self.summary.retries += 1;
         let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
         let until = now + millis(left);
-        self.time_left.on_delay(asked.domain, Cause::of_rule(rule), now, due, until);
+        self.time_left.on_delay(asked, Cause::of_rule(rule), now, due, until);
         self.budget.release(ticket);
         Ok(())
     }
@@ -188,7 +204,7 @@ impl Run<'_> {
         };
         asked.since = Some(since);
         let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(delay))?;
-        self.time_left.on_delay(asked.domain, Cause::Budget, now, due, due);
+        self.time_left.on_delay(asked, Cause::Budget, now, due, due);
         self.budget.release(ticket);
         Ok(())
     }
@@ -248,7 +264,7 @@ impl Run<'_> {
         let Some(asked) = self.budget.row(ticket) else { return Ok(()) };
         self.seen.settle(&mut self.parts.state, asked.row, outcome)?;
         self.rows.settled();
-        self.time_left.on_result(asked.domain, millis(self.checked_at));
+        self.time_left.on_result(asked.domain, asked.is_held, millis(self.checked_at));
         self.found.count(outcome.code());
         let mut is_full = false;
         if self.rows.is_ordered() {
