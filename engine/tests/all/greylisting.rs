@@ -1,13 +1,11 @@
 //! Servers that put off every recipient that is new to them, control recipients among them.
 
-mod support;
-
+use crate::support::{self, world};
 use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use engine::{Client, Priority, Request};
 use std::time::Duration;
-use support::world;
 
 const WORLD: &str = r#"
 journal = true

@@ -1,14 +1,12 @@
 //! Resolvers that deny without proof, and resolvers that have room for a few questions only: what comes out, and when.
 
-mod support;
-
+use crate::support::{self, world};
 use engine::config::Pace;
 use engine::proto::address::{Address, Domain};
 use engine::{Client, Engine, MailHosts, Outage, Priority, Request};
 use mailnet::Running;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
-use support::world;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 

@@ -1,8 +1,6 @@
 //! Every personality of providers.toml has a whole conversation and gives the replies of its mailboxes.
 
-mod common;
-
-use common::{Client, start};
+use crate::common::{Client, start};
 
 const STATES: [(&str, &[&str]); 13] = [
     ("alice", &["2"]),
@@ -33,7 +31,7 @@ async fn open(net: &mailnet::Running, domain: &str) -> Client {
 
 #[tokio::test]
 async fn every_personality_answers_for_every_mailbox() {
-    let net = start(include_str!("../scenarios/providers.toml"));
+    let net = start(include_str!("../../scenarios/providers.toml"));
     let domains = [
         "postfix",
         "gmail",
@@ -79,7 +77,7 @@ async fn every_personality_answers_for_every_mailbox() {
 
 #[tokio::test]
 async fn the_wording_is_the_providers() {
-    let net = start(include_str!("../scenarios/providers.toml"));
+    let net = start(include_str!("../../scenarios/providers.toml"));
     for (domain, local, words) in [
         ("gmail", "nobody", "550-5.1.1 The email account that you tried to reach does not exist."),
         ("microsoft365", "nobody", "550 5.4.1 Recipient address rejected: Access denied."),
@@ -99,7 +97,7 @@ async fn the_wording_is_the_providers() {
 
 #[tokio::test]
 async fn stress_and_small_servers_hang_up_soon() {
-    let net = start(include_str!("../scenarios/providers.toml"));
+    let net = start(include_str!("../../scenarios/providers.toml"));
     let mut client = open(&net, "stress.example").await;
     assert!(client.rcpt("nobody@stress.example").await.starts_with("550"));
     assert!(client.reply().await.starts_with("421"));

@@ -1,9 +1,7 @@
 //! Servers that mislead: they change after refusals, are pools of different nodes, filter names, defer, or close; and
 //! the journal of their clients' actions.
 
-mod common;
-
-use common::{Client, addresses, start};
+use crate::common::{Client, addresses, start};
 use mailnet::{Running, Scenario, What};
 use std::{net::SocketAddr, time::Duration};
 

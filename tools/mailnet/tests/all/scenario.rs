@@ -1,7 +1,5 @@
 //! The syntax of scenario files, its errors, and the ground truth.
 
-mod common;
-
 use mailnet::{Expected, Scenario};
 use std::collections::BTreeMap;
 
@@ -82,11 +80,11 @@ fn errors_name_the_key_and_what_is_allowed() {
 #[test]
 fn every_scenario_file_can_be_read() {
     for (text, domains) in [
-        (include_str!("../scenarios/reasons.toml"), 40),
-        (include_str!("../scenarios/providers.toml"), 30),
-        (include_str!("../scenarios/hostile.toml"), 80),
-        (include_str!("../scenarios/bulk.toml"), 2220),
-        (include_str!("../scenarios/catchall.toml"), 250),
+        (include_str!("../../scenarios/reasons.toml"), 40),
+        (include_str!("../../scenarios/providers.toml"), 30),
+        (include_str!("../../scenarios/hostile.toml"), 80),
+        (include_str!("../../scenarios/bulk.toml"), 2220),
+        (include_str!("../../scenarios/catchall.toml"), 250),
     ] {
         let scenario = Scenario::parse(text).unwrap();
         assert!(scenario.domains() >= domains, "{scenario:?}");
@@ -101,7 +99,7 @@ fn check(scenario: &Scenario, address: &str, reason: &str, patient: &str) {
 
 #[test]
 fn the_truth_about_reasons() {
-    let scenario = Scenario::parse(include_str!("../scenarios/reasons.toml")).unwrap();
+    let scenario = Scenario::parse(include_str!("../../scenarios/reasons.toml")).unwrap();
     for (address, reason) in [
         ("alice@ok.example", "mailbox_exists"),
         ("Alice@OK.Example", "mailbox_exists"),
@@ -175,7 +173,7 @@ fn the_truth_about_reasons() {
 
 #[test]
 fn the_truth_about_hostile_servers() {
-    let scenario = Scenario::parse(include_str!("../scenarios/hostile.toml")).unwrap();
+    let scenario = Scenario::parse(include_str!("../../scenarios/hostile.toml")).unwrap();
     for (name, reason) in [
         ("connect-hang", "unverifiable"),
         ("banner-early", "unverifiable"),
@@ -198,7 +196,7 @@ fn the_truth_about_hostile_servers() {
 
 #[test]
 fn the_truth_about_accepts_that_prove_nothing() {
-    let scenario = Scenario::parse(include_str!("../scenarios/providers.toml")).unwrap();
+    let scenario = Scenario::parse(include_str!("../../scenarios/providers.toml")).unwrap();
     check(&scenario, "alice@yahoo.example", "unverifiable", "unverifiable");
     check(&scenario, "nobody@yahoo.example", "mailbox_not_found", "mailbox_not_found");
     check(&scenario, "alice@gmail.example", "mailbox_exists", "mailbox_exists");
@@ -245,7 +243,7 @@ fn roles_can_be_chosen() {
 
 #[test]
 fn addresses_are_repeatable_and_half_of_them_exist() {
-    let scenario = Scenario::parse(include_str!("../scenarios/bulk.toml")).unwrap();
+    let scenario = Scenario::parse(include_str!("../../scenarios/bulk.toml")).unwrap();
     let list: Vec<_> = scenario.addresses(20_000, 5).collect();
     assert_eq!(list, scenario.addresses(20_000, 5).collect::<Vec<_>>());
     assert_ne!(list, scenario.addresses(20_000, 6).collect::<Vec<_>>());
@@ -264,7 +262,7 @@ fn addresses_are_repeatable_and_half_of_them_exist() {
 #[test]
 fn groups_come_from_the_seed() {
     let parse = |seed: u32| {
-        let text = include_str!("../scenarios/bulk.toml").replace("seed = 42", &format!("seed = {seed}"));
+        let text = include_str!("../../scenarios/bulk.toml").replace("seed = 42", &format!("seed = {seed}"));
         Scenario::parse(&text).unwrap()
     };
     assert_eq!(parse(1).hosts(), parse(1).hosts());

@@ -1,8 +1,6 @@
 //! Many simultaneous sessions, many recipients, and the small cost of an idle session.
 
-mod common;
-
-use common::{Client, PATIENCE, place, start};
+use crate::common::{Client, PATIENCE, place, start};
 use mailnet::Running;
 use std::net::SocketAddr;
 use tokio::{

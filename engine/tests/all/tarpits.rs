@@ -1,13 +1,11 @@
 //! A server that holds back every reply of a session behind some refusals.
 
-mod support;
-
+use crate::support::{engine, world};
 use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::proto::verdict::Reason;
 use engine::{Client, Priority, Request};
 use std::time::{Duration, Instant};
-use support::{engine, world};
 
 /// Behind ten refusals in a session, Postfix waits a second before each reply.
 const WORLD: &str = r#"

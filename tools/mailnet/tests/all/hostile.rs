@@ -1,8 +1,6 @@
 //! Every misdeed of hostile.toml from the view of the client.
 
-mod common;
-
-use common::{Client, End, PATIENCE, place, start, start_server};
+use crate::common::{Client, End, PATIENCE, place, start, start_server};
 use mailnet::Running;
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -192,7 +190,7 @@ async fn replies_of_421_close_the_session() {
 
 #[tokio::test]
 async fn every_domain_of_the_hostile_scenario_can_be_contacted() {
-    let net = start(include_str!("../scenarios/hostile.toml"));
+    let net = start(include_str!("../../scenarios/hostile.toml"));
     for (address, _) in net.scenario().addresses(60, 9) {
         let domain = address.split_once('@').unwrap().1;
         let place = place(&net, domain).await;

@@ -1,8 +1,6 @@
 //! Groups: domains from the seed, their variants, and hosts that are down.
 
-mod common;
-
-use common::{Client, addresses, ask, start};
+use crate::common::{self, Client, addresses, ask, start};
 use hickory_proto::{
     op::ResponseCode,
     rr::{RData, RecordType},

@@ -1,9 +1,7 @@
 //! The expected verdicts against the observations of a client: a plain verifier uses DNS and SMTP, and must find
 //! nothing that contradicts the ground truth.
 
-mod common;
-
-use common::{Client, SILENCE, query, start, tcp, udp};
+use crate::common::{Client, SILENCE, query, start, tcp, udp};
 use hickory_proto::rr::{RData, RecordType};
 use mailnet::{Expected, Running};
 use std::{net::SocketAddr, time::Duration};
@@ -116,7 +114,7 @@ async fn agrees(scenario: &str, count: usize) -> usize {
 #[tokio::test]
 async fn reasons() {
     // Without the forged answers, which a plain client believes.
-    let text = include_str!("../scenarios/reasons.toml").replace("dns = \"spoofed", "# dns = \"spoofed");
+    let text = include_str!("../../scenarios/reasons.toml").replace("dns = \"spoofed", "# dns = \"spoofed");
     let text = text.replace("dns = \"no_edns\"", "");
     // An address may be drawn twice, and a slow run may take longer than a short greylisting interval.
     let text = text.replace("greylist_ms = 2000", "greylist_ms = 600000");
@@ -125,10 +123,10 @@ async fn reasons() {
 
 #[tokio::test]
 async fn catch_all() {
-    assert!(agrees(include_str!("../scenarios/catchall.toml"), 100).await > 95);
+    assert!(agrees(include_str!("../../scenarios/catchall.toml"), 100).await > 95);
 }
 
 #[tokio::test]
 async fn bulk() {
-    assert!(agrees(include_str!("../scenarios/bulk.toml"), 200).await > 160);
+    assert!(agrees(include_str!("../../scenarios/bulk.toml"), 200).await > 160);
 }

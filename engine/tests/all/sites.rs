@@ -1,13 +1,11 @@
 //! Sick sites among well ones: the well ones get their verdicts as if they were alone.
 
-mod support;
-
+use crate::support::{engine, world};
 use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
-use support::{engine, world};
 
 /// Addresses of each sick site, far more than of a well one.
 const SICK_EACH: usize = 3000;

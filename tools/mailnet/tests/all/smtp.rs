@@ -1,8 +1,6 @@
 //! SMTP peers that behave well: mailboxes, limits, and the rules for their clients.
 
-mod common;
-
-use common::{Client, PATIENCE, place, start, start_server};
+use crate::common::{self, Client, PATIENCE, place, start, start_server};
 use mailnet::{Running, Violation};
 use std::time::{Duration, Instant};
 use tokio::{io::AsyncReadExt, net::TcpStream, time::timeout};

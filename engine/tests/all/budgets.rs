@@ -1,13 +1,12 @@
 //! The budget of refused recipients: works without a budget are answered at once.
 
+use crate::support;
 use engine::config::{EngineConfig, Pace};
 use engine::proto::address::Address;
 use engine::{Engine, KeptRefusals, Outage, Priority, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-
-mod support;
 
 /// The most that an unknown site may refuse in an hour while refusals outweigh accepts.
 const BUDGET: u64 = 100;

@@ -1,13 +1,11 @@
 //! An outage of our own: when it begins, that domains are not blamed for it, and that it ends by itself.
 
-mod support;
-
+use crate::support::{engine, world};
 use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
-use support::{engine, world};
 
 /// What is answered about one address: a reason, or an outage.
 fn ask(client: &Client, address: &str) -> &'static str {

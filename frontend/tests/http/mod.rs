@@ -2,14 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub mod answer;
 mod auth;
 mod backup;
 mod batches;
 mod budgets;
-mod certificate;
+pub mod certificate;
 mod charging;
 mod clean;
-mod client;
+pub mod client;
 mod clock;
 mod commands;
 mod connections;
@@ -28,8 +29,8 @@ mod openapi;
 mod repeats;
 mod requests;
 mod scopes;
-mod scripted;
-mod server;
+pub mod scripted;
+pub mod server;
 mod test_mode;
 mod tls;
 mod webhooks;

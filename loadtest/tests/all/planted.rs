@@ -31,7 +31,7 @@ struct Busy {
 impl Busy {
     fn start(work: u64) -> Busy {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "busy_server", "--ignored", "--nocapture"])
+            .args(["--exact", "planted::busy_server", "--ignored", "--nocapture"])
             .env(WORK, work.to_string())
             .stdout(Stdio::piped())
             .spawn()

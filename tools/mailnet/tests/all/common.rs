@@ -1,5 +1,4 @@
 //! A minimal client for the tests: it sends the given bytes and returns the received ones.
-#![expect(dead_code, reason = "every test file uses another part of it")]
 #![expect(clippy::unwrap_used, reason = "a helper that fails shall fail its test")]
 
 use hickory_proto::{

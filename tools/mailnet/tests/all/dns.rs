@@ -1,8 +1,6 @@
 //! The DNS server: the answers of a resolver, and every misbehaviour.
 
-mod common;
-
-use common::{ask, query, start, tcp, udp, udp_all};
+use crate::common::{ask, query, start, tcp, udp, udp_all};
 use hickory_proto::{
     op::{Message, ResponseCode},
     rr::{Name, RData, Record, RecordType, rdata::opt::EdnsOption},
@@ -16,7 +14,7 @@ use std::{
 const WAIT: Duration = Duration::from_millis(400);
 
 fn net() -> Running {
-    start(include_str!("../scenarios/reasons.toml"))
+    start(include_str!("../../scenarios/reasons.toml"))
 }
 
 /// The data of the answer, as text, sorted.

@@ -1,8 +1,6 @@
 //! Hosts that are up, refused, black holes, or have several addresses, with both kinds of listening.
 
-mod common;
-
-use common::{Client, End, addresses, start};
+use crate::common::{Client, End, addresses, start};
 use mailnet::Running;
 use std::{io::ErrorKind, net::SocketAddr, time::Duration};
 use tokio::{net::TcpStream, time::timeout};

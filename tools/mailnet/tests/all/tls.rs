@@ -1,9 +1,7 @@
 //! STARTTLS: its success, and every kind of failure.
 #![expect(clippy::unwrap_used, reason = "a helper that fails shall fail its test")]
 
-mod common;
-
-use common::{Client, End, start_server};
+use crate::common::{self, Client, End, start_server};
 use mailnet::{Running, Violation};
 use rustls::{
     ClientConfig, DigitallySignedStruct, SignatureScheme,

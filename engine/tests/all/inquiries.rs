@@ -1,13 +1,11 @@
 //! Inquiries against the mail internet: their answers, their time, and that no mail server gets a connection.
 
-mod support;
-
+use crate::support::{engine, world};
 use engine::config::Pace;
 use engine::proto::address::Domain;
 use engine::proto::facts::{DmarcPolicy, DnsFacts};
 use engine::{MailHosts, Outage};
 use std::time::{Duration, Instant};
-use support::{engine, world};
 
 const WORLD: &str = r#"
 [[domain]]
