@@ -1,7 +1,7 @@
 //! The way of a store to PostgreSQL and back, and the commands of a cluster. The tests need a PostgreSQL server, whose URL for
 //! a superuser is in `MAILPROBE_TEST_POSTGRES`:
 //!
-//! `cargo xtask postgres --no-fsync -- cargo test -p frontend --test cluster`
+//! `cargo xtask postgres --no-fsync -- cargo test -p frontend --test all cluster::`
 //!
 //! `MAILPROBE_TEST_POSTGRES_PROGRAMS` is the folder with its programs. Without a server the tests print a line and pass. Each test has a schema of its own.
 
