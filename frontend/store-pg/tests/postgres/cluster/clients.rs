@@ -1,6 +1,6 @@
 //! The clients of two nodes, and what they have seen.
 
-use crate::{CLIENTS, unique};
+use super::{CLIENTS, unique};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Two nodes on a cluster with failover, while its servers are killed, paused and cut off.
 //!
-//! `cargo xtask cluster -- cargo test -p store-pg --test cluster -- --nocapture` starts the cluster. Without it, the test prints a
-//! line and passes. `MAILPROBE_TEST_FAULTS` selects the faults, separated by commas.
+//! `cargo xtask cluster -- cargo test -p store-pg --test postgres cluster:: -- --nocapture` starts the cluster. Without it, the
+//! test prints a line and passes. `MAILPROBE_TEST_FAULTS` selects the faults, separated by commas.
 //!
 //! Clients hold and settle credits at both nodes. After each acknowledged settlement the account is read at the other node. For
 //! each fault:
