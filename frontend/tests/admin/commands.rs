@@ -1,6 +1,6 @@
 //! The effects and the output of the commands, which are the same on a stopped store and on a running server.
 
-use crate::Site;
+use crate::admin::Site;
 use checks::auth::ApiKey;
 use serde_json::{Value, json as value};
 use server::admin::ACCOUNTS_PER_PAGE;
@@ -123,9 +123,9 @@ fn a_key_is_printed_once_and_revoked_at_once() {
         assert!(!list.contains(&live.reveal()[8..20]), "the key itself is listed");
 
         let id = listed["id"].as_str().unwrap();
-        assert_eq!(json(site, &["key", "revoke", id])["revoked_at"], crate::NOW);
+        assert_eq!(json(site, &["key", "revoke", id])["revoked_at"], crate::admin::NOW);
         let keys = json(site, &["key", "list", "acme"]);
-        assert_eq!(find(&keys, "live")["revoked_at"], crate::NOW);
+        assert_eq!(find(&keys, "live")["revoked_at"], crate::admin::NOW);
         assert_eq!(find(&keys, "test")["revoked_at"], Value::Null);
     });
 }
@@ -136,7 +136,7 @@ fn a_key_is_limited_to_scopes_and_a_time() {
         site.run(&["account", "create", "acme"]).unwrap();
         let made = json(site, &["key", "create", "acme", "--scope", "lists,fast", "--expires", "90d"]);
         assert_eq!(made["scopes"], value!(["fast", "lists"]));
-        assert_eq!(made["expires_at"], crate::NOW + 90 * 86_400_000);
+        assert_eq!(made["expires_at"], crate::admin::NOW + 90 * 86_400_000);
         let all = json(site, &["key", "create", "acme"]);
         assert_eq!((all["scopes"].as_array().unwrap().len(), &all["expires_at"]), (5, &Value::Null));
         let list = site.run(&["key", "list", "acme"]).unwrap();
@@ -198,14 +198,14 @@ fn refusals_say_why() {
 #[test]
 fn lists_of_many_pages_come_whole() {
     let site = Site::stopped();
-    let store = crate::open(site.path());
+    let store = crate::admin::open(site.path());
     let accounts = ACCOUNTS_PER_PAGE as u128 * 2;
     let made = (0..accounts).map(|n| {
-        let (id, name) = (AccountId::new(crate::NOW, n), format!("n{n}"));
-        store.create_account(NewAccount { id, name, plan: "free".into() }, crate::NOW)
+        let (id, name) = (AccountId::new(crate::admin::NOW, n), format!("n{n}"));
+        store.create_account(NewAccount { id, name, plan: "free".into() }, crate::admin::NOW)
     });
     made.collect::<Vec<_>>().into_iter().for_each(|made| drop(made.wait().unwrap()));
-    let server = AdminServer::start(site.path(), store, || crate::NOW, None).unwrap();
+    let server = AdminServer::start(site.path(), store, || crate::admin::NOW, None).unwrap();
     let list = site.run(&["account", "list"]).unwrap();
     assert_eq!(list.lines().count() as u128, accounts + 1);
     drop(server);
@@ -217,7 +217,7 @@ fn no_store_is_made_by_looking() {
     let site = Site::stopped();
     let missing = site.path().join("missing");
     for line in [&["account", "list"][..], &["key", "list", "a"], &["account", "show", "a"]] {
-        let refused = crate::run(&missing, line).unwrap_err();
+        let refused = crate::admin::run(&missing, line).unwrap_err();
         assert!(refused.contains("there is no mailprobe data in"), "{refused}");
     }
     assert!(!missing.exists());

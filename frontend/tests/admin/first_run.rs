@@ -1,6 +1,6 @@
 //! The first account and its keys.
 
-use crate::{NOW, Site, open};
+use crate::admin::{NOW, Site, open};
 use checks::auth::authenticate;
 use server::admin::first_run::{FIRST_KEYS_FILE, first_run};
 use std::os::unix::fs::PermissionsExt;
@@ -23,7 +23,7 @@ fn it_happens_once_and_leaves_the_keys_for_their_owner() {
     for (key, mode) in [(&made.live, KeyMode::Live), (&made.test, KeyMode::Test)] {
         let header = format!("Bearer {}", key.reveal());
         let caller =
-            authenticate(Some(header.as_bytes()), crate::NOW, |hash| store.key_by_hash(hash)).unwrap();
+            authenticate(Some(header.as_bytes()), crate::admin::NOW, |hash| store.key_by_hash(hash)).unwrap();
         assert_eq!((caller.account, caller.mode), (made.account.id, mode));
     }
     assert!(first_run(&*store, site.path(), NOW).unwrap().is_none());

@@ -1,6 +1,6 @@
 //! The socket: its permissions, its limits, and sockets of dead servers.
 
-use crate::{NOW, Site, open, run};
+use crate::admin::{NOW, Site, open, run};
 use server::admin::SOCKET_FILE;
 use server::admin::server::{AdminError, AdminServer};
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,6 +1,6 @@
 //! Commands on a cluster with and without a running server, its status, and its format.
 
-use crate::TestCluster;
+use crate::cluster::TestCluster;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};

@@ -1,8 +1,8 @@
 //! A deleted account, in what PostgreSQL keeps of it: a dump at once, and the files of the tables after `VACUUM FULL`. Both have the
 //! account before its deletion, so the search is able to find something.
 
-use crate::TestCluster;
-use crate::retention::{COPIES, files, open, program, run};
+use crate::cluster::TestCluster;
+use crate::cluster::retention::{COPIES, files, open, program, run};
 use aho_corasick::AhoCorasick;
 use std::fs;
 use std::path::{Path, PathBuf};

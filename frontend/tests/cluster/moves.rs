@@ -1,7 +1,7 @@
 //! Moves of the data: redb, PostgreSQL, redb.
 
-use crate::content::{self, Content, Ids};
-use crate::{TestCluster, exists};
+use crate::cluster::content::{self, Content, Ids};
+use crate::cluster::{TestCluster, exists};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

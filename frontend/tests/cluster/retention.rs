@@ -2,7 +2,7 @@
 //! keys that the nodes have afterwards, none of it is readable. With the keys of the time before all of it is, so the search
 //! is able to find something.
 
-use crate::TestCluster;
+use crate::cluster::TestCluster;
 use aho_corasick::AhoCorasick;
 use api::Reason::{CatchAll, MailboxExists};
 use std::collections::BTreeSet;

@@ -1,8 +1,8 @@
 //! `GET /v1/account`: each field in its table.
 
-use crate::client::get;
-use crate::shapes;
-use crate::world::{Server, shared};
+use crate::contract::client::get;
+use crate::contract::shapes;
+use crate::contract::world::{Server, shared};
 use serde_json::{Value, json};
 
 #[test]
@@ -38,7 +38,7 @@ fn status_is_one_of_four() {
 fn credits_remaining_is_what_is_left_of_the_plan_plus_pack_credits() {
     let account = shared().account("five");
     account.grant(7);
-    account.verify(&crate::world::mailbox());
+    account.verify(&crate::contract::world::mailbox());
     let shown = account.account();
     assert_eq!(shown["credits_remaining"], 4 + 7);
     assert_eq!(shown["credits_total"], 5);
@@ -86,7 +86,7 @@ fn cancel_at_period_end_is_shown() {
 #[test]
 fn every_key_of_the_account_sees_the_same() {
     let account = shared().account("free");
-    account.verify(&crate::world::mailbox());
+    account.verify(&crate::contract::world::mailbox());
     let shown = account.account();
     for key in [&account.test().to_owned(), &account.another_key()] {
         assert_eq!(account.server.call(&get("/v1/account").key(key)).ok(), shown);
@@ -96,6 +96,6 @@ fn every_key_of_the_account_sees_the_same() {
 #[test]
 fn the_balance_is_the_accounts_own() {
     let (one, other) = (shared().account("free"), shared().account("free"));
-    one.verify(&crate::world::mailbox());
+    one.verify(&crate::contract::world::mailbox());
     assert_eq!((one.credits(), other.credits()), (99, 100));
 }

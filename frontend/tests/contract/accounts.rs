@@ -1,8 +1,8 @@
 //! Customers of a server: an account with its keys, and its most frequent requests.
 
-use crate::client::{Answer, Call, Connection, encode, get, post};
-use crate::shapes;
-use crate::world::{Server, number};
+use crate::contract::client::{Answer, Call, Connection, encode, get, post};
+use crate::contract::shapes;
+use crate::contract::world::{Server, number};
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -180,7 +180,7 @@ pub fn created(answer: &Answer) -> Value {
 
 /// `addresses(3)`: three deliverable addresses that no other test asks about.
 pub fn addresses(count: usize) -> Vec<String> {
-    (0..count).map(|_| crate::world::mailbox()).collect()
+    (0..count).map(|_| crate::contract::world::mailbox()).collect()
 }
 
 /// Repeats a call on one connection until it is refused or was sent this often. Returns how often it was admitted, and

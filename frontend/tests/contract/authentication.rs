@@ -1,8 +1,8 @@
 //! Keys: every endpoint with no key, a malformed, an unknown, a revoked, a test and another account's key.
 
-use crate::accounts::{Account, addresses, batch, verify, verify_by_get};
-use crate::client::{Answer, Call, get};
-use crate::world::{mailbox, shared};
+use crate::contract::accounts::{Account, addresses, batch, verify, verify_by_get};
+use crate::contract::client::{Answer, Call, get};
+use crate::contract::world::{mailbox, shared};
 use checks::auth::ApiKey;
 use store::KeyMode;
 
@@ -122,7 +122,7 @@ fn live_and_test_keys_have_their_prefixes() {
 
 #[test]
 fn a_key_is_shown_once_and_only_its_hash_is_stored() {
-    let server = crate::world::Server::start(&[]);
+    let server = crate::contract::world::Server::start(&[]);
     let account = server.account("free");
     account.verify(&mailbox());
     let (secret, test) = (&account.live["mp_live_".len()..], &account.test()["mp_test_".len()..]);

@@ -1,8 +1,8 @@
 //! Budgets of refused recipients, canaries and withdrawn evidence, with the real engine.
 
-use crate::accounts::{Account, verify};
-use crate::client::Answer;
-use crate::world::{Server, address, contacts, net, number};
+use crate::contract::accounts::{Account, verify};
+use crate::contract::client::Answer;
+use crate::contract::world::{Server, address, contacts, net, number};
 use mailnet::What;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

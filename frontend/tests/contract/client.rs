@@ -1,9 +1,6 @@
 //! A caller's HTTP: one request with one answer, or a connection for many.
 
-#[path = "../http/answer.rs"]
-mod answer;
-
-pub use answer::Answer;
+pub use crate::http::answer::Answer;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -137,7 +134,7 @@ impl Answer {
     #[track_caller]
     pub fn refusal(&self) -> (u16, String) {
         assert!(self.status >= 400, "no refusal: {self:?}");
-        crate::shapes::error(&self.json());
+        crate::contract::shapes::error(&self.json());
         (self.status, self.json()["error"].as_str().unwrap().to_owned())
     }
 

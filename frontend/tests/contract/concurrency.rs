@@ -1,7 +1,7 @@
 //! Two simultaneous calls.
 
-use crate::accounts::{addresses, batch, verify};
-use crate::world::{address, contacts, mailbox, shared};
+use crate::contract::accounts::{addresses, batch, verify};
+use crate::contract::world::{address, contacts, mailbox, shared};
 use serde_json::{Value, json};
 
 #[test]
@@ -52,7 +52,7 @@ fn one_idempotency_key_at_once_makes_one_batch() {
             answer.assert_refused(409, "idempotency_in_progress");
             continue;
         }
-        let created = crate::accounts::created(answer);
+        let created = crate::contract::accounts::created(answer);
         fresh += usize::from(answer.header("idempotent-replayed").is_none());
         assert_eq!(*first.get_or_insert(created["batch_id"].clone()), created["batch_id"]);
     }

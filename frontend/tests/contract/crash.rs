@@ -1,8 +1,8 @@
 //! Data that survives a kill: answers, charges, batches, replays and the counters of limits.
 
-use crate::accounts::{Account, addresses, batch, created, until_refused, verify};
-use crate::client::get;
-use crate::world::{Server, address, mailbox};
+use crate::contract::accounts::{Account, addresses, batch, created, until_refused, verify};
+use crate::contract::client::get;
+use crate::contract::world::{Server, address, mailbox};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

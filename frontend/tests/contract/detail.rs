@@ -1,9 +1,9 @@
 //! `detail=full`: the Detail object with its flags and DNS facts.
 
-use crate::accounts::{verified, verify_by_get};
-use crate::client::post;
-use crate::shapes;
-use crate::world::{address, domain, mailbox, shared};
+use crate::contract::accounts::{verified, verify_by_get};
+use crate::contract::client::post;
+use crate::contract::shapes;
+use crate::contract::world::{address, domain, mailbox, shared};
 use serde_json::{Value, json};
 
 fn flags(free: bool, role: bool, disposable: bool, catch_all: bool, exists: Option<bool>) -> Value {
@@ -204,7 +204,7 @@ fn it_is_not_available_for_batches() {
     let account = shared().account("free");
     // Another test checks in every batch that rows have no detail.
     let call = post("/v1/verify/batch?detail=full", &json!({ "emails": [mailbox()], "detail": "full" }));
-    let created = crate::accounts::created(&account.call(call));
+    let created = crate::contract::accounts::created(&account.call(call));
     account.finish(created["batch_id"].as_str().unwrap());
 }
 

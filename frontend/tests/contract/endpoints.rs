@@ -1,8 +1,8 @@
 //! The table of endpoints: paths and methods.
 
-use crate::accounts::{verify, verify_by_get};
-use crate::client::{Call, get, post};
-use crate::world::{mailbox, shared};
+use crate::contract::accounts::{verify, verify_by_get};
+use crate::contract::client::{Call, get, post};
+use crate::contract::world::{mailbox, shared};
 use serde_json::json;
 
 /// Each path with its methods.

@@ -1,8 +1,8 @@
 //! The table of errors: a test for each row without one elsewhere, and the common fields of every error.
 
-use crate::accounts::{addresses, batch, fast, verified, verify, verify_by_get};
-use crate::client::{Call, get, post};
-use crate::world::{mailbox, shared};
+use crate::contract::accounts::{addresses, batch, fast, verified, verify, verify_by_get};
+use crate::contract::client::{Call, get, post};
+use crate::contract::world::{mailbox, shared};
 use serde_json::{Value, json};
 
 #[test]
@@ -132,7 +132,7 @@ fn what_is_free_still_answers_on_paused_and_canceled_accounts() {
     }
 }
 
-fn free_things(account: &crate::accounts::Account<'_>, known: &str) {
+fn free_things(account: &crate::contract::accounts::Account<'_>, known: &str) {
     assert_eq!(account.verify("nobody")["reason"], "invalid_syntax");
     let repeat = account.verify(known);
     assert_eq!((&repeat["cached"], &repeat["reason"]), (&json!(true), &json!("mailbox_exists")));
@@ -169,7 +169,7 @@ fn plan_not_allowed_where_the_plan_has_no_batches() {
 
 #[test]
 fn batches_are_in_every_default_plan() {
-    let server = crate::world::Server::with_default_plans(&[]);
+    let server = crate::contract::world::Server::with_default_plans(&[]);
     for plan in ["free", "starter", "growth", "scale"] {
         let account = server.account(plan);
         assert_eq!(account.call(batch(&addresses(1))).status, 202, "{plan}");

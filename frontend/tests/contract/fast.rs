@@ -1,8 +1,8 @@
 //! Rule 4: `mode=fast`, its reasons in their order, `checks` and `suggestion`.
 
-use crate::accounts::{verified, verify_by_get};
-use crate::client::post;
-use crate::world::{address, contacts, domain, mailbox, shared};
+use crate::contract::accounts::{verified, verify_by_get};
+use crate::contract::client::post;
+use crate::contract::world::{address, contacts, domain, mailbox, shared};
 use serde_json::{Value, json};
 
 #[track_caller]

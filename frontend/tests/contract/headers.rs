@@ -1,8 +1,8 @@
 //! Headers of answers. `rate_limits` tests those of rate limits.
 
-use crate::accounts::{addresses, batch, fast, verify, verify_by_get};
-use crate::client::{Answer, get, post};
-use crate::world::{mailbox, shared};
+use crate::contract::accounts::{addresses, batch, fast, verify, verify_by_get};
+use crate::contract::client::{Answer, get, post};
+use crate::contract::world::{mailbox, shared};
 use serde_json::json;
 
 fn answers() -> Vec<Answer> {

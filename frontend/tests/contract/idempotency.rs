@@ -1,8 +1,8 @@
 //! `Idempotency-Key`. `time` tests its expiry after 24 hours, and `crash` a restart.
 
-use crate::accounts::{Account, addresses, batch, created, verify};
-use crate::client::{Answer, Call, post};
-use crate::world::shared;
+use crate::contract::accounts::{Account, addresses, batch, created, verify};
+use crate::contract::client::{Answer, Call, post};
+use crate::contract::world::shared;
 use serde_json::json;
 
 const KEY: &str = "Idempotency-Key";
@@ -25,7 +25,7 @@ fn the_same_key_with_the_same_body_gives_the_first_response_again() {
     let account = shared().account("free");
     let call = batch(&addresses(2)).header(KEY, "once");
     let made = first(&account, &call);
-    account.verify(&crate::world::mailbox());
+    account.verify(&crate::contract::world::mailbox());
     for _ in 0..2 {
         assert_replay(&account.call(call.clone()), &made);
     }
@@ -138,7 +138,7 @@ fn other_endpoints_take_no_notice() {
     let account = shared().account("free");
     let call = |email: &str| verify(email).header(KEY, "k");
     for left in [99, 98] {
-        let result = account.call(call(&crate::world::mailbox())).ok();
+        let result = account.call(call(&crate::contract::world::mailbox())).ok();
         assert_eq!(result["credits_remaining"], left);
     }
 }

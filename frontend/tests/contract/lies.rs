@@ -1,9 +1,9 @@
 //! Resolvers that deny names without proof: no answer says that a mailbox does not exist, and nothing is charged.
 
-use crate::accounts::{Account, batch, fast, verify, verify_by_get};
-use crate::client::Answer;
-use crate::resolver::{Lie, Resolver, Says};
-use crate::world::{Server, address, number};
+use crate::contract::accounts::{Account, batch, fast, verify, verify_by_get};
+use crate::contract::client::Answer;
+use crate::contract::resolver::{Lie, Resolver, Says};
+use crate::contract::world::{Server, address, number};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

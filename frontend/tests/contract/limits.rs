@@ -1,9 +1,9 @@
 //! The table of other limits. `batch` tests addresses and names of batches, `idempotency` the `Idempotency-Key`, `time`
 //! limits of several days, and `rate_limits` requests per minute.
 
-use crate::accounts::{verified, verify, verify_by_get};
-use crate::client::post;
-use crate::world::{Server, mailbox, shared};
+use crate::contract::accounts::{verified, verify, verify_by_get};
+use crate::contract::client::post;
+use crate::contract::world::{Server, mailbox, shared};
 use serde_json::json;
 
 #[test]
@@ -36,7 +36,7 @@ fn the_free_plan_has_100_full_verifications_per_month() {
     // A disposable address costs a credit like any other, and its answer is known at once.
     let mut connection = server.connect();
     for left in (0..100u64).rev() {
-        let call = verify(&crate::world::address("user", "mailinator.com")).key(&account.live);
+        let call = verify(&crate::contract::world::address("user", "mailinator.com")).key(&account.live);
         assert_eq!(connection.call(&call).ok()["credits_remaining"], left);
     }
     account.call(verify(&mailbox())).assert_refused(402, "insufficient_credits");

@@ -1,7 +1,7 @@
 //! `/v1/openapi.json`: an OpenAPI 3 description that agrees with the documentation.
 
-use crate::client::get;
-use crate::world::shared;
+use crate::contract::client::get;
+use crate::contract::world::shared;
 use serde_json::Value;
 
 fn description() -> Value {

@@ -2,9 +2,9 @@
 //! order is 404/405, 401, 403, 429, 413/415, 400, 404 of a batch, 409/422/replay, 402, 503. `rate_limits` has the pairs
 //! with 429, and `outage` those with 503.
 
-use crate::accounts::{addresses, batch, created, verify};
-use crate::client::{Call, get, post};
-use crate::world::{mailbox, shared};
+use crate::contract::accounts::{addresses, batch, created, verify};
+use crate::contract::client::{Call, get, post};
+use crate::contract::world::{mailbox, shared};
 use serde_json::json;
 
 const KEY: &str = "Idempotency-Key";

@@ -1,9 +1,9 @@
 //! Outages of the backend: 503, refunds, batches that wait; and a single dead server, which is no outage.
 
-use crate::accounts::{Account, addresses, batch, fast, verify};
-use crate::client::Answer;
-use crate::resolver::Resolver;
-use crate::world::{HOUR, MARGIN, Server, address, domain, mailbox};
+use crate::contract::accounts::{Account, addresses, batch, fast, verify};
+use crate::contract::client::Answer;
+use crate::contract::resolver::Resolver;
+use crate::contract::world::{HOUR, MARGIN, Server, address, domain, mailbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! The table of requests per minute, fair use, and their headers. There are never more requests than the limit in any
 //! 60 s.
 
-use crate::accounts::{Account, addresses, batch, fast, until_refused, verify};
-use crate::client::{Answer, Call, get, post};
-use crate::world::{DAY, MINUTE, Server, address, mailbox, net};
+use crate::contract::accounts::{Account, addresses, batch, fast, until_refused, verify};
+use crate::contract::client::{Answer, Call, get, post};
+use crate::contract::world::{DAY, MINUTE, Server, address, mailbox, net};
 use serde_json::json;
 use std::sync::OnceLock;
 use std::time::Instant;

@@ -1,7 +1,7 @@
 //! The closed set of reasons: a full check for each row, with the special cases of DNS and SMTP. `fast` tests the
 //! reasons of fast mode; `shapes` compares every answer of the suite with the set.
 
-use crate::world::{address, contacts, domain, mailbox, shared};
+use crate::contract::world::{address, contacts, domain, mailbox, shared};
 use serde_json::json;
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! A resolver that can be silent or lie: it forwards questions to the mail internet's resolver, drops them, or denies
 //! them.
 
-use crate::world::net;
+use crate::contract::world::net;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! The life of a batch: its two states, and its visible data meanwhile.
 
-use crate::accounts::batch;
-use crate::client::get;
-use crate::world::{address, mailbox, shared};
+use crate::contract::accounts::batch;
+use crate::contract::client::get;
+use crate::contract::world::{address, mailbox, shared};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 

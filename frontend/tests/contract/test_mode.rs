@@ -1,8 +1,8 @@
 //! Test keys: the table of local parts, and the effects that they never have. `batch` tests their batches.
 
-use crate::accounts::{fast, verified, verify, verify_by_get};
-use crate::client::{get, post};
-use crate::world::{contacts, domain, shared};
+use crate::contract::accounts::{fast, verified, verify, verify_by_get};
+use crate::contract::client::{get, post};
+use crate::contract::world::{contacts, domain, shared};
 use serde_json::{Value, json};
 
 #[track_caller]
@@ -102,7 +102,7 @@ fn unknown_modes_and_details_are_refused_here_too() {
 #[test]
 fn account_shows_the_real_balance() {
     let account = shared().account("free");
-    account.verify(&crate::world::mailbox());
+    account.verify(&crate::contract::world::mailbox());
     let shown = account.server.call(&get("/v1/account").key(account.test())).ok();
     assert_eq!(shown, account.account());
     assert_eq!(shown["credits_remaining"], 99);
@@ -113,7 +113,7 @@ fn no_credits_and_no_subscription_are_needed() {
     let account = shared().account("none");
     let call = verify("deliverable@any.example").key(account.test());
     assert_eq!(account.server.call(&call).ok()["reason"], "mailbox_exists");
-    let many = crate::accounts::batch(&["role@any.example".to_owned()]).key(account.test());
+    let many = crate::contract::accounts::batch(&["role@any.example".to_owned()]).key(account.test());
     assert_eq!(account.server.call(&many).status, 202);
     account.set_status("canceled");
     assert_eq!(account.server.call(&call).ok()["reason"], "mailbox_exists");

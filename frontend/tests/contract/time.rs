@@ -1,8 +1,8 @@
 //! Rules with a duration of days: each just before its limit and one step after it, with a clock that the test moves.
 
-use crate::accounts::{Account, addresses, batch, created, verify};
-use crate::client::get;
-use crate::world::{DAY, HOUR, MARGIN, Server, address, contacts, domain, mailbox};
+use crate::contract::accounts::{Account, addresses, batch, created, verify};
+use crate::contract::client::get;
+use crate::contract::world::{DAY, HOUR, MARGIN, Server, address, contacts, domain, mailbox};
 use serde_json::{Value, json};
 
 /// An action of the server between two times of its clock.

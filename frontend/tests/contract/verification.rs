@@ -1,8 +1,8 @@
 //! `/v1/verify`: the fields of a result, and the rules of the endpoint. `time` tests the rules with a duration of days.
 
-use crate::accounts::{verified, verify, verify_by_get};
-use crate::client::{encode, get, post};
-use crate::world::{address, contacts, domain, mailbox, shared};
+use crate::contract::accounts::{verified, verify, verify_by_get};
+use crate::contract::client::{encode, get, post};
+use crate::contract::world::{address, contacts, domain, mailbox, shared};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -223,7 +223,7 @@ fn neither_a_fast_check_nor_a_test_key_makes_a_repeat() {
     let asked = mailbox();
     account.fast(&asked);
     account.server.call(&verify(&asked).key(account.test())).ok();
-    account.server.call(&crate::accounts::batch(std::slice::from_ref(&asked)).key(account.test()));
+    account.server.call(&crate::contract::accounts::batch(std::slice::from_ref(&asked)).key(account.test()));
     assert_eq!(account.verify(&asked)["cached"], false);
     assert_eq!(
         account.server.call(&verify(&asked).key(account.test())).ok()["cached"],

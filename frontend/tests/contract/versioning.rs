@@ -1,7 +1,7 @@
 //! The version is a part of the path.
 
-use crate::client::get;
-use crate::world::shared;
+use crate::contract::client::get;
+use crate::contract::world::shared;
 
 #[test]
 fn the_version_is_in_the_path_prefix() {

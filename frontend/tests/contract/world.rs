@@ -3,7 +3,7 @@
 //! A server ends with its owner, and at the latest with the test program: beside each server a shell waits for the end
 //! of a pipe that only the test program holds open.
 
-use crate::client::{Answer, Call, Connection};
+use crate::contract::client::{Answer, Call, Connection};
 use mailnet::{Mailnet, Running, Scenario};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! 401, in all its forms, and the order of refusals around it.
 
-use crate::server::{Server, get};
+use crate::http::server::{Server, get};
 use checks::auth::ApiKey;
 use store::KeyMode;
 

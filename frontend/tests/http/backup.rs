@@ -1,6 +1,6 @@
 //! Backups of a running server, and their restoration.
 
-use crate::server::{Server, mailprobe};
+use crate::http::server::{Server, mailprobe};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Batches from their submission to their results: rows, credits, refusals, greylisting, outages, restarts.
 
-use crate::client::Answer;
-use crate::clock::advance;
-use crate::server::{Server, get, post};
+use crate::http::client::Answer;
+use crate::http::clock::advance;
+use crate::http::server::{Server, get, post};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -160,7 +160,7 @@ fn invalid_addresses_refuse_the_whole_batch() {
 fn malformed_requests_are_told_what_is_wrong() {
     let server = Server::start(&[]);
     let check = |headers: &str, body: &str, expected: &[(Value, &str)]| {
-        let request = crate::server::post_with(&server.live, PATH, headers, body);
+        let request = crate::http::server::post_with(&server.live, PATH, headers, body);
         let got = server.send(request);
         assert_eq!((got.status, got.error().as_str()), (400, "invalid_request"), "{body}");
         let issues = got.json()["detail"].as_array().unwrap().clone();

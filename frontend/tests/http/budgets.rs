@@ -1,8 +1,8 @@
 //! Sites with a used-up budget, and verdicts with withdrawn evidence.
 
-use crate::batches::{id, poll, reasons, submit};
-use crate::client::Answer;
-use crate::server::{Server, get, mailprobe};
+use crate::http::batches::{id, poll, reasons, submit};
+use crate::http::client::Answer;
+use crate::http::server::{Server, get, mailprobe};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! Live keys: a credit is held, then settled or voided, whether or not the caller stays.
 
-use crate::server::{Server, post};
+use crate::http::server::{Server, post};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-fn verify(server: &Server, local: &str) -> crate::client::Answer {
+fn verify(server: &Server, local: &str) -> crate::http::client::Answer {
     server.post(&server.live, "/v1/verify", &json!({ "email": format!("{local}@example.com") }).to_string())
 }
 
@@ -68,7 +68,7 @@ fn no_limit_of_time_cuts_the_longest_check_short() {
     let server = Server::start(&[]);
     let (first, second) = ("mailbox_exists-44900@example.com", "catch_all-44900@example.com");
     let began = Instant::now();
-    let answers: Vec<(bool, crate::client::Answer)> = std::thread::scope(|scope| {
+    let answers: Vec<(bool, crate::http::client::Answer)> = std::thread::scope(|scope| {
         let ask = |email: &'static str, by_post: bool| {
             let server = &server;
             scope.spawn(move || {

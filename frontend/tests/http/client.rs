@@ -1,9 +1,6 @@
 //! A small HTTP client that can send invalid requests.
 
-#[path = "answer.rs"]
-mod answer;
-
-pub use answer::Answer;
+pub use crate::http::answer::Answer;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The clock that tests can move, and its effects.
 
-use crate::server::{Server, mailprobe};
+use crate::http::server::{Server, mailprobe};
 use serde_json::json;
 
 /// Moves the server's clock and returns its time.

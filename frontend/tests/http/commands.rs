@@ -1,6 +1,6 @@
 //! The command line of the real binary: exit codes, errors of one line, and the output of `config`.
 
-use crate::server::{mailprobe, mailprobe_with, scripted};
+use crate::http::server::{mailprobe, mailprobe_with, scripted};
 use std::fs;
 
 fn check(arguments: &[&str], code: i32, expected: &str) {

@@ -1,7 +1,7 @@
 //! Connections: kept open, pipelined, slow, or too many.
 
-use crate::batches;
-use crate::server::{Server, get, post};
+use crate::http::batches;
+use crate::http::server::{Server, get, post};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 

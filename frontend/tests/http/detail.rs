@@ -1,6 +1,6 @@
 //! `detail=full`: for full checks with live keys, at the same price.
 
-use crate::server::{Server, checked, scripted};
+use crate::http::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 

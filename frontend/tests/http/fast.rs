@@ -1,6 +1,6 @@
 //! `mode=fast`: free for every key, without contact to a mail server.
 
-use crate::server::{Server, checked, scripted};
+use crate::http::server::{Server, checked, scripted};
 use serde_json::{Value, json};
 
 fn fast(server: &Server, key: &str, email: &str) -> Value {

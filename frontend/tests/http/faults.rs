@@ -1,8 +1,8 @@
 //! Failures below the server, and their effects on callers.
 
-use crate::batches;
-use crate::clock::advance;
-use crate::server::{Server, mailprobe};
+use crate::http::batches;
+use crate::http::clock::advance;
+use crate::http::server::{Server, mailprobe};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;

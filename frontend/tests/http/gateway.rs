@@ -1,7 +1,7 @@
 //! API gateways: the account that pays, the refusals, and that their headers have no meaning without the secret.
 
-use crate::client::Answer;
-use crate::server::{Server, get, mailprobe, post};
+use crate::http::client::Answer;
+use crate::http::server::{Server, get, mailprobe, post};
 use serde_json::{Value, json};
 use std::fs;
 use std::time::{Duration, Instant};

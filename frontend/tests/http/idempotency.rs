@@ -1,9 +1,9 @@
 //! `Idempotency-Key`: a repeated request has one effect.
 
-use crate::batches::{body, id, poll, reasons, submit};
-use crate::client::Answer;
-use crate::clock::advance;
-use crate::server::{Server, post_with};
+use crate::http::batches::{body, id, poll, reasons, submit};
+use crate::http::client::Answer;
+use crate::http::clock::advance;
+use crate::http::server::{Server, post_with};
 use serde_json::json;
 use std::collections::HashSet;
 

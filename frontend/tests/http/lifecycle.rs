@@ -1,6 +1,6 @@
 //! The start, the drain and the end; and data that must not be in the log.
 
-use crate::server::{Server, UNREAD_LOG, get, mailprobe, post};
+use crate::http::server::{Server, UNREAD_LOG, get, mailprobe, post};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! The limits of a key and an account: 429, its headers, and the requests that count.
 
-use crate::client::{Answer, Connection};
-use crate::server::{Server, get, post};
+use crate::http::client::{Answer, Connection};
+use crate::http::server::{Server, get, post};
 use std::time::{Duration, SystemTime};
 
 const BODY: &str = "{\"email\":\"deliverable@example.com\"}";

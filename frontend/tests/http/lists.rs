@@ -1,7 +1,7 @@
 //! `/v1/lists`: upload whole and in parts, start, cancel, results, and what they cost.
 
-use crate::client::{Answer, Connection};
-use crate::server::{Server, get, post_with};
+use crate::http::client::{Answer, Connection};
+use crate::http::server::{Server, get, post_with};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -533,9 +533,11 @@ fn plans_and_limits_hold_for_lists() {
 #[test]
 fn batches_are_listed_and_cancelled() {
     let server = Server::start(&[]);
-    let batch = |locals: &[&str]| crate::batches::id(&crate::batches::submit(&server, &server.live, locals));
+    let batch = |locals: &[&str]| {
+        crate::http::batches::id(&crate::http::batches::submit(&server, &server.live, locals))
+    };
     let (done, open) = (batch(&["mailbox_exists"]), batch(&["never", "catch_all"]));
-    crate::batches::reasons(&server, &server.live, &done);
+    crate::http::batches::reasons(&server, &server.live, &done);
     checked(&server, &server.live, CONTENT);
     let page = server.get(&server.live, "/v1/verify/batch?limit=1").json();
     let (first, next) = (&page["batches"][0], page["next"].as_str().unwrap());
@@ -555,7 +557,7 @@ fn batches_are_listed_and_cancelled() {
         server.send(request("POST", key, &format!("/v1/verify/batch/{id}/cancel"), "", b""))
     };
     let began = Instant::now();
-    while crate::batches::poll(&server, &server.live, &open)["checked"] != 1 {
+    while crate::http::batches::poll(&server, &server.live, &open)["checked"] != 1 {
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(20));
     }

@@ -1,9 +1,9 @@
 //! An address that was checked before, or is being checked: the charges, and the questions to servers.
 
-use crate::batches::{id, reasons, submit};
-use crate::client::Answer;
-use crate::clock::advance;
-use crate::server::{Server, post};
+use crate::http::batches::{id, reasons, submit};
+use crate::http::client::Answer;
+use crate::http::clock::advance;
+use crate::http::server::{Server, post};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Limits and errors of requests: 400, 404, 405, 413, 415, and the headers of every answer.
 
-use crate::server::{Server, get, post};
+use crate::http::server::{Server, get, post};
 use serde_json::json;
 
 #[test]

@@ -1,7 +1,7 @@
 //! Keys with scopes and an expiry: 403 and 401.
 
-use crate::clock::advance;
-use crate::server::Server;
+use crate::http::clock::advance;
+use crate::http::server::Server;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use store::KeyScope;

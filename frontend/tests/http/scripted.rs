@@ -39,7 +39,7 @@ pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
 pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
 
 /// The arguments of the test program for that.
-pub const PROGRAM: [&str; 3] = ["scripted::is_mailprobe", "--exact", "--nocapture"];
+pub const PROGRAM: [&str; 3] = ["http::scripted::is_mailprobe", "--exact", "--nocapture"];
 
 /// This is no test: with the variable this program is mailprobe with that engine.
 #[test]

@@ -1,7 +1,7 @@
 //! A process of a server, with a free port and a temporary data folder.
 
-use crate::client::{Answer, Connection};
-use crate::scripted::{ARGUMENTS, ASKED, PROGRAM};
+use crate::http::client::{Answer, Connection};
+use crate::http::scripted::{ARGUMENTS, ASKED, PROGRAM};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;

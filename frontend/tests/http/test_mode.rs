@@ -1,6 +1,6 @@
 //! Test keys: the table of the contract, end to end.
 
-use crate::server::Server;
+use crate::http::server::Server;
 use serde_json::json;
 
 #[test]

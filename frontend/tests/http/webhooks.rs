@@ -2,9 +2,9 @@
 
 mod receiver;
 
-use crate::client::Answer;
-use crate::clock::advance;
-use crate::server::{Server, post_with};
+use crate::http::client::Answer;
+use crate::http::clock::advance;
+use crate::http::server::{Server, post_with};
 use receiver::{Act, Receiver, ok, status};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

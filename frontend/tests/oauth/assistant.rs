@@ -1,8 +1,8 @@
 //! An assistant's client: it registers, sends its user to the consent page, and calls tools.
 
-use crate::browser::{Browser, Page, escape};
-use crate::client::Answer;
-use crate::server::Server;
+use crate::http::client::Answer;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, Page, escape};
 use ring::digest::{SHA256, digest};
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Attempts of attackers, or of clients with errors.
 
-use crate::assistant::*;
-use crate::browser::{Browser, signed_up};
-use crate::server::{Server, get};
+use crate::http::server::{Server, get};
+use crate::oauth::assistant::*;
+use crate::web::browser::{Browser, signed_up};
 use serde_json::json;
 
 /// Checks that a request for consent is refused by a page, without a redirect.

@@ -1,8 +1,8 @@
 //! The rights of a connection: the allowed number of full checks, each for a credit.
 
-use crate::assistant::*;
-use crate::browser::{Browser, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::oauth::assistant::*;
+use crate::web::browser::{Browser, signed_up};
 use serde_json::json;
 
 fn credits(server: &Server, token: &str) -> u64 {

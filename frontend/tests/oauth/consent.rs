@@ -1,8 +1,8 @@
 //! From an unknown client to its tokens: metadata, registration, the consent page.
 
-use crate::assistant::*;
-use crate::browser::{Browser, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::oauth::assistant::*;
+use crate::web::browser::{Browser, signed_up};
 use serde_json::json;
 
 #[test]
@@ -131,7 +131,8 @@ fn a_user_signs_in_first_and_then_sees_who_asks() {
         "{}",
         page.path
     );
-    let page = browser.submit(&page, &[("email", "joe@example.com"), ("password", crate::browser::PASSWORD)]);
+    let page =
+        browser.submit(&page, &[("email", "joe@example.com"), ("password", crate::web::browser::PASSWORD)]);
     assert_eq!(page.path, path, "and then they are back");
     page.says("Test assistant").says("127.0.0.1:49152").says("a program on the computer");
     let policy = page.header("content-security-policy").unwrap();

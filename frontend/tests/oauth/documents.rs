@@ -1,9 +1,9 @@
 //! Clients that are known by the URL of their metadata, which a host of the test serves over TLS.
 
-use crate::assistant::*;
-use crate::browser::Browser;
-use crate::certificate::tls;
-use crate::server::Server;
+use crate::http::certificate::tls;
+use crate::http::server::Server;
+use crate::oauth::assistant::*;
+use crate::web::browser::Browser;
 use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! The protocol: both of its ages at one endpoint, and invalid messages.
 
-use crate::assistant::*;
-use crate::browser::{Browser, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::oauth::assistant::*;
+use crate::web::browser::{Browser, signed_up};
 use serde_json::{Value, json};
 
 fn connected() -> (Server, String) {
@@ -11,7 +11,7 @@ fn connected() -> (Server, String) {
     (server, tokens.access)
 }
 
-fn code(answer: &crate::client::Answer) -> (u16, i64) {
+fn code(answer: &crate::http::client::Answer) -> (u16, i64) {
     (answer.status, answer.json()["error"]["code"].as_i64().unwrap_or_default())
 }
 

@@ -1,11 +1,11 @@
 //! Codes and tokens: each is valid once or for a while, and a second use ends the connection.
 
-use crate::assistant::*;
-use crate::browser::{Browser, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::oauth::assistant::*;
+use crate::web::browser::{Browser, signed_up};
 
 #[track_caller]
-fn refused(answer: &crate::client::Answer, code: &str) {
+fn refused(answer: &crate::http::client::Answer, code: &str) {
     assert_eq!((answer.status, answer.json()["error"].as_str()), (400, Some(code)), "{answer:?}");
 }
 

@@ -1,8 +1,8 @@
 //! Balance, usage and single checks: the pages, the API and the command line agree.
 
-use crate::browser::{Browser, signed_up};
-use crate::keys::make;
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, signed_up};
+use crate::web::keys::make;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -101,7 +101,7 @@ fn days_count_what_was_charged_by_reason() {
     server.administer(&["clock", "advance", &(100 * 24 * 60 * 60 * 1000u64).to_string()]);
     let mut browser = Browser::new(&server);
     let page = browser.get("/signin");
-    let fields = [("email", "joe@example.com"), ("password", crate::browser::PASSWORD)];
+    let fields = [("email", "joe@example.com"), ("password", crate::web::browser::PASSWORD)];
     browser.submit(&page, &fields).says("Overview");
     browser.get("/usage?days=90").says("No address was checked in the last 90 days");
 }

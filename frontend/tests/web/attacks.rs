@@ -1,7 +1,7 @@
 //! Attacks from other sites and by hostile visitors.
 
-use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 #[test]
 fn forms_of_other_sites_are_refused() {
@@ -58,7 +58,7 @@ fn nobody_is_sent_to_another_site() {
         let mut browser = Browser::new(&server);
         let page = browser.get("/signin");
         let form = [("email", EMAIL), ("password", PASSWORD), ("csrf", &page.token())]
-            .map(|(name, value)| format!("{name}={}", crate::browser::escape(value)));
+            .map(|(name, value)| format!("{name}={}", crate::web::browser::escape(value)));
         let sent = browser.post("/signin", &format!("{}&next={next}", form.join("&")));
         assert_eq!(sent.header("location"), Some("/"), "{next}");
     }

@@ -1,6 +1,6 @@
 //! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages unchanged.
 
-use crate::server::Server;
+use crate::http::server::Server;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};

@@ -1,7 +1,7 @@
 //! Passwords and sign-in links from the command line.
 
-use crate::browser::{Browser, PASSWORD};
-use crate::server::{Server, mailprobe, mailprobe_with};
+use crate::http::server::{Server, mailprobe, mailprobe_with};
+use crate::web::browser::{Browser, PASSWORD};
 
 fn set_password(server: &Server, arguments: &[&str], password: &str) -> std::process::Output {
     let data = server.data();

@@ -1,8 +1,8 @@
 //! The deletion of an account by its user.
 
-use crate::browser::{Browser, PASSWORD};
-use crate::keys::make;
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, PASSWORD};
+use crate::web::keys::make;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! A download with a slow caller, among other connections.
 
-use crate::browser::Browser;
-use crate::lists::{upload, wait};
-use crate::server::{Server, get};
+use crate::http::server::{Server, get};
+use crate::web::browser::Browser;
+use crate::web::lists::{upload, wait};
 use std::time::{Duration, Instant};
 
 #[test]

@@ -1,7 +1,7 @@
 //! API keys that are created and revoked on their page.
 
-use crate::browser::{Browser, Page, attribute, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, Page, attribute, signed_up};
 
 /// The key on the page.
 pub fn shown(page: &Page) -> Option<String> {

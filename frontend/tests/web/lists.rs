@@ -1,8 +1,8 @@
 //! Lists from upload to download.
 
-use crate::browser::{Browser, Page, signed_up};
-use crate::keys::make;
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, Page, signed_up};
+use crate::web::keys::make;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::io::{Read, Write as _};

@@ -1,7 +1,7 @@
 //! Sessions: their cookie, their list, their end.
 
-use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 fn sign_in(server: &Server) -> Browser {
     let mut browser = Browser::new(server);

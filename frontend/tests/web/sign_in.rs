@@ -1,7 +1,7 @@
 //! Signing in and out.
 
-use crate::browser::{Browser, EMAIL, PASSWORD, signed_up};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, EMAIL, PASSWORD, signed_up};
 
 #[test]
 fn an_address_in_any_case_and_its_password_sign_in() {

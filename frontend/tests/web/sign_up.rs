@@ -1,7 +1,7 @@
 //! Creating an account on the dashboard.
 
-use crate::browser::{Browser, PASSWORD};
-use crate::server::Server;
+use crate::http::server::Server;
+use crate::web::browser::{Browser, PASSWORD};
 
 #[test]
 fn an_account_on_the_free_plan_is_made_and_signed_in() {

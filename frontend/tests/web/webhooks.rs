@@ -1,6 +1,6 @@
 //! Webhooks on their pages: created, shown, changed, tested and deleted.
 
-use crate::browser::{Browser, Page, attribute, signed_up};
+use crate::web::browser::{Browser, Page, attribute, signed_up};
 
 const URL: &str = "https://hooks.example.com/in?token=x";
 

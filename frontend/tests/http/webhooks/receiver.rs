@@ -1,6 +1,6 @@
 //! A receiver of webhooks with a script: what it does with each request, in turn.
 
-use crate::certificate::tls;
+use crate::http::certificate::tls;
 use data_encoding::BASE64;
 use ring::hmac;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};

@@ -113,7 +113,7 @@ mod tests {
         let workspace = Workspace::read().unwrap();
         for (command, fault) in [
             ("test --workspace", None),
-            ("test -p frontend --test contract -- --test x", None),
+            ("test -p frontend --test all -- --test x", None),
             ("bench -p bench --bench dns", None),
             ("test -p NAME", None),
             ("build --release --package frontend --bin mailprobe", None),

@@ -1,0 +1,139 @@
+//! The budget of refused recipients: works without a budget are answered at once.
+
+use crate::support;
+use engine::config::{EngineConfig, Pace};
+use engine::proto::address::Address;
+use engine::{Engine, KeptRefusals, Outage, Priority, Request};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// The most that an unknown site may refuse in an hour while refusals outweigh accepts.
+const BUDGET: u64 = 100;
+
+const ROWS: u64 = 150;
+
+#[test]
+fn whoever_is_over_the_budget_is_told_so_at_once() {
+    let net =
+        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let engine = support::engine(net.dns(), net.smtp_port(), Pace::Polite);
+    let client = engine.client(1_000);
+    for (ticket, priority) in (0..ROWS).zip([Priority::Batch, Priority::List].into_iter().cycle()) {
+        let address = Address::parse(&format!("nobody-{ticket}@b.example")).expect("an address");
+        client
+            .submit(Request { ticket, address, priority, owner: 0, trace: false, observed: false })
+            .expect("room");
+    }
+    let (began, mut over) = (Instant::now(), 0);
+    let mut found = 0;
+    for answered in 0..ROWS {
+        let left = Duration::from_secs(60).saturating_sub(began.elapsed());
+        let answer = client.answer_blocking(left);
+        let answer =
+            answer.unwrap_or_else(|| panic!("{answered} of {ROWS} answered, {over} over the budget"));
+        match answer.result {
+            Ok(finding) => {
+                assert_eq!(finding.reason.as_str(), "mailbox_not_found", "{}", finding.rule);
+                found += 1;
+            }
+            Err(Outage::OverBudget(wait)) => {
+                assert!(
+                    wait > Duration::from_secs(55 * 60) && wait <= Duration::from_secs(65 * 60),
+                    "{wait:?}"
+                );
+                over += 1;
+            }
+            Err(outage) => panic!("{outage:?}"),
+        }
+    }
+    let refused = net.journal().refusals_within("", Duration::from_secs(3600));
+    assert!(refused <= BUDGET && refused >= found, "{refused} refused, {found} found");
+    assert!(found >= 90 && found + over == ROWS, "{found} found, {over} over the budget");
+    // Somebody who comes later hears it at once, whoever he is.
+    let address = Address::parse("user-1@b.example").expect("an address");
+    let single = Request {
+        ticket: ROWS,
+        address,
+        priority: Priority::Single,
+        owner: 0,
+        trace: false,
+        observed: false,
+    };
+    client.submit(single).expect("room");
+    let asked = Instant::now();
+    let answer = client.answer_blocking(Duration::from_secs(50)).expect("an answer");
+    assert!(matches!(answer.result, Err(Outage::OverBudget(_))), "{:?}", answer.result);
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    engine.stop();
+}
+
+/// An engine of one installation, with the counts of an earlier one.
+fn start(net: &mailnet::Running, refusals: Vec<KeptRefusals>) -> Engine {
+    let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
+    Engine::start(EngineConfig { installation: [7; 32], refusals, ..config }).expect("the engine starts")
+}
+
+/// Asks about unknown recipients; gives how many were over the budget.
+fn ask(engine: &Engine, names: std::ops::Range<u64>) -> u64 {
+    let client = engine.client(1_000);
+    let count = names.end - names.start;
+    for name in names {
+        let address = Address::parse(&format!("nobody-{name}@b.example")).expect("an address");
+        let request = Request {
+            ticket: name,
+            address,
+            priority: Priority::List,
+            owner: 0,
+            trace: false,
+            observed: false,
+        };
+        client.submit(request).expect("room");
+    }
+    let answer = |_| client.answer_blocking(Duration::from_secs(60)).expect("an answer").result;
+    (0..count).map(answer).filter(|result| matches!(result, Err(Outage::OverBudget(_)))).count() as u64
+}
+
+#[test]
+fn a_run_of_less_than_a_second_leaves_its_counts_to_the_next() {
+    let net =
+        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let refused = || net.journal().refusals_within("", Duration::from_secs(3600));
+    let engine = start(&net, Vec::new());
+    let look = engine.refusals();
+    assert!(ask(&engine, 0..ROWS) > 0, "the budget is used up");
+    engine.stop();
+    let kept = look();
+    let counted: u64 = kept.iter().flat_map(|kept| &kept.steps).map(|step| u64::from(step.refused)).sum();
+    assert_eq!(counted, refused());
+    let engine = start(&net, kept);
+    assert_eq!(ask(&engine, ROWS..ROWS * 2), ROWS, "nobody is asked about in the same hour");
+    engine.stop();
+    assert_eq!(refused(), counted);
+}
+
+#[test]
+fn two_nodes_at_one_address_refuse_no_more_than_one() {
+    let net =
+        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let egress_nodes = Arc::new(AtomicU32::new(2));
+    let node = |node: i64| {
+        let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
+        let (egress_nodes, installation) = (Arc::clone(&egress_nodes), [7; 32]);
+        let config = EngineConfig { installation, node: Some(node), egress_nodes, ..config };
+        Engine::start(config).expect("the engine starts")
+    };
+    let nodes = [node(1), node(2)];
+    let refused = || net.journal().refusals_within("", Duration::from_secs(3600));
+    assert!(ask(&nodes[0], 0..ROWS) > 0, "the half of a budget is used up");
+    let first = refused();
+    assert!((BUDGET / 2 - 8..=BUDGET / 2).contains(&first), "{first} by the first node");
+    assert!(ask(&nodes[1], ROWS..ROWS * 2) > 0);
+    assert!(refused() <= BUDGET && refused() > first + 30, "{} by both", refused());
+    // The other node has left: what it has used counts no longer here, and the rest of the budget is there at once.
+    egress_nodes.store(1, Ordering::Relaxed);
+    assert!(ask(&nodes[0], ROWS * 2..ROWS * 3) < ROWS);
+    let keys = |engine: &Engine| engine.refusals()().into_iter().map(|kept| kept.key).collect::<Vec<_>>();
+    std::thread::sleep(Duration::from_millis(1_500));
+    assert_ne!(keys(&nodes[0]), keys(&nodes[1]), "they share a store");
+}

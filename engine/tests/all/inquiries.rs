@@ -1,0 +1,222 @@
+//! Inquiries against the mail internet: their answers, their time, and that no mail server gets a connection.
+
+use crate::support::{engine, world};
+use engine::config::Pace;
+use engine::proto::address::Domain;
+use engine::proto::facts::{DmarcPolicy, DnsFacts};
+use engine::{MailHosts, Outage};
+use std::time::{Duration, Instant};
+
+const WORLD: &str = r#"
+[[domain]]
+name = "ok.example"
+mx = 2
+[[domain]]
+name = "implicit.example"
+mx = "implicit"
+[[domain]]
+name = "null.example"
+mx = "null"
+[[domain]]
+name = "none.example"
+mx = "none"
+[[domain]]
+name = "nxdomain.example"
+dns = "nxdomain"
+[[domain]]
+name = "ghost.example"
+mx = ["10 mx.ghost.example"]
+[[host]]
+name = "mx.ghost.example"
+dns = "nxdomain"
+[[domain]]
+name = "refused-connections.example"
+mx = ["10 mx.down.example"]
+[[host]]
+name = "mx.down.example"
+state = "refused"
+[[domain]]
+name = "servfail.example"
+dns = "servfail"
+[[domain]]
+name = "silent.example"
+dns = "timeout"
+"#;
+
+fn domain(name: &str) -> Domain {
+    Domain::parse(name).expect("a domain")
+}
+
+/// Longer than anything here may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[test]
+fn mail_hosts_are_told_by_dns_alone() {
+    let net = world(WORLD);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(1);
+    for round in 0..2 {
+        for (name, expected) in [
+            ("ok.example", MailHosts::Seen),
+            ("implicit.example", MailHosts::Seen),
+            ("refused-connections.example", MailHosts::Seen),
+            ("null.example", MailHosts::Absent),
+            ("none.example", MailHosts::Absent),
+            ("nxdomain.example", MailHosts::Absent),
+            ("never-heard-of.example", MailHosts::Absent),
+            ("ghost.example", MailHosts::Absent),
+            ("servfail.example", MailHosts::Unknown),
+        ] {
+            let began = Instant::now();
+            let answer = client.mail_hosts(domain(name)).expect("room").answer_blocking(PATIENCE);
+            assert_eq!(answer, Some(Ok(expected)), "{name} in round {round}");
+            assert!(began.elapsed() < Duration::from_secs(1), "{name}: {:?}", began.elapsed());
+        }
+    }
+    engine.stop();
+    assert_eq!(net.stop().sessions, 0, "a mail server was contacted");
+}
+
+#[test]
+fn a_silent_domain_costs_a_few_seconds_and_is_no_outage() {
+    let net = world(WORLD);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(1);
+    // The resolver has answered: the silence is the domain's.
+    for name in ["a.example", "b.example", "c.example", "ok.example"] {
+        let told = client.mail_hosts(domain(name)).expect("room").answer_blocking(PATIENCE);
+        assert!(matches!(told, Some(Ok(_))), "{told:?}");
+    }
+    let began = Instant::now();
+    let answer = client.mail_hosts(domain("silent.example")).expect("room").answer_blocking(PATIENCE);
+    assert_eq!(answer, Some(Ok(MailHosts::Unknown)));
+    assert!(began.elapsed() < Duration::from_millis(3800), "{:?}", began.elapsed());
+    engine.stop();
+}
+
+const FACTS: &str = r#"
+[[domain]]
+name = "full.example"
+mx = ["20 mx2.full.example", "10 mx1.full.example"]
+[domain.txt]
+"@" = ["v=spf1 mx -all"]
+_dmarc = ["v=DMARC1; p=reject; sp=quarantine"]
+"default._bimi" = ["v=BIMI1; l=https://full.example/logo.svg"]
+"google._domainkey" = ["v=DKIM1; k=rsa; p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
+"k1._domainkey" = ["v=DKIM1; p="]
+"s1._domainkey" = ["p=MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCB"]
+[[host]]
+name = "mx1.full.example"
+[[host]]
+name = "mx2.full.example"
+ptr = false
+[[domain]]
+name = "sub.full.example"
+mx = "implicit"
+[[host]]
+name = "mx.nameless.example"
+ptr = false
+[[domain]]
+name = "nameless.example"
+mx = ["10 mx.nameless.example"]
+[[host]]
+name = "aspmx.l.google.com"
+[[domain]]
+name = "hosted.example"
+mx = ["10 aspmx.l.google.com"]
+[[domain]]
+name = "null.example"
+mx = "null"
+[domain.txt]
+"@" = ["v=spf1 -all"]
+[[domain]]
+name = "servfail.example"
+dns = "servfail"
+[[domain]]
+name = "silent.example"
+dns = "timeout"
+"#;
+
+#[test]
+fn facts_are_gathered() {
+    let net = world(FACTS);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(1);
+    let hosts = |names: &[&str]| names.iter().map(|name| Box::from(*name)).collect::<Vec<Box<str>>>();
+    let bare = DnsFacts { provider: Some("other"), ..DnsFacts::default() };
+    for (name, expected) in [
+        (
+            "full.example",
+            Some(DnsFacts {
+                provider: Some("other"),
+                mx_hosts: hosts(&["mx1.full.example", "mx2.full.example"]),
+                spf: true,
+                dmarc_policy: Some(DmarcPolicy::Reject),
+                dkim_selectors: vec!["s1", "google"],
+                bimi: true,
+                ptr: true,
+            }),
+        ),
+        // What the organization says is said for it too.
+        (
+            "sub.full.example",
+            Some(DnsFacts {
+                mx_hosts: hosts(&["sub.full.example"]),
+                dmarc_policy: Some(DmarcPolicy::Quarantine),
+                bimi: true,
+                ptr: true,
+                ..bare.clone()
+            }),
+        ),
+        ("nameless.example", Some(DnsFacts { mx_hosts: hosts(&["mx.nameless.example"]), ..bare })),
+        (
+            "hosted.example",
+            Some(DnsFacts {
+                provider: Some("google"),
+                mx_hosts: hosts(&["aspmx.l.google.com"]),
+                ptr: true,
+                ..DnsFacts::default()
+            }),
+        ),
+        ("null.example", Some(DnsFacts { spf: true, ..DnsFacts::default() })),
+        ("never-heard-of.example", Some(DnsFacts::default())),
+        ("servfail.example", None),
+        ("silent.example", None),
+    ] {
+        let began = Instant::now();
+        let answer = client.facts(domain(name)).expect("room").answer_blocking(PATIENCE);
+        assert_eq!(answer, Some(Ok(expected)), "{name}");
+        let most = if name == "silent.example" { 3800 } else { 1000 };
+        assert!(began.elapsed() < Duration::from_millis(most), "{name}: {:?}", began.elapsed());
+    }
+    engine.stop();
+    assert_eq!(net.stop().sessions, 0, "a mail server was contacted");
+}
+
+#[test]
+fn without_a_resolver_it_is_an_outage() {
+    // A socket that hears and says nothing.
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let engine = engine(silent.local_addr().expect("an address"), 25, Pace::Lab);
+    let client = engine.client(1);
+    let began = Instant::now();
+    let asked: Vec<_> =
+        (0..40).map(|n| client.mail_hosts(domain(&format!("d{n}.example"))).expect("room")).collect();
+    for pending in asked {
+        assert_eq!(pending.answer_blocking(PATIENCE), Some(Err(Outage::Unavailable)));
+    }
+    assert!(began.elapsed() < Duration::from_millis(3800), "{:?}", began.elapsed());
+    engine.stop();
+}
+
+#[test]
+fn what_is_under_way_is_answered_when_the_engine_stops() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let engine = engine(silent.local_addr().expect("an address"), 25, Pace::Lab);
+    let client = engine.client(1);
+    let pending = client.mail_hosts(domain("a.example")).expect("room");
+    std::thread::sleep(Duration::from_millis(100));
+    engine.stop();
+    assert_eq!(pending.answer_blocking(Duration::from_secs(1)), Some(Err(Outage::Stopping)));
+    assert!(client.mail_hosts(domain("a.example")).is_err());
+}

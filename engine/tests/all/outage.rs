@@ -1,0 +1,58 @@
+//! An outage of our own: when it begins, that domains are not blamed for it, and that it ends by itself.
+
+use crate::support::{engine, world};
+use engine::config::Pace;
+use engine::proto::address::Address;
+use engine::{Client, Outage, Priority, Request};
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// What is answered about one address: a reason, or an outage.
+fn ask(client: &Client, address: &str) -> &'static str {
+    let address = Address::parse(address).expect("an address");
+    let request =
+        Request { ticket: 1, address, priority: Priority::Single, owner: 0, trace: false, observed: false };
+    client.submit(request).expect("room");
+    let answer = client.answer_blocking(Duration::from_secs(40)).expect("an answer");
+    match answer.result {
+        Ok(finding) => finding.reason.as_str(),
+        Err(Outage::Unavailable) => "unavailable",
+        Err(Outage::SiteFull) => "crowded",
+        Err(Outage::OverBudget(_)) => "over budget",
+        Err(Outage::Stopping) => "stopping",
+    }
+}
+
+#[test]
+fn many_sites_in_vain_are_an_outage_until_one_is_reached() {
+    let mut text = String::from(
+        "[[domain]]\nname = \"ok.example\"\nmailboxes.ok = [\"alice\"]\n[[domain]]\nname = \"null.example\"\nmx = \"null\"\n",
+    );
+    for n in 0..20 {
+        let (domain, host) = (format!("d{n}.example"), format!("mx.d{n}.example"));
+        write!(text, "[[domain]]\nname = \"{domain}\"\nmx = [\"10 {host}\"]\n").expect("text");
+        write!(text, "[[host]]\nname = \"{host}\"\nstate = \"refused\"\n").expect("text");
+    }
+    let net = world(&text);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(8);
+    for n in 0..12 {
+        assert_eq!(ask(&client, &format!("a@d{n}.example")), "unverifiable", "hosts are down at times");
+    }
+    std::thread::sleep(Duration::from_millis(15_200));
+    assert_eq!(ask(&client, "a@d12.example"), "unavailable");
+    let began = Instant::now();
+    assert_eq!(ask(&client, "a@d13.example"), "unavailable");
+    assert_eq!(ask(&client, "a@d0.example"), "unavailable");
+    assert!(began.elapsed() < Duration::from_millis(500), "nobody waits for it");
+    assert_eq!(ask(&client, "a@mailinator.com"), "disposable", "what needs no server is answered");
+    assert_eq!(ask(&client, "a@null.example"), "mailbox_not_found");
+
+    // One in a while is tried all the same, and the first that is reached ends it.
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(ask(&client, "alice@ok.example"), "mailbox_exists");
+    assert_eq!(ask(&client, "b@ok.example"), "mailbox_not_found");
+    assert_eq!(ask(&client, "a@d14.example"), "unverifiable");
+    assert_eq!(ask(&client, "a@d0.example"), "unverifiable");
+    engine.stop();
+}

@@ -1,0 +1,269 @@
+//! Resolvers that deny without proof, and resolvers that have room for a few questions only: what comes out, and when.
+
+use crate::support::{self, world};
+use engine::config::Pace;
+use engine::proto::address::{Address, Domain};
+use engine::{Client, Engine, MailHosts, Outage, Priority, Request};
+use mailnet::Running;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const LIES: [&str; 8] =
+    ["no_soa", "nodata_no_soa", "forged", "blocked", "censored", "filtered", "prohibited", "unspecified"];
+
+fn submit(client: &Client, ticket: u64, address: &str, priority: Priority) {
+    let address = Address::parse(address).expect("an address");
+    client
+        .submit(Request { ticket, address, priority, owner: 0, trace: false, observed: false })
+        .expect("room");
+}
+
+/// The next answer: its ticket, and a rule or an outage.
+fn answer(client: &Client) -> (u64, &'static str) {
+    let answer = client.answer_blocking(PATIENCE).expect("an answer");
+    let said = match answer.result {
+        Ok(finding) => finding.rule,
+        Err(Outage::Unavailable) => "unavailable",
+        Err(_) => "another outage",
+    };
+    (answer.ticket, said)
+}
+
+fn ask(client: &Client, address: &str) -> &'static str {
+    submit(client, 1, address, Priority::Single);
+    answer(client).1
+}
+
+fn mail_hosts(client: &Client, name: &str) -> Result<MailHosts, Outage> {
+    let pending = client.mail_hosts(Domain::parse(name).expect("a domain")).expect("room");
+    pending.answer_blocking(PATIENCE).expect("an answer")
+}
+
+/// A good domain, one for each lie, and `dns` as the options of the resolver.
+fn with_options(dns: &str) -> Running {
+    let mut text = format!("[dns]\n{dns}\n[[domain]]\nname = \"ok.example\"\nmailboxes.ok = [\"a\"]\n");
+    text.push_str("[[domain]]\nname = \"null.example\"\nmx = \"null\"\n");
+    for lie in LIES {
+        let name = lie.replace('_', "-");
+        text.push_str(&format!("[[domain]]\nname = \"{name}.example\"\ndns = \"{lie}\"\n"));
+        text.push_str(&format!("[[host]]\nname = \"mx.host-{name}.example\"\ndns = \"{lie}\"\n"));
+        text.push_str(&format!(
+            "[[domain]]\nname = \"host-{name}.example\"\nmx = [\"10 mx.host-{name}.example\"]\n"
+        ));
+    }
+    text.push_str("[[group]]\nname = \"d{n}.many.example\"\ncount = 600\nmx = \"null\"\n");
+    world(&text)
+}
+
+fn engine(nets: &[&Running]) -> Engine {
+    let resolvers: Vec<SocketAddr> = nets.iter().map(|net| net.dns()).collect();
+    support::engine(&*resolvers, nets.last().expect("a resolver").smtp_port(), Pace::Lab)
+}
+
+#[test]
+fn some_names_that_are_denied_without_proof_are_unverifiable() {
+    let net = with_options("");
+    let engine = engine(&[&net]);
+    let client = engine.client(64);
+    for lie in LIES {
+        let lie = lie.replace('_', "-");
+        for name in [format!("{lie}.example"), format!("host-{lie}.example")] {
+            assert_eq!(ask(&client, &format!("a@{name}")), "dns_denial_unproven", "{name}");
+            assert_eq!(mail_hosts(&client, &name), Ok(MailHosts::Unknown), "{name}");
+            let facts = client.facts(Domain::parse(&name).expect("a domain")).expect("room");
+            assert_eq!(facts.answer_blocking(PATIENCE), Some(Ok(None)), "{name}");
+        }
+    }
+    // What is denied with proof, and what is there.
+    assert_eq!(ask(&client, "a@nobody.example"), "nxdomain");
+    assert_eq!(mail_hosts(&client, "nobody.example"), Ok(MailHosts::Absent));
+    assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen));
+    assert_eq!(ask(&client, "a@null.example"), "null_mx");
+    engine.stop();
+}
+
+#[test]
+fn a_resolver_that_denies_everything_is_an_outage_from_the_first_question() {
+    for lie in LIES {
+        let net = with_options(&format!("lie = \"{lie}\""));
+        let engine = engine(&[&net]);
+        let client = engine.client(64);
+        for name in ["ok.example", "nobody.example", "null.example", "ok.example"] {
+            assert_eq!(ask(&client, &format!("a@{name}")), "unavailable", "{lie}: {name}");
+            assert_eq!(mail_hosts(&client, name), Err(Outage::Unavailable), "{lie}: {name}");
+        }
+        engine.stop();
+        assert_eq!(net.stop().sessions, 0);
+    }
+}
+
+/// Asks again until the outage is over.
+fn ask_until_available(client: &Client, address: &str) -> &'static str {
+    let began = Instant::now();
+    loop {
+        let said = ask(client, address);
+        if said != "unavailable" {
+            return said;
+        }
+        assert!(began.elapsed() < Duration::from_secs(8), "{address}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn service_returns_by_itself() {
+    for lie in ["no_soa", "blocked", "unspecified"] {
+        let net = with_options(&format!("lie = \"{lie}\"\nlie_until_ms = 2500"));
+        let engine = engine(&[&net]);
+        let client = engine.client(64);
+        assert_eq!(ask(&client, "a@null.example"), "unavailable", "{lie}");
+        let denied = format!("a@{}.example", lie.replace('_', "-"));
+        for (address, rule) in [
+            ("a@null.example", "null_mx"),
+            ("a@nobody.example", "nxdomain"),
+            // The resolver goes on denying some: that is no outage.
+            (&*denied, "dns_denial_unproven"),
+        ] {
+            assert_eq!(ask_until_available(&client, address), rule, "{lie}: {address}");
+        }
+        engine.stop();
+    }
+}
+
+/// Nothing else is asked for, so nothing else can show that the outage is over.
+#[test]
+fn service_returns_if_only_a_name_is_asked_for_that_is_denied_for_ever() {
+    for lie in ["no_soa", "blocked", "unspecified"] {
+        let net = with_options(&format!("lie = \"{lie}\"\nlie_until_ms = 2500"));
+        let engine = engine(&[&net]);
+        let client = engine.client(64);
+        let denied = format!("a@{}.example", lie.replace('_', "-"));
+        assert_eq!(ask(&client, &denied), "unavailable", "{lie}");
+        assert_eq!(ask_until_available(&client, &denied), "dns_denial_unproven", "{lie}");
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_lie_that_begins_in_the_middle_of_a_list_is_an_outage() {
+    for lie in ["no_soa", "prohibited", "unspecified"] {
+        let net = with_options(&format!("lie = \"{lie}\"\nlie_from_ms = 1500"));
+        let engine = engine(&[&net]);
+        let client = engine.client(1000);
+        let mut before = 0;
+        let began = Instant::now();
+        for n in 1..=300 {
+            submit(&client, n, &format!("a@d{n}.many.example"), Priority::List);
+        }
+        for _ in 1..=300 {
+            assert_eq!(answer(&client).1, "null_mx");
+            before += 1;
+        }
+        assert_eq!(before, 300);
+        std::thread::sleep(Duration::from_millis(1700).saturating_sub(began.elapsed()));
+        for n in 301..=600 {
+            submit(&client, n, &format!("a@d{n}.many.example"), Priority::List);
+        }
+        for _ in 301..=600 {
+            assert_eq!(answer(&client).1, "unavailable", "{lie}");
+        }
+        // What was learned before still holds.
+        assert_eq!(ask(&client, "a@d7.many.example"), "null_mx", "{lie}");
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_second_honest_resolver_is_enough() {
+    for lie in LIES {
+        let (liar, honest) = (with_options(&format!("lie = \"{lie}\"")), with_options(""));
+        let engine = engine(&[&liar, &honest]);
+        let client = engine.client(64);
+        for (name, rule) in [("null.example", "null_mx"), ("nobody.example", "nxdomain")] {
+            assert_eq!(ask(&client, &format!("a@{name}")), rule, "{lie}: {name}");
+        }
+        assert_eq!(mail_hosts(&client, "ok.example"), Ok(MailHosts::Seen), "{lie}");
+        for n in 1..=100 {
+            submit(&client, n, &format!("a@d{n}.many.example"), Priority::List);
+            assert_eq!(answer(&client).1, "null_mx", "{lie}");
+        }
+        engine.stop();
+        let asked = liar.stop().dns[&mailnet::DnsKind::Udp];
+        assert!(asked < 30, "{lie}: the liar is asked {asked} times");
+    }
+}
+
+#[test]
+fn a_second_honest_resolver_is_enough_however_slow_it_is() {
+    let (liar, honest) = (with_options("lie = \"unspecified\""), with_options("latency_ms = 1300"));
+    let engine = engine(&[&liar, &honest]);
+    assert_eq!(ask(&engine.client(64), "a@null.example"), "null_mx");
+    engine.stop();
+}
+
+#[test]
+fn records_that_one_resolver_denies_are_asked_of_the_others() {
+    let denies = "[[domain]]\nname = \"split.example\"\nmx = \"none\"\n";
+    let denies = world(&format!("{denies}[[domain]]\nname = \"bare.example\"\nmx = \"none\"\n"));
+    let knows = "[[domain]]\nname = \"split.example\"\nmx = \"null\"\n";
+    let knows = world(&format!("{knows}[[domain]]\nname = \"bare.example\"\nmx = \"none\"\n"));
+    let engine = engine(&[&denies, &knows]);
+    let client = engine.client(64);
+    assert_eq!(ask(&client, "a@split.example"), "null_mx");
+    assert_eq!(ask(&client, "a@bare.example"), "no_mail_host", "no resolver knows any record");
+    engine.stop();
+    let asked = denies.stop().dns[&mailnet::DnsKind::Udp];
+    assert!(asked < 12, "the first resolver is asked {asked} times");
+}
+
+/// 600 domains, half of which do not exist, at a resolver with little room: all are right within 5 s.
+fn all_are_right_soon(options: &str) {
+    let net = with_options(options);
+    for fast in [false, true] {
+        let engine = engine(&[&net]);
+        let client = engine.client(1000);
+        let began = Instant::now();
+        let name = |n: u64| {
+            if n.is_multiple_of(2) { format!("d{n}.many.example") } else { format!("dead{n}.example") }
+        };
+        if fast {
+            let asked: Vec<_> = (1..=600)
+                .map(|n| client.mail_hosts(Domain::parse(&name(n)).expect("a domain")).expect("room"))
+                .collect();
+            for pending in asked {
+                assert_eq!(pending.answer_blocking(PATIENCE), Some(Ok(MailHosts::Absent)), "{options}");
+            }
+        } else {
+            (1..=600).for_each(|n| submit(&client, n, &format!("a@{}", name(n)), Priority::List));
+            for _ in 1..=600 {
+                let (ticket, rule) = answer(&client);
+                assert_eq!(
+                    rule,
+                    if ticket.is_multiple_of(2) { "null_mx" } else { "nxdomain" },
+                    "{options}: {ticket}"
+                );
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(5), "{options}, fast {fast}: {:?}", began.elapsed());
+        engine.stop();
+    }
+}
+
+#[test]
+fn a_resolver_that_drops_what_exceeds_its_room_loses_nobody() {
+    all_are_right_soon("under_way_max = 64\nlatency_ms = 5");
+    all_are_right_soon("under_way_max = 64\nlatency_ms = 50");
+    all_are_right_soon("under_way_max = 64\nlatency_ms = [10, 150]");
+}
+
+#[test]
+fn a_resolver_that_refuses_what_exceeds_its_room_loses_nobody() {
+    all_are_right_soon("under_way_max = 100\nrefuse = true\nlatency_ms = 20");
+}
+
+#[test]
+fn a_resolver_that_loses_one_question_in_ten_loses_nobody() {
+    all_are_right_soon("drop_every = 10\nlatency_ms = 1");
+}

@@ -1,0 +1,148 @@
+//! Sick sites among well ones: the well ones get their verdicts as if they were alone.
+
+use crate::support::{engine, world};
+use engine::config::Pace;
+use engine::proto::address::Address;
+use engine::{Client, Outage, Priority, Request};
+use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Addresses of each sick site, far more than of a well one.
+const SICK_EACH: usize = 3000;
+/// What the caller keeps under way, as a list that is cleaned does.
+const WINDOW: usize = 4000;
+/// When the caller hands over again what was crowded out.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// `count` well sites, and three that are sick: one says nothing, one drips, one greylists everybody.
+fn scenario(count: usize) -> String {
+    format!(
+        r#"
+[[group]]
+name = "well{{n}}.example"
+count = {count}
+mailboxes = {{ ok = ["user-#"] }}
+
+[[domain]]
+name = "silent.example"
+server = {{ faults = [{{ at = "banner", does = "hang" }}] }}
+
+[[domain]]
+name = "dripping.example"
+server = {{ faults = [{{ at = "rcpt", does = "drip", ms = 5000 }}] }}
+mailboxes = {{ ok = ["user-#"] }}
+
+[[domain]]
+name = "greylisting.example"
+greylist_ms = 600000
+greylist_everyone = true
+mailboxes = {{ ok = ["user-#"] }}
+"#
+    )
+}
+
+/// The addresses of a list in which sick sites stand first, and the number of those that are well.
+fn list(well: usize, each: usize, sick: bool) -> (Vec<String>, usize) {
+    let mut list = Vec::new();
+    if sick {
+        for number in 0..SICK_EACH {
+            for name in ["silent", "dripping", "greylisting"] {
+                list.push(format!("user-{number}@{name}.example"));
+            }
+        }
+    }
+    for number in 0..each {
+        for domain in 1..=well {
+            // Every other one exists.
+            let local = if number % 2 == 0 { "user" } else { "nobody" };
+            list.push(format!("{local}-{number}@well{domain}.example"));
+        }
+    }
+    (list, well * each)
+}
+
+/// Hands over a list and waits until all addresses of well sites have their verdicts: how long that takes.
+fn clean(client: &Client, list: &[String], well: usize) -> Duration {
+    let started = Instant::now();
+    let mut ready: VecDeque<usize> = (0..list.len()).collect();
+    let mut later: VecDeque<(Instant, usize)> = VecDeque::new();
+    let mut done: HashMap<usize, ()> = HashMap::new();
+    let mut under_way = 0;
+    while done.len() < well {
+        assert!(started.elapsed() < Duration::from_secs(300), "{} of {well} well ones done", done.len());
+        while later.front().is_some_and(|(at, _)| *at <= Instant::now()) {
+            ready.extend(later.pop_front().map(|(_, index)| index));
+        }
+        while under_way < WINDOW
+            && let Some(&index) = ready.front()
+        {
+            let address = Address::parse(&list[index]).expect("an address");
+            let request = Request {
+                ticket: index as u64,
+                address,
+                priority: Priority::List,
+                owner: 0,
+                trace: false,
+                observed: false,
+            };
+            if client.submit(request).is_err() {
+                break;
+            }
+            ready.pop_front();
+            under_way += 1;
+        }
+        let Some(answer) = client.answer_blocking(PAUSE) else { continue };
+        under_way -= 1;
+        let index = answer.ticket as usize;
+        match answer.result {
+            Ok(finding) if list[index].contains("@well") => {
+                let expected =
+                    if list[index].starts_with("user") { "mailbox_exists" } else { "mailbox_not_found" };
+                assert_eq!(finding.reason.as_str(), expected, "{}", list[index]);
+                assert!(done.insert(index, ()).is_none(), "{} was answered twice", list[index]);
+            }
+            Ok(finding) => assert_eq!(finding.reason.as_str(), "unverifiable", "{}", list[index]),
+            Err(Outage::SiteFull) => later.push_back((Instant::now() + PAUSE, index)),
+            Err(outage) => panic!("{}: {outage:?}", list[index]),
+        }
+    }
+    started.elapsed()
+}
+
+fn run(well: usize, each: usize, sick: bool) -> Duration {
+    let net = world(&scenario(well));
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(WINDOW);
+    let (list, count) = list(well, each, sick);
+    let time = clean(&client, &list, count);
+    if sick {
+        // A single check is admitted beside the quota, and is answered in time.
+        let address = Address::parse("user-1@silent.example").expect("an address");
+        let single = Request {
+            ticket: u64::MAX,
+            address,
+            priority: Priority::Single,
+            owner: 0,
+            trace: false,
+            observed: false,
+        };
+        client.submit(single).expect("no room for a single check");
+        let asked = Instant::now();
+        let answered = std::iter::from_fn(|| client.answer_blocking(Duration::from_secs(60)))
+            .find(|answer| answer.ticket == u64::MAX)
+            .expect("no answer to a single check");
+        assert_eq!(answered.result.map(|finding| finding.reason.as_str()), Ok("unverifiable"));
+        assert!(asked.elapsed() < Duration::from_secs(50));
+    }
+    engine.stop();
+    time
+}
+
+#[test]
+fn sick_sites_cost_the_well_ones_nothing() {
+    let time = run(60, 10, true);
+    assert!(
+        time < Duration::from_secs(25),
+        "a silent host alone takes 30 s, and the well ones took {time:?}"
+    );
+}

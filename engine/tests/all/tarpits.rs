@@ -1,0 +1,53 @@
+//! A server that holds back every reply of a session behind some refusals.
+
+use crate::support::{engine, world};
+use engine::config::Pace;
+use engine::proto::address::Address;
+use engine::proto::verdict::Reason;
+use engine::{Client, Priority, Request};
+use std::time::{Duration, Instant};
+
+/// Behind ten refusals in a session, Postfix waits a second before each reply.
+const WORLD: &str = r#"
+[[domain]]
+name = "slow.example"
+server = { personality = "postfix" }
+mailboxes.ok = ["user-#"]
+"#;
+
+/// Every second one is of a mailbox that does not exist.
+const CHECKS: u64 = 90;
+
+fn ask(client: &Client, number: u64) -> Duration {
+    let exists = number.is_multiple_of(2);
+    let local = if exists { "user" } else { "gone" };
+    let address = Address::parse(&format!("{local}-{number}@slow.example")).expect("an address");
+    let request = Request {
+        ticket: number,
+        address,
+        priority: Priority::Single,
+        owner: 0,
+        trace: false,
+        observed: false,
+    };
+    let asked = Instant::now();
+    client.submit(request).expect("no room");
+    let answer = client.answer_blocking(Duration::from_secs(60)).expect("no answer");
+    let expected = if exists { Reason::MailboxExists } else { Reason::MailboxNotFound };
+    assert_eq!(answer.result.expect("a finding").reason, expected);
+    asked.elapsed()
+}
+
+#[test]
+fn single_checks_leave_a_session_whose_every_reply_is_held_back() {
+    let net = world(WORLD);
+    let engine = engine(net.dns(), net.smtp_port(), Pace::Lab);
+    let client = engine.client(4);
+    let times: Vec<Duration> = (0..CHECKS).map(|number| ask(&client, number)).collect();
+    let slow = times.iter().filter(|&&time| time > Duration::from_millis(800)).count();
+    // The first slow reply may be chance, and the next one shows the tarpit. Later sessions end before it. Without this, a third
+    // of the checks is slow. A busy machine makes a few of them slow.
+    assert!((1..=8).contains(&slow), "{slow} slow checks: {times:?}");
+    assert!(net.stats().violations.is_empty());
+    engine.stop();
+}

@@ -1,0 +1,16 @@
+//! The dashboard from the view of a browser without script: pages, forms, cookies.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod account;
+mod attacks;
+pub mod browser;
+mod credentials;
+mod deletion;
+mod downloads;
+mod keys;
+mod lists;
+mod sessions;
+mod sign_in;
+mod sign_up;
+mod webhooks;

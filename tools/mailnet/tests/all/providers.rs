@@ -1,0 +1,114 @@
+//! Every personality of providers.toml has a whole conversation and gives the replies of its mailboxes.
+
+use crate::common::{Client, start};
+
+const STATES: [(&str, &[&str]); 13] = [
+    ("alice", &["2"]),
+    ("ok-17", &["2"]),
+    ("nobody", &["5"]),
+    ("full", &["5"]),
+    ("full-today", &["4"]),
+    ("disabled", &["5"]),
+    ("policy", &["4", "5"]),
+    ("throttled", &["4", "5"]),
+    ("popular", &["4", "5"]),
+    ("relay", &["5"]),
+    ("temporary", &["4"]),
+    ("restricted", &["5"]),
+    ("grey", &["4"]),
+];
+
+/// A session with an open transaction, by HELO where EHLO is refused.
+async fn open(net: &mailnet::Running, domain: &str) -> Client {
+    let mut client = Client::connect(net, domain).await;
+    assert!(client.reply().await.starts_with("220"), "{domain}");
+    if !client.say("EHLO c.example").await.starts_with("250") {
+        assert!(client.say("HELO c.example").await.starts_with("250"), "{domain}");
+    }
+    assert!(client.say("MAIL FROM:<probe@c.example>").await.starts_with("250"), "{domain}");
+    client
+}
+
+#[tokio::test]
+async fn every_personality_answers_for_every_mailbox() {
+    let net = start(include_str!("../../scenarios/providers.toml"));
+    let domains = [
+        "postfix",
+        "gmail",
+        "microsoft365",
+        "outlook",
+        "exchange",
+        "yahoo",
+        "icloud",
+        "mimecast",
+        "proofpoint",
+        "barracuda",
+        "cisco",
+        "zoho",
+        "gmx",
+        "mailru",
+        "yandex",
+        "qq",
+        "netease",
+        "rambler",
+        "orange",
+        "comcast",
+        "att",
+        "trendmicro",
+        "exim",
+        "qmail",
+        "sendmail",
+        "helo-only",
+        "no-pipelining",
+        "generic",
+    ];
+    for name in domains {
+        let domain = format!("{name}.example");
+        for (local, classes) in STATES {
+            // One session for each, since some end after a refusal.
+            let mut client = open(&net, &domain).await;
+            let said = client.rcpt(&format!("{local}@{domain}")).await;
+            assert!(classes.iter().any(|class| said.starts_with(class)), "{local}@{domain}: {said}");
+            assert!(said.lines().all(|line| line.len() <= 510), "RFC 5321 4.5.3.1.5: {said}");
+        }
+    }
+    assert!(net.stats().violations.is_empty(), "{:?}", net.stats().violations);
+}
+
+#[tokio::test]
+async fn the_wording_is_the_providers() {
+    let net = start(include_str!("../../scenarios/providers.toml"));
+    for (domain, local, words) in [
+        ("gmail", "nobody", "550-5.1.1 The email account that you tried to reach does not exist."),
+        ("microsoft365", "nobody", "550 5.4.1 Recipient address rejected: Access denied."),
+        ("microsoft365", "policy", "550 5.7.606 Access denied, banned sending IP [127.0.0.1]"),
+        ("outlook", "nobody", "550 5.5.0 Requested action not taken: mailbox unavailable"),
+        ("gmx", "policy", "550-Requested action not taken: mailbox unavailable\r\n550-Reject due to policy"),
+        ("postfix", "nobody", "550 5.1.1 <nobody@postfix.example>: Recipient address rejected: User unknown"),
+        ("qmail", "nobody", "550 sorry, no mailbox here by that name. (#5.1.1)"),
+        ("sendmail", "policy", "553 5.1.8 <probe@c.example>... Domain of sender address probe@c.example"),
+    ] {
+        let domain = format!("{domain}.example");
+        let mut client = open(&net, &domain).await;
+        let said = client.rcpt(&format!("{local}@{domain}")).await;
+        assert!(said.starts_with(words), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn stress_and_small_servers_hang_up_soon() {
+    let net = start(include_str!("../../scenarios/providers.toml"));
+    let mut client = open(&net, "stress.example").await;
+    assert!(client.rcpt("nobody@stress.example").await.starts_with("550"));
+    assert!(client.reply().await.starts_with("421"));
+    let mut client = open(&net, "small.example").await;
+    for _ in 0..3 {
+        client.rcpt("nobody@small.example").await;
+    }
+    assert!(client.rcpt("nobody@small.example").await.starts_with("452 4.5.3"));
+    let mut client = open(&net, "picky.example").await;
+    assert_eq!(
+        client.rcpt("nobody@picky.example").await,
+        "550 5.1.1 nobody does not live at picky.example\r\n"
+    );
+}
