@@ -114,7 +114,7 @@ fn domain(draw: u64, n: u64) -> String {
         7..=8 => format!("grey-{}.example", 1 + n % 2),
         9 => format!("down-{}.example", 1 + n % 2),
         10 => "all.example".to_owned(),
-        11 if n % 4 == 0 => BLOCKED.to_owned(),
+        11 if n.is_multiple_of(4) => BLOCKED.to_owned(),
         _ => format!("steady-{}.example", 1 + n % 10),
     }
 }
@@ -169,7 +169,8 @@ struct RetryChain<'a> {
     stops: usize,
 }
 
-type Outcome = Result<String, String>;
+/// The figures of a chain, or its faults.
+type RetryOutcome = Result<String, String>;
 
 impl<'a> RetryChain<'a> {
     fn new(
@@ -192,7 +193,7 @@ impl<'a> RetryChain<'a> {
     }
 
     /// Makes the first output, and retries it until no row is open.
-    fn go(mut self) -> Result<Outcome, Failure> {
+    fn go(mut self) -> Result<RetryOutcome, Failure> {
         let mut path = self.first()?;
         let mut old = outputs::read(&path)?;
         let mut figures = format!("{} rows open", self.open(&old).len());
@@ -229,7 +230,7 @@ impl<'a> RetryChain<'a> {
     }
 
     /// Makes the first output, and uses it as `--known` of the same list.
-    fn known(mut self) -> Result<Outcome, Failure> {
+    fn known(mut self) -> Result<RetryOutcome, Failure> {
         let first = self.first()?;
         let old = outputs::read(&first)?;
         let ever: HashSet<String> = self.asked_since(0).into_keys().collect();
@@ -447,7 +448,7 @@ impl<'a> RetryChain<'a> {
 }
 
 /// The outcome of a check with these faults.
-fn shown(figures: String, faults: &[String]) -> Outcome {
+fn shown(figures: String, faults: &[String]) -> RetryOutcome {
     let first: Vec<&str> = faults.iter().take(SHOWN).map(String::as_str).collect();
     if faults.is_empty() {
         Ok(figures)

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The columns that mailprobe adds; the first two always.
 const RESULTS: [&str; 4] = ["deliverable", "reason", "rule", "checked_at"];
 
-/// An output.
+/// All rows of an output.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Output {
     /// The header of a CSV; empty for JSON lines.

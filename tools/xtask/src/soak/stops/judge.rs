@@ -87,7 +87,7 @@ impl fmt::Display for Again {
 
 /// A question about a row and its reply.
 #[derive(Debug, Clone, Copy)]
-struct Question {
+struct RowQuestion {
     /// The number of the run.
     run: usize,
     session: u64,
@@ -96,7 +96,7 @@ struct Question {
     replied: Option<Duration>,
 }
 
-impl Question {
+impl RowQuestion {
     /// Its reply and its session, beside the stop of its run.
     fn against(&self, run: &PastRun, session_ends: &HashMap<u64, Duration>) -> String {
         let after_signal = |at: Duration| at.as_secs_f64() - run.signalled.as_secs_f64();
@@ -114,7 +114,7 @@ impl Question {
 /// Finds the addresses of the list that were asked about again.
 pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
     let rows: HashSet<String> = (0..list.lines).map(|n| list.address(n).to_lowercase()).collect();
-    let mut questions: HashMap<String, Vec<Question>> = HashMap::new();
+    let mut questions: HashMap<String, Vec<RowQuestion>> = HashMap::new();
     // The recipients of each session whose reply is not written yet, and the end of each session.
     let mut unwritten: HashMap<u64, Vec<(String, usize)>> = HashMap::new();
     let mut session_ends: HashMap<u64, Duration> = HashMap::new();
@@ -128,7 +128,7 @@ pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
                 }
                 let run = runs.iter().rposition(|run| run.began <= at).unwrap_or(0);
                 let of_address = questions.entry(address.clone()).or_default();
-                of_address.push(Question { run, session: event.session, code: *code, replied: None });
+                of_address.push(RowQuestion { run, session: event.session, code: *code, replied: None });
                 if matches!(code, 200..300 | 500..600) {
                     unwritten.entry(event.session).or_default().push((address, of_address.len() - 1));
                 }
@@ -186,7 +186,7 @@ enum Found {
 }
 
 /// What a later question about the same address means; `None`: the run had not read the reply.
-fn found(question: &Question, run: &PastRun, session_ends: &HashMap<u64, Duration>) -> Option<Found> {
+fn found(question: &RowQuestion, run: &PastRun, session_ends: &HashMap<u64, Duration>) -> Option<Found> {
     let replied = question.replied.filter(|&at| at + UNREAD <= run.ended)?;
     match run.stop {
         Some(Stop::Kill | Stop::Twice(_)) => {}

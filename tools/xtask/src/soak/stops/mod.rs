@@ -183,10 +183,8 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
     };
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..size.at_once).map(|_| scope.spawn(worker)).collect();
-        let ended = workers.into_iter().map(|worker| worker.join());
-        ended
-            .map(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into()))))
-            .collect::<Result<(), _>>()
+        let mut ended = workers.into_iter().map(|worker| worker.join());
+        ended.try_for_each(|ended| ended.unwrap_or_else(|_| Err(Failure("panicked".into()))))
     })?;
     let (mut tally, again, stops) = reported.into_inner().unwrap_or_else(PoisonError::into_inner);
     let enough = stops * 10 >= size.stops * 9;
