@@ -38,9 +38,9 @@ pub struct Again {
     pub after_signal: Vec<String>,
     /// After SIGKILL or a second signal: of the last two seconds before it.
     pub recent: usize,
-    /// Of earlier seconds, by a session that was still open, so it may have held the answer without a proof.
+    /// Of earlier seconds, by a session that was open within the last two seconds, so it may have held the answer without a proof.
     pub held: usize,
-    /// Of earlier seconds, by a session that had ended.
+    /// Of earlier seconds, by a session that had ended before them.
     pub lost: Vec<String>,
 }
 
@@ -195,7 +195,8 @@ fn found(question: &RowQuestion, run: &PastRun, session_ends: &HashMap<u64, Dura
     if replied + LOST_MAX >= run.ended {
         return Some(Found::Recent);
     }
-    let is_open = session_ends.get(&question.session).is_none_or(|&end| end + UNREAD >= run.ended);
+    // A session gives its last answers when it ends.
+    let is_open = session_ends.get(&question.session).is_none_or(|&end| end + LOST_MAX >= run.ended);
     Some(if is_open { Found::Held } else { Found::Lost })
 }
 

@@ -8,7 +8,7 @@
 //! - the output has each row once, in order unless `--unordered` is given, with the verdict that mailnet expects, as the run without
 //!   a stop has it;
 //! - no mailbox is asked about again whose permanent or positive reply an earlier run has read, except after SIGKILL or a second
-//!   signal: there those of the last two seconds may be, and those that an open session held without a proof (the report counts
+//!   signal: there those of the last two seconds may be, and those that a session held without a proof until then (the report counts
 //!   both);
 //! - a signal ends the run in time and by itself, and the message says how to continue;
 //! - OUT.state and OUT.results never contain a plain address, and are gone at the end.
