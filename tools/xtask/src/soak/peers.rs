@@ -2,7 +2,7 @@
 //! `mailprobe clean` against it.
 
 use super::Failure;
-use super::world::{CampaignFolder, engine_flags};
+use super::world::CampaignFolder;
 use crate::interop::process::{self, Finished};
 use mailnet::{Mailnet, Running, Scenario};
 use std::collections::HashMap;
@@ -47,13 +47,7 @@ pub fn start(scenario: &str) -> Result<Running, Failure> {
 
 /// `mailprobe clean` with its engine pointed at a mail internet. `named` also sets its EHLO name and reverse-path.
 pub fn clean_command(world: &CampaignFolder, net: &Running, named: bool) -> Command {
-    let mut command = Command::new(world.binary("mailprobe"));
-    command.arg("clean");
-    engine_flags(&mut command, &net.dns().to_string(), &net.smtp_port().to_string(), named);
-    world.keep_state_here(&mut command);
-    // A panic must be one line: a backtrace would hide the figures.
-    command.env("RUST_BACKTRACE", "0");
-    command
+    world.clean_command((&net.dns().to_string(), &net.smtp_port().to_string()), named)
 }
 
 /// Cleans a list.

@@ -220,11 +220,20 @@ impl CampaignFolder {
 
     /// Starts `mailprobe clean`, with its engine pointed at mailnet; its log is `clean.log`.
     pub fn clean(&self, mailnet: &Mailnet, arguments: &[&str]) -> Result<ServerProcess, Failure> {
-        let mut command = Command::new(self.binary("mailprobe"));
-        command.arg("clean").args(arguments).args(["--pace", "lab"]);
-        engine_flags(&mut command, &mailnet.dns, &mailnet.smtp_port, true);
-        self.keep_state_here(&mut command);
+        let mut command = self.clean_command((&mailnet.dns, &mailnet.smtp_port), true);
+        command.args(arguments).args(["--pace", "lab"]);
         ServerProcess::start("mailprobe clean", command, &self.path("clean.log"))
+    }
+
+    /// `mailprobe clean` with its engine pointed at a resolver and a port. `named` also sets its EHLO name and reverse-path.
+    pub fn clean_command(&self, (dns, smtp_port): (&str, &str), named: bool) -> Command {
+        let mut command = Command::new(self.binary("mailprobe"));
+        command.arg("clean");
+        engine_flags(&mut command, dns, smtp_port, named);
+        self.keep_state_here(&mut command);
+        // A panic must be one line: a backtrace would hide the figures.
+        command.env("RUST_BACKTRACE", "0");
+        command
     }
 
     /// Runs a command of `mailprobe` that prints JSON.
