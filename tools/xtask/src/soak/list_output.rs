@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// A part of the domain of every address of the lists.
 pub const MARK: &str = "soaked";
 /// The endings of the files beside an output that a run needs.
-const BESIDE: [&str; 4] = [".partial", ".state", ".results", ".packed"];
+pub const BESIDE: [&str; 4] = [".partial", ".state", ".results", ".packed"];
 /// Those in which no address may be readable.
 const SECRET: [&str; 2] = [".state", ".results"];
 /// How many differences are printed.
