@@ -70,6 +70,11 @@ pub fn attempts(journal: &Journal, rows: &[String], began: Duration) -> Attempts
     attempts
 }
 
+/// The number of addresses that have had their last reply at a time.
+pub fn replied(attempts: &Attempts, at: Duration) -> usize {
+    attempts.values().filter(|replies| replies.last().is_some_and(|(last, _)| *last <= at)).count()
+}
+
 /// When this share of the addresses had their last reply. Addresses without a reply have theirs at the end.
 pub fn counts_from(attempts: &Attempts, end: Duration) -> Duration {
     let last = |replies: &Vec<(Duration, u16)>| replies.last().map_or(end, |(at, _)| *at);

@@ -8,7 +8,8 @@
 //! - no statement is below a delay that the program knows: the time until an address is due, or until a budget is free;
 //! - while the program waits for such an address, the line names a domain that it waits for.
 //!
-//! `target/timeleft/NAME.txt` has all that was read in a run.
+//! `target/timeleft/NAME.txt` has all that was read in a run, beside the true time left and the number of addresses with their last
+//! reply.
 
 mod judge;
 mod kinds;
@@ -132,22 +133,18 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
     let began = Instant::now();
     let mut process = ServerProcess::start_with("mailprobe clean", command, &log, [output.into(), side])?;
     let (samples, end) = watch(&mut process, &terminal, began)?;
+    // All times are since the start of the run.
+    let attempts = judge::attempts(&net.journal(), &run.rows, began - mailnet_began);
     let said: String = samples
         .iter()
         .map(|sample| {
-            format!(
-                "{:6.1} s, {:6.1} s left: {}\n",
-                s(sample.at),
-                s(end.saturating_sub(sample.at)),
-                sample.line
-            )
+            let left = s(end.saturating_sub(sample.at));
+            let replied = judge::replied(&attempts, sample.at);
+            format!("{:6.1} s, {left:6.1} s left, {replied:6} have replied: {}\n", s(sample.at), sample.line)
         })
         .collect();
     let trace = traces.join(format!("{}.txt", run.name));
     fs::write(&trace, said).map_err(|error| wrong(&trace, &error))?;
-
-    // All times are since the start of the run.
-    let attempts = judge::attempts(&net.journal(), &run.rows, began - mailnet_began);
     let mut delays = judge::known_delays(&attempts);
     if let Some(free_at) = free_at {
         let until = free_at.saturating_duration_since(began);
