@@ -3,7 +3,8 @@
 //! Twenty runs, all at once: domains at an even pace, of different sizes, dead and silent ones in the first rows, greylisting, and
 //! a spent budget of refused recipients (kinds.rs). Each has a terminal and a mail internet of its own. The campaign reads the line
 //! every second. judge.rs compares it with the end of the run and with mailnet's journal:
-//! - from a tenth of the verdicts on, the median of |stated - true| / max(true, 10 s) is at most 30 %, in all runs but one in ten;
+//! - from a tenth of the verdicts on, by the replies and by the line, the median of |stated - true| / max(true, 10 s) is at most
+//!   30 %, in all runs but two (of the small version: but one);
 //! - no statement is withheld for more than 5 s;
 //! - no statement is below a delay that the program knows: the time until an address is due, or until a budget is free;
 //! - while the program waits for such an address, the line names a domain that it waits for.
@@ -28,11 +29,11 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use terminal::{Terminal, stated};
+use terminal::{Terminal, percent, stated};
 
 const MEDIAN_MAX: f64 = 0.3;
 const WITHHELD_MAX: Duration = Duration::from_secs(5);
-/// The share of runs whose median may be larger.
+/// In one of this number of runs, the median may be larger.
 const WRONG_SHARE_MAX: usize = 10;
 const RUN_LIMIT: Duration = Duration::from_secs(900);
 const READ_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,7 +74,7 @@ pub fn run(options: &SoakOptions) -> Result<Option<Tally>, Failure> {
         }
     }
     let outcome = format!("{wrong_medians} of {} runs have a larger median error", runs.len());
-    let holds = wrong_medians <= runs.len() / WRONG_SHARE_MAX;
+    let holds = wrong_medians <= runs.len().div_ceil(WRONG_SHARE_MAX);
     tally.check("the median error is at most 30 %", if holds { Ok(outcome) } else { Err(outcome) });
     Ok(Some(tally))
 }
@@ -150,7 +151,10 @@ fn timed(world: &CampaignFolder, traces: &Path, run: &TimedRun) -> Result<Timed,
         let until = free_at.saturating_duration_since(began);
         delays.push(KnownDelay { from: Duration::ZERO, until, domain: SPENT.to_owned() });
     }
-    let from = judge::counts_from(&attempts, end);
+    // A verdict follows its reply, at some servers much later.
+    let tenth = samples.iter().find(|sample| percent(&sample.line).is_some_and(|percent| percent >= 10));
+    let replied = judge::counts_from(&attempts, end);
+    let from = tenth.map_or(replied, |sample| sample.at.max(replied));
     let figures = judge::judge(&samples, from, end, &delays);
     Ok(Timed { rows: run.rows.len(), took: end, from, figures, named: judge::named(&samples, &delays) })
 }

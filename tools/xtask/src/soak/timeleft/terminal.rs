@@ -97,6 +97,12 @@ pub fn stated(line: &str) -> Option<Duration> {
     seconds.map(Duration::from_secs)
 }
 
+/// The share of the list that a line of `mailprobe clean` states: `10 %`.
+pub fn percent(line: &str) -> Option<u64> {
+    let (before, _) = line.split_once(" %")?;
+    before.rsplit(' ').next()?.parse().ok()
+}
+
 fn unit_s(word: &str) -> Option<u64> {
     match word.trim_end_matches('s') {
         "" | "second" => Some(1),
@@ -116,6 +122,12 @@ mod tests {
             b"\x1b[1A\r\x1b[2K##  10 % 12 addresses, 3 s left\r\x1b[2K###  20 % 24 addresses\r\x1b[2K";
         assert_eq!(last_line(drawn), "###  20 % 24 addresses");
         assert_eq!(last_line(b""), "");
+    }
+
+    #[test]
+    fn the_share_of_the_list_is_read() {
+        assert_eq!(percent("###  20 % 24 of 120 rows, 3/s"), Some(20));
+        assert_eq!((percent(""), percent("24 rows, 3/s")), (None, None));
     }
 
     #[test]
