@@ -37,6 +37,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
+    /// Whether a flag, a variable or the file names the data folder.
+    pub data_is_named: bool,
     /// The settings of the store.
     pub store: StoreSettings,
     /// The base address of the API in its description.
@@ -406,6 +408,20 @@ mod tests {
         let engine = config.engine;
         assert_eq!((engine.smtp_port, engine.sessions, engine.shards), (3, 2, 1));
         assert_eq!(engine.pace, Pace::Polite);
+    }
+
+    #[test]
+    fn a_named_data_folder_is_told_from_the_default() {
+        let flag = vec![("data", vec!["d".into()])];
+        for (file, environment, flags, is_named) in [
+            ("", &[][..], &Given::new(), false),
+            ("data = \"d\"\n", &[], &Given::new(), true),
+            ("", &[("MAILPROBE_DATA", "d")], &Given::new(), true),
+            ("", &[], &flag, true),
+        ] {
+            let config = load(file, environment, flags).unwrap();
+            assert_eq!(config.data_is_named, is_named, "{:?}", config.data);
+        }
     }
 
     #[test]

@@ -148,6 +148,11 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Pla
             ("resolver", "failure", "no answer", "--resolver"),
         ),
         case(
+            "port 25 is dropped, and no resolver answers",
+            "--resolver 11.0.0.99 --mx 10.79.0.1",
+            ("port 25", "failure", "10.79.0.1 does not answer", "open outbound port 25"),
+        ),
+        case(
             "a source has no reverse DNS",
             "--source 11.0.0.3=nameless.example",
             ("reverse DNS", "failure", "no name", "set its reverse DNS"),

@@ -75,6 +75,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn refresh() -> RefreshOutcome<String> {
+    let tools = [
+        ("npm", "apt-get install npm"),
+        ("pip", "apt-get install python3-pip"),
+        ("python3", "apt-get install python3"),
+    ];
+    process::require(&tools).map_err(|Failure(why)| why)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::temp_dir().join(format!("mailprobe-lists-{}", std::process::id()));
     fs::create_dir_all(&folder)?;

@@ -4,7 +4,7 @@
 //! children. A panic unwinds in the same way.
 
 use super::Failure;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -31,6 +31,20 @@ pub fn watch_signals() -> Result<(), Failure> {
             .map_err(|error| Failure(format!("no handler for signal {signal}: {error}")))?;
     }
     Ok(())
+}
+
+/// Programs that a task needs, each with the command or package that installs it. A task looks for them before anything that
+/// takes long or leaves files.
+///
+/// # Errors
+///
+/// The text names all programs that are in no folder of `PATH`.
+pub fn require(programs: &[(&str, &str)]) -> Result<(), Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_installed = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing = programs.iter().filter(|(program, _)| !is_installed(program));
+    let missing: Vec<String> = missing.map(|(program, remedy)| format!("{program} ({remedy})")).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }
 }
 
 /// The path of this program.
@@ -196,11 +210,8 @@ impl ServerProcess {
 
     /// Sends SIGTERM to the server without waiting.
     pub fn ask_to_end(&self) -> Result<(), Failure> {
-        let kill = Command::new("kill").args(["-TERM", &self.child.0.id().to_string()]).status();
-        if kill.is_ok_and(|status| status.success()) {
-            return Ok(());
-        }
-        Err(self.complain("could not be signalled"))
+        kill_process(Pid::from_child(&self.child.0), Signal::TERM)
+            .map_err(|error| self.complain(&format!("could not be signalled: {error}")))
     }
 
     /// Sends SIGTERM to the server and waits at most `patience`.
@@ -279,6 +290,14 @@ fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_programs_are_named_with_what_installs_them() {
+        assert!(require(&[("sh", "apt-get install dash")]).is_ok());
+        let missing = require(&[("sh", "dash"), ("no-such-program", "cargo install it"), ("nor-this", "it")]);
+        let Err(Failure(text)) = missing else { panic!("a program is missing") };
+        assert_eq!(text, "missing: no-such-program (cargo install it), nor-this (it)");
+    }
 
     #[test]
     fn two_processes_can_use_one_folder() {
