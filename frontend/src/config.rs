@@ -151,6 +151,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: default_data_folder(),
+            data_is_named: false,
             store: StoreSettings::default(),
             public_url: None,
             frontends: 0,

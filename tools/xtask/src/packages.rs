@@ -7,6 +7,7 @@
 //!
 //! It needs root, npm, debootstrap, bubblewrap, lintian, man-db, prometheus (promtool), zsh and fish, and downloads Debian's packages.
 
+use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished, ServerProcess, wait_until};
@@ -22,9 +23,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-const DEBIAN: &str = "http://deb.debian.org/debian";
-/// Debian 12 with its packages comes over the network.
-const DEBOOTSTRAP_LIMIT: Duration = Duration::from_secs(900);
 const LIMIT: Duration = Duration::from_secs(120);
 const START: Duration = Duration::from_secs(20);
 /// The highest exposure of the unit, in tenths.

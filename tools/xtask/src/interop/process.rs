@@ -41,7 +41,8 @@ pub fn watch_signals() -> Result<(), Failure> {
 /// The text names all programs that are in no folder of `PATH`.
 pub fn require(programs: &[(&str, &str)]) -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_installed = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_installed =
+        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let missing = programs.iter().filter(|(program, _)| !is_installed(program));
     let missing: Vec<String> = missing.map(|(program, remedy)| format!("{program} ({remedy})")).collect();
     if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }

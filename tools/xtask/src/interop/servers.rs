@@ -5,7 +5,7 @@
 
 use super::Failure;
 use super::net::{Net, NetNamespace, RESOLVER};
-use super::process::{ServerProcess, wait_until};
+use super::process::{self, ServerProcess, wait_until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

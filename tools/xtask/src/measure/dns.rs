@@ -10,7 +10,7 @@ use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use std::fmt::Write;
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const NAMES: u64 = 100_000;

@@ -128,7 +128,9 @@ impl MeasurementName {
             MeasurementName::Api => &[("wrk", "apt-get install wrk")],
             MeasurementName::Dns => &[("dnsperf", "apt-get install dnsperf")],
             MeasurementName::Instructions => &[("valgrind", "apt-get install valgrind")],
-            MeasurementName::Verifiers => &[("npm", "apt-get install npm"), ("node", "apt-get install nodejs")],
+            MeasurementName::Verifiers => {
+                &[("npm", "apt-get install npm"), ("node", "apt-get install nodejs")]
+            }
             _ => &[],
         }
     }
