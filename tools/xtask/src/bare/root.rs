@@ -213,7 +213,8 @@ impl BareRoot {
                 .arg(self.folder.join("new"))
                 .arg(".")
         })?;
-        fs::rename(&draft, archive).map_err(|error| wrong(archive, &error))
+        fs::rename(&draft, archive).map_err(|error| wrong(archive, &error))?;
+        remove(&self.folder.join("new"))
     }
 
     /// The user, the names of loopback that Debian's installer writes, and the resolver and certificates of this machine.
