@@ -204,15 +204,17 @@ impl<R: Runtime> Resolver<R> {
         while probe.ended.borrow().is_none() && R::now() < end {
             R::sleep(TICK).await;
         }
+        if inner.health.has_answered() {
+            return None;
+        }
         let ended = probe.ended.borrow();
         match &*ended {
-            _ if inner.health.has_answered() => None,
             Some((_, true)) => None,
             Some((outcome, false)) => match **outcome {
                 Outcome::Failed { why, .. } => Some(why),
                 _ => Some(Failure::Timeout),
             },
-            None => Some(Failure::Timeout),
+            None => probe.show(|lookup| lookup.failure()),
         }
     }
 

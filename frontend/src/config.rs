@@ -481,9 +481,11 @@ mod tests {
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);
-        // Each installation has its own secret.
+        // Each installation has its own secret, and the printed file names the default data folder.
+        assert!(again.data_is_named);
         let again = Config {
             engine: EngineConfig { installation: config.engine.installation, ..again.engine },
+            data_is_named: config.data_is_named,
             ..again
         };
         assert_eq!(format!("{again:?}"), format!("{config:?}"));

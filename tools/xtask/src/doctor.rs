@@ -57,6 +57,16 @@ pub struct DoctorOptions {
     keep: bool,
 }
 
+/// The programs of the servers, with what installs them.
+const TOOLS: [(&str, &str); 6] = [
+    ("ip", "apt-get install iproute2"),
+    ("unbound", "apt-get install unbound"),
+    ("named", "apt-get install bind9"),
+    ("dnssec-keygen", "apt-get install bind9-utils"),
+    ("dnssec-signzone", "apt-get install bind9-utils"),
+    ("smtp-sink", "apt-get install postfix"),
+];
+
 /// A planted fault.
 struct PlantedFault {
     name: &'static str,
@@ -73,6 +83,7 @@ pub fn main(options: &DoctorOptions) -> ExitCode {
 }
 
 fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
+    process::require(&TOOLS)?;
     let net = Net::make(options.keep)?;
     let folder = match &options.bin_dir {
         Some(folder) => folder.clone(),

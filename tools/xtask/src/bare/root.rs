@@ -14,14 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Debian's packages.
+/// The server with the packages of Debian.
 pub const DEBIAN: &str = "http://deb.debian.org/debian";
 /// Debian with its packages comes over the network.
 pub const DEBOOTSTRAP_LIMIT: Duration = Duration::from_secs(900);
 const COMMAND_LIMIT: Duration = Duration::from_secs(900);
-/// The user of the commands, its number and its home folder.
+/// The user of the commands, and its number.
 const USER: &str = "builder";
 const ID: u32 = 1000;
+/// The home folder of the user.
 pub const HOME: &str = "/home/builder";
 /// The toolchain inside the root.
 const TOOLCHAIN: &str = "/opt/rust";
@@ -39,7 +40,7 @@ pub enum Release {
 }
 
 impl Release {
-    /// All releases.
+    /// All releases, the oldest one first.
     pub const ALL: [Release; 2] = [Release::Bookworm, Release::Trixie];
 
     fn suite(self) -> &'static str {

@@ -38,11 +38,11 @@ pub fn watch_signals() -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// The text names all programs that are in no folder of `PATH`.
+/// The text names all programs that are neither in a folder of `PATH` nor in `/usr/sbin`, which users other than root lack there.
 pub fn require(programs: &[(&str, &str)]) -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_installed =
-        |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]).collect();
+    let is_installed = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
     let missing = programs.iter().filter(|(program, _)| !is_installed(program));
     let missing: Vec<String> = missing.map(|(program, remedy)| format!("{program} ({remedy})")).collect();
     if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }

@@ -54,7 +54,8 @@ const PROGRAMS: [(&str, &str); 17] = [
 /// The text names all missing programs.
 pub fn require_programs() -> Result<(), Failure> {
     let installed = process::require(&PROGRAMS);
-    let mut missing: Vec<String> = installed.err().map(|Failure(text)| text).into_iter().collect();
+    let mut missing: Vec<String> =
+        installed.err().map(|Failure(text)| format!("{text}: install these packages")).into_iter().collect();
     for program in ["exim4", "smtpd"] {
         if !unpacked(program).is_file() {
             missing.push(format!("missing: {} (unpacked by .ci/mail-servers)", unpacked(program).display()));

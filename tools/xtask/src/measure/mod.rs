@@ -131,6 +131,16 @@ impl MeasurementName {
             MeasurementName::Verifiers => {
                 &[("npm", "apt-get install npm"), ("node", "apt-get install nodejs")]
             }
+            MeasurementName::Hosts | MeasurementName::Site => &[("smtp-sink", "apt-get install postfix")],
+            MeasurementName::Bursts => &[
+                ("ip", "apt-get install iproute2"),
+                ("nsd", "apt-get install nsd"),
+                ("unbound", "apt-get install unbound"),
+                ("named", "apt-get install bind9"),
+                ("kresd", "apt-get install knot-resolver"),
+                ("dnsmasq", "apt-get install dnsmasq-base"),
+                ("smtp-sink", "apt-get install postfix"),
+            ],
             _ => &[],
         }
     }
