@@ -13,7 +13,7 @@ use crate::machine;
 use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use crate::{SourceFigures, StartError};
-use connect::Unconnected;
+use connect::{ProxyPlace, Unconnected};
 use engine_proto::address::Address;
 use engine_proto::egress::{Families, choose};
 use engine_proto::limits::{OUTAGE_WINDOW, SOURCES_MAX};
@@ -21,7 +21,7 @@ use engine_proto::outage::Connections;
 use engine_proto::smtp::dialog::{DialogConfig, Patience};
 use engine_proto::socks5::Credentials;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -71,7 +71,7 @@ enum Way {
     Kernel,
     Address(IpAddr),
     Proxy {
-        at: SocketAddr,
+        at: ProxyPlace,
         credentials: Option<Credentials>,
     },
 }
@@ -142,7 +142,7 @@ impl Source {
                 (name.clone(), name, Way::Address(*address), Families::of(*address))
             }
             Configured::Proxy(proxy) => {
-                let (at, credentials) = (proxy_address(proxy)?, credentials(proxy)?);
+                let (at, credentials) = (proxy_place(proxy)?, credentials(proxy)?);
                 let families = Families { ipv4: true, ipv6: proxy.ipv6 };
                 // One proxy may let each of its users out somewhere else.
                 (proxy.to_string(), proxy.place(), Way::Proxy { at, credentials }, families)
@@ -260,15 +260,15 @@ fn is_gone(address: IpAddr) -> bool {
 }
 
 /// The proxy's name is looked up once, by the system: it is the operator's own, and may be in no public DNS.
-fn proxy_address(proxy: &Proxy) -> Result<SocketAddr, StartError> {
+fn proxy_place(proxy: &Proxy) -> Result<ProxyPlace, StartError> {
     let place = proxy.place();
     let unknown = |why: String| {
         StartError(format!(
             "the proxy {place} has no address ({why}): correct its name, or write its IP address"
         ))
     };
-    let mut found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-    found.next().ok_or_else(|| unknown("the look-up found none".into()))
+    let found = place.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    ProxyPlace::new(found).ok_or_else(|| unknown("the look-up found none".into()))
 }
 
 fn credentials(proxy: &Proxy) -> Result<Option<Credentials>, StartError> {

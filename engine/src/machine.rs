@@ -7,7 +7,8 @@ use crate::resolver::Resolver;
 use crate::runtime::Runtime;
 use engine_proto::address::{Address, Domain};
 use engine_proto::dns::public::is_public;
-use engine_proto::dns::{Name, Outcome, Question, RecordKind, Records};
+use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, Records};
+use engine_proto::limits::DNS_START_PATIENCE;
 use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -142,10 +143,29 @@ pub(crate) async fn confirm_name<R: Runtime>(resolver: &Resolver<R>, name: &str,
             }
         }
     }
+    if resolver.is_down() {
+        // The name is not at fault: see `warn_of_silence`.
+        return;
+    }
     let whose = own.map_or_else(|| "this machine's address".to_owned(), |own| own.to_string());
     tracing::warn!(
         "the EHLO name {name} has no forward-confirmed reverse DNS, and many mail servers refuse such clients: let it \
          resolve to {whose} and that address to it, or set another name"
+    );
+}
+
+/// Warns soon after the start if no resolver answers: addresses wait for minutes until they end as an outage.
+pub(crate) async fn warn_of_silence<R: Runtime>(resolver: &Resolver<R>, resolvers: &[SocketAddr]) {
+    let Some(why) = resolver.silence_at_start().await else { return };
+    let why = match why {
+        Failure::Unreachable => "cannot be reached".to_owned(),
+        _ => format!("gave no answer within {} s", (2 * DNS_START_PATIENCE).as_secs()),
+    };
+    let names: Vec<String> = resolvers.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        "the DNS resolver {} {why}, and no address can be checked until one answers: name another resolver with --resolver, or \
+         run `mailprobe doctor`",
+        names.join(", ")
     );
 }
 

@@ -27,7 +27,9 @@ use engine_proto::dns::denials::Asked;
 use engine_proto::dns::lookup::{Lookup, LookupConfig};
 use engine_proto::dns::upstreams::Upstreams;
 use engine_proto::dns::{Failure, Name, Outcome, Question, RecordKind, ttl};
-use engine_proto::limits::{DNS_CACHE_BYTES_MAX, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN};
+use engine_proto::limits::{
+    DNS_CACHE_BYTES_MAX, DNS_START_PATIENCE, DNS_UPSTREAMS_MAX, SHARD_CACHE_BYTES_MIN,
+};
 use engine_proto::outage::Resolvers;
 use ports::{Outbox, Ports, Sent};
 use rand::rngs::StdRng;
@@ -187,6 +189,33 @@ impl<R: Runtime> Resolver<R> {
         let found = |outcome: &Outcome| matches!(outcome, Outcome::Records { .. });
         let (found, _) = outcomes.into_iter().find(|(outcome, _)| found(outcome))?;
         Some(inner.cache.borrow_mut().insert(question.clone(), Outcome::clone(&found), R::now()))
+    }
+
+    /// Why no resolver has answered since the start; `None` if one has. Other lookups may be silent because the servers of their
+    /// domains are dead, so after [`DNS_START_PATIENCE`] a question about our own name finds out.
+    pub(crate) async fn silence_at_start(&self) -> Option<Failure> {
+        let inner = &self.inner;
+        R::sleep(DNS_START_PATIENCE).await;
+        if inner.health.has_answered() {
+            return None;
+        }
+        let probe = inner.probe(&inner.own_name, &[], R::now());
+        let end = R::now() + DNS_START_PATIENCE;
+        while probe.ended.borrow().is_none() && R::now() < end {
+            R::sleep(TICK).await;
+        }
+        if inner.health.has_answered() {
+            return None;
+        }
+        let ended = probe.ended.borrow();
+        match &*ended {
+            Some((_, true)) => None,
+            Some((outcome, false)) => match **outcome {
+                Outcome::Failed { why, .. } => Some(why),
+                _ => Some(Failure::Timeout),
+            },
+            None => probe.show(|lookup| lookup.failure()),
+        }
     }
 
     /// Looks a question up: in the cache, in a lookup under way, or by a new one. An `urgent` question comes before those of

@@ -196,6 +196,8 @@ impl Main for ShardMain {
             let (resolver, shared) = (shard.resolver.clone(), Arc::clone(&self.shared));
             let with_names = !shared.config.is_on_loopback();
             R::spawn(async move { egress::look(&shared.pool, &resolver, with_names).await });
+            let (resolver, shared) = (shard.resolver.clone(), Arc::clone(&self.shared));
+            R::spawn(async move { machine::warn_of_silence(&resolver, &shared.config.resolvers).await });
         }
         let face = &self.shared.shards[self.index];
         'serving: loop {

@@ -282,6 +282,7 @@ fn administer(
     let cluster = config.cluster_place()?;
     let place = Place {
         data: &config.data,
+        data_is_named: config.data_is_named,
         cluster: cluster.as_ref(),
         plans: &plans,
         base_url: &base_url,

@@ -37,6 +37,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The data folder.
     pub data: PathBuf,
+    /// Whether a flag, a variable or the file names the data folder.
+    pub data_is_named: bool,
     /// The settings of the store.
     pub store: StoreSettings,
     /// The base address of the API in its description.
@@ -149,6 +151,7 @@ impl Default for Config {
         Config {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
             data: default_data_folder(),
+            data_is_named: false,
             store: StoreSettings::default(),
             public_url: None,
             frontends: 0,
@@ -409,6 +412,20 @@ mod tests {
     }
 
     #[test]
+    fn a_named_data_folder_is_told_from_the_default() {
+        let flag = vec![("data", vec!["d".into()])];
+        for (file, environment, flags, is_named) in [
+            ("", &[][..], &Given::new(), false),
+            ("data = \"d\"\n", &[], &Given::new(), true),
+            ("", &[("MAILPROBE_DATA", "d")], &Given::new(), true),
+            ("", &[], &flag, true),
+        ] {
+            let config = load(file, environment, flags).unwrap();
+            assert_eq!(config.data_is_named, is_named, "{:?}", config.data);
+        }
+    }
+
+    #[test]
     fn lists_replace_each_other_whole() {
         let file = "resolver = [\"192.0.2.1:53\", \"192.0.2.2:53\"]\nallow_net = \"192.0.2.0/24\"";
         let config =
@@ -464,9 +481,11 @@ mod tests {
         let printed = config.to_toml();
         let again = load(&printed, &[], &Given::new()).unwrap();
         assert_eq!(again.to_toml(), printed);
-        // Each installation has its own secret.
+        // Each installation has its own secret, and the printed file names the default data folder.
+        assert!(again.data_is_named);
         let again = Config {
             engine: EngineConfig { installation: config.engine.installation, ..again.engine },
+            data_is_named: config.data_is_named,
             ..again
         };
         assert_eq!(format!("{again:?}"), format!("{config:?}"));

@@ -32,19 +32,21 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
         return Report::new(findings);
     };
     let resolvers = resolvers(&config, &mut findings);
+    let port_25 =
+        |hosts: &[String]| network::port_25(&identities, hosts, config.engine.smtp_port, &resolvers);
     if some_resolver_works(&findings) {
         findings.push(network::clock(&resolvers));
-        findings.extend(network::port_25(&identities, &asked.mx, config.engine.smtp_port, &resolvers));
+        findings.extend(port_25(&asked.mx));
         findings.extend(network::names(&identities, &resolvers, config.engine.is_on_loopback()));
         findings.extend(network::blocklists(&identities, &asked.blocklists, &resolvers));
     } else {
-        // Their findings would only repeat that of the resolvers.
-        let skipped = "not checked without a resolver: the clock, port 25, reverse DNS, blocklists";
-        let found = Finding::ok("network", "", skipped);
-        findings.push(found.warning(
-            "further faults may be hidden",
-            "give mailprobe a resolver that works, and run this again",
-        ));
+        // The findings of the other checks would only repeat that of the resolvers.
+        let numeric: Vec<String> =
+            asked.mx.iter().filter(|host| network::as_address(host).is_some()).cloned().collect();
+        findings.push(unresolved(numeric.is_empty()));
+        if !numeric.is_empty() {
+            findings.extend(port_25(&numeric));
+        }
     }
     findings.push(network::ipv6(&identities));
     findings.push(machine::driver(&config));
@@ -55,6 +57,22 @@ pub fn examine(config: Result<Config, ConfigError>, asked: &Asked) -> Report {
     findings.extend(machine::certificate(&config));
     findings.extend(machine::learned(&config));
     Report::new(findings)
+}
+
+/// The checks that need a resolver and are left out.
+fn unresolved(with_port_25: bool) -> Finding {
+    let (skipped, remedy) = if with_port_25 {
+        (
+            "not checked without a resolver: the clock, port 25, reverse DNS, blocklists",
+            "give mailprobe a resolver that works, and run this again; to test only port 25, name the IP address of a mail server with --mx",
+        )
+    } else {
+        (
+            "not checked without a resolver: the clock, reverse DNS, blocklists",
+            "give mailprobe a resolver that works, and run this again",
+        )
+    };
+    Finding::ok("network", "", skipped).warning("further faults may be hidden", remedy)
 }
 
 /// Runs the checks for a server that is running: its resolvers, the names of its sources, the limits of the system, the

@@ -138,7 +138,7 @@ impl TargetArgs {
         if given.is_none() && self.data.is_none() {
             return Err("a key is missing: use --key-file FILE, --data DIR of the server, or --spawn".into());
         }
-        let server = Peer::of(&self.server, self.ca.as_deref())?;
+        let mut server = Peer::of(&self.server, self.ca.as_deref())?;
         server.check()?;
         let host = self.server.authority.clone();
         before::costs_are_known(self.pid, self.metrics)?;

@@ -32,6 +32,8 @@ pub struct ServerPlace {
 #[derive(Debug, Clone)]
 pub struct Peer {
     pub address: SocketAddr,
+    /// The further addresses of the host, in the order of the system's resolver. [`Peer::check`] tries them.
+    others: Vec<SocketAddr>,
     /// The host and port as the user wrote them, for messages.
     pub name: String,
     tls: Option<PeerTls>,
@@ -89,7 +91,7 @@ impl FromStr for ServerPlace {
 impl Peer {
     /// A server with plain HTTP.
     pub fn plain(address: SocketAddr) -> Peer {
-        Peer { address, name: address.to_string(), tls: None }
+        Peer { address, others: Vec::new(), name: address.to_string(), tls: None }
     }
 
     /// Looks a server up. `ca` has the certificates of private authorities.
@@ -99,8 +101,9 @@ impl Peer {
     /// One line: the host is unknown, or the certificates cannot be read.
     pub fn of(place: &ServerPlace, ca: Option<&Path>) -> Result<Peer, String> {
         let found = (place.host.as_str(), place.port).to_socket_addrs();
-        let address = found.ok().and_then(|mut found| found.next());
-        let address = address.ok_or_else(|| format!("the host of {} is unknown", place.authority))?;
+        let mut found = found.ok().into_iter().flatten();
+        let address = found.next().ok_or_else(|| format!("the host of {} is unknown", place.authority))?;
+        let others = found.filter(|other| *other != address).collect();
         let tls = match (place.https, ca) {
             (false, None) => None,
             (false, Some(_)) => return Err("--ca needs a server with https://".into()),
@@ -111,7 +114,7 @@ impl Peer {
                 ca: ca.map(Path::to_owned),
             }),
         };
-        Ok(Peer { address, name: place.authority.clone(), tls })
+        Ok(Peer { address, others, name: place.authority.clone(), tls })
     }
 
     /// Wraps a connected or connecting stream.
@@ -144,13 +147,22 @@ impl Peer {
         Ok(channel)
     }
 
-    /// Checks that the server accepts a connection, and that its certificate is valid.
+    /// Checks that the server accepts a connection, and that its certificate is valid. The host's first address that accepts a
+    /// connection becomes the address of the server: `localhost` is often `::1` first, and a server may listen on 127.0.0.1 only.
     ///
     /// # Errors
     ///
     /// One line that says which option to set.
-    pub fn check(&self) -> Result<(), String> {
-        match self.connect() {
+    pub fn check(&mut self) -> Result<(), String> {
+        let mut outcome = self.connect();
+        while let Err(error) = &outcome {
+            if self.others.is_empty() || (self.is_https() && is_of_tls(error)) {
+                break;
+            }
+            self.address = self.others.remove(0);
+            outcome = self.connect();
+        }
+        match outcome {
             Ok(_) => Ok(()),
             Err(error) => Err(match &self.tls {
                 Some(tls) if is_of_tls(&error) => self.fault_of_tls(tls, &error),
@@ -279,6 +291,18 @@ fn client_config(ca: Option<&Path>) -> Result<Arc<ClientConfig>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn the_first_address_that_accepts_is_used() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = SocketAddr::from(([127, 0, 0, 2], open.port()));
+        let mut peer = Peer { others: vec![open], ..Peer::plain(closed) };
+        assert_eq!((peer.check(), peer.address), (Ok(()), open));
+        let mut peer = Peer { others: vec![closed], ..Peer::plain(closed) };
+        assert!(peer.check().unwrap_err().contains("cannot connect to 127.0.0.2"));
+    }
 
     #[test]
     fn places_of_servers_are_read() {

@@ -143,7 +143,7 @@ impl World {
             listening.parse().map_err(|error| format!("mailprobe serve listens nowhere: {error}"))?;
         let own = self.path(CERTIFICATE);
         let ca = if self.setting.https { Some(own.as_path()) } else { self.setting.ca.as_deref() };
-        let server = Peer::of(&place, ca)?;
+        let mut server = Peer::of(&place, ca)?;
         server.check()?;
         let pid = process.child.id();
         self.server = Some(process);

@@ -181,6 +181,9 @@ pub const DNS_HONEST_IN_A_ROW: u32 = 20;
 /// A resolver that denies a top-level domain without proof counts as one that denies everything, unless it gave an answer with
 /// proof within this time. Then it denies some names only.
 pub const DNS_HONEST_WINDOW: Duration = Duration::from_secs(10);
+/// How long the resolvers may be silent after the start until they are asked about our own name, and how long that answer is
+/// awaited until a warning names them.
+pub const DNS_START_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a resolver that denies everything is asked whether it still does.
 pub const DNS_DENIAL_PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the answer to that question is awaited.
@@ -453,6 +456,8 @@ pub const SOURCE_REST_MAX: Duration = Duration::from_secs(6 * 3600);
 pub const SOURCE_RESTS_MAX: usize = 20_000;
 /// How long a proxy may take for its connection and its login. It is a host of the operator.
 pub const PROXY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The most addresses of a proxy's name that are tried for a connection.
+pub const PROXY_ADDRESSES_MAX: usize = 4;
 /// Longest user name or password for a proxy in bytes: RFC 1929 2 counts them in one byte.
 pub const SOCKS_CREDENTIAL_BYTES_MAX: usize = 255;
 /// Longest reply of a proxy in bytes: to CONNECT, with a name of 255 bytes as the bound address (RFC 1928 6).

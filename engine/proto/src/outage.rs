@@ -66,7 +66,12 @@ impl Resolvers {
     /// Whether silence is the fault of the resolvers and not of the domains. The first answer ends this, so lookups have to continue
     /// meanwhile.
     pub fn are_down(&self) -> bool {
-        !self.ever_answered.load(Relaxed) || self.are_silent()
+        !self.has_answered() || self.are_silent()
+    }
+
+    /// Whether any lookup was answered since the start.
+    pub fn has_answered(&self) -> bool {
+        self.ever_answered.load(Relaxed)
     }
 
     /// True when they were asked often enough and none answered.

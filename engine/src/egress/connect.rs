@@ -2,11 +2,12 @@
 
 use super::{Source, Way, is_gone};
 use crate::runtime::{ByteStream, Runtime};
-use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_TIMEOUT, SOCKS_REPLY_BYTES_MAX};
+use engine_proto::limits::{CONNECT_TIMEOUT, PROXY_ADDRESSES_MAX, PROXY_TIMEOUT, SOCKS_REPLY_BYTES_MAX};
 use engine_proto::socks5::{Credentials, Fault, Handshake, HandshakeFailure, HandshakeStep, Unreached};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Why there is no connection.
@@ -44,7 +45,7 @@ impl Source {
             Way::Address(address) => Some(*address),
             Way::Proxy { at, credentials } => {
                 // Boxed, so that connections without a proxy need no room for its future.
-                return Box::pin(through::<R>(*at, credentials.as_ref(), destination, limit)).await;
+                return Box::pin(through::<R>(at, credentials.as_ref(), destination, limit)).await;
             }
         };
         let deadline = (R::now() + CONNECT_TIMEOUT).min(limit);
@@ -68,14 +69,53 @@ impl Source {
     pub(super) async fn knock<R: Runtime>(&self) -> Result<(), Unconnected> {
         let Way::Proxy { at, credentials } = &self.way else { return Ok(()) };
         // The handshake ends before it asks the proxy for a connection.
-        let mut handshake = Handshake::new(*at, credentials.as_ref());
-        enter::<R>(*at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
+        let Some(destination) = at.addresses.first() else { return Ok(()) };
+        let mut handshake = Handshake::new(*destination, credentials.as_ref());
+        enter::<R>(at, &mut handshake, R::now() + PROXY_TIMEOUT).await.map(drop)
+    }
+}
+
+/// The addresses of a proxy, by the system's resolver: at least one.
+pub(super) struct ProxyPlace {
+    addresses: Vec<SocketAddr>,
+    /// The index of the address that accepted the last connection: it is tried first.
+    last: AtomicUsize,
+}
+
+impl ProxyPlace {
+    /// `None` without an address.
+    pub(super) fn new(found: impl Iterator<Item = SocketAddr>) -> Option<ProxyPlace> {
+        let addresses: Vec<SocketAddr> = found.take(PROXY_ADDRESSES_MAX).collect();
+        (!addresses.is_empty()).then(|| ProxyPlace { addresses, last: AtomicUsize::new(0) })
+    }
+
+    /// Connects to the first address that accepts. Each address has an equal share of the time that is left.
+    async fn connect<R: Runtime>(&self, deadline: Instant) -> Result<R::Stream, Unconnected> {
+        let (count, first) = (self.addresses.len(), self.last.load(Ordering::Relaxed));
+        let mut tried = 0;
+        loop {
+            let index = (first + tried) % count;
+            let left = deadline.saturating_duration_since(R::now());
+            let share = left / u32::try_from(count - tried).unwrap_or(1);
+            tried += 1;
+            match R::connect(None, self.addresses[index], R::now() + share).await {
+                Ok(stream) => {
+                    self.last.store(index, Ordering::Relaxed);
+                    return Ok(stream);
+                }
+                Err(_) if tried < count => {}
+                Err(error) if is_ours(&error) => return Err(Unconnected::Ours(error)),
+                Err(error) => {
+                    return Err(Unconnected::Source(format!("the proxy cannot be reached: {error}")));
+                }
+            }
+        }
     }
 }
 
 /// A connection through a proxy.
 async fn through<R: Runtime>(
-    proxy: SocketAddr,
+    proxy: &ProxyPlace,
     credentials: Option<&Credentials>,
     destination: SocketAddr,
     limit: Instant,
@@ -95,16 +135,12 @@ async fn through<R: Runtime>(
 
 /// Connects to a proxy and goes on to where it can be asked to connect.
 async fn enter<R: Runtime>(
-    proxy: SocketAddr,
+    proxy: &ProxyPlace,
     handshake: &mut Handshake<'_>,
     limit: Instant,
 ) -> Result<R::Stream, Unconnected> {
     let deadline = (R::now() + PROXY_TIMEOUT).min(limit);
-    let mut stream = match R::connect(None, proxy, deadline).await {
-        Ok(stream) => stream,
-        Err(error) if is_ours(&error) => return Err(Unconnected::Ours(error)),
-        Err(error) => return Err(Unconnected::Source(format!("the proxy cannot be reached: {error}"))),
-    };
+    let mut stream = proxy.connect::<R>(deadline).await?;
     negotiate(&mut stream, handshake, HandshakeStep::Connect, deadline).await.map_err(
         |error| match error {
             Trouble::TimedOut => Unconnected::Source("the proxy does not answer".into()),

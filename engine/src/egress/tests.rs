@@ -1,6 +1,7 @@
 use super::*;
 use crate::config::{DriverChoice, RuntimeChoice};
 use crate::runtime::{self, Main, Runtime};
+use std::net::SocketAddr;
 use std::net::TcpListener;
 use std::sync::mpsc::{Sender, channel};
 

@@ -7,6 +7,7 @@
 use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 /// How many connections may wait for accept, for each socket.
@@ -76,20 +77,60 @@ impl Listeners {
 /// Lets no further connection begin on a listening socket: the kernel drops each SYN. Handshakes under way are completed. A client
 /// sends its SYN again after a second, when the socket is closed, and gets the refusal.
 ///
+/// Some kernels take a filter only from a user with CAP_NET_ADMIN. Then the socket wants a hop limit that nearly no packet has (RFC 5082).
+/// Unlike the filter, this passes on to connections whose handshakes end later: [`take_all_hops`] ends it for them.
+///
 /// # Errors
 ///
-/// The kernel takes no filter.
+/// The kernel takes neither.
 pub fn refuse_new(listener: &TcpListener) -> io::Result<()> {
     // The position of the flags in a TCP header, and ACK (RFC 9293 3.1). Only the first segment of a connection has no ACK.
     const FLAGS: u32 = 13;
     const ACK: u32 = 0x10;
     let step = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
-    SockRef::from(listener).attach_filter(&[
+    let filtered = SockRef::from(listener).attach_filter(&[
         step(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, 0, FLAGS),
         step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 1, ACK),
         step(libc::BPF_RET | libc::BPF_K, 0, u32::MAX),
         step(libc::BPF_RET | libc::BPF_K, 0, 0),
-    ])
+    ]);
+    match filtered {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refuse_by_hops(listener),
+        other => other,
+    }
+}
+
+/// Does the same by the hop limit: the kernel drops a SYN that has passed a router or comes from a usual system, which sends 64 or 128.
+fn refuse_by_hops(listener: &TcpListener) -> io::Result<()> {
+    const HOPS_MOST: libc::c_int = 255;
+    set_hops_min(listener.as_raw_fd(), listener.local_addr()?.is_ipv6(), HOPS_MOST)
+}
+
+/// Lets a connection that was accepted after [`refuse_new`] receive packets with any hop limit.
+///
+/// # Errors
+///
+/// The kernel does not take the option.
+pub fn take_all_hops(stream: RawFd, is_ipv6: bool) -> io::Result<()> {
+    set_hops_min(stream, is_ipv6, 0)
+}
+
+/// Sets the least hop limit of packets that a socket receives (`IP_MINTTL` of ip(7), `IPV6_MINHOPCOUNT`). A socket of IPv6 may have
+/// connections of IPv4 too.
+#[expect(unsafe_code, reason = "neither socket2 nor rustix has these options")]
+fn set_hops_min(socket: RawFd, is_ipv6: bool, hops: libc::c_int) -> io::Result<()> {
+    let all =
+        [(libc::IPPROTO_IP, libc::IP_MINTTL, true), (libc::IPPROTO_IPV6, libc::IPV6_MINHOPCOUNT, is_ipv6)];
+    for (level, option, _) in all.into_iter().filter(|(.., applies)| *applies) {
+        // SAFETY: the option is an int, whose address and size are given; a wrong descriptor is an error.
+        let set = unsafe {
+            libc::setsockopt(socket, level, option, (&raw const hops).cast(), size_of_val(&hops) as u32)
+        };
+        if set != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
@@ -104,6 +145,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpStream;
 
     #[test]
@@ -127,6 +169,29 @@ mod tests {
         let (accepted, peer) = listeners.sockets[0].accept().unwrap();
         assert_eq!(peer, waits.local_addr().unwrap());
         drop((accepted, waits));
+    }
+
+    #[test]
+    fn without_a_filter_the_hop_limit_refuses_further_connections() {
+        for address in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
+            let Ok(listeners) = Listeners::open(address.parse().unwrap(), 1) else {
+                assert!(address.contains("::"), "{address}: only IPv6 may be missing");
+                continue;
+            };
+            let port = listeners.address.port();
+            let loopback: SocketAddr = match listeners.address.is_ipv6() {
+                true => SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port)),
+                false => SocketAddr::from(([127, 0, 0, 1], port)),
+            };
+            let mut waits = TcpStream::connect(loopback).unwrap();
+            refuse_by_hops(&listeners.sockets[0]).unwrap();
+            let soon = Duration::from_millis(50);
+            assert!(TcpStream::connect_timeout(&loopback, soon).is_err(), "{address}");
+            let (mut accepted, _) = listeners.sockets[0].accept().unwrap();
+            take_all_hops(accepted.as_raw_fd(), loopback.is_ipv6()).unwrap();
+            waits.write_all(b"x").unwrap();
+            accepted.read_exact(&mut [0]).unwrap();
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::connection_limit::ConnectionLimit;
 use crate::http;
+use crate::listen;
 use crate::status::{Phase, Status};
 use crate::tls::Tls;
 use crate::worker::{SharedState, Worker};
@@ -21,6 +22,7 @@ use monoio::net::{TcpListener, UnixStream};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::pin;
 use std::rc::Rc;
@@ -136,6 +138,11 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
                 continue;
             }
         };
+        if worker.status.phase() == Phase::Draining
+            && let Err(error) = listen::take_all_hops(stream.as_raw_fd(), peer.is_ipv6())
+        {
+            tracing::debug!("a connection of the drain may stay silent: {error}");
+        }
         let tally = Arc::clone(&worker.checks.tally);
         count(&tally.accepted);
         let Some(admitted) = peers.enter(peer.ip()) else {

@@ -77,6 +77,7 @@ pub fn restore(args: &RestoreArgs, place: Place<'_>, out: &mut dyn Write) -> Res
         (None, Some(_)) => return Err("--bundle is for PostgreSQL; name it with --store".into()),
         (Some(cluster), bundle) => return restore_cluster(cluster, args, bundle.as_deref(), place, out),
     }
+    place.refuse_default().map_err(|error| error.to_string())?;
     let summary = backup::restore(&args.file, place.data, place.now).map_err(|error| match error {
         BackupError::NotEmpty(_) | BackupError::Open(_) => error.to_string(),
         error => format!("cannot restore {}: {error}", args.file.display()),

@@ -128,6 +128,7 @@ fn join(
     bundle: &Bundle,
     out: &mut dyn Write,
 ) -> Result<(), String> {
+    place.refuse_default().map_err(|error| error.to_string())?;
     let node = NewNode::lock(place.data).map_err(|error| error.to_string())?;
     match cluster.fingerprint().map_err(|error| told(&error))? {
         Some(found) if found == bundle.fingerprint() => {}

@@ -20,7 +20,7 @@ Exit codes: 0 if nothing is to be done, 3 with warnings, 1 with failures, 2 for 
 /// The arguments of `mailprobe doctor`.
 #[derive(clap::Args)]
 pub struct DoctorArgs {
-    /// Mail server to reach (repeatable).
+    /// Mail server to reach, by its name or its IP address (repeatable).
     #[arg(long, value_name = "HOST", default_values = [
         "gmail-smtp-in.l.google.com",
         "mx-eu.mail.am0.yahoodns.net",

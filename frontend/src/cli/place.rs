@@ -16,6 +16,8 @@ use store_redb::{DATABASE_FILE, StoreOptions};
 pub struct Place<'a> {
     /// The data folder.
     pub data: &'a Path,
+    /// Whether the operator named the data folder. Otherwise `data` is the default.
+    pub data_is_named: bool,
     /// The database of the cluster; `None`: the store is in the data folder.
     pub cluster: Option<&'a ClusterPlace>,
     /// The plans, if no server runs. A running server has its own.
@@ -34,6 +36,16 @@ impl Place<'_> {
             // No server runs, or one of an earlier version.
             Ok(_) | Err(_) => self.base_url.to_owned(),
         }
+    }
+
+    /// Refuses to create the default data folder: whoever forgot `--data` would get a second store, unknown to the server.
+    ///
+    /// # Errors
+    ///
+    /// The folder does not exist, and the operator did not name it.
+    pub(super) fn refuse_default(self) -> Result<(), AccessError> {
+        let is_there = self.data_is_named || self.data.exists();
+        if is_there { Ok(()) } else { Err(AccessError::NoStore(self.data.to_owned())) }
     }
 
     /// Opens the store, if no server runs; `None`: there is none. `create` allows the creation of a store.
@@ -89,6 +101,9 @@ pub(super) fn execute_or_tell(
     create: bool,
     command: Command,
 ) -> Result<Response, AccessError> {
+    if create {
+        place.refuse_default()?;
+    }
     StoreAccess::open(place.data, &|| place.open_stopped(create))?.execute(command, place.now)
 }
 

@@ -67,8 +67,8 @@ const TABLES: &[RepeatedTable] = &[
         name: "plan",
         about: "A plan of accounts. If the file has a `[[plan]]`, none of the default plans exists. `mailprobe config --default` \
                 shows the default plans. The first account and all accounts of sign-up get the plan with the id `free`. So keep a \
-                plan with this id. Otherwise, create the first account with `mailprobe account create NAME --plan ID` before the \
-                first start, and set `dashboard_sign_up = false`.",
+                plan with this id. Otherwise, create the first account with `mailprobe account create NAME --plan ID --data \
+                DIR` before the first start, and set `dashboard_sign_up = false`.",
         keys: &[
             key("id", "\"team\"", "Id of the plan, for commands: 1 to 64 characters"),
             key("name", "\"Team\"", "Name for users: 1 to 64 characters"),

@@ -161,7 +161,10 @@ pub const SETTINGS: &[Setting] = &[
         group: Group::General,
         scope: Scope::Data,
         many: false,
-        set: |config, given| put(&mut config.data, path(one(given))),
+        set: |config, given| {
+            config.data_is_named = true;
+            put(&mut config.data, path(one(given)))
+        },
         show: |config| text(config.data.display()),
     },
     Setting {

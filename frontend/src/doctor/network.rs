@@ -18,6 +18,8 @@ const SLOW: Duration = Duration::from_millis(300);
 const CONNECT: Duration = Duration::from_secs(6);
 const BANNER: Duration = Duration::from_secs(10);
 const BANNER_BYTES_MAX: usize = 2048;
+/// The most addresses of a mail server that are tried.
+const ADDRESSES_MAX: usize = 3;
 /// Names of the codes of RFC 8914 that say that the answer is not that of the zone.
 const FORGED: [(u16, &str); 5] =
     [(4, "forged"), (15, "blocked"), (16, "censored"), (17, "filtered"), (18, "prohibited")];
@@ -126,16 +128,16 @@ fn source_reaches(source: &Identity, hosts: &[String], port: u16, resolvers: &[S
     }
     let mut tries = Vec::new();
     for host in hosts {
+        // One address of a host may be out of order, or of a family without a route, while another one answers.
         let addresses = resolve(host, source, resolvers);
-        let Some(address) = addresses.first() else {
-            tries.push((host, Reach::Unresolved));
-            continue;
-        };
-        let reach = reach(source.bind, SocketAddr::new(*address, port));
-        if let Reach::Greeted = reach {
-            return finding(format!("{host} answers"));
+        let mut best = Reach::Unresolved;
+        for address in addresses.iter().take(ADDRESSES_MAX) {
+            best = best.max(reach(source.bind, SocketAddr::new(*address, port)));
+            if let Reach::Greeted = best {
+                return finding(format!("{host} answers"));
+            }
         }
-        tries.push((host, reach));
+        tries.push((host, best));
     }
     let found: Vec<String> = tries.iter().map(|(host, reach)| format!("{host} {reach}")).collect();
     let worst = tries.iter().map(|(_, reach)| reach.clone()).max().unwrap_or(Reach::Unresolved);
@@ -187,7 +189,16 @@ fn judge_reach(finding: Finding, worst: &Reach) -> Finding {
     }
 }
 
+/// The address that a host of `--mx` is, if it is no name.
+pub fn as_address(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
+    bare.parse().ok()
+}
+
 fn resolve(host: &str, source: &Identity, resolvers: &[SocketAddr]) -> Vec<IpAddr> {
+    if let Some(address) = as_address(host) {
+        return vec![address];
+    }
     let kinds = match source.bind {
         Some(IpAddr::V4(_)) => &[RecordType::A][..],
         Some(IpAddr::V6(_)) => &[RecordType::AAAA],
@@ -539,11 +550,16 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let serve = std::thread::spawn(move || {
-            for banner in ["220 mx.example ESMTP\r\n", "554 go away\r\n", ""] {
+            let good = "220 mx.example ESMTP\r\n";
+            for banner in [good, good, "554 go away\r\n", ""] {
                 let (mut stream, _) = listener.accept().unwrap();
                 stream.write_all(banner.as_bytes()).unwrap();
             }
         });
+        let label = "default".to_owned();
+        let source = Identity { label, bind: None, proxy: false, address: None, ehlo: String::new() };
+        let found = port_25(&[source], &["127.0.0.1".into()], at.port(), &[]);
+        assert_eq!((found[0].severity, &*found[0].found), (Severity::Ok, "127.0.0.1 answers"));
         assert_eq!(reach(None, at), Reach::Greeted);
         assert_eq!(reach(Some(Ipv4Addr::LOCALHOST.into()), at), Reach::Rejected("554 go away".into()));
         assert_eq!(reach(None, at), Reach::Reset);

@@ -24,10 +24,22 @@ enum CommandLine {
     Key(key::KeyArgs),
 }
 
-/// Runs a command line as `mailprobe` does.
+/// Runs a command line as `mailprobe` does with this data folder.
 fn run(folder: &Path, line: &[&str]) -> Result<String, String> {
+    run_at(folder, true, line)
+}
+
+/// Runs a command line as `mailprobe` does. Unless the data folder is named, it is the default.
+fn run_at(folder: &Path, data_is_named: bool, line: &[&str]) -> Result<String, String> {
     let plans = PlanTable::standard();
-    let place = account::Place { data: folder, cluster: None, plans: &plans, base_url: "http://t", now: NOW };
+    let place = account::Place {
+        data: folder,
+        data_is_named,
+        cluster: None,
+        plans: &plans,
+        base_url: "http://t",
+        now: NOW,
+    };
     let line = std::iter::once(&"mailprobe").chain(line);
     let mut out = Vec::new();
     match CommandLine::try_parse_from(line).map_err(|error| error.to_string())? {

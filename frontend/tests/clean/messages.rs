@@ -2,8 +2,11 @@
 
 use super::{Desk, until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const SCENARIO: &str = r#"
 [[domain]]
@@ -84,6 +87,27 @@ fn a_check_names_the_fault_of_the_resolver_and_each_address() {
     let (lines, said) = texts(&two);
     assert_eq!(lines.lines().count(), 2, "{lines}");
     assert!(said.contains("mailprobe: 1 of 2 addresses could not be checked: "), "{said}");
+}
+
+#[test]
+fn a_resolver_that_does_not_answer_is_named_within_seconds() {
+    let desk = Desk::new(SCENARIO);
+    let list = desk.list("list", ["user-1@ok.example".to_owned()]);
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (silent_place, closed) = (silent.local_addr().unwrap().to_string(), "127.0.0.1:9".to_owned());
+    for (place, why) in [(silent_place, "gave no answer within 4 s"), (closed, "cannot be reached")] {
+        let began = Instant::now();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mailprobe"));
+        command.env_clear().arg("clean").arg(&list).args(["--state", "none", "--ehlo", "probe.example"]);
+        command.args(["-o", "/dev/null", "--resolver", &place]).stderr(Stdio::piped());
+        let mut run = command.spawn().unwrap();
+        let lines = BufReader::new(run.stderr.take().unwrap()).lines();
+        let warning = format!("the DNS resolver {place} {why}, and no address can be checked");
+        assert!(lines.map_while(Result::ok).any(|line| line.contains(&warning)), "{warning}");
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+        run.kill().unwrap();
+        run.wait().unwrap();
+    }
 }
 
 #[test]

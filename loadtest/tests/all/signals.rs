@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -75,8 +76,7 @@ fn wait_for(mut is_done: impl FnMut() -> bool) {
 }
 
 fn signal(child: &Child) {
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
+    kill_process(Pid::from_child(child), Signal::INT).unwrap();
 }
 
 /// The started processes that still run.

@@ -6,8 +6,10 @@
 //! - completions, pages for man, the commented configuration, and an archive of them with the program;
 //! - a Debian package (cargo-deb), the folder of a container, a bill of materials (cargo-cyclonedx), and SHA256SUMS.
 //!
+//! A run that fails leaves no files in target/package.
+//!
 //! The profile `dist` of Cargo.toml builds the program with link-time optimization over all crates, and most of it for the
-//! least size. `cargo install cargo-deb cargo-cyclonedx` installs the two packers.
+//! least size. `cargo install --locked cargo-deb cargo-cyclonedx` installs the two packers.
 
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished};
@@ -28,6 +30,23 @@ const PROGRAM_BYTES_MAX: u64 = 15 << 20;
 /// The certificates of authorities for the container, from the package ca-certificates.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
+/// The programs of every form, with what installs them.
+const TOOLS: [(&str, &str); 8] = [
+    ("cc", "apt-get install gcc libc6-dev"),
+    ("git", "apt-get install git"),
+    ("objcopy", "apt-get install binutils"),
+    ("readelf", "apt-get install binutils"),
+    ("nm", "apt-get install binutils"),
+    ("addr2line", "apt-get install binutils"),
+    ("tar", "apt-get install tar"),
+    ("gzip", "apt-get install gzip"),
+];
+/// The programs that `--program-only` does without.
+const PACKERS: [(&str, &str); 2] = [
+    ("cargo-deb", "cargo install --locked cargo-deb"),
+    ("cargo-cyclonedx", "cargo install --locked cargo-cyclonedx"),
+];
+
 /// The options of `cargo xtask dist`.
 #[derive(Args)]
 pub struct DistOptions {
@@ -42,6 +61,12 @@ pub fn main(options: &DistOptions) -> ExitCode {
 }
 
 fn dist(options: &DistOptions) -> Result<Tally, Failure> {
+    // The build takes minutes, so what would fail after it is looked for first.
+    let packers = if options.program_only { &[][..] } else { &PACKERS };
+    process::require(&[&TOOLS[..], packers].concat())?;
+    if !Path::new(AUTHORITIES).exists() {
+        return Err(Failure(format!("missing: {AUTHORITIES} (apt-get install ca-certificates)")));
+    }
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let root = root.canonicalize().map_err(|error| failed(root, &error))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -52,20 +77,29 @@ fn dist(options: &DistOptions) -> Result<Tally, Failure> {
         fs::remove_dir_all(&out).map_err(|error| failed(&out, &error))?;
     }
     make(&out)?;
-    let mut tally = Tally::default();
-    let built = build(&target, &out)?;
-    strip(&built, &out, &mut tally)?;
-    texts(&out)?;
-    container(&root, &out)?;
-    if !options.program_only {
-        tool(&root, &out, "cargo-deb", |it| {
-            it.args(["--no-build", "--no-strip", "--package", "frontend", "--output"]).arg(&out)
-        })?;
-        bill_of_materials(&root, &out)?;
+    let made = fill(options, &root, &target, &out);
+    if made.is_err() {
+        fs::remove_dir_all(&out).map_err(|error| failed(&out, &error))?;
     }
-    archive(&root, &out)?;
-    sums(&out)?;
-    for file in files(&out)? {
+    made
+}
+
+/// Makes all files in the folder `out`.
+fn fill(options: &DistOptions, root: &Path, target: &Path, out: &Path) -> Result<Tally, Failure> {
+    let mut tally = Tally::default();
+    let built = build(target, out)?;
+    strip(&built, out, &mut tally)?;
+    texts(out)?;
+    container(root, out)?;
+    if !options.program_only {
+        tool(root, out, "cargo-deb", |it| {
+            it.args(["--no-build", "--no-strip", "--package", "frontend", "--output"]).arg(out)
+        })?;
+        bill_of_materials(root, out)?;
+    }
+    archive(root, out)?;
+    sums(out)?;
+    for file in files(out)? {
         let bytes = fs::metadata(&file).map_err(|error| failed(&file, &error))?.len();
         report::line(&format!("{} has {bytes} bytes", file.display()));
     }
@@ -159,13 +193,17 @@ fn container(root: &Path, out: &Path) -> Result<(), Failure> {
 
 /// The packages of the program, as CycloneDX in JSON.
 fn bill_of_materials(root: &Path, out: &Path) -> Result<(), Failure> {
+    // The packer writes beside the manifest.
     let made = root.join("frontend/mailprobe.cdx.json");
-    tool(root, out, "cargo-cyclonedx", |it| {
+    let copied = tool(root, out, "cargo-cyclonedx", |it| {
         it.args(["cyclonedx", "--manifest-path", "frontend/Cargo.toml", "--format", "json"]);
         it.args(["--override-filename", "mailprobe.cdx"])
-    })?;
-    copy(&made, &out.join("mailprobe.cdx.json"))?;
-    fs::remove_file(&made).map_err(|error| failed(&made, &error))
+    })
+    .and_then(|_| copy(&made, &out.join("mailprobe.cdx.json")));
+    if made.exists() {
+        fs::remove_file(&made).map_err(|error| failed(&made, &error))?;
+    }
+    copied
 }
 
 /// The archive for systems without a package.

@@ -57,6 +57,16 @@ pub struct DoctorOptions {
     keep: bool,
 }
 
+/// The programs of the servers, with what installs them.
+const TOOLS: [(&str, &str); 6] = [
+    ("ip", "apt-get install iproute2"),
+    ("unbound", "apt-get install unbound"),
+    ("named", "apt-get install bind9"),
+    ("dnssec-keygen", "apt-get install bind9-utils"),
+    ("dnssec-signzone", "apt-get install bind9-utils"),
+    ("smtp-sink", "apt-get install postfix"),
+];
+
 /// A planted fault.
 struct PlantedFault {
     name: &'static str,
@@ -73,6 +83,7 @@ pub fn main(options: &DoctorOptions) -> ExitCode {
 }
 
 fn doctor(options: &DoctorOptions) -> Result<Tally, Failure> {
+    process::require(&TOOLS)?;
     let net = Net::make(options.keep)?;
     let folder = match &options.bin_dir {
         Some(folder) => folder.clone(),
@@ -146,6 +157,11 @@ fn faults(basic: &[String], certificate: &[PathBuf; 2], small: &Path) -> Vec<Pla
             "a resolver does not answer",
             "--resolver 11.0.0.99",
             ("resolver", "failure", "no answer", "--resolver"),
+        ),
+        case(
+            "port 25 is dropped, and no resolver answers",
+            "--resolver 11.0.0.99 --mx 10.79.0.1",
+            ("port 25", "failure", "10.79.0.1 does not answer", "open outbound port 25"),
         ),
         case(
             "a source has no reverse DNS",

@@ -12,13 +12,16 @@
 //! - [`dist`], [`packages`]: the program for distribution in all its forms, and the test of these;
 //! - [`docs`]: the examples and commands of README.md and of the other pages;
 //! - [`pictures`]: the pictures of README.md;
+//! - [`bare`]: README's commands on a machine that has only what README names;
 //! - [`postgres`]: a PostgreSQL server for tests;
 //! - [`cluster`]: three PostgreSQL servers with failover, for tests;
 //! - [`refresh_lists`]: the lists of domains in engine/proto/data.
 //!
 //! The tests of `rules` check the source tree: dependencies of crates, imports of modules, documentation. Every task
-//! prints `N passed, M failed` as its last line, which `.ci/run` reads, and exits with 0 only if nothing failed.
+//! prints `N passed, M failed` as its last line, which `.ci/run` reads, and exits with 0 only if nothing failed. `bare --test-only`
+//! leaves the counting to the lines of cargo.
 
+mod bare;
 mod bench_table;
 mod browser;
 mod cluster;
@@ -50,6 +53,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Tasks of the project")]
 enum Task {
+    /// Run README's commands on a minimal Debian 12 and 13, as an ordinary user (root; see docs/testing.md).
+    Bare(bare::BareOptions),
     /// Print the latest figures of the benchmarks as a table.
     BenchTable(bench_table::BenchTableOptions),
     /// Test the pages and their actions in Chromium (see docs/testing.md).
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     match task {
+        Task::Bare(options) => bare::main(&options),
         Task::BenchTable(options) => bench_table::main(&options),
         Task::Browser(options) => browser::main(&options),
         Task::Cluster(options) => cluster::main(&options),

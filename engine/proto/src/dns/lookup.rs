@@ -249,6 +249,11 @@ impl Lookup {
         self.upstreams.iter().any(|u| u.answered)
     }
 
+    /// Why it will fail if no resolver answers: nobody has, or the network cannot reach one.
+    pub fn failure(&self) -> Failure {
+        self.failure.unwrap_or(Failure::Timeout)
+    }
+
     /// Whether this resolver was asked so far.
     pub fn has_asked(&self, upstream: usize) -> bool {
         self.upstreams.get(upstream).is_some_and(|u| u.asked)

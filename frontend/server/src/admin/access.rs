@@ -68,8 +68,8 @@ impl fmt::Display for AccessError {
         match self {
             AccessError::NoStore(folder) => write!(
                 f,
-                "there is no mailprobe data in {}; name the data folder with --data, or create it with `mailprobe serve` \
-                 or `mailprobe account create`",
+                "there is no mailprobe data in {}; name the data folder with --data (`serve`, `account create` and `restore` \
+                 create the folder that --data names)",
                 folder.display()
             ),
             AccessError::Silent(folder) => write!(

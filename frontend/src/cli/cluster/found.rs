@@ -63,6 +63,7 @@ pub fn found(
     if bundle_file.symlink_metadata().is_ok() {
         return Err(format!("{} exists; name another file with --bundle", bundle_file.display()));
     }
+    place.refuse_default().map_err(|error| error.to_string())?;
     let node = NewNode::lock(place.data).map_err(|error| error.to_string())?;
     let told_bundle = |error: BundleError| error.to_string();
     match rows {

@@ -1,5 +1,6 @@
 //! The command: its ready line, its counters at the end, and its addresses as CSV.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpStream,
@@ -29,7 +30,7 @@ fn serve(command: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
 
 #[test]
 fn it_says_when_it_is_ready_and_what_happened() {
-    for signal in ["-TERM", "-INT"] {
+    for signal in [Signal::TERM, Signal::INT] {
         let scenario = scenario("catchall");
         let arguments = ["--scenario", &scenario, "--dns", "127.0.0.1:0", "--smtp-port", "0"];
         let (mut child, mut out, ready) = serve(mailnet().args(arguments));
@@ -40,8 +41,7 @@ fn it_says_when_it_is_ready_and_what_happened() {
         assert_eq!(domains, "253");
         assert!(TcpStream::connect(dns).is_ok());
         assert!(TcpStream::connect(format!("127.1.0.1:{port}")).is_ok());
-        let killed = Command::new("kill").args([signal, &child.id().to_string()]).status().expect("kill");
-        assert!(killed.success());
+        kill_process(Pid::from_child(&child), signal).expect("it runs");
         let mut rest = String::new();
         out.read_to_string(&mut rest).expect("the counters");
         let stats: serde_json::Value = serde_json::from_str(&rest).expect("JSON");
@@ -93,8 +93,8 @@ fn the_journal_goes_to_a_file() {
     let mut banner = String::new();
     client.read_line(&mut banner).expect("a banner");
     drop(client);
-    let killed = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().expect("kill");
-    assert!(killed.success() && child.wait().expect("ends").success());
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it runs");
+    assert!(child.wait().expect("ends").success());
     let text = std::fs::read_to_string(&journal).expect("a journal");
     let first: serde_json::Value =
         serde_json::from_str(text.lines().next().expect("an event")).expect("JSON");

@@ -7,7 +7,7 @@
 //! for network and processes. A server listens on 127.0.0.1:8080, and `TEST_KEY` is its test key. The folder has links to
 //! `tools` and `loadtest` of the source tree.
 
-mod blocks;
+pub mod blocks;
 mod cargo;
 mod commands;
 mod output;

@@ -33,6 +33,21 @@ pub fn watch_signals() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Programs that a task needs, each with the command or package that installs it. A task looks for them before anything that
+/// takes long or leaves files.
+///
+/// # Errors
+///
+/// The text names all programs that are neither in a folder of `PATH` nor in `/usr/sbin`, which users other than root lack there.
+pub fn require(programs: &[(&str, &str)]) -> Result<(), Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]).collect();
+    let is_installed = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
+    let missing = programs.iter().filter(|(program, _)| !is_installed(program));
+    let missing: Vec<String> = missing.map(|(program, remedy)| format!("{program} ({remedy})")).collect();
+    if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }
+}
+
 /// The path of this program.
 pub fn own_path() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| Failure(format!("the path of this program is unknown: {error}")))
@@ -291,6 +306,14 @@ fn write_private(path: &Path, text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn missing_programs_are_named_with_what_installs_them() {
+        assert!(require(&[("sh", "apt-get install dash")]).is_ok());
+        let missing = require(&[("sh", "dash"), ("no-such-program", "cargo install it"), ("nor-this", "it")]);
+        let Err(Failure(text)) = missing else { panic!("a program is missing") };
+        assert_eq!(text, "missing: no-such-program (cargo install it), nor-this (it)");
+    }
 
     #[test]
     fn two_processes_can_use_one_folder() {

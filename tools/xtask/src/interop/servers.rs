@@ -5,7 +5,7 @@
 
 use super::Failure;
 use super::net::{Net, NetNamespace, RESOLVER};
-use super::process::{ServerProcess, wait_until};
+use super::process::{self, ServerProcess, wait_until};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ const SHORT_DELAY_S: u32 = 30;
 const USERS: [(&str, u32); 3] = [("opensmtpd", 64_901), ("opensmtpq", 64_902), ("Debian-exim", 64_903)];
 
 /// The required programs with their packages.
-const PROGRAMS: [(&str, &str); 18] = [
+const PROGRAMS: [(&str, &str); 17] = [
     ("ip", "iproute2"),
     ("ss", "iproute2"),
     ("unshare", "util-linux"),
@@ -41,7 +41,6 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("smtp-source", "postfix"),
     ("smtp-sink", "postfix"),
     ("time", "time"),
-    ("kill", "procps"),
     ("swaks", "swaks"),
     ("dig", "bind9-dnsutils"),
     ("openssl", "openssl"),
@@ -54,20 +53,15 @@ const PROGRAMS: [(&str, &str); 18] = [
 ///
 /// The text names all missing programs.
 pub fn require_programs() -> Result<(), Failure> {
-    let mut missing = Vec::new();
-    for (program, package) in PROGRAMS {
-        let found = std::env::var_os("PATH")
-            .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join(program).is_file()));
-        if !found {
-            missing.push(format!("{program} (package {package})"));
-        }
-    }
+    let installed = process::require(&PROGRAMS);
+    let mut missing: Vec<String> =
+        installed.err().map(|Failure(text)| format!("{text}: install these packages")).into_iter().collect();
     for program in ["exim4", "smtpd"] {
         if !unpacked(program).is_file() {
-            missing.push(format!("{} (unpacked by .ci/mail-servers)", unpacked(program).display()));
+            missing.push(format!("missing: {} (unpacked by .ci/mail-servers)", unpacked(program).display()));
         }
     }
-    if missing.is_empty() { Ok(()) } else { Err(Failure(format!("missing: {}", missing.join(", ")))) }
+    if missing.is_empty() { Ok(()) } else { Err(Failure(missing.join("; "))) }
 }
 
 /// Writes every configuration to the folder of the run.

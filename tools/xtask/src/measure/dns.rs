@@ -10,7 +10,7 @@ use super::{Bench, Failure};
 use crate::interop::report::{self, Tally};
 use std::fmt::Write;
 use std::fs::File;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const NAMES: u64 = 100_000;
@@ -36,8 +36,6 @@ struct LookupCost {
 /// Measures both clients, and counts whether the engine's answers are right.
 pub fn run(bench: &Bench, tally: &mut Tally) -> Result<(), Failure> {
     bench.build_tools()?;
-    let installed = Command::new("dnsperf").arg("-h").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    installed.map_err(|_| Failure("dns needs dnsperf: apt-get install dnsperf".into()))?;
     let mailnet = bench.world.mailnet(SCENARIO)?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..bench.runs {

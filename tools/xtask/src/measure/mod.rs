@@ -121,6 +121,31 @@ enum MeasurementName {
     Verifiers,
 }
 
+impl MeasurementName {
+    /// The programs that a measurement needs, with what installs them: the build before it takes minutes.
+    fn tools(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            MeasurementName::Api => &[("wrk", "apt-get install wrk")],
+            MeasurementName::Dns => &[("dnsperf", "apt-get install dnsperf")],
+            MeasurementName::Instructions => &[("valgrind", "apt-get install valgrind")],
+            MeasurementName::Verifiers => {
+                &[("npm", "apt-get install npm"), ("node", "apt-get install nodejs")]
+            }
+            MeasurementName::Hosts | MeasurementName::Site => &[("smtp-sink", "apt-get install postfix")],
+            MeasurementName::Bursts => &[
+                ("ip", "apt-get install iproute2"),
+                ("nsd", "apt-get install nsd"),
+                ("unbound", "apt-get install unbound"),
+                ("named", "apt-get install bind9"),
+                ("kresd", "apt-get install knot-resolver"),
+                ("dnsmasq", "apt-get install dnsmasq-base"),
+                ("smtp-sink", "apt-get install postfix"),
+            ],
+            _ => &[],
+        }
+    }
+}
+
 /// Measures, prints a table for each name and counts whether the verdicts were right.
 pub fn main(options: &MeasureOptions) -> ExitCode {
     report::end("measure", process::watch_signals().and_then(|()| run(options)))
@@ -136,6 +161,9 @@ fn run(options: &MeasureOptions) -> Result<Tally, Failure> {
         MeasurementName::Sick,
     ];
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
+    for name in names {
+        process::require(name.tools())?;
+    }
     let world = CampaignFolder::of(options.bin_dir.as_deref(), true)?;
     let given = options.bin_dir.is_some();
     let bench =

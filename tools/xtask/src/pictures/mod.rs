@@ -55,6 +55,7 @@ pub fn main(options: &PicturesOptions) -> ExitCode {
 }
 
 fn pictures(options: &PicturesOptions) -> Result<Tally, Failure> {
+    process::require(&[("script", "apt-get install bsdutils"), ("pngquant", "apt-get install pngquant")])?;
     let setup = BrowserSetup::find(&options.folder)?;
     let world = CampaignFolder::of(options.bin_dir.as_deref(), false)?;
     let mut tally = isolated(world.folder(), RESOLVER, || shoot(&setup, &world))?;
