@@ -10,6 +10,7 @@
 //! - `list` (list.rs): `mailprobe clean` of a long list, killed again and again;
 //! - `lists` (lists.rs): `kill -9` of the server during the upload, the check and the download of a list over the API;
 //! - `parts` (parts.rs): `mailprobe clean --part` of a long list, each part killed once, and `--join`;
+//! - `state` (state.rs): `mailprobe clean` four times at once on one state file, with kills;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
@@ -51,6 +52,7 @@ mod power;
 mod slow;
 mod slow_peers;
 mod ssrf;
+mod state;
 pub mod transport;
 pub mod visitor;
 pub mod world;
@@ -137,6 +139,8 @@ enum CampaignName {
     Lists,
     /// Clean a long list in three parts, each killed once: their join is the output of one run, and no row is checked again.
     Parts,
+    /// Four `clean` at once on one state file, some killed: no run is refused, and each budget holds over all of them.
+    State,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
     Cluster,
     /// Malformed input for every parser.
@@ -181,6 +185,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::List => list::run(options),
         CampaignName::Lists => lists::run(options),
         CampaignName::Parts => parts::run(options),
+        CampaignName::State => state::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
         CampaignName::Cluster => cluster::run(options),
