@@ -82,10 +82,11 @@ impl SiteRefusals {
         if planted(Fault::IgnoreBudget) {
             return false;
         }
-        let is_used_up = |counts: RefusalCounts| {
-            counts.asked == 0 && counts.left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
-        };
-        self.counts(step).is_some_and(is_used_up)
+        // Each work asks this: while answers are awaited, the counts need not be read.
+        self.place(step).is_some_and(|place| {
+            self.table.asked_by_all(place) == 0
+                && self.table.counts(place, step).left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
+        })
     }
 
     /// How long it takes until recipients may be asked about again.

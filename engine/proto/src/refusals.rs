@@ -167,7 +167,7 @@ impl RefusalCounts {
     pub fn of(cells: impl IntoIterator<Item = StepCell>, asked: u32, now: u64) -> RefusalCounts {
         let mut all = RefusalCounts { refused: 0, accepted: 0, asked, oldest: None };
         for cell in cells {
-            if !counts(cell.step(), now) {
+            if cell == StepCell::default() || !counts(cell.step(), now) {
                 continue;
             }
             // The counts of a cell have 20 bits, so the sum of all cells fits.

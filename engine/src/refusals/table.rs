@@ -269,10 +269,15 @@ impl RefusalTable {
 
     /// The counts at a place.
     pub(super) fn counts(&self, place: usize, step: u64) -> RefusalCounts {
+        let asked = self.asked_by_all(place);
+        RefusalCounts::of(self.cells(place).iter().map(read), asked, step)
+    }
+
+    /// The recipients at a place that runs are asking about.
+    pub(super) fn asked_by_all(&self, place: usize) -> u32 {
         let asked = bits(self.word(RUNS_AT).load(SeqCst))
             .fold(0, |sum: u64, run| sum.saturating_add(self.asked(run, place).load(SeqCst)));
-        let asked = u32::try_from(asked).unwrap_or(u32::MAX);
-        RefusalCounts::of(self.cells(place).iter().map(read), asked, step)
+        u32::try_from(asked).unwrap_or(u32::MAX)
     }
 
     /// This run asks about this number of recipients more.

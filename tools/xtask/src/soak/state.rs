@@ -88,9 +88,9 @@ fn scenario(seed: u64, sites: usize) -> String {
         "seed = {seed}\njournal = true\nroles = []\n[[personality]]\nname = \"slow\"\nlike = \"generic\"\n\
          ehlo = [\"PIPELINING\", \"LIMITS RCPTMAX={RECIPIENTS}\"]\n\
          [[group]]\nname = \"none-{{n}}.example\"\ncount = {sites}\nmailboxes.ok = [\"real-#\"]\n\
-         server = {{ personality = \"slow\", latency_ms = [20, 60] }}\n\
+         server = {{ personality = \"slow\", latency_ms = [100, 200] }}\n\
          [[group]]\nname = \"half-{{n}}.example\"\ncount = {sites}\nmailboxes.ok = [\"real-#\"]\n\
-         server = {{ personality = \"slow\", latency_ms = [20, 60] }}\n"
+         server = {{ personality = \"slow\", latency_ms = [100, 200] }}\n"
     )
 }
 
@@ -168,7 +168,7 @@ impl StateCampaign<'_> {
 
     /// The time until the next kill.
     fn pause(&mut self) -> Duration {
-        Duration::from_millis(self.random.u64(300..2000))
+        Duration::from_millis(self.random.u64(100..900))
     }
 
     fn site(&self, number: usize) -> String {
@@ -203,7 +203,8 @@ impl StateCampaign<'_> {
 
     /// Checks an address beside the lists. It may be over the budget.
     fn check(&mut self) -> Result<Result<(), String>, Failure> {
-        let site = self.site(self.random.usize(0..self.size.sites * 2));
+        let number = self.random.usize(0..self.size.sites * 2);
+        let site = self.site(number);
         let mut command = self.command("check");
         let output = command.arg(format!("nobody-{}@{site}", self.started)).output();
         let output = output.map_err(|error| Failure(format!("mailprobe check: {error}")))?;
