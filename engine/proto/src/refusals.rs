@@ -94,8 +94,8 @@ pub struct StepCell(pub u64);
 
 /// The bits of each of the two counts of a [`StepCell`].
 const COUNT_BITS: u32 = 20;
-const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
-const STEP_MAX: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const STEP_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
 
 impl StepCell {
     /// The index of the cell of a step among the [`REFUSALS_CELLS`] of a site and source.
@@ -106,14 +106,14 @@ impl StepCell {
     /// The cell after these further answers in this step. The counts of another step, which no longer count, are dropped.
     #[must_use]
     pub fn counted(self, step: u64, refused: u32, accepted: u32) -> StepCell {
-        let now = if self.step() == step.min(STEP_MAX) { self } else { StepCell::default() };
+        let now = if self.step() == step.min(STEP_MASK) { self } else { StepCell::default() };
         StepCell::new(step, now.refused() + u64::from(refused), now.accepted() + u64::from(accepted))
     }
 
     /// The cell with at least these counts. Of two different steps the later one remains.
     #[must_use]
     pub fn at_least(self, kept: KeptStep) -> StepCell {
-        match self.step().cmp(&kept.step.min(STEP_MAX)) {
+        match self.step().cmp(&kept.step.min(STEP_MASK)) {
             Ordering::Greater => self,
             Ordering::Less => StepCell::new(kept.step, kept.refused.into(), kept.accepted.into()),
             Ordering::Equal => StepCell::new(
@@ -132,8 +132,8 @@ impl StepCell {
     }
 
     fn new(step: u64, refused: u64, accepted: u64) -> StepCell {
-        let counts = refused.min(COUNT_MAX) << COUNT_BITS | accepted.min(COUNT_MAX);
-        StepCell(step.min(STEP_MAX) << (2 * COUNT_BITS) | counts)
+        let counts = refused.min(COUNT_MASK) << COUNT_BITS | accepted.min(COUNT_MASK);
+        StepCell(step.min(STEP_MASK) << (2 * COUNT_BITS) | counts)
     }
 
     fn step(self) -> u64 {
@@ -141,11 +141,11 @@ impl StepCell {
     }
 
     fn refused(self) -> u64 {
-        self.0 >> COUNT_BITS & COUNT_MAX
+        self.0 >> COUNT_BITS & COUNT_MASK
     }
 
     fn accepted(self) -> u64 {
-        self.0 & COUNT_MAX
+        self.0 & COUNT_MASK
     }
 }
 
@@ -354,16 +354,16 @@ mod tests {
 
     #[test]
     fn a_cell_counts_one_step() {
-        let (empty, max) = (StepCell::default(), COUNT_MAX as u32);
+        let (empty, max) = (StepCell::default(), COUNT_MASK as u32);
         for (before, step, refused, accepted, expected) in [
             (empty, 7, 3, 1, Some((7, 3, 1))),
             (StepCell::new(7, 3, 1), 7, 1, 2, Some((7, 4, 3))),
             // The cell of a step that is over serves a later one.
             (StepCell::new(7, 3, 1), 7 + REFUSALS_CELLS as u64, 1, 0, Some((22, 1, 0))),
-            (StepCell::new(7, COUNT_MAX - 1, COUNT_MAX), 7, 5, 5, Some((7, max, max))),
+            (StepCell::new(7, COUNT_MASK - 1, COUNT_MASK), 7, 5, 5, Some((7, max, max))),
             (empty, 7, u32::MAX, 0, Some((7, max, 0))),
             (empty, 7, 0, 0, None),
-            (StepCell(u64::MAX), STEP_MAX, 1, 1, Some((STEP_MAX, max, max))),
+            (StepCell(u64::MAX), STEP_MASK, 1, 1, Some((STEP_MASK, max, max))),
         ] {
             let kept = expected.map(|(step, refused, accepted)| KeptStep { step, refused, accepted });
             assert_eq!(before.counted(step, refused, accepted).kept(step), kept, "{before:?} at {step}");
@@ -377,7 +377,7 @@ mod tests {
             (StepCell::new(7, 5, 0), (7, 3, 1), StepCell::new(7, 5, 1)),
             (StepCell::new(22, 5, 0), (7, 9, 9), StepCell::new(22, 5, 0)),
             (StepCell::new(7, 9, 9), (22, 1, 0), StepCell::new(22, 1, 0)),
-            (StepCell::default(), (7, u32::MAX, u32::MAX), StepCell::new(7, COUNT_MAX, COUNT_MAX)),
+            (StepCell::default(), (7, u32::MAX, u32::MAX), StepCell::new(7, COUNT_MASK, COUNT_MASK)),
         ] {
             assert_eq!(before.at_least(KeptStep { step, refused, accepted }), expected, "{before:?}");
         }
@@ -407,8 +407,8 @@ mod tests {
 
     #[test]
     fn any_contents_of_the_cells_are_bounded() {
-        for bits in [u64::MAX, 1, COUNT_MAX, u64::MAX << (2 * COUNT_BITS)] {
-            for now in [0, 7, STEP_MAX] {
+        for bits in [u64::MAX, 1, COUNT_MASK, u64::MAX << (2 * COUNT_BITS)] {
+            for now in [0, 7, STEP_MASK] {
                 let counts = RefusalCounts::of([StepCell(bits); REFUSALS_CELLS], u32::MAX, now);
                 assert_eq!(counts.left(UNKNOWN), 0, "{bits:x} at {now}");
                 let _ = counts.wait(now, Duration::ZERO);

@@ -11,11 +11,11 @@
 //!
 //! - A run first adds the recipients to its own word, then reads the words of all runs, and gives back what exceeds the
 //!   budget. Of two runs that do so at once, at least one sees the recipients of the other. So they never exceed the budget.
-//! - An answer is first counted, and then taken from the recipients under way. A reader reads them in the other order. So
-//!   nobody misses a recipient between the two, and after a kill it counts.
-//! - Recipients under way of a run that ended without a word count as refused: their replies may have been on the way.
+//! - An answer is first added to the counts, and then subtracted from the recipients under way. A reader reads these two in the
+//!   opposite order. So no reader misses a recipient, and a kill between the two loses none.
+//! - If a run is killed, the recipients that it was asking about count as refused: their replies may have been on the way.
 //!
-//! Only one run at a time gives a place in the table to a site ([`RefusalTable::place_of`]).
+//! Only to give a site its place in the table, a run takes a lock ([`RefusalTable::place_of`]).
 
 use super::shared_file::{Change, SharedFile};
 use crate::seed::keyed_number;
@@ -31,9 +31,9 @@ use std::time::{Duration, SystemTime};
 
 /// The words of the header: a page.
 const HEADER_WORDS: usize = 512;
-/// The header: "mailprb" and a zero byte in a file of mailprobe, and what else the file begins with.
+/// The first word of the file.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
-/// Changes with the layout.
+/// The version of the layout.
 pub(super) const VERSION: u64 = 1;
 /// The indexes of the words of the header.
 pub(super) const MAGIC_AT: usize = 0;
@@ -42,14 +42,15 @@ pub(super) const VERSION_AT: usize = 1;
 const SECRET_AT: usize = 2;
 /// The runs that use the table, a bit for each.
 const RUNS_AT: usize = 3;
-/// Nanoseconds from the start of the monotonic clock to the Unix epoch, which give all runs the same steps.
+/// The time of the wall clock at which the monotonic clock was zero, in nanoseconds. With this common clock, all runs have the
+/// same steps, also if the wall clock is set while they run.
 const CLOCK_AT: usize = 4;
-/// What the last run that wrote the counts to another place says about them.
+/// The hash of the counts that were last written elsewhere ([`RefusalTable::write`]).
 const WRITTEN_AT: usize = 5;
 
-/// The key and the cells of a site.
+/// Number of words of a site: the key and the cells.
 const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
-/// A site has its place among so many.
+/// Number of places in a bucket. The key of a site decides its bucket.
 const PLACES_A_BUCKET: usize = 16;
 /// The bit of a key from which on it chooses the bucket. The bits below it may be those of a node.
 const BUCKET_SHIFT: u32 = 20;
@@ -126,7 +127,7 @@ impl RefusalTable {
     /// file is created.
     ///
     /// # Errors
-    /// [`TableFault`]
+    /// [`TableFault`].
     pub fn open(
         path: &Path,
         secret: &[u8; 32],
@@ -445,4 +446,5 @@ fn monotonic() -> Duration {
 #[cfg(test)]
 mod tests;
 
-const _: () = assert!(REFUSALS_RUNS_MAX <= u64::BITS as usize && REFUSALS_SITES_MAX % PLACES_A_BUCKET == 0);
+const _: () =
+    assert!(REFUSALS_RUNS_MAX <= u64::BITS as usize && REFUSALS_SITES_MAX.is_multiple_of(PLACES_A_BUCKET));
