@@ -2,6 +2,7 @@
 
 mod source;
 
+use crate::RefusalTable;
 use crate::seed;
 use engine_proto::address::Address;
 use engine_proto::lists::Lists;
@@ -51,6 +52,8 @@ pub struct EngineConfig {
     pub installation: [u8; 32],
     /// Counts of refused recipients of an earlier run, from [`crate::Engine::refusals`] under the same secret.
     pub refusals: Vec<KeptRefusals>,
+    /// The table that keeps the counts of refused recipients, for example one that several runs share. `None`: one in memory.
+    pub table: Option<Arc<RefusalTable>>,
     /// The number of this node, if several share the secret of the installation: each counts refused recipients for itself.
     pub node: Option<i64>,
     /// Number of nodes that ask from the same addresses, this one among them. It may change at any time. The ceilings of sites and
@@ -78,6 +81,7 @@ impl fmt::Debug for EngineConfig {
             .field("tickets_max", &self.tickets_max)
             .field("lists", &self.lists.get())
             .field("refusals", &self.refusals.len())
+            .field("table", &self.table)
             .field("node", &self.node)
             .field("egress_nodes", &self.egress_nodes)
             .field("canaries", &self.canaries.len())
@@ -234,6 +238,7 @@ impl Default for EngineConfig {
             lists: SharedLists::default(),
             installation: seed::secret(),
             refusals: Vec::new(),
+            table: None,
             node: None,
             egress_nodes: Arc::new(AtomicU32::new(1)),
             canaries: Vec::new(),

@@ -53,14 +53,17 @@ use egress::Pool;
 pub use engine_proto as proto;
 use engine_proto::address::{Address, Domain};
 use engine_proto::facts::DnsFacts;
-use engine_proto::limits::{BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, SINGLE_PATIENCE};
+use engine_proto::limits::{
+    BULK_PATIENCE, FACTS_PATIENCE, FAST_PATIENCE, INQUIRIES_MAX, REFUSALS_SHARDS_MAX, SINGLE_PATIENCE,
+};
+use engine_proto::refusals::step_at;
 pub use engine_proto::refusals::{KeptRefusals, KeptStep};
 use engine_proto::verdict::{ObservedReply, Reason};
 use inbox::Inbox;
 pub use inquiry::{Asker, MailHosts, PendingInquiry, pending_inquiry};
 use inquiry::{Inquiry, InquiryPlace};
 pub use machine::{Identity, identities, system_resolvers};
-pub use refusals::counts_are_of;
+pub use refusals::{RefusalTable, TableFault, counts_are_of};
 use runtime::{Chosen, Flavor};
 pub use seed::NumberMap;
 use shard::{ShardFace, ShardMain, Shared};
@@ -316,11 +319,11 @@ impl Engine {
         }
     }
 
-    /// A function that reads the counts of refused recipients, as of a second ago. Any thread may call it at any time. The
-    /// next start takes the counts in [`EngineConfig::refusals`].
+    /// A function that reads the counts of refused recipients. Any thread may call it at any time. The next start takes the
+    /// counts in [`EngineConfig::refusals`].
     pub fn refusals(&self) -> impl Fn() -> Vec<KeptRefusals> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
-        move || shared.kept_refusals()
+        move || shared.table.kept(shared.refusal_step(Instant::now()))
     }
 
     /// A function that takes the evidence that was contradicted since its last call.
@@ -396,7 +399,7 @@ fn shared(config: EngineConfig) -> Result<Shared, StartError> {
     let tls = tls::client_config().map_err(|error| StartError(format!("TLS cannot be set up: {error}")))?;
     let pool = Pool::on_this_host(&config)?;
     let ipv6 = pool.has_ipv6().unwrap_or_else(|| machine::has_ipv6(&config));
-    Ok(assemble(config, pool, ipv6, tls, Instant::now()))
+    assemble(config, pool, ipv6, tls, Instant::now())
 }
 
 /// The state that all shards share.
@@ -406,7 +409,7 @@ fn assemble(
     ipv6: bool,
     tls: Arc<rustls::ClientConfig>,
     started: Instant,
-) -> Shared {
+) -> Result<Shared, StartError> {
     let shards = match config.shards {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         count => count,
@@ -422,15 +425,27 @@ fn assemble(
         queued: AtomicUsize::new(0),
         answers: AtomicU64::new(0),
         busy_us: AtomicU64::new(0),
-        refusals: Mutex::default(),
     };
-    let kept = config.refusals.iter().map(|kept| (kept.key, kept.steps.clone())).collect();
-    Shared {
+    let table = match &config.table {
+        Some(table) => Arc::clone(table),
+        None => {
+            let table = RefusalTable::in_memory(shards.min(REFUSALS_SHARDS_MAX));
+            Arc::new(table.map_err(|error| StartError(format!("no memory for counts: {error}")))?)
+        }
+    };
+    let started_at = match &config.table {
+        // The runs that share a table have one clock.
+        Some(table) => SystemTime::UNIX_EPOCH + table.since_epoch(),
+        None => seed::wall_clock(),
+    };
+    let since_epoch = started_at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    table.take_over(&config.refusals, step_at(since_epoch).0);
+    Ok(Shared {
         ipv6,
-        kept: Mutex::new(kept),
+        table,
         withdrawn: Mutex::default(),
         recalls: AtomicU64::new(0),
-        started_at: seed::wall_clock(),
+        started_at,
         pool,
         tls,
         shards: (0..shards).map(|_| face()).collect(),
@@ -440,7 +455,7 @@ fn assemble(
         resolvers: Arc::default(),
         started,
         config,
-    }
+    })
 }
 
 /// One thread's way to the engine.

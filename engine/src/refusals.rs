@@ -1,51 +1,68 @@
-//! The budgets of refused recipients of a shard's sites, and how they are kept over restarts. The rules are
-//! [`engine_proto::refusals`].
+//! The budgets of refused recipients of a shard's sites. The rules are [`engine_proto::refusals`]. The counts are in a table
+//! (`table.rs`), which outlives the shards and may be shared with other processes.
 //!
 //! A budget is no part of the record of a host (`site/route.rs`): its key is a site and a source, it counts single recipients,
 //! and it outlives the process.
 
+mod shared_file;
+mod table;
+
 use crate::config::EngineConfig;
 use crate::faults::{Fault, planted};
 use crate::seed::{HashMap, keyed_number};
-use crate::shard::{ShardFace, Shared};
+use crate::shard::Shared;
 use engine_proto::limits::{REFUSALS_KEPT_FOR_PROOF, REFUSALS_SITES_MAX};
 use engine_proto::refusals::{KeptRefusals, RefusalBudget, RefusalCounts, step_at};
 use engine_proto::smtp::reply::Reply;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+pub use table::{RefusalTable, TableFault};
 
-/// The counts of one site and source, and its budget.
+/// The budget of one site and source, and where its counts are.
 pub(crate) struct SiteRefusals {
-    counts: RefCell<RefusalCounts>,
+    table: Arc<RefusalTable>,
+    key: u64,
+    /// The place of the counts in the table when it was last looked for.
+    place: Cell<Option<usize>>,
     /// The budget of the site for one address.
     budget: Cell<RefusalBudget>,
     /// Number of nodes that ask from the same address, which divide the budget.
     nodes: Arc<AtomicU32>,
-    changed: Cell<bool>,
 }
 
-/// The counts of a shard's sites, by the keys under which they are kept.
+/// The budgets of a shard's sites, by the keys of their counts.
 #[derive(Default)]
 pub(crate) struct RefusalBook {
     sites: RefCell<HashMap<u64, Rc<SiteRefusals>>>,
-    published: Cell<Option<Instant>>,
 }
 
-/// Recipients that are being asked about; those that got no answer are given back when it is dropped.
+/// Recipients that are being asked about. If it is dropped before its end, because the run ends, those without an answer count
+/// as refused: their replies may be on the way.
 pub(crate) struct AskedRecipients {
-    site: Option<Rc<SiteRefusals>>,
+    site: Option<(Rc<SiteRefusals>, usize)>,
     left: Cell<u32>,
+    /// The step in which one was last asked about or answered.
+    step: Cell<u64>,
 }
 
 /// The bits of a key that name the node.
 const NODE_BITS: u64 = 0xffff;
-/// How often other threads are shown what was counted.
-const PUBLISH: Duration = Duration::from_secs(1);
 
 impl SiteRefusals {
+    fn new(
+        table: Arc<RefusalTable>,
+        key: u64,
+        budget: RefusalBudget,
+        nodes: Arc<AtomicU32>,
+        step: u64,
+    ) -> SiteRefusals {
+        let place = Cell::new(table.place_of(key, step));
+        SiteRefusals { table, key, place, budget: Cell::new(budget), nodes }
+    }
+
     /// How many recipients may be asked about now, so that room is left for what proves their answers.
     pub(crate) fn room(&self, step: u64) -> usize {
         let room = self.room_for_proof(step);
@@ -57,72 +74,152 @@ impl SiteRefusals {
         if planted(Fault::IgnoreBudget) {
             return usize::MAX;
         }
-        let budget = self.budget.get().divided(self.nodes.load(Ordering::Relaxed));
-        self.counts.borrow().left(budget, step) as usize
+        self.counts(step).map_or(0, |counts| counts.left(self.budget()) as usize)
     }
 
-    /// Whether the budget is used up, and no answer that is awaited can change that.
+    /// Whether the budget is used up, and no answer that any run awaits can change that.
     pub(crate) fn is_used_up(&self, step: u64) -> bool {
-        self.room(step) == 0 && !self.counts.borrow().awaits_answers()
+        if planted(Fault::IgnoreBudget) {
+            return false;
+        }
+        // Each work asks this: while answers are awaited, the counts need not be read.
+        self.place(step).is_some_and(|place| {
+            self.table.asked_by_all(place) == 0
+                && self.table.counts(place, step).left(self.budget()) as usize <= REFUSALS_KEPT_FOR_PROOF
+        })
     }
 
     /// How long it takes until recipients may be asked about again.
     pub(crate) fn wait(&self, since_epoch: Duration) -> Duration {
         let (step, into) = step_at(since_epoch);
-        self.counts.borrow().wait(step, into)
+        self.counts(step).map_or(into, |counts| counts.wait(step, into))
     }
 
     /// Lowers the budget, because the site allows fewer refusals.
     pub(crate) fn lower(&self, budget: RefusalBudget) {
         self.budget.set(self.budget.get().min(budget));
     }
+
+    fn budget(&self) -> RefusalBudget {
+        self.budget.get().divided(self.nodes.load(Ordering::Relaxed))
+    }
+
+    /// The counts over all runs; `None` if they have no place in the table at this moment.
+    fn counts(&self, step: u64) -> Option<RefusalCounts> {
+        self.place(step).map(|place| self.table.counts(place, step))
+    }
+
+    /// The place of the counts, which they get if they have none. They keep it while this run asks about recipients.
+    fn place(&self, step: u64) -> Option<usize> {
+        self.current_place().or_else(|| {
+            self.place.set(self.table.place_of(self.key, step));
+            self.place.get()
+        })
+    }
+
+    /// The place of the counts, if they have one.
+    fn current_place(&self) -> Option<usize> {
+        self.place.get().filter(|&place| self.table.is_at(self.key, place))
+    }
+
+    /// Adds recipients to those that are being asked about, and returns the place and how many the budget allows.
+    fn reserve(&self, count: u32, keep: u32, step: u64) -> Option<(usize, u32)> {
+        let place = self.place(step)?;
+        self.table.on_asked(place, count);
+        if !self.table.is_at(self.key, place) {
+            // Another run has given the place away meanwhile.
+            self.table.on_unanswered(place, count);
+            return None;
+        }
+        let excess = match planted(Fault::IgnoreBudget) {
+            true => 0,
+            false => {
+                let mut counts = self.table.counts(place, step);
+                counts.asked = counts.asked.saturating_add(keep);
+                counts.excess(self.budget()).min(count)
+            }
+        };
+        self.table.on_unanswered(place, excess);
+        Some((place, count - excess))
+    }
 }
 
 impl AskedRecipients {
-    /// `count` recipients are being asked about.
-    pub(crate) fn begin(site: Option<&Rc<SiteRefusals>>, count: usize) -> AskedRecipients {
+    /// Reserves room in the budget for up to `count` recipients, so that `keep` more could be asked about. The site gets no
+    /// more questions than [`AskedRecipients::count`].
+    pub(crate) fn reserve(
+        site: Option<&Rc<SiteRefusals>>,
+        count: usize,
+        keep: usize,
+        step: u64,
+    ) -> AskedRecipients {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        let site = site.map(Rc::clone);
-        let site = site.filter(|_| !planted(Fault::ForgetReserved));
-        if let Some(site) = &site {
-            site.counts.borrow_mut().on_asked(count);
+        let Some(site) = site.filter(|_| !planted(Fault::ForgetReserved)) else {
+            return AskedRecipients { site: None, left: Cell::new(count), step: Cell::new(step) };
+        };
+        let (place, count) = site.reserve(count, keep as u32, step).unwrap_or_default();
+        AskedRecipients {
+            site: Some((Rc::clone(site), place)),
+            left: Cell::new(count),
+            step: Cell::new(step),
         }
-        AskedRecipients { site, left: Cell::new(count) }
+    }
+
+    /// Number of recipients without an answer.
+    pub(crate) fn count(&self) -> usize {
+        self.left.get() as usize
+    }
+
+    /// Gives back the room of all but this number of recipients, which are not asked about.
+    pub(crate) fn keep(&self, count: usize) {
+        let unused = self.left.get().saturating_sub(u32::try_from(count).unwrap_or(u32::MAX));
+        self.left.set(self.left.get() - unused);
+        if let Some((site, place)) = &self.site {
+            site.table.on_unanswered(*place, unused);
+        }
     }
 
     /// The session ended before this number of recipients got an answer. If the site refuses recipients, it may have refused these too, or
     /// may do so later.
     pub(crate) fn on_lost(&self, count: usize, step: u64) {
-        let refuses = |site: &&Rc<SiteRefusals>| site.counts.borrow().totals(step).0 > 0;
-        let Some(site) = self.site.as_ref().filter(refuses) else { return };
+        let refuses =
+            |(site, place): &&(Rc<SiteRefusals>, usize)| site.table.counts(*place, step).refused > 0;
+        let Some((site, place)) = self.site.as_ref().filter(refuses) else { return };
         let count = u32::try_from(count).unwrap_or(u32::MAX).min(self.left.get());
         self.left.set(self.left.get() - count);
-        (0..count).for_each(|_| site.counts.borrow_mut().on_answer(false, step));
-        site.changed.set(site.changed.get() || count > 0);
+        site.table.on_answered(*place, step, count, 0);
     }
 
     /// One was answered. A transient reply counts for nothing: greylisting is no refusal of a recipient.
     pub(crate) fn on_answer(&self, reply: &Reply, step: u64) {
-        self.left.set(self.left.get().saturating_sub(1));
-        let Some(site) = &self.site else { return };
+        let Some(left) = self.left.get().checked_sub(1) else { return };
+        self.left.set(left);
+        self.step.set(step);
+        let Some((site, place)) = &self.site else { return };
         if reply.is_transient() {
-            return site.counts.borrow_mut().on_unanswered(1);
+            site.table.on_unanswered(*place, 1);
+        } else {
+            let accepted = u32::from(reply.is_positive());
+            site.table.on_answered(*place, step, 1 - accepted, accepted);
         }
-        site.counts.borrow_mut().on_answer(reply.is_positive(), step);
-        site.changed.set(true);
+    }
+
+    /// The transaction has ended. Those that are left count as not asked about.
+    pub(crate) fn end(self) {
+        self.keep(0);
     }
 }
 
 impl Drop for AskedRecipients {
     fn drop(&mut self) {
-        if let Some(site) = &self.site {
-            site.counts.borrow_mut().on_unanswered(self.left.get());
+        if let (Some((site, place)), left @ 1..) = (&self.site, self.left.get()) {
+            site.table.on_answered(*place, self.step.get(), left, 0);
         }
     }
 }
 
 impl RefusalBook {
-    /// The counts of a site that is asked from a source; `None` where it has no budget.
+    /// The budget of a site that is asked from a source; `None` where it has none.
     pub(crate) fn of(
         &self,
         shared: &Shared,
@@ -137,43 +234,22 @@ impl RefusalBook {
         let source = &shared.pool.sources[source].label;
         let key = counts_key(&shared.config, site, source);
         let mut sites = self.sites.borrow_mut();
-        if !sites.contains_key(&key) {
-            make_room(&mut sites, step);
+        if sites.len() >= REFUSALS_SITES_MAX {
+            sites.retain(|_, site| Rc::strong_count(site) > 1);
         }
         let new = || {
-            let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-            let counts = RefusalCounts::restore(kept.unwrap_or_default(), step);
-            let changed = Cell::new(!counts.is_empty(step));
-            let nodes = Arc::clone(&shared.config.egress_nodes);
-            Rc::new(SiteRefusals { counts: RefCell::new(counts), budget: Cell::new(budget), nodes, changed })
+            let (table, nodes) = (Arc::clone(&shared.table), Arc::clone(&shared.config.egress_nodes));
+            Rc::new(SiteRefusals::new(table, key, budget, nodes, step))
         };
         Some(Rc::clone(sites.entry(key).or_insert_with(new)))
     }
 
-    /// Shows other threads what has changed, once in a while.
-    pub(crate) fn publish(&self, face: &ShardFace, now: Instant, step: u64) {
-        if self.published.get().is_some_and(|at| now.saturating_duration_since(at) < PUBLISH) {
-            return;
-        }
-        self.published.set(Some(now));
-        self.show(face, step);
-    }
-
-    /// Shows what was counted, whenever it was shown before: the last look of a shard that ends is one, too.
-    pub(crate) fn show(&self, face: &ShardFace, step: u64) {
-        let mut sites = self.sites.borrow_mut();
-        let before = sites.len();
-        sites.retain(|_, site| Rc::strong_count(site) > 1 || !site.counts.borrow().is_empty(step));
-        let changed =
-            sites.values().fold(before != sites.len(), |any, site| site.changed.replace(false) || any);
-        if changed {
-            let keep = |(&key, site): (&u64, &Rc<SiteRefusals>)| KeptRefusals {
-                key,
-                steps: site.counts.borrow().kept(step),
-            };
-            let kept = sites.iter().map(keep).filter(|kept| !kept.steps.is_empty()).collect();
-            *face.refusals.lock().unwrap_or_else(PoisonError::into_inner) = kept;
-        }
+    /// Forgets the sites that nobody asks and that have no counts.
+    pub(crate) fn forget(&self, step: u64) {
+        let counts = |site: &SiteRefusals| {
+            site.current_place().is_some_and(|place| !site.table.counts(place, step).is_empty())
+        };
+        self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1 || counts(site));
     }
 }
 
@@ -199,20 +275,6 @@ pub fn counts_are_of(node: Option<i64>, kept: &KeptRefusals) -> bool {
     node.is_none_or(|node| kept.key & NODE_BITS == node_bits(node))
 }
 
-/// Makes room for one more site: what no longer counts goes first, then the sites that refused the fewest.
-fn make_room(sites: &mut HashMap<u64, Rc<SiteRefusals>>, step: u64) {
-    if sites.len() < REFUSALS_SITES_MAX {
-        return;
-    }
-    let in_use = |site: &Rc<SiteRefusals>| Rc::strong_count(site) > 1;
-    sites.retain(|_, site| in_use(site) || !site.counts.borrow().is_empty(step));
-    for most in [0, 1, 4, 16, 64] {
-        if sites.len() >= REFUSALS_SITES_MAX / 2 {
-            sites.retain(|_, site| in_use(site) || site.counts.borrow().totals(step).0 > most);
-        }
-    }
-}
-
 impl Shared {
     /// How long ago the Unix epoch was, by the wall clock of the start and the time since then.
     pub(crate) fn since_epoch(&self, now: Instant) -> Duration {
@@ -224,22 +286,6 @@ impl Shared {
     pub(crate) fn refusal_step(&self, now: Instant) -> u64 {
         step_at(self.since_epoch(now)).0
     }
-
-    /// All counts: of sites that this run asked, and of those that an earlier run asked.
-    pub(crate) fn kept_refusals(&self) -> Vec<KeptRefusals> {
-        let step = self.refusal_step(Instant::now());
-        let old = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let still = |(&key, steps): (&u64, &Vec<_>)| KeptRefusals {
-            key,
-            steps: RefusalCounts::restore(steps.clone(), step).kept(step),
-        };
-        let mut all: Vec<_> = old.iter().map(still).filter(|kept| !kept.steps.is_empty()).collect();
-        drop(old);
-        for face in &self.shards {
-            all.extend(face.refusals.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-        }
-        all
-    }
 }
 
 #[cfg(test)]
@@ -249,17 +295,20 @@ mod tests {
     const BUDGET: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
     fn site() -> Rc<SiteRefusals> {
-        let counts = RefCell::new(RefusalCounts::default());
-        let nodes = Arc::new(AtomicU32::new(1));
-        Rc::new(SiteRefusals { counts, budget: Cell::new(BUDGET), nodes, changed: Cell::new(false) })
+        let table = Arc::new(RefusalTable::in_memory(1).unwrap());
+        Rc::new(SiteRefusals::new(table, 7, BUDGET, Arc::new(AtomicU32::new(1)), 7))
+    }
+
+    fn refused() -> Reply {
+        Reply::new(550, "5.1.1 no such user")
     }
 
     #[test]
     fn nodes_at_one_address_divide_the_budget_while_it_is_used() {
         let (site, step) = (site(), 7);
-        drop(AskedRecipients::begin(Some(&site), 50));
-        let asked = AskedRecipients::begin(Some(&site), 40);
-        (0..40).for_each(|_| asked.on_answer(&Reply::new(550, "5.1.1 no such user"), step));
+        AskedRecipients::reserve(Some(&site), 50, 0, step).end();
+        let asked = AskedRecipients::reserve(Some(&site), 40, 0, step);
+        (0..40).for_each(|_| asked.on_answer(&refused(), step));
         assert_eq!(site.room_for_proof(step), 60);
         site.nodes.store(2, Ordering::Relaxed);
         assert_eq!(site.room_for_proof(step), 10);
@@ -293,16 +342,37 @@ mod tests {
     #[test]
     fn recipients_without_an_answer_count_where_others_are_refused() {
         let (site, step) = (site(), 7);
-        let asked = AskedRecipients::begin(Some(&site), 50);
+        let asked = AskedRecipients::reserve(Some(&site), 50, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 50, "nobody was refused yet");
-        asked.on_answer(&Reply::new(550, "5.1.1 no such user"), step);
+        asked.on_answer(&refused(), step);
         assert_eq!(site.room_for_proof(step), 50, "all of them may be refused");
         asked.on_lost(8, step);
-        drop(asked);
+        asked.end();
         assert_eq!(site.room_for_proof(step), 100 - 9, "one was refused, and eight more may have been");
-        let asked = AskedRecipients::begin(Some(&site), 2);
+        let asked = AskedRecipients::reserve(Some(&site), 2, 0, step);
         asked.on_lost(8, step);
         assert_eq!(site.room_for_proof(step), 100 - 11, "no more than were asked about");
+        // The run ends in the middle of a transaction.
+        drop(AskedRecipients::reserve(Some(&site), 5, 0, step));
+        assert_eq!(site.room_for_proof(step), 100 - 16, "their replies may be on the way");
+    }
+
+    #[test]
+    fn no_more_is_reserved_than_the_budget_has() {
+        let (site, step) = (site(), 7);
+        let first = AskedRecipients::reserve(Some(&site), 90, 2, step);
+        assert_eq!(first.count(), 90);
+        let second = AskedRecipients::reserve(Some(&site), 20, 2, step);
+        assert_eq!((second.count(), site.room(step), site.room_for_proof(step)), (8, 0, 2));
+        let proof = AskedRecipients::reserve(Some(&site), 3, 0, step);
+        assert_eq!((proof.count(), site.room_for_proof(step)), (2, 0));
+        second.keep(3);
+        assert_eq!((second.count(), site.room_for_proof(step)), (3, 5));
+        assert!(!site.is_used_up(step), "answers may make room");
+        [first, second, proof].into_iter().for_each(AskedRecipients::end);
+        assert_eq!(site.room_for_proof(step), 100);
+        let without_budget = AskedRecipients::reserve(None, 20, 2, step);
+        assert_eq!(without_budget.count(), 20);
     }
 }

@@ -7,7 +7,7 @@ use crate::inbox::Inbox;
 use crate::knowledge::Knowledge;
 use crate::machine;
 use crate::probe;
-use crate::refusals::RefusalBook;
+use crate::refusals::{RefusalBook, RefusalTable};
 use crate::resolver::Resolver;
 use crate::runtime::{Main, Runtime};
 use crate::seed::{self, HashMap, Hashing};
@@ -16,7 +16,7 @@ use crate::site::{Group, Next, Site};
 use crate::verify;
 use crate::walk::Walks;
 use crate::work::{Message, Plan, Work};
-use crate::{KeptRefusals, KeptStep, Outage, Priority, Withdrawn};
+use crate::{Outage, Priority, Withdrawn};
 use engine_proto::address::Domain;
 use engine_proto::egress::Rests;
 use engine_proto::limits::{
@@ -54,8 +54,8 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     /// The same on the wall clock.
     pub(crate) started_at: SystemTime,
-    /// Counts of refusals of an earlier run, by their keys, until the shard that owns the site takes them.
-    pub(crate) kept: Mutex<std::collections::HashMap<u64, Vec<KeptStep>>>,
+    /// The counts of refused recipients.
+    pub(crate) table: Arc<RefusalTable>,
     /// Contradicted evidence that the caller has not read yet.
     pub(crate) withdrawn: Mutex<Vec<Withdrawn>>,
     /// How often a client has recalled what was under way.
@@ -75,8 +75,6 @@ pub(crate) struct ShardFace {
     pub(crate) answers: AtomicU64,
     /// Processor time until then, in microseconds.
     pub(crate) busy_us: AtomicU64,
-    /// Its counts of refusals, as of a moment ago.
-    pub(crate) refusals: Mutex<Vec<KeptRefusals>>,
 }
 
 impl Shared {
@@ -223,8 +221,6 @@ impl Main for ShardMain {
                 work.fail(Outage::Stopping);
             }
         }
-        // A run may be shorter than the time between two looks, and what it counted holds for the next one.
-        shard.refusals.show(face, shard.refusal_step());
         face.heartbeat.store(u64::MAX, Ordering::SeqCst);
     }
 }
@@ -242,7 +238,6 @@ async fn housekeeping<R: Runtime>(shard: Rc<Shard<R>>, index: usize) {
         if let Some(busy) = machine::thread_time() {
             face.busy_us.store(busy.as_micros() as u64, Ordering::Relaxed);
         }
-        shard.refusals.publish(face, now, shard.shared.refusal_step(now));
         if face.heartbeat.swap(alive, Ordering::Relaxed) == u64::MAX {
             face.heartbeat.store(u64::MAX, Ordering::Relaxed);
             return;
@@ -509,7 +504,8 @@ impl<R: Runtime> Shard<R> {
                 Next::Nothing => return,
             }
             if group.refusal_room(self.shared.refusal_step(now)) == 0 {
-                // Recipients under way may make room when they are answered.
+                // Recipients under way may make room when they are answered. The end of a session of this run wakes the group;
+                // for those of other runs `sweep` looks again.
                 if !self.answer_if_over_budget(group, now) {
                     queue(&site.waiting, group);
                 }
@@ -631,6 +627,7 @@ impl<R: Runtime> Shard<R> {
         groups.retain(|_, group| !group.is_forgotten(now, is_crowded));
         drop(groups);
         self.walks.borrow_mut().forget(now);
+        self.refusals.forget(self.shared.refusal_step(now));
         // A site is kept as long as a group of it.
         self.sites.borrow_mut().retain(|_, site| Rc::strong_count(site) > 1);
     }

@@ -216,7 +216,7 @@ pub fn run<W: World + 'static>(
     let world = Rc::new(RefCell::new(world));
     runtime::start(setup.seed, Rc::clone(&world) as Rc<RefCell<dyn World>>);
     let pool = Pool::new(&setup.config)?;
-    let shared = Arc::new(crate::assemble(setup.config, pool, setup.ipv6, tls()?, runtime::Sim::now()));
+    let shared = Arc::new(crate::assemble(setup.config, pool, setup.ipv6, tls()?, runtime::Sim::now())?);
     let run = Run::new(&shared, tickets);
     let ending = run.drive(&world, arrivals, setup.limit);
     drop(run);

@@ -474,8 +474,14 @@ pub const REFUSALS_STEP: Duration = Duration::from_secs(300);
 pub const REFUSALS_STEPS: usize = 13;
 /// If a site accepts more than it refuses, one refusal for this number of accepts is within the budget.
 pub const REFUSALS_ACCEPTS_SHARE: u32 = 4;
-/// Most sites of which a shard keeps counts of refusals.
-pub const REFUSALS_SITES_MAX: usize = 20_000;
+/// Number of cells for the counts of a site and source: those steps, the one that begins next, and one that is being dropped.
+pub const REFUSALS_CELLS: usize = REFUSALS_STEPS + 2;
+/// Number of sites and sources of which a table has counts of refusals. A table in memory has it for each shard.
+pub const REFUSALS_SITES_MAX: usize = 32_768;
+/// Number of shards up to which a table in memory has room for more sites.
+pub const REFUSALS_SHARDS_MAX: usize = 8;
+/// Most runs that share a table of counts.
+pub const REFUSALS_RUNS_MAX: usize = 64;
 /// Recipients of the budget that are reserved for the questions which prove the answers of a session.
 pub const REFUSALS_KEPT_FOR_PROOF: usize = 2;
 /// The smallest part of a budget that a node gets, if several share an address: one recipient, and what is kept for proof.

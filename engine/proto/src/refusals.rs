@@ -6,8 +6,8 @@
 //! hour ever has more refusals than the budget. Recipients that are being asked about may all be refused, and are
 //! counted as if they were until their answers come.
 
-use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
-use std::collections::VecDeque;
+use crate::limits::{REFUSALS_ACCEPTS_SHARE, REFUSALS_CELLS, REFUSALS_LEAST, REFUSALS_STEP, REFUSALS_STEPS};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 /// How many recipients a site may refuse in an hour.
@@ -84,102 +84,136 @@ pub struct KeptRefusals {
     pub steps: Vec<KeptStep>,
 }
 
-/// The counts of one site and source.
-#[derive(Debug, Clone, Default)]
+/// A [`KeptStep`] in one number. Threads and processes count with a single atomic operation on it, so a kill at any moment
+/// leaves a valid number.
+///
+/// From the highest bit: the step (24 bits: until the year 2129), the refused recipients and the accepted ones (20 bits each).
+/// Zero is an empty cell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepCell(pub u64);
+
+/// The bits of each of the two counts of a [`StepCell`].
+const COUNT_BITS: u32 = 20;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const STEP_MASK: u64 = (1 << (64 - 2 * COUNT_BITS)) - 1;
+
+impl StepCell {
+    /// The index of the cell of a step among the [`REFUSALS_CELLS`] of a site and source.
+    pub fn place(step: u64) -> usize {
+        (step % REFUSALS_CELLS as u64) as usize
+    }
+
+    /// The cell after these further answers in this step. The counts of another step, which no longer count, are dropped.
+    #[must_use]
+    pub fn counted(self, step: u64, refused: u32, accepted: u32) -> StepCell {
+        let now = if self.step() == step.min(STEP_MASK) { self } else { StepCell::default() };
+        StepCell::new(step, now.refused() + u64::from(refused), now.accepted() + u64::from(accepted))
+    }
+
+    /// The cell with at least these counts. Of two different steps the later one remains.
+    #[must_use]
+    pub fn at_least(self, kept: KeptStep) -> StepCell {
+        match self.step().cmp(&kept.step.min(STEP_MASK)) {
+            Ordering::Greater => self,
+            Ordering::Less => StepCell::new(kept.step, kept.refused.into(), kept.accepted.into()),
+            Ordering::Equal => StepCell::new(
+                kept.step,
+                self.refused().max(kept.refused.into()),
+                self.accepted().max(kept.accepted.into()),
+            ),
+        }
+    }
+
+    /// The counts, if they count at `now`.
+    pub fn kept(self, now: u64) -> Option<KeptStep> {
+        let kept =
+            KeptStep { step: self.step(), refused: self.refused() as u32, accepted: self.accepted() as u32 };
+        (kept.refused + kept.accepted > 0 && counts(kept.step, now)).then_some(kept)
+    }
+
+    fn new(step: u64, refused: u64, accepted: u64) -> StepCell {
+        let counts = refused.min(COUNT_MASK) << COUNT_BITS | accepted.min(COUNT_MASK);
+        StepCell(step.min(STEP_MASK) << (2 * COUNT_BITS) | counts)
+    }
+
+    fn step(self) -> u64 {
+        self.0 >> (2 * COUNT_BITS)
+    }
+
+    fn refused(self) -> u64 {
+        self.0 >> COUNT_BITS & COUNT_MASK
+    }
+
+    fn accepted(self) -> u64 {
+        self.0 & COUNT_MASK
+    }
+}
+
+/// The counts of one site and source at one moment, over all runs that share them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RefusalCounts {
-    steps: VecDeque<KeptStep>,
+    /// Refused recipients of the last hour.
+    pub refused: u32,
+    /// Accepted recipients of the last hour.
+    pub accepted: u32,
     /// Recipients that are being asked about.
-    asked: u32,
+    pub asked: u32,
+    /// The oldest step with refusals that count.
+    pub oldest: Option<u64>,
 }
 
 impl RefusalCounts {
-    /// The counts of an earlier run; what no longer counts at `now`, or lies in the future, is left out.
-    pub fn restore(mut steps: Vec<KeptStep>, now: u64) -> RefusalCounts {
-        steps.retain(|kept| counts(kept.step, now));
-        steps.sort_by_key(|kept| kept.step);
-        steps.dedup_by(|later, earlier| {
-            let same = later.step == earlier.step;
-            if same {
-                earlier.refused = earlier.refused.saturating_add(later.refused);
-                earlier.accepted = earlier.accepted.saturating_add(later.accepted);
+    /// The counts in these cells that count at `now`, and the number of recipients that are being asked about.
+    pub fn of(cells: impl IntoIterator<Item = StepCell>, asked: u32, now: u64) -> RefusalCounts {
+        let mut all = RefusalCounts { refused: 0, accepted: 0, asked, oldest: None };
+        for cell in cells {
+            if cell == StepCell::default() || !counts(cell.step(), now) {
+                continue;
             }
-            same
-        });
-        RefusalCounts { steps: steps.into(), asked: 0 }
+            // The counts of a cell have 20 bits, so the sum of all cells fits.
+            all.refused += cell.refused() as u32;
+            all.accepted += cell.accepted() as u32;
+            if cell.refused() > 0 {
+                all.oldest = Some(all.oldest.map_or(cell.step(), |oldest| oldest.min(cell.step())));
+            }
+        }
+        all
     }
 
-    /// The counts that are to be kept.
-    pub fn kept(&self, now: u64) -> Vec<KeptStep> {
-        self.steps.iter().filter(|kept| counts(kept.step, now)).copied().collect()
+    /// Whether nothing counts and nothing is being asked.
+    pub fn is_empty(&self) -> bool {
+        self.asked == 0 && self.refused == 0 && self.accepted == 0
     }
 
-    /// Whether nothing counts any more and nothing is being asked.
-    pub fn is_empty(&self, now: u64) -> bool {
-        self.asked == 0 && !self.steps.iter().any(|kept| counts(kept.step, now))
+    /// How many further recipients may be asked about, going by the budget.
+    pub fn left(&self, budget: RefusalBudget) -> u32 {
+        self.allowed(budget).saturating_sub(self.used())
     }
 
-    /// Refusals and accepts of the last hour.
-    pub fn totals(&self, now: u64) -> (u32, u32) {
-        let counted = self.steps.iter().filter(|kept| counts(kept.step, now));
-        counted.fold((0, 0), |(refused, accepted), kept| {
-            (u32::saturating_add(refused, kept.refused), u32::saturating_add(accepted, kept.accepted))
-        })
+    /// By how many recipients those that are being asked about exceed the budget.
+    pub fn excess(&self, budget: RefusalBudget) -> u32 {
+        self.used().saturating_sub(self.allowed(budget))
     }
 
-    /// How many recipients may be asked about at `now`, going by the budget.
-    pub fn left(&self, budget: RefusalBudget, now: u64) -> u32 {
+    /// All recipients under way may be refused.
+    fn used(&self) -> u32 {
+        self.refused.saturating_add(self.asked)
+    }
+
+    fn allowed(&self, budget: RefusalBudget) -> u32 {
         if budget.is_unlimited() {
             return u32::MAX;
         }
-        let (refused, accepted) = self.totals(now);
-        // All recipients under way may be refused.
-        let used = refused.saturating_add(self.asked);
-        let share = if budget.is_fixed() { 0 } else { accepted / REFUSALS_ACCEPTS_SHARE };
-        let mostly_accepted = budget.mostly_accepted.max(share).min(accepted);
-        budget.mostly_refused.max(mostly_accepted).saturating_sub(used)
-    }
-
-    /// Whether recipients are being asked about: their answers may make room.
-    pub fn awaits_answers(&self) -> bool {
-        self.asked > 0
-    }
-
-    /// This number of recipients are under way.
-    pub fn on_asked(&mut self, recipients: u32) {
-        self.asked = self.asked.saturating_add(recipients);
-    }
-
-    /// This number of recipients under way got no answer.
-    pub fn on_unanswered(&mut self, recipients: u32) {
-        self.asked = self.asked.saturating_sub(recipients);
-    }
-
-    /// One that was being asked about was answered at `now`.
-    pub fn on_answer(&mut self, accepted: bool, now: u64) {
-        self.asked = self.asked.saturating_sub(1);
-        let step = self.step(now);
-        let count = if accepted { &mut step.accepted } else { &mut step.refused };
-        *count = count.saturating_add(1);
+        let share = if budget.is_fixed() { 0 } else { self.accepted / REFUSALS_ACCEPTS_SHARE };
+        let mostly_accepted = budget.mostly_accepted.max(share).min(self.accepted);
+        budget.mostly_refused.max(mostly_accepted)
     }
 
     /// How long it takes until the oldest refusals no longer count, from `into_step` of the step `now`.
     pub fn wait(&self, now: u64, into_step: Duration) -> Duration {
-        let oldest = self.steps.iter().find(|kept| counts(kept.step, now) && kept.refused > 0);
-        let steps = oldest.map_or(1, |kept| kept.step + REFUSALS_STEPS as u64 - now);
+        let steps = self.oldest.map_or(1, |oldest| oldest + REFUSALS_STEPS as u64 - now);
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         REFUSALS_STEP.saturating_mul(steps).saturating_sub(into_step).max(Duration::from_secs(1))
-    }
-
-    fn step(&mut self, now: u64) -> &mut KeptStep {
-        // A clock that goes back counts into the newest step.
-        if self.steps.back().is_none_or(|newest| newest.step < now) {
-            self.steps.push_back(KeptStep { step: now, refused: 0, accepted: 0 });
-            while self.steps.front().is_some_and(|oldest| !counts(oldest.step, now)) {
-                self.steps.pop_front();
-            }
-        }
-        let newest = self.steps.len() - 1;
-        &mut self.steps[newest]
     }
 }
 
@@ -205,32 +239,49 @@ mod tests {
 
     const UNKNOWN: RefusalBudget = RefusalBudget { mostly_refused: 100, mostly_accepted: 600 };
 
-    /// Asks and has answered: refusals and accepts in the step.
-    fn play(counts: &mut RefusalCounts, step: u64, refused: u32, accepted: u32) {
-        counts.on_asked(refused + accepted);
-        (0..refused).for_each(|_| counts.on_answer(false, step));
-        (0..accepted).for_each(|_| counts.on_answer(true, step));
+    /// The cells of a site and source.
+    #[derive(Default)]
+    struct Cells([StepCell; REFUSALS_CELLS]);
+
+    impl Cells {
+        fn count(&mut self, step: u64, refused: u32, accepted: u32) {
+            let cell = &mut self.0[StepCell::place(step)];
+            *cell = cell.counted(step, refused, accepted);
+        }
+
+        fn at(&self, now: u64) -> RefusalCounts {
+            RefusalCounts::of(self.0, 0, now)
+        }
+
+        fn totals(&self, now: u64) -> (u32, u32) {
+            (self.at(now).refused, self.at(now).accepted)
+        }
     }
 
     #[test]
     fn the_budget_follows_what_outweighs() {
-        for (refused, accepted, left) in [
-            (0, 0, 100),
-            (1, 0, 99),
-            (100, 0, 0),
-            (100, 99, 0),
-            (100, 100, 0),
-            (100, 130, 30),
-            (100, 2000, 500),
-            (600, 600, 0),
-            (600, 2400, 0),
-            (600, 4000, 400),
-            (1000, 4000, 0),
-            (u32::MAX, 1, 0),
+        for (refused, accepted, asked, left, excess) in [
+            (0, 0, 0, 100, 0),
+            (1, 0, 0, 99, 0),
+            (100, 0, 0, 0, 0),
+            (100, 99, 0, 0, 0),
+            (100, 100, 0, 0, 0),
+            (100, 130, 0, 30, 0),
+            (100, 2000, 0, 500, 0),
+            (600, 600, 0, 0, 0),
+            (600, 2400, 0, 0, 0),
+            (600, 4000, 0, 400, 0),
+            (1000, 4000, 0, 0, 0),
+            (u32::MAX, 1, 0, 0, u32::MAX - 100),
+            // All recipients under way may be refused.
+            (0, 0, 60, 40, 0),
+            (60, 0, 40, 0, 0),
+            (60, 0, 47, 0, 7),
+            (0, 60, 0, 100, 0),
         ] {
-            let mut counts = RefusalCounts::default();
-            counts.steps.push_back(KeptStep { step: 7, refused, accepted });
-            assert_eq!(counts.left(UNKNOWN, 7), left, "{refused} refused, {accepted} accepted");
+            let counts = RefusalCounts { refused, accepted, asked, oldest: None };
+            assert_eq!((counts.left(UNKNOWN), counts.excess(UNKNOWN)), (left, excess), "{counts:?}");
+            assert_eq!(counts.left(RefusalBudget::UNLIMITED), u32::MAX - refused.saturating_add(asked));
         }
     }
 
@@ -255,44 +306,33 @@ mod tests {
 
     #[test]
     fn a_site_that_counts_refusals_alone_has_a_fixed_budget() {
-        let mut counts = RefusalCounts::default();
-        play(&mut counts, 7, 25, 4000);
-        assert_eq!(counts.left(RefusalBudget { mostly_refused: 25, mostly_accepted: 25 }, 7), 0);
-    }
-
-    #[test]
-    fn whoever_is_asked_about_may_be_refused() {
-        let mut counts = RefusalCounts::default();
-        counts.on_asked(60);
-        assert_eq!(counts.left(UNKNOWN, 1), 40, "all of them may be refused");
-        (0..60).for_each(|_| counts.on_answer(true, 1));
-        assert_eq!(counts.left(UNKNOWN, 1), 100, "none was");
-        counts.on_asked(50);
-        counts.on_unanswered(50);
-        assert!(!counts.awaits_answers());
+        let counts = RefusalCounts { refused: 25, accepted: 4000, asked: 0, oldest: Some(7) };
+        assert_eq!(counts.left(RefusalBudget { mostly_refused: 25, mostly_accepted: 25 }), 0);
     }
 
     #[test]
     fn no_rolling_hour_has_more_refusals_than_the_budget() {
-        let mut counts = RefusalCounts::default();
-        play(&mut counts, 10, 60, 0);
-        play(&mut counts, 15, 40, 0);
+        let mut cells = Cells::default();
+        cells.count(10, 60, 0);
+        cells.count(15, 40, 0);
         for now in 15..=22 {
-            assert_eq!(counts.left(UNKNOWN, now), 0, "step {now}");
+            assert_eq!(cells.at(now).left(UNKNOWN), 0, "step {now}");
         }
-        assert_eq!(counts.left(UNKNOWN, 23), 60, "a whole hour after the end of step 10");
-        assert_eq!(counts.left(UNKNOWN, 28), 100, "all are over");
-        assert!(counts.is_empty(28));
+        assert_eq!(cells.at(23).left(UNKNOWN), 60, "a whole hour after the end of step 10");
+        assert_eq!(cells.at(28).left(UNKNOWN), 100, "all are over");
+        assert!(cells.at(28).is_empty());
     }
 
     #[test]
     fn the_wait_ends_when_the_oldest_refusals_are_over() {
-        let mut counts = RefusalCounts::default();
-        play(&mut counts, 10, 100, 0);
+        let mut cells = Cells::default();
+        cells.count(9, 0, 7);
+        cells.count(10, 100, 0);
+        cells.count(12, 1, 0);
         let minute = Duration::from_secs(60);
-        assert_eq!(counts.wait(10, minute), Duration::from_secs(13 * 300 - 60));
-        assert_eq!(counts.wait(22, minute), Duration::from_secs(240));
-        assert_eq!(RefusalCounts::default().wait(3, Duration::ZERO), REFUSALS_STEP);
+        assert_eq!(cells.at(12).wait(12, minute), Duration::from_secs(11 * 300 - 60));
+        assert_eq!(cells.at(22).wait(22, minute), Duration::from_secs(240));
+        assert_eq!(Cells::default().at(3).wait(3, Duration::ZERO), REFUSALS_STEP);
     }
 
     #[test]
@@ -313,29 +353,78 @@ mod tests {
     }
 
     #[test]
-    fn counts_come_back_after_a_restart() {
-        let mut counts = RefusalCounts::default();
-        play(&mut counts, 10, 3, 1);
-        play(&mut counts, 12, 70, 2);
-        let kept = counts.kept(12);
-        assert_eq!(RefusalCounts::restore(kept.clone(), 12).totals(12), (73, 3));
-        assert_eq!(RefusalCounts::restore(kept.clone(), 23).totals(23), (70, 2));
-        assert!(RefusalCounts::restore(kept, 25).is_empty(25));
-        let twice = vec![KeptStep { step: 5, refused: 1, accepted: 0 }; 3];
-        assert_eq!(RefusalCounts::restore(twice, 5).totals(5), (3, 0));
-        let future = vec![KeptStep { step: 900, refused: 1, accepted: 0 }];
-        assert!(RefusalCounts::restore(future, 5).is_empty(5), "a clock stood wrong");
+    fn a_cell_counts_one_step() {
+        let (empty, max) = (StepCell::default(), COUNT_MASK as u32);
+        for (before, step, refused, accepted, expected) in [
+            (empty, 7, 3, 1, Some((7, 3, 1))),
+            (StepCell::new(7, 3, 1), 7, 1, 2, Some((7, 4, 3))),
+            // The cell of a step that is over serves a later one.
+            (StepCell::new(7, 3, 1), 7 + REFUSALS_CELLS as u64, 1, 0, Some((22, 1, 0))),
+            (StepCell::new(7, COUNT_MASK - 1, COUNT_MASK), 7, 5, 5, Some((7, max, max))),
+            (empty, 7, u32::MAX, 0, Some((7, max, 0))),
+            (empty, 7, 0, 0, None),
+            (StepCell(u64::MAX), STEP_MASK, 1, 1, Some((STEP_MASK, max, max))),
+        ] {
+            let kept = expected.map(|(step, refused, accepted)| KeptStep { step, refused, accepted });
+            assert_eq!(before.counted(step, refused, accepted).kept(step), kept, "{before:?} at {step}");
+        }
     }
 
     #[test]
-    fn steps_are_bounded_and_a_clock_may_go_back() {
-        let mut counts = RefusalCounts::default();
-        for step in 0..500 {
-            play(&mut counts, step, 1, 1);
+    fn two_records_of_one_step_are_merged_by_their_maximum() {
+        for (before, (step, refused, accepted), expected) in [
+            (StepCell::default(), (7, 3, 1), StepCell::new(7, 3, 1)),
+            (StepCell::new(7, 5, 0), (7, 3, 1), StepCell::new(7, 5, 1)),
+            (StepCell::new(22, 5, 0), (7, 9, 9), StepCell::new(22, 5, 0)),
+            (StepCell::new(7, 9, 9), (22, 1, 0), StepCell::new(22, 1, 0)),
+            (StepCell::default(), (7, u32::MAX, u32::MAX), StepCell::new(7, COUNT_MASK, COUNT_MASK)),
+        ] {
+            assert_eq!(before.at_least(KeptStep { step, refused, accepted }), expected, "{before:?}");
         }
-        assert!(counts.steps.len() <= REFUSALS_STEPS);
-        play(&mut counts, 300, 1, 0);
-        assert_eq!(counts.totals(499).0, REFUSALS_STEPS as u32 + 1);
+    }
+
+    #[test]
+    fn counts_come_back_after_a_restart() {
+        let mut cells = Cells::default();
+        cells.count(10, 3, 1);
+        cells.count(12, 70, 2);
+        let kept = |now| -> Vec<KeptStep> { cells.0.iter().filter_map(|cell| cell.kept(now)).collect() };
+        let restored = |now| {
+            let mut again = Cells::default();
+            for kept in kept(now) {
+                let cell = &mut again.0[StepCell::place(kept.step)];
+                *cell = cell.at_least(kept);
+            }
+            again
+        };
+        assert_eq!(restored(12).totals(12), (73, 3));
+        assert_eq!(restored(23).totals(23), (70, 2));
+        assert!(restored(25).at(25).is_empty());
+        let mut future = Cells::default();
+        future.count(900, 1, 0);
+        assert!(future.at(5).is_empty() && future.0[0].kept(5).is_none(), "a clock stood wrong");
+    }
+
+    #[test]
+    fn any_contents_of_the_cells_are_bounded() {
+        for bits in [u64::MAX, 1, COUNT_MASK, u64::MAX << (2 * COUNT_BITS)] {
+            for now in [0, 7, STEP_MASK] {
+                let counts = RefusalCounts::of([StepCell(bits); REFUSALS_CELLS], u32::MAX, now);
+                assert_eq!(counts.left(UNKNOWN), 0, "{bits:x} at {now}");
+                let _ = counts.wait(now, Duration::ZERO);
+            }
+        }
+    }
+
+    #[test]
+    fn every_step_that_may_count_has_a_cell_of_its_own() {
+        let mut cells = Cells::default();
+        for step in 0..500 {
+            cells.count(step, 1, 1);
+        }
+        assert_eq!(cells.totals(499), (REFUSALS_STEPS as u32, REFUSALS_STEPS as u32));
+        // The clock of another thread may be a step ahead or behind.
+        assert_eq!(cells.totals(498), (REFUSALS_STEPS as u32 + 1, REFUSALS_STEPS as u32 + 1));
         assert_eq!(step_at(Duration::from_secs(601)), (2, Duration::from_secs(1)));
     }
 }

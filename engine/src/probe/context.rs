@@ -2,6 +2,7 @@
 
 use super::transaction::SessionState;
 use crate::knowledge::DomainAtHost;
+use crate::refusals::AskedRecipients;
 use crate::runtime::Runtime;
 use crate::shard::Shard;
 use crate::site::{Group, KnownBy, Route};
@@ -41,6 +42,11 @@ impl<R: Runtime> ProbeContext<'_, R> {
     /// The host replied about a work, or refused it before it was asked about: the work remembers the reply.
     pub(super) fn tell(&self, work: &mut Work, reply: &Reply, said: &Classification, at: Instant) {
         work.hear(&self.route().host, || ObservedReply::new(reply, said, at));
+    }
+
+    /// Reserves room in the budget of refusals for up to this number of recipients, so that `keep` more could be asked about.
+    pub(super) fn reserve(&self, recipients: usize, keep: usize) -> AskedRecipients {
+        AskedRecipients::reserve(self.group.refusals.as_ref(), recipients, keep, self.shard.refusal_step())
     }
 
     /// Our own names and address towards this host.

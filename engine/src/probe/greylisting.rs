@@ -9,6 +9,7 @@ use super::replies::mail_refused;
 use super::transaction::{Answered, NextStep, Recipients, ReplyEffect, SessionState, hear};
 use crate::runtime::Runtime;
 use crate::session::Session;
+use engine_proto::limits::REFUSALS_KEPT_FOR_PROOF;
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
@@ -26,17 +27,21 @@ pub(super) async fn introduce<R: Runtime>(
     let mut domains = state.held.take_greylisted();
     domains.retain(|domain| is_unknown(context.number(domain)));
     let (recipients, refusals) = context.group.site.pace.borrow().left(&state.tally);
-    let budget = context.group.refusal_room(shard.refusal_step());
     let most = if context.group.is_one_domain() { 1 } else { usize::MAX };
-    domains.truncate(most.min(recipients).min(refusals).min(budget));
+    domains.truncate(most.min(recipients).min(refusals));
     if domains.is_empty() || state.one_transaction {
+        return None;
+    }
+    let counted = context.reserve(domains.len(), REFUSALS_KEPT_FOR_PROOF);
+    domains.truncate(counted.count());
+    if domains.is_empty() {
         return None;
     }
     let controls: Vec<String> = domains.iter().map(|domain| shard.control_recipient(domain, false)).collect();
     session.limit = now + shard.session_limit;
     session.dialog.transact(now, controls.iter().map(String::as_str), false);
     let _busy = context.group.busy();
-    Some(Box::pin(hear(context, session, controls.len(), state, Introduced)).await)
+    Some(Box::pin(hear(context, session, counted, state, Introduced)).await)
 }
 
 /// Control recipients whose replies are not used yet.

@@ -42,7 +42,7 @@ pub(super) async fn prove<R: Runtime>(
         if asked.is_empty() {
             break;
         }
-        let after = ask(context, session, state, asked).await;
+        let Some(after) = ask(context, session, state, asked).await else { break };
         if after != NextStep::Open {
             release(context, state, false);
             return after;
@@ -77,7 +77,10 @@ pub(super) async fn open_with_known<R: Runtime>(
         private: true,
         elsewhere: Some(Rc::clone(&host)),
     };
-    let after = ask(context, session, state, vec![asked]).await;
+    let Some(after) = ask(context, session, state, vec![asked]).await else {
+        state.opened = Some(0);
+        return None;
+    };
     if state.held.evidence.borrow().has_accepted() {
         return Some(after);
     }
@@ -162,20 +165,25 @@ fn recipient<R: Runtime>(
     }
 }
 
-/// Asks questions in one transaction.
+/// Asks questions in one transaction; `None` if another run has used up the budget meanwhile.
 async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
     state: &mut SessionState,
     asked: Vec<AskedControls>,
-) -> NextStep {
+) -> Option<NextStep> {
     let (shard, now) = (context.shard, R::now());
+    let counted = context.reserve(asked.len(), 0);
+    if counted.count() < asked.len() {
+        counted.end();
+        return None;
+    }
     session.limit = now + shard.session_limit;
     let smtputf8 = asked.iter().any(|asked| !asked.recipient.is_ascii());
     session.dialog.transact(now, asked.iter().map(|asked| asked.recipient.as_str()), smtputf8);
-    let (count, held) = (asked.len(), Rc::clone(&state.held));
+    let held = Rc::clone(&state.held);
     let recipients = Questions { asked: asked.into_iter().map(Some).collect(), held, private: false };
-    hear(context, session, count, state, recipients).await
+    Some(hear(context, session, counted, state, recipients).await)
 }
 
 /// Questions by their places in the transaction, until they have their answers.

@@ -90,23 +90,22 @@ pub(super) struct SessionState {
     tarpit: Tarpit,
 }
 
-/// Hears the answers to a transaction of `asked` recipients that was begun.
+/// Hears the answers to a transaction of the `counted` recipients that was begun.
 pub(super) async fn hear<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    asked: usize,
+    counted: AskedRecipients,
     state: &mut SessionState,
     mut recipients: impl Recipients<R>,
 ) -> NextStep {
     state.tally.transactions += 1;
-    state.tally.asked += asked as u32;
+    state.tally.asked += counted.count() as u32;
     state.tarpit.on_begin(R::now());
     let (mut after, mut answers, mut refusals) = (NextStep::Open, 0, 0);
     let pace = &context.group.site.pace;
-    let counted = AskedRecipients::begin(context.group.refusals.as_ref(), asked);
     let route = &context.group.routes[context.index];
     let step = |context: &ProbeContext<'_, R>| context.shard.shared.refusal_step(R::now());
-    loop {
+    let end = loop {
         let event = session.next().await;
         if let Some(trace) = &mut session.trace {
             recipients.record(context, trace);
@@ -137,7 +136,7 @@ pub(super) async fn hear<R: Runtime>(
                 if session.dialog.holds_back() && (after == NextStep::Leave || is_enough) {
                     // The remaining recipients would get the same reply here, so they are not asked about.
                     recipients.put_back(context);
-                    return NextStep::Leave;
+                    break NextStep::Leave;
                 }
                 if let Some(errors) = state.tarpit.on_reply(at, &reply, state.tally.errors)
                     && !pace.borrow().ceiling().waits_out_tarpits
@@ -145,7 +144,7 @@ pub(super) async fn hear<R: Runtime>(
                     pace.borrow_mut().on_tarpitted(errors);
                     counted.on_lost(session.dialog.unanswered(), step(context));
                     recipients.put_back(context);
-                    return NextStep::Leave;
+                    break NextStep::Leave;
                 }
             }
             Event::MailRefused(reply) => {
@@ -161,12 +160,12 @@ pub(super) async fn hear<R: Runtime>(
                     pace.borrow_mut().on_transaction(answers + refusals);
                 }
                 // Every recipient has its answer, or MAIL was refused and all were seen to.
-                return if recipients.put_back(context) { after } else { NextStep::Leave };
+                break if recipients.put_back(context) { after } else { NextStep::Leave };
             }
             Event::Over(Closure::TimedOut(_)) if session.limit <= R::now() => {
                 counted.on_lost(session.dialog.unanswered(), step(context));
                 recipients.on_timeout(context);
-                return NextStep::Over;
+                break NextStep::Over;
             }
             Event::Over(closure) => {
                 if !matches!(closure, Closure::Refused { .. }) {
@@ -175,11 +174,13 @@ pub(super) async fn hear<R: Runtime>(
                 // The accept of a known mailbox before them answered no work.
                 let answers = state.tally.answers.saturating_sub(state.opened.unwrap_or(0));
                 recipients.on_cut_off(context, &closure, &Tally { answers, ..state.tally });
-                return NextStep::Over;
+                break NextStep::Over;
             }
             Event::StartTls => {}
         }
-    }
+    };
+    counted.end();
+    end
 }
 
 impl<R: Runtime> ProbeContext<'_, R> {

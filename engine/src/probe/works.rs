@@ -11,7 +11,7 @@ use crate::runtime::Runtime;
 use crate::session::Session;
 use crate::site::HeldAnswers;
 use crate::work::Work;
-use engine_proto::limits::COMPANY_PATIENCE;
+use engine_proto::limits::{COMPANY_PATIENCE, REFUSALS_KEPT_FOR_PROOF};
 use engine_proto::pace::Tally;
 use engine_proto::smtp::dialog::Closure;
 use engine_proto::smtp::reply::Reply;
@@ -81,28 +81,43 @@ fn answer_if_known_catch_all<R: Runtime>(context: &ProbeContext<'_, R>, works: V
     works.into_iter().filter_map(|work| context.shard.answer_if_known_catch_all_at(host, work, now)).collect()
 }
 
-/// One transaction for recipients that are asked about.
+/// One transaction for recipients that are asked about. Those that the budget does not allow wait for the next one.
 pub(super) async fn ask<R: Runtime>(
     context: &ProbeContext<'_, R>,
     session: &mut Session<R>,
-    works: Vec<Work>,
+    mut works: Vec<Work>,
     state: &mut SessionState,
 ) -> NextStep {
     let now = R::now();
+    let mut controls = Questions::beside(context, state, &works);
+    let asked = |works: &Vec<Work>, controls: &Questions| works.len() + controls.recipients().count();
+    let wanted = asked(&works, &controls);
+    let counted = context.reserve(wanted, REFUSALS_KEPT_FOR_PROOF);
+    let excess = wanted - counted.count();
+    if excess > 0 {
+        // Another run asks the site at the same time.
+        let over = works.split_off(works.len().saturating_sub(excess));
+        over.into_iter().rev().for_each(|work| context.group.put_back(work));
+        if works.is_empty() {
+            counted.end();
+            return NextStep::Open;
+        }
+        controls = Questions::beside(context, state, &works);
+        counted.keep(asked(&works, &controls));
+    }
     session.limit = works.iter().map(|work| work.deadline).max().unwrap_or(now).max(now);
     if works.len() > 1 && works.iter().any(|work| work.priority == Priority::Single) {
         // A server may hang at one of them, and others wait behind it.
         session.limit = session.limit.min(now + COMPANY_PATIENCE);
     }
     let smtputf8 = works.iter().any(|work| work.address.needs_smtputf8());
-    let controls = Questions::beside(context, state, &works);
     let recipients = works.iter().map(|work| work.address.as_str());
     session.dialog.transact(now, recipients.chain(controls.recipients()), smtputf8);
-    let (count, asked) = (works.len(), works.len() + controls.recipients().count());
+    let count = works.len();
     let in_flight = Rc::new(InFlight::new(works));
     context.group.on_asked(&in_flight);
     let held = Rc::clone(&state.held);
-    transaction::hear(context, session, asked, state, AskedWorks { in_flight, held, count, controls }).await
+    transaction::hear(context, session, counted, state, AskedWorks { in_flight, held, count, controls }).await
 }
 
 /// The recipients that are asked about.

@@ -3,7 +3,7 @@
 use crate::support;
 use engine::config::{EngineConfig, Pace};
 use engine::proto::address::Address;
-use engine::{Engine, KeptRefusals, Outage, Priority, Request};
+use engine::{Engine, KeptRefusals, Outage, Priority, RefusalTable, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -136,4 +136,33 @@ fn two_nodes_at_one_address_refuse_no_more_than_one() {
     let keys = |engine: &Engine| engine.refusals()().into_iter().map(|kept| kept.key).collect::<Vec<_>>();
     std::thread::sleep(Duration::from_millis(1_500));
     assert_ne!(keys(&nodes[0]), keys(&nodes[1]), "they share a store");
+}
+
+#[test]
+fn engines_that_share_a_table_share_the_budget() {
+    let net =
+        support::world("journal = true\n[[domain]]\nname = \"b.example\"\nmailboxes.ok = [\"user-#\"]\n");
+    let path = std::env::temp_dir().join(format!("mailprobe-budgets-{}", std::process::id()));
+    let start = || {
+        let table = RefusalTable::open(&path, &[7; 32], &[], true).expect("a table");
+        let config = support::config(net.dns(), net.smtp_port(), Pace::Polite);
+        let config = EngineConfig { installation: [7; 32], table: Some(Arc::new(table)), ..config };
+        Engine::start(config).expect("the engine starts")
+    };
+    let refused = || net.journal().refusals_within("", Duration::from_secs(3600));
+    let (engines, looker) = ([start(), start(), start()], start());
+    let over: u64 = std::thread::scope(|scope| {
+        let ask = |(engine, n)| scope.spawn(move || ask(engine, n * ROWS..(n + 1) * ROWS));
+        let asked: Vec<_> = engines.iter().zip(0..).map(ask).collect();
+        asked.into_iter().map(|thread| thread.join().expect("no panic")).sum()
+    });
+    assert!(refused() <= BUDGET && refused() > 90, "{} by all", refused());
+    assert!((3 * ROWS - BUDGET..3 * ROWS - 80).contains(&over), "{over} over the budget");
+    engines.into_iter().for_each(Engine::stop);
+    let counted = looker.refusals()();
+    let counted: u64 = counted.iter().flat_map(|kept| &kept.steps).map(|step| u64::from(step.refused)).sum();
+    assert_eq!(counted, refused());
+    assert_eq!(ask(&looker, 3 * ROWS..4 * ROWS), ROWS, "the budget is used up");
+    looker.stop();
+    std::fs::remove_file(path).expect("the file of the table");
 }

@@ -1,7 +1,7 @@
 //! `mailprobe check`: checks a few addresses in parallel and prints the results in the given order.
 
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
-use super::installation::{self, Keeper, Sharing};
+use super::installation::{self, IfTaken, Keeper};
 use super::private_hosts::PrivateHosts;
 use super::terminal::shows_colours;
 use super::{Failure, StartEngine, learned, log, open_files};
@@ -97,15 +97,14 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     }
     let installation = match args.fast {
         true => None,
-        false => installation::open(config.state.as_ref(), Sharing::Beside).map_err(Failure::failed)?,
+        false => installation::open(config.state.as_ref(), IfTaken::KeepNone).map_err(Failure::failed)?,
     };
     if let Some(installation) = &installation {
-        installation.kept.give_to(&mut engine_config);
+        installation.give_to(&mut engine_config);
     }
     let private_hosts = PrivateHosts::new(&engine_config);
     let engine = start_engine(engine_config)?;
-    let keeper = installation.map(|installation| Keeper::start(installation, engine.refusals()));
-    let keeper = keeper.transpose().map_err(Failure::failed)?;
+    let keeper = installation.map(Keeper::start).transpose().map_err(Failure::failed)?;
     let rows = ask_all(&*engine.line(UNDER_WAY_MAX), &addresses, args, learned.as_ref());
     let trouble = engine.trouble();
     engine.stop();

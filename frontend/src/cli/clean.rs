@@ -1,7 +1,7 @@
 //! `mailprobe clean`: starts the engine for one list, and gives the list to the crate [`clean`].
 
 use super::flags::{ENGINE, Flags, LEARNED, STATE};
-use super::installation::{self, Keeper, Sharing};
+use super::installation::{self, IfTaken, Keeper};
 use super::private_hosts::PrivateHosts;
 use super::{Failure, StartEngine, VERSION, learned, log, open_files};
 use clean::{
@@ -47,17 +47,19 @@ pub(super) fn run(args: CleanCommand, quiet: bool, start_engine: StartEngine) ->
         fit(&mut engine_config);
         let installation = match fast {
             true => None,
-            false => installation::open(config.state.as_ref(), Sharing::Alone).map_err(CleanError::failed)?,
+            false => {
+                installation::open(config.state.as_ref(), IfTaken::Refuse).map_err(CleanError::failed)?
+            }
         };
         if let Some(installation) = &installation {
-            installation.kept.give_to(&mut engine_config);
+            installation.give_to(&mut engine_config);
         }
         let resolvers = named(&engine_config.resolvers);
         let mut private_hosts = PrivateHosts::new(&engine_config);
         let on_no_mail_host: OnNoMailHost = Box::new(move |domain| private_hosts.look_at(domain));
         let started = start_engine(engine_config).map_err(|error| CleanError::failed(error.0))?;
         if let Some(installation) = installation {
-            keeper = Some(Keeper::start(installation, started.refusals()).map_err(CleanError::failed)?);
+            keeper = Some(Keeper::start(installation).map_err(CleanError::failed)?);
         }
         let line = started.line(UNDER_WAY_MAX);
         engine = Some(started);

@@ -1,25 +1,31 @@
 //! The state file of `clean` and `check`: the secret of the installation, and the number of recipients that each site has
 //! refused within the last hour. Unlike `OUT.state` it remains after a run. It contains no address and no domain name.
 //!
-//! A `clean` locks the file while it runs. The lock is a second file, because each write replaces the state file ([`text`]
-//! describes its format). A `check` needs little time and no lock: it reads the secret and the counts, and takes the lock
-//! only at its end, to add its own counts. If a `clean` has the lock then, the `check` adds nothing.
+//! Any number of runs use it at the same time. While they run, the counts are in a table in memory that they share
+//! ([`RefusalTable`], in the file `STATE.live`), so a site's budget holds over all of them. The state file gets the counts from
+//! there every few seconds ([`keeper`]), for the time after a restart of the machine, and for earlier releases. [`text`]
+//! describes its format.
+//!
+//! The file `STATE.lock` is locked by each run: together with others if the runs share the table, and alone if the file system
+//! cannot share it, or while a run makes the files. An earlier release locks it alone, too.
 
 mod keeper;
 mod text;
 
 use crate::config::StateFile;
-use engine::KeptRefusals;
 use engine::config::EngineConfig;
+use engine::proto::limits::REFUSALS_RUNS_MAX;
+use engine::{KeptRefusals, RefusalTable, TableFault};
 pub(super) use keeper::Keeper;
 use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time that a run waits for the lock.
+/// Longest time that a run waits for another one that has the files for itself.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// Largest accepted file. A site takes at most some 400 bytes.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -40,30 +46,24 @@ impl fmt::Debug for Kept {
     }
 }
 
-impl Kept {
-    /// Gives the secret and the counts to the engine.
-    pub fn give_to(&self, config: &mut EngineConfig) {
-        config.installation = self.secret;
-        config.refusals.clone_from(&self.refusals);
-    }
-}
-
 /// The open state file of an installation.
 #[derive(Debug)]
 pub(super) struct Installation {
     path: PathBuf,
-    /// While this is open, no other run writes the file. `None`: the counts are added at the end.
+    /// The secret, and the counts that are not in the table.
+    kept: Kept,
+    table: Arc<RefusalTable>,
+    /// `None`: another run has the file for itself, and this run leaves its counts nowhere.
     lock: Option<File>,
-    pub kept: Kept,
 }
 
-/// What to do if another run has the file.
+/// What to do if another run has the file for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sharing {
+pub(super) enum IfTaken {
     /// Refuse to run: each of two runs would use the whole budget.
-    Alone,
-    /// Read the file, and add the own counts at the end.
-    Beside,
+    Refuse,
+    /// Read the counts in the file, and keep none. For a few addresses.
+    KeepNone,
 }
 
 /// The location of the state file.
@@ -113,14 +113,14 @@ pub(super) fn make_private_folder(path: &Path) -> io::Result<()> {
 /// the reason in a warning.
 ///
 /// # Errors
-/// One line that says what is wrong and what to do: another run has the file, it is damaged or not a state file, or it
-/// cannot be read or written.
-pub(super) fn open(choice: Option<&StateFile>, sharing: Sharing) -> Result<Option<Installation>, String> {
+/// One line that says what is wrong and what to do: the file is damaged or not a state file, it cannot be read or written, or
+/// another run has it for itself.
+pub(super) fn open(choice: Option<&StateFile>, if_taken: IfTaken) -> Result<Option<Installation>, String> {
     match place(choice, |name| std::env::var_os(name).map(PathBuf::from)) {
-        StatePlace::Named(path) => Installation::open(&path, sharing).map(Some),
+        StatePlace::Named(path) => Installation::open(&path, if_taken).map(Some),
         StatePlace::Unwanted => Ok(None),
         StatePlace::Default(path) => match make_folder(&path) {
-            Ok(()) => Installation::open(&path, sharing).map(Some),
+            Ok(()) => Installation::open(&path, if_taken).map(Some),
             Err(error) => {
                 warn_not_kept(&format!("cannot create {}: {error}", path.display()));
                 Ok(None)
@@ -151,74 +151,119 @@ impl Installation {
     ///
     /// # Errors
     /// As [`open`].
-    pub fn open(path: &Path, sharing: Sharing) -> Result<Installation, String> {
+    pub fn open(path: &Path, if_taken: IfTaken) -> Result<Installation, String> {
         // A link stays a link: its target is replaced.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let lock = match (sharing, path.exists()) {
-            (Sharing::Beside, true) => None,
-            _ => Some(lock(&path)?),
+        let began = Instant::now();
+        while began.elapsed() < LOCK_PATIENCE {
+            if let Some(installation) = Installation::try_open(&path)? {
+                return Ok(installation);
+            }
+            std::thread::sleep(LOCK_PATIENCE / 40);
+        }
+        match read(&path)? {
+            Some(kept) if if_taken == IfTaken::KeepNone => {
+                tracing::warn!(
+                    "the counts of refused recipients of this run are not kept: another run has {} for itself",
+                    path.display()
+                );
+                let table = table_in_memory(&path)?;
+                Ok(Installation { path, kept, table, lock: None })
+            }
+            _ => Err(format!(
+                "{} is in use by a run that cannot share it, because that run is of an earlier release, or runs cannot share \
+                 files in this folder: wait until it ends, or name a file on a local disk with --state",
+                path.display()
+            )),
+        }
+    }
+
+    /// Opens the file; `None` if another run has it for itself at this moment.
+    fn try_open(path: &Path) -> Result<Option<Installation>, String> {
+        let lock = open_lock(path).map_err(|error| unwritable(path, &error))?;
+        let is_alone = match lock.try_lock() {
+            // A file system without locks is found out below.
+            Ok(()) | Err(TryLockError::Error(_)) => true,
+            Err(TryLockError::WouldBlock) if lock.try_lock_shared().is_ok() => false,
+            Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        let kept = match read(&path)? {
+        let mut kept = match read(path)? {
             Some(kept) => kept,
-            None => Kept { secret: new_secret(&path)?, refusals: Vec::new() },
+            // Another run makes it.
+            None if !is_alone => return Ok(None),
+            None => {
+                let kept = Kept { secret: new_secret(path)?, refusals: Vec::new() };
+                // The secret is valid from here on.
+                write(path, &text::render(&kept))?;
+                kept
+            }
         };
-        if !path.exists() {
-            // The secret is valid from here on.
-            write(&path, &text::render(&kept))?;
-        }
-        let lock = lock.filter(|_| sharing == Sharing::Alone);
-        Ok(Installation { path, lock, kept })
+        let live = with_ending(path, ".live");
+        let table = match RefusalTable::open(&live, &kept.secret, &kept.refusals, is_alone) {
+            // With this lock, other runs can come.
+            Ok(_) if is_alone && lock.try_lock_shared().is_err() => return Ok(None),
+            Ok(table) => {
+                kept.refusals.clear();
+                Arc::new(table)
+            }
+            Err(TableFault::Missing | TableFault::Busy) => return Ok(None),
+            Err(TableFault::Io(_) | TableFault::Unsupported(_)) if !is_alone => return Ok(None),
+            Err(TableFault::Io(error)) => alone(path, &error.to_string())?,
+            Err(TableFault::Unsupported(why)) => alone(path, &why)?,
+            Err(TableFault::Foreign) => {
+                return Err(format!(
+                    "{} is damaged, or not a file of mailprobe: remove it if no run uses {}, which has the same counts",
+                    live.display(),
+                    path.display()
+                ));
+            }
+            Err(TableFault::OtherVersion) => {
+                let path = path.display();
+                return Err(format!("another version of mailprobe uses {path}: wait until its runs end"));
+            }
+            Err(TableFault::OtherSecret) => {
+                let path = path.display();
+                return Err(format!("{path} was replaced while other runs use it: wait until they end"));
+            }
+            Err(TableFault::Full) => {
+                let path = path.display();
+                return Err(format!("{REFUSALS_RUNS_MAX} runs use {path}: wait until one of them ends"));
+            }
+        };
+        Ok(Some(Installation { path: path.to_owned(), kept, table, lock: Some(lock) }))
     }
 
-    /// Adds the counts of a run without the lock, unless another run has the lock.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    fn add(&self, counted: Vec<KeptRefusals>) -> Result<(), String> {
-        let free = open_lock(&self.path).ok().filter(|file| file.try_lock().is_ok());
-        let Some(_lock) = free else { return Ok(()) };
-        // Another run may have written or moved the file. With another secret the keys are meaningless.
-        match read(&self.path)? {
-            Some(kept) if kept.secret == self.kept.secret => {
-                let refusals = keeper::sum(kept.refusals, &self.kept.refusals, counted);
-                write(&self.path, &text::render(&Kept { refusals, ..kept }))
-            }
-            _ => Ok(()),
-        }
+    /// Gives the secret and the counts to the engine.
+    pub fn give_to(&self, config: &mut EngineConfig) {
+        config.installation = self.kept.secret;
+        config.refusals.clone_from(&self.kept.refusals);
+        config.table = Some(Arc::clone(&self.table));
     }
 }
 
-/// Opens and locks the lock file.
-fn lock(path: &Path) -> Result<File, String> {
-    let file = open_lock(path).map_err(|error| unwritable(path, &error))?;
-    match try_lock(&file) {
-        // The file system has no locks.
-        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(format!(
-            "{} is in use by another run: wait until it ends, or give this run its own state file with --state FILE \
-             (--state none keeps no counts)",
-            path.display()
-        )),
-    }
+/// A table for a run that has the state file for itself.
+fn alone(path: &Path, why: &str) -> Result<Arc<RefusalTable>, String> {
+    tracing::warn!(
+        "other runs cannot use {} until this run ends ({why}): to share the counts of refused recipients, name a file on a \
+         local disk with --state",
+        path.display()
+    );
+    table_in_memory(path)
 }
 
-/// Locks the file. A `check` that ends may have the lock for a moment.
-fn try_lock(file: &File) -> Result<(), TryLockError> {
-    let began = Instant::now();
-    loop {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_PATIENCE => {
-                std::thread::sleep(LOCK_PATIENCE / 20);
-            }
-            tried => return tried,
-        }
-    }
+fn table_in_memory(path: &Path) -> Result<Arc<RefusalTable>, String> {
+    RefusalTable::in_memory(1).map(Arc::new).map_err(|error| unwritable(path, &error))
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
 }
 
 fn open_lock(path: &Path) -> io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(PathBuf::from(name))
+    let path = with_ending(path, ".lock");
+    OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)
 }
 
 /// The contents of the file; `None` if there is no file.
@@ -258,9 +303,7 @@ fn read(path: &Path) -> Result<Option<Kept>, String> {
 
 /// Replaces the old file with a new one. After a crash one of the two is there, complete.
 fn write(path: &Path, text: &str) -> Result<(), String> {
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    let new = PathBuf::from(new);
+    let new = with_ending(path, ".new");
     let put = || {
         // A file that a killed run left may have another mode.
         match std::fs::remove_file(&new) {
@@ -327,26 +370,95 @@ mod tests {
     fn a_secret_is_made_once_and_stays() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("state");
-        let first = Installation::open(&path, Sharing::Alone).unwrap().kept;
+        let first = Installation::open(&path, IfTaken::Refuse).unwrap().kept;
         assert_ne!(first.secret, [0; 32]);
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(Installation::open(&path, Sharing::Beside).unwrap().kept, first);
-        let other = Installation::open(&folder.path().join("other"), Sharing::Beside).unwrap();
+        assert_eq!(Installation::open(&path, IfTaken::KeepNone).unwrap().kept, first);
+        let other = Installation::open(&folder.path().join("other"), IfTaken::KeepNone).unwrap();
         assert_ne!(other.kept.secret, first.secret);
     }
 
     #[test]
-    fn one_run_at_a_time_and_checks_beside_it() {
+    fn any_number_of_runs_share_the_file() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("state");
-        let first = Installation::open(&path, Sharing::Alone).unwrap();
-        let said = Installation::open(&path, Sharing::Alone).unwrap_err();
-        assert!(said.contains("state is in use by another run: wait until it ends, or "), "{said}");
-        let beside = Installation::open(&path, Sharing::Beside).unwrap();
-        assert!(beside.lock.is_none() && beside.kept == first.kept);
+        let first = Installation::open(&path, IfTaken::Refuse).unwrap();
+        let second = Installation::open(&path, IfTaken::Refuse).unwrap();
+        let third = Installation::open(&path, IfTaken::KeepNone).unwrap();
+        assert!(second.kept == first.kept && third.lock.is_some());
+        assert_eq!(folder.path().join("state.live").metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        // The file is replaced under the runs, which is found out.
+        let other = Kept { secret: [9; 32], refusals: Vec::new() };
+        write(&path, &text::render(&other)).unwrap();
+        let said = Installation::open(&path, IfTaken::Refuse).unwrap_err();
+        assert!(said.contains("state was replaced while other runs use it: wait until they end"), "{said}");
+        drop((first, second, third));
+        assert_eq!(Installation::open(&path, IfTaken::Refuse).unwrap().kept, other);
+    }
+
+    #[test]
+    fn many_runs_that_begin_at_once_make_one_secret() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("state");
+        let secrets: Vec<_> = std::thread::scope(|scope| {
+            let open = || scope.spawn(|| Installation::open(&path, IfTaken::Refuse).unwrap());
+            let runs: Vec<_> = (0..8).map(|_| open()).collect();
+            runs.into_iter().map(|run| run.join().unwrap()).map(|run| run.kept.secret).collect()
+        });
+        assert!(secrets.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    #[test]
+    fn a_run_that_cannot_share_has_the_file_for_itself() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("state");
+        drop(Installation::open(&path, IfTaken::Refuse).unwrap());
+        // An earlier release locks the file in this way, and so does a run without a table.
+        let earlier = open_lock(&path).unwrap();
+        earlier.try_lock().unwrap();
+        let said = Installation::open(&path, IfTaken::Refuse).unwrap_err();
+        assert!(
+            said.contains("state is in use by a run that cannot share it, ") && !said.contains("none"),
+            "{said}"
+        );
+        let beside = Installation::open(&path, IfTaken::KeepNone).unwrap();
+        assert!(beside.lock.is_none());
+        drop(earlier);
+        let sharing = Installation::open(&path, IfTaken::Refuse).unwrap();
+        let earlier = open_lock(&path).unwrap();
+        assert!(earlier.try_lock().is_err(), "an earlier release does not run beside it");
+        drop((sharing, beside, earlier));
+        // A table that cannot be made.
+        std::fs::remove_file(folder.path().join("state.live")).unwrap();
+        std::os::unix::fs::symlink("no/such/folder", folder.path().join("state.live")).unwrap();
+        let alone = Installation::open(&path, IfTaken::Refuse).unwrap();
+        let said = Installation::open(&path, IfTaken::Refuse).unwrap_err();
+        assert!(said.contains("is in use by a run that cannot share it, "), "{said}");
+        drop(alone);
+        Installation::open(&path, IfTaken::Refuse).unwrap();
+    }
+
+    #[test]
+    fn a_table_that_is_none_is_told_and_stays() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (path, live) = (folder.path().join("state"), folder.path().join("state.live"));
+        for left in ["my notes\n", "x"] {
+            std::fs::write(&live, left).unwrap();
+            let said = Installation::open(&path, IfTaken::Refuse).unwrap_err();
+            assert!(
+                said.contains("state.live is damaged, or not a file of mailprobe: remove it if "),
+                "{said}"
+            );
+            assert_eq!(std::fs::read_to_string(&live).unwrap(), left);
+        }
+        std::fs::remove_file(&live).unwrap();
+        Installation::open(&path, IfTaken::Refuse).unwrap();
+        // Removed while a run uses it, a second one would have counts of its own.
+        let first = Installation::open(&path, IfTaken::Refuse).unwrap();
+        std::fs::remove_file(&live).unwrap();
+        assert!(Installation::open(&path, IfTaken::Refuse).is_err() && !live.exists());
         drop(first);
-        let _beside = Installation::open(&path, Sharing::Beside).unwrap();
-        Installation::open(&path, Sharing::Alone).expect("a check does not block a clean");
+        Installation::open(&path, IfTaken::Refuse).unwrap();
     }
 
     #[test]
@@ -364,15 +476,15 @@ mod tests {
         ] {
             std::fs::write(&path, &left).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-            for sharing in [Sharing::Alone, Sharing::Beside] {
-                let said = Installation::open(&path, sharing).unwrap_err();
+            for if_taken in [IfTaken::Refuse, IfTaken::KeepNone] {
+                let said = Installation::open(&path, if_taken).unwrap_err();
                 assert!(said.contains(expected) && !said.contains('\n'), "{said}");
             }
             assert_eq!(std::fs::read_to_string(&path).unwrap(), left);
         }
-        let said = Installation::open(folder.path(), Sharing::Alone).unwrap_err();
+        let said = Installation::open(folder.path(), IfTaken::Refuse).unwrap_err();
         assert!(said.contains("is not a state file of mailprobe"), "{said}");
-        let said = Installation::open(&folder.path().join("no/such"), Sharing::Alone).unwrap_err();
+        let said = Installation::open(&folder.path().join("no/such"), IfTaken::Refuse).unwrap_err();
         assert!(said.contains("no/such cannot be written: ") && said.contains("--state none"), "{said}");
     }
 
@@ -385,7 +497,7 @@ mod tests {
         std::fs::write(folder.path().join("state.new"), "mailprobe st").unwrap();
         assert_eq!(read(&path).unwrap(), Some(kept(1)));
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        let installation = Installation::open(&link, Sharing::Alone).unwrap();
+        let installation = Installation::open(&link, IfTaken::Refuse).unwrap();
         write(&installation.path, &text::render(&kept(2))).unwrap();
         assert_eq!(read(&path).unwrap(), Some(kept(2)));
         assert!(link.is_symlink() && !folder.path().join("state.new").exists());

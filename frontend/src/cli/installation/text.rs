@@ -44,6 +44,12 @@ pub(super) fn render(kept: &Kept) -> String {
     text
 }
 
+/// A number that differs from that of another text: the checksum at its end, and never zero.
+pub(super) fn hash(text: &str) -> u64 {
+    let digits = text.trim_end().rsplit(' ').next().unwrap_or_default();
+    u64::from_str_radix(digits, 16).unwrap_or_default().max(1)
+}
+
 /// Parses a file.
 ///
 /// # Errors

@@ -77,7 +77,7 @@ impl Net {
     pub fn command(&self, space: NetNamespace, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(space)]).arg(program);
-        // Simultaneous runs must not share a state file.
+        // The cases have budgets of their own.
         command.env("MAILPROBE_STATE", "none");
         command
     }

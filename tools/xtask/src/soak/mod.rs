@@ -13,6 +13,7 @@
 //! - `stops` (stops/): `mailprobe clean` stopped by signals and `kill -9` again and again, and resumed;
 //! - `retry` (retry/): `mailprobe clean --retry` of outputs with open rows, round after round;
 //! - `timeleft` (timeleft/): the time left that `mailprobe clean` shows, beside the time that it takes;
+//! - `state` (state.rs): `mailprobe clean` four times at once on one state file, with kills;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
@@ -57,6 +58,7 @@ mod retry;
 mod slow;
 mod slow_peers;
 mod ssrf;
+mod state;
 mod stops;
 mod timeleft;
 pub mod transport;
@@ -151,6 +153,8 @@ enum CampaignName {
     Retry,
     /// The time left on the terminal, every second in 20 runs of `clean`, beside the true one.
     Timeleft,
+    /// Four `clean` at once on one state file, some killed: no run is refused, and each budget holds over all of them.
+    State,
     /// Kill, pause and cut off nodes, PostgreSQL servers and etcd: each answered request is in the ledger once (root).
     Cluster,
     /// Malformed input for every parser.
@@ -198,6 +202,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Stops => stops::run(options),
         CampaignName::Retry => retry::run(options),
         CampaignName::Timeleft => timeleft::run(options),
+        CampaignName::State => state::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
         CampaignName::Cluster => cluster::run(options),

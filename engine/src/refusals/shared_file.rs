@@ -1,0 +1,228 @@
+//! The file of a table that several runs share: its blocks, its mapping, and the locks on it.
+//!
+//! The locks are those on byte ranges of an open file (`F_OFD_SETLK`): the kernel releases them when a run ends, however it
+//! ends. Each run has a lock on the byte of its number. Two further bytes are locked for short times.
+
+use super::table::{MAGIC, MAGIC_AT, TableFault, VERSION, VERSION_AT, bytes};
+use engine_proto::limits::{REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX};
+use memmap2::MmapRaw;
+use rustix::fs::{FallocateFlags, fallocate, fstatfs};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The byte whose lock gives the right to change which sites and runs the table has.
+const CHANGE_BYTE: usize = REFUSALS_RUNS_MAX;
+/// The byte whose lock gives the right to write the counts to another place.
+const WRITES_BYTE: usize = REFUSALS_RUNS_MAX + 1;
+/// After this time of tries, a thread no longer keeps the processor while it waits for a lock.
+const SPIN: Duration = Duration::from_micros(50);
+/// The pause between two later tries.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// The file systems whose files several machines, or a machine and its guests, change: memory and locks may be those of one of
+/// them only. The numbers are those of statfs(2).
+const NETWORK_FILE_SYSTEMS: &[(u32, &str)] = &[
+    (0x0000_6969, "NFS"),
+    (0x0000_517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x0102_1997, "9P"),
+    (0x00c3_6400, "Ceph"),
+    (0x5346_414f, "AFS"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x1983_0326, "BeeGFS"),
+    (0x4750_4653, "GPFS"),
+    (0x6573_5546, "FUSE"),
+];
+
+/// The open file of a table.
+#[derive(Debug)]
+pub(super) struct SharedFile {
+    file: Arc<File>,
+    /// The number of this run.
+    run: Option<usize>,
+}
+
+/// A lock on one byte for a short time.
+#[derive(Debug)]
+pub(super) struct Change {
+    file: Arc<File>,
+    byte: usize,
+}
+
+impl SharedFile {
+    /// Longest wait of a thread that asks mail servers.
+    pub(super) const PATIENCE: Duration = Duration::from_millis(20);
+    /// Longest wait of a run that begins or ends.
+    pub(super) const OPEN_PATIENCE: Duration = Duration::from_secs(2);
+
+    /// Opens the file. `may_create`: a missing one is created.
+    pub(super) fn open(path: &Path, may_create: bool) -> Result<SharedFile, TableFault> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(may_create).truncate(false).mode(0o600);
+        // A pipe would wait for its other end.
+        let opened = options.custom_flags(libc::O_NONBLOCK).open(path);
+        let file = opened.map_err(|error| match error.kind() {
+            ErrorKind::NotFound if !may_create => TableFault::Missing,
+            ErrorKind::IsADirectory => TableFault::Foreign,
+            _ => TableFault::Io(error),
+        })?;
+        if !file.metadata()?.is_file() {
+            return Err(TableFault::Foreign);
+        }
+        let kind = fstatfs(&file).map_err(io::Error::from)?.f_type as u32;
+        if let Some((_, name)) = NETWORK_FILE_SYSTEMS.iter().find(|(number, _)| *number == kind) {
+            return Err(TableFault::Unsupported(format!("it is on a network file system ({name})")));
+        }
+        Ok(SharedFile { file: Arc::new(file), run: None })
+    }
+
+    /// Waits for the right to change the table. Whoever has it holds it for microseconds, unless it was stopped meanwhile.
+    pub(super) fn begin_change(&self, patience: Duration) -> Result<Change, TableFault> {
+        self.lock_within(CHANGE_BYTE, patience)
+    }
+
+    /// Waits for the right to write the counts to another place.
+    pub(super) fn begin_write(&self, patience: Duration) -> Result<Change, TableFault> {
+        self.lock_within(WRITES_BYTE, patience)
+    }
+
+    /// The other runs that use the table at this moment, a bit for each.
+    pub(super) fn others(&self) -> Result<u64, TableFault> {
+        let mut alive = 0;
+        for run in (0..REFUSALS_RUNS_MAX).filter(|&run| self.run != Some(run)) {
+            if self.lock(run)? {
+                self.unlock(run);
+            } else {
+                alive |= 1 << run;
+            }
+        }
+        Ok(alive)
+    }
+
+    /// Takes a number that no run has: the lock on its byte, and the blocks of its words.
+    pub(super) fn claim(&mut self, alive: u64) -> Result<usize, TableFault> {
+        let free = (0..REFUSALS_RUNS_MAX).find(|run| alive & 1 << run == 0).ok_or(TableFault::Full)?;
+        if !self.lock(free)? {
+            return Err(TableFault::Busy);
+        }
+        self.run = Some(free);
+        let (begin, end) = (bytes(REFUSALS_SITES_MAX, free), bytes(REFUSALS_SITES_MAX, free + 1));
+        self.reserve(begin, end)?;
+        Ok(free)
+    }
+
+    /// Maps the file, after it was checked or made. `in_use`: other runs use it.
+    pub(super) fn map(&self, in_use: bool) -> Result<MmapRaw, TableFault> {
+        let length = bytes(REFUSALS_SITES_MAX, REFUSALS_RUNS_MAX) as u64;
+        let found = self.file.metadata()?.len();
+        let header = |index: usize| -> io::Result<u64> {
+            let mut word = [0; 8];
+            match self.file.read_exact_at(&mut word, (index * size_of::<u64>()) as u64) {
+                Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(0),
+                read => read.map(|()| u64::from_ne_bytes(word)),
+            }
+        };
+        let (magic, version) = (header(MAGIC_AT)?, header(VERSION_AT)?);
+        // A run that was killed while it made the table left it without these two, or empty.
+        let is_new = found == 0 || found == length && magic == 0 && version == 0;
+        match (magic == MAGIC, version == VERSION) {
+            (true, true) if found == length => {}
+            (true, false) if in_use && version != 0 => return Err(TableFault::OtherVersion),
+            (true, false) if version != 0 => self.make(length)?,
+            _ if is_new && !in_use => self.make(length)?,
+            _ => return Err(TableFault::Foreign),
+        }
+        memmap2::MmapOptions::new().len(length as usize).map_raw(&*self.file).map_err(|error| {
+            TableFault::Unsupported(format!("its file system cannot map it into memory: {error}"))
+        })
+    }
+
+    /// Makes an empty table.
+    fn make(&self, length: u64) -> Result<(), TableFault> {
+        self.file.set_len(0)?;
+        self.file.set_len(length)?;
+        self.reserve(0, bytes(REFUSALS_SITES_MAX, 0))?;
+        self.file.write_all_at(&VERSION.to_ne_bytes(), (VERSION_AT * size_of::<u64>()) as u64)?;
+        self.file.write_all_at(&MAGIC.to_ne_bytes(), (MAGIC_AT * size_of::<u64>()) as u64)?;
+        Ok(())
+    }
+
+    /// Gives the file the blocks of these bytes: a write to memory without a block would end the process if the disk is full.
+    fn reserve(&self, begin: usize, end: usize) -> Result<(), TableFault> {
+        match fallocate(&*self.file, FallocateFlags::empty(), begin as u64, (end - begin) as u64) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                // What is there already must stay: only the holes of the file are filled.
+                let mut block = vec![0; 64 << 10];
+                for at in (begin..end).step_by(block.len()) {
+                    let part = block.len().min(end - at);
+                    self.file.read_exact_at(&mut block[..part], at as u64)?;
+                    self.file.write_all_at(&block[..part], at as u64)?;
+                }
+                Ok(())
+            }
+            reserved => reserved.map_err(|error| TableFault::Io(error.into())),
+        }
+    }
+
+    fn lock_within(&self, byte: usize, patience: Duration) -> Result<Change, TableFault> {
+        let began = Instant::now();
+        loop {
+            if self.lock(byte)? {
+                return Ok(Change { file: Arc::clone(&self.file), byte });
+            }
+            match began.elapsed() {
+                waited if waited > patience => return Err(TableFault::Busy),
+                waited if waited > SPIN => thread::sleep(PAUSE),
+                _ => thread::yield_now(),
+            }
+        }
+    }
+
+    /// Tries to lock a byte. False: another run has the lock.
+    fn lock(&self, byte: usize) -> Result<bool, TableFault> {
+        match set_lock(&self.file, libc::F_WRLCK, byte) {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => Ok(false),
+            Err(error) => Err(TableFault::Unsupported(format!("its file system has no locks: {error}"))),
+        }
+    }
+
+    pub(super) fn unlock(&self, byte: usize) {
+        unlock(&self.file, byte);
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        unlock(&self.file, self.byte);
+    }
+}
+
+fn unlock(file: &File, byte: usize) {
+    // The kernel has no reason to refuse this. If it does, the lock ends with the run.
+    if let Err(error) = set_lock(file, libc::F_UNLCK, byte) {
+        tracing::warn!("a lock on the counts of refused recipients cannot be released: {error}");
+    }
+}
+
+#[expect(unsafe_code, reason = "locks of an open file on byte ranges have no safe wrapper")]
+fn set_lock(file: &File, kind: libc::c_int, byte: usize) -> io::Result<()> {
+    let range = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: byte as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open as long as `file`, and the call reads `range` only.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,450 @@
+//! The counts of all sites and sources: a table in memory, or in a file that the runs of an installation share.
+//!
+//! ```text
+//! header   512 words (constants below)
+//! sites    for each: its key (0: free), REFUSALS_CELLS cells of steps
+//! runs     for each run: for each site, the number of recipients that the run is asking about
+//! ```
+//!
+//! A word has eight bytes in the byte order of the machine, because the file never leaves it. All counts are single atomic
+//! operations without a lock, so that no run waits for another, and a kill at any moment leaves valid counts:
+//!
+//! - A run first adds the recipients to its own word, then reads the words of all runs, and gives back what exceeds the
+//!   budget. Of two runs that do so at once, at least one sees the recipients of the other. So they never exceed the budget.
+//! - An answer is first added to the counts, and then subtracted from the recipients under way. A reader reads these two in the
+//!   opposite order. So no reader misses a recipient, and a kill between the two loses none.
+//! - If a run is killed, the recipients that it was asking about count as refused: their replies may have been on the way.
+//!
+//! Only to give a site its place in the table, a run takes a lock ([`RefusalTable::place_of`]).
+
+use super::shared_file::{Change, SharedFile};
+use crate::seed::keyed_number;
+use engine_proto::limits::{REFUSALS_CELLS, REFUSALS_RUNS_MAX, REFUSALS_SITES_MAX, REFUSALS_STEPS};
+use engine_proto::refusals::{KeptRefusals, RefusalCounts, StepCell, step_at};
+use memmap2::{MmapMut, MmapRaw};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+/// The words of the header: a page.
+const HEADER_WORDS: usize = 512;
+/// The first word of the file.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"mailprb\0");
+/// The version of the layout.
+pub(super) const VERSION: u64 = 1;
+/// The indexes of the words of the header.
+pub(super) const MAGIC_AT: usize = 0;
+pub(super) const VERSION_AT: usize = 1;
+/// A hash of the installation's secret, which is the key of the keys.
+const SECRET_AT: usize = 2;
+/// The runs that use the table, a bit for each.
+const RUNS_AT: usize = 3;
+/// The time of the wall clock at which the monotonic clock was zero, in nanoseconds. With this common clock, all runs have the
+/// same steps, also if the wall clock is set while they run.
+const CLOCK_AT: usize = 4;
+/// The hash of the counts that were last written elsewhere ([`RefusalTable::write`]).
+const WRITTEN_AT: usize = 5;
+
+/// Number of words of a site: the key and the cells.
+const SITE_WORDS: usize = 1 + REFUSALS_CELLS;
+/// Number of places in a bucket. The key of a site decides its bucket.
+const PLACES_A_BUCKET: usize = 16;
+/// The bit of a key from which on it chooses the bucket. The bits below it may be those of a node.
+const BUCKET_SHIFT: u32 = 20;
+
+/// The counts of refused and accepted recipients of all sites and sources.
+#[derive(Debug)]
+pub struct RefusalTable {
+    memory: MmapRaw,
+    /// Number of sites that it has room for.
+    sites: usize,
+    /// The number of this run among those that use it.
+    run: usize,
+    /// While this is locked, no other thread of this run gives places to sites.
+    change: Mutex<()>,
+    /// `None`: no other run sees the table.
+    file: Option<SharedFile>,
+}
+
+/// The reason why a file cannot be used as a table.
+#[derive(Debug)]
+pub enum TableFault {
+    /// It cannot be opened or extended.
+    Io(io::Error),
+    /// It is no table, or a part of one.
+    Foreign,
+    /// Another version of mailprobe uses it at this moment.
+    OtherVersion,
+    /// Runs with another secret use it at this moment.
+    OtherSecret,
+    /// There is none, and the caller does not want a new one.
+    Missing,
+    /// As many runs as it has room for use it.
+    Full,
+    /// Another run changes it for a long time: that run is stopped.
+    Busy,
+    /// The file system cannot share memory or locks between processes, for this reason.
+    Unsupported(String),
+}
+
+impl From<io::Error> for TableFault {
+    fn from(error: io::Error) -> TableFault {
+        TableFault::Io(error)
+    }
+}
+
+/// The right to give places to sites.
+struct Places<'a> {
+    _thread: MutexGuard<'a, ()>,
+    _run: Option<Change>,
+}
+
+/// The length of a table in bytes, up to the words of this run.
+pub(super) const fn bytes(sites: usize, runs: usize) -> usize {
+    (HEADER_WORDS + sites * SITE_WORDS + sites * runs) * size_of::<u64>()
+}
+
+impl RefusalTable {
+    /// An empty table in memory, for this number of shards.
+    ///
+    /// # Errors
+    /// The system has no memory for it.
+    pub fn in_memory(shards: usize) -> io::Result<RefusalTable> {
+        let sites = REFUSALS_SITES_MAX * shards.max(1);
+        // The memory is used when a site gets a place in it.
+        let memory = MmapMut::map_anon(bytes(sites, 1))?.into();
+        let table = RefusalTable { memory, sites, run: 0, change: Mutex::default(), file: None };
+        table.word(RUNS_AT).store(1, SeqCst);
+        table.set_clock();
+        Ok(table)
+    }
+
+    /// Opens the table in this file for a run. If no other run uses it, the counts become the maximum of those in the table
+    /// and of `kept`, and the recipients that earlier runs left without an answer count as refused. `may_create`: a missing
+    /// file is created.
+    ///
+    /// # Errors
+    /// [`TableFault`].
+    pub fn open(
+        path: &Path,
+        secret: &[u8; 32],
+        kept: &[KeptRefusals],
+        may_create: bool,
+    ) -> Result<RefusalTable, TableFault> {
+        let mut file = SharedFile::open(path, may_create)?;
+        let change = file.begin_change(SharedFile::OPEN_PATIENCE)?;
+        let alive = file.others()?;
+        let memory = file.map(alive != 0)?;
+        let run = file.claim(alive)?;
+        let sites = REFUSALS_SITES_MAX;
+        let table = RefusalTable { memory, sites, run, change: Mutex::default(), file: Some(file) };
+        table.join(alive, secret, kept)?;
+        drop(change);
+        Ok(table)
+    }
+
+    /// Makes this run one of those that use the table. The caller has the right to change it.
+    fn join(&self, alive: u64, secret: &[u8; 32], kept: &[KeptRefusals]) -> Result<(), TableFault> {
+        let secret = keyed_number(secret, &["table of refusals"]);
+        let is_ours = self.word(SECRET_AT).load(SeqCst) == secret;
+        if !is_ours && alive != 0 {
+            return Err(TableFault::OtherSecret);
+        }
+        if !is_ours {
+            // The keys of another secret mean nothing.
+            let words = &self.words()[SECRET_AT..HEADER_WORDS + self.sites * SITE_WORDS];
+            words.iter().filter(|word| word.load(SeqCst) != 0).for_each(|word| word.store(0, SeqCst));
+            self.word(SECRET_AT).store(secret, SeqCst);
+        }
+        if alive == 0 {
+            self.set_clock();
+        }
+        let step = self.step();
+        self.settle_ended(!alive, step);
+        // Under another secret, a run with this number may have left words.
+        let left = (0..self.sites).map(|place| self.asked(self.run, place));
+        left.filter(|asked| asked.load(SeqCst) != 0).for_each(|asked| asked.store(0, SeqCst));
+        if alive == 0 {
+            self.word(WRITTEN_AT).store(0, SeqCst);
+            self.drop_old(step);
+            self.merge(kept, step);
+        }
+        self.word(RUNS_AT).fetch_or(1 << self.run, SeqCst);
+        Ok(())
+    }
+
+    /// Raises the counts to these, if the table has less for their sites and steps.
+    pub fn take_over(&self, kept: &[KeptRefusals], step: u64) {
+        let _places = self.change(SharedFile::OPEN_PATIENCE);
+        self.merge(kept, step);
+    }
+
+    fn merge(&self, kept: &[KeptRefusals], step: u64) {
+        for site in kept {
+            let counts = |kept: &&_| StepCell::default().at_least(**kept).kept(step).is_some();
+            for kept in site.steps.iter().filter(counts) {
+                if let Some(place) = self.give_place(site.key, step) {
+                    let cell = self.cell(place, kept.step);
+                    update(cell, |cell| cell.at_least(*kept));
+                }
+            }
+        }
+    }
+
+    /// All counts that count in this step.
+    pub fn kept(&self, step: u64) -> Vec<KeptRefusals> {
+        let mut all = Vec::new();
+        for place in 0..self.sites {
+            let key = self.key(place).load(SeqCst);
+            if key == 0 {
+                continue;
+            }
+            let cells = self.cells(place);
+            let mut steps: Vec<_> = cells.iter().filter_map(|cell| read(cell).kept(step)).collect();
+            steps.sort_unstable_by_key(|kept| kept.step);
+            // A run may count into the next step already.
+            let excess = steps.len().saturating_sub(REFUSALS_STEPS);
+            steps.drain(..excess);
+            if !steps.is_empty() && self.key(place).load(SeqCst) == key {
+                all.push(KeptRefusals { key, steps });
+            }
+        }
+        all
+    }
+
+    /// The number of the current step, by the clock that all runs on this table have.
+    pub fn step(&self) -> u64 {
+        step_at(self.since_epoch()).0
+    }
+
+    /// The time since the Unix epoch, by the clock that all runs on this table have.
+    pub fn since_epoch(&self) -> Duration {
+        monotonic() + Duration::from_nanos(self.word(CLOCK_AT).load(SeqCst))
+    }
+
+    /// Counts the recipients that killed runs left without an answer as refused.
+    pub fn settle_killed(&self) {
+        let Some(file) = &self.file else { return };
+        let own = 1 << self.run;
+        if self.word(RUNS_AT).load(SeqCst) == own {
+            return;
+        }
+        // If another run has this right, it does the same, or the next call does.
+        let Some(_places) = self.change(SharedFile::PATIENCE) else { return };
+        if let Ok(alive) = file.others() {
+            self.settle_ended(!(alive | own), self.step());
+        }
+    }
+
+    /// Calls `write` with all counts, to write them to another place. Only one run at a time does so. `write` gets and returns
+    /// a hash of what was written last, by whichever run. False: another run is at it for longer than `patience`.
+    ///
+    /// # Errors
+    /// Those of `write`.
+    pub fn write<E>(
+        &self,
+        patience: Duration,
+        write: impl FnOnce(Vec<KeptRefusals>, u64) -> Result<u64, E>,
+    ) -> Result<bool, E> {
+        let lock = self.file.as_ref().map(|file| file.begin_write(patience)).transpose();
+        let Ok(_lock) = lock else { return Ok(false) };
+        let before = self.word(WRITTEN_AT).load(SeqCst);
+        let hash = write(self.kept(self.step()), before)?;
+        self.word(WRITTEN_AT).store(hash, SeqCst);
+        Ok(true)
+    }
+
+    /// The place of a site in the table. `None`: there is none at this moment.
+    pub(super) fn place_of(&self, key: u64, step: u64) -> Option<usize> {
+        let _places = self.change(SharedFile::PATIENCE)?;
+        self.give_place(key, step)
+    }
+
+    /// Whether the site with this key still has this place. It keeps the place while a run asks about its recipients.
+    pub(super) fn is_at(&self, key: u64, place: usize) -> bool {
+        self.key(place).load(SeqCst) == key
+    }
+
+    /// The counts at a place.
+    pub(super) fn counts(&self, place: usize, step: u64) -> RefusalCounts {
+        let asked = self.asked_by_all(place);
+        RefusalCounts::of(self.cells(place).iter().map(read), asked, step)
+    }
+
+    /// The recipients at a place that runs are asking about.
+    pub(super) fn asked_by_all(&self, place: usize) -> u32 {
+        let asked = bits(self.word(RUNS_AT).load(SeqCst))
+            .fold(0, |sum: u64, run| sum.saturating_add(self.asked(run, place).load(SeqCst)));
+        u32::try_from(asked).unwrap_or(u32::MAX)
+    }
+
+    /// This run asks about this number of recipients more.
+    pub(super) fn on_asked(&self, place: usize, recipients: u32) {
+        self.asked(self.run, place).fetch_add(recipients.into(), SeqCst);
+    }
+
+    /// This number of recipients got no answer that counts.
+    pub(super) fn on_unanswered(&self, place: usize, recipients: u32) {
+        self.asked(self.run, place).fetch_sub(recipients.into(), SeqCst);
+    }
+
+    /// These recipients that this run asked about were refused or accepted.
+    pub(super) fn on_answered(&self, place: usize, step: u64, refused: u32, accepted: u32) {
+        update(self.cell(place, step), |cell| cell.counted(step, refused, accepted));
+        self.on_unanswered(place, refused + accepted);
+    }
+
+    /// The place of a site, which it gets if it has none: a free one, else that of the site with the fewest refusals. The
+    /// caller has the right to change places.
+    fn give_place(&self, key: u64, step: u64) -> Option<usize> {
+        let bucket = (key >> BUCKET_SHIFT) as usize % (self.sites / PLACES_A_BUCKET) * PLACES_A_BUCKET;
+        let bucket = bucket..bucket + PLACES_A_BUCKET;
+        if let Some(place) = bucket.clone().find(|&place| self.is_at(key, place)) {
+            return Some(place);
+        }
+        let mut others: Vec<usize> = bucket.collect();
+        others.sort_by_cached_key(|&place| {
+            let counts = self.counts(place, step);
+            (!self.is_at(0, place), !counts.is_empty(), counts.refused)
+        });
+        others.into_iter().find(|&place| self.replace(place, key))
+    }
+
+    /// Gives the place to another site, unless a run asks about recipients there.
+    fn replace(&self, place: usize, key: u64) -> bool {
+        // A run adds to its word before it looks at the key, so either it sees that the key is gone, or its word is seen.
+        let before = self.key(place).swap(0, SeqCst);
+        let runs = self.word(RUNS_AT).load(SeqCst) | 1 << self.run;
+        if bits(runs).any(|run| self.asked(run, place).load(SeqCst) != 0) {
+            self.key(place).store(before, SeqCst);
+            return false;
+        }
+        self.cells(place).iter().for_each(|cell| cell.store(0, SeqCst));
+        self.key(place).store(key, SeqCst);
+        true
+    }
+
+    /// Counts what those of these runs have left that did not leave the table. None of them is alive.
+    fn settle_ended(&self, runs: u64, step: u64) {
+        for run in bits(self.word(RUNS_AT).load(SeqCst) & runs) {
+            self.count_left(run, step);
+            self.word(RUNS_AT).fetch_and(!(1 << run), SeqCst);
+        }
+    }
+
+    /// Counts the recipients that a run has left without an answer as refused.
+    fn count_left(&self, run: usize, step: u64) {
+        for place in 0..self.sites {
+            let asked = self.asked(run, place);
+            let left = asked.load(SeqCst);
+            if left > 0 {
+                let refused = u32::try_from(left).unwrap_or(u32::MAX);
+                update(self.cell(place, step), |cell| cell.counted(step, refused, 0));
+                asked.store(0, SeqCst);
+            }
+        }
+    }
+
+    /// Frees the places of sites without counts. No other run uses the table.
+    fn drop_old(&self, step: u64) {
+        for place in 0..self.sites {
+            if self.is_at(0, place) {
+                continue;
+            }
+            for cell in self.cells(place) {
+                // A step that lies in the future is one of a clock that was wrong.
+                if read(cell).kept(step).is_none() {
+                    cell.store(0, SeqCst);
+                }
+            }
+            if self.counts(place, step).is_empty() {
+                self.key(place).store(0, SeqCst);
+            }
+        }
+    }
+
+    fn change(&self, patience: Duration) -> Option<Places<'_>> {
+        let thread = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = self.file.as_ref().map(|file| file.begin_change(patience)).transpose().ok()?;
+        Some(Places { _thread: thread, _run: run })
+    }
+
+    fn set_clock(&self) {
+        let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let ahead = u64::try_from(wall.saturating_sub(monotonic()).as_nanos()).unwrap_or_default();
+        self.word(CLOCK_AT).store(ahead, SeqCst);
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words()[index]
+    }
+
+    fn key(&self, place: usize) -> &AtomicU64 {
+        self.word(HEADER_WORDS + place * SITE_WORDS)
+    }
+
+    fn cells(&self, place: usize) -> &[AtomicU64] {
+        let first = HEADER_WORDS + place * SITE_WORDS + 1;
+        &self.words()[first..first + REFUSALS_CELLS]
+    }
+
+    fn cell(&self, place: usize, step: u64) -> &AtomicU64 {
+        &self.cells(place)[StepCell::place(step)]
+    }
+
+    fn asked(&self, run: usize, place: usize) -> &AtomicU64 {
+        self.word(HEADER_WORDS + self.sites * SITE_WORDS + run * self.sites + place)
+    }
+
+    /// All words of the table.
+    #[expect(unsafe_code, reason = "memory that other processes change has no safe view")]
+    fn words(&self) -> &[AtomicU64] {
+        let first = self.memory.as_mut_ptr().cast::<AtomicU64>();
+        // SAFETY: the mapping is aligned to a page and lives as long as `self`. It is only ever read and written by atomic
+        // operations, here and in the other processes. Its file has all the blocks that are used (`SharedFile`). A user who
+        // truncates the file ends the processes that use it.
+        unsafe { std::slice::from_raw_parts(first, self.memory.len() / size_of::<AtomicU64>()) }
+    }
+}
+
+/// Recipients of this run that still have no answer count as refused, and the number of the run is free.
+impl Drop for RefusalTable {
+    fn drop(&mut self) {
+        // Without this right the next run does it.
+        if let (Some(_), Some(_places)) = (&self.file, self.change(SharedFile::OPEN_PATIENCE)) {
+            self.settle_ended(1 << self.run, self.step());
+        }
+    }
+}
+
+fn read(cell: &AtomicU64) -> StepCell {
+    StepCell(cell.load(SeqCst))
+}
+
+fn update(cell: &AtomicU64, change: impl Fn(StepCell) -> StepCell) {
+    // It always gives a value, so there is no error.
+    let _ = cell.fetch_update(SeqCst, SeqCst, |before| Some(change(StepCell(before)).0));
+}
+
+/// The numbers of the bits that are set.
+fn bits(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (set != 0).then(|| set.trailing_zeros() as usize);
+        set &= set.wrapping_sub(1);
+        lowest
+    })
+}
+
+fn monotonic() -> Duration {
+    let time = clock_gettime(ClockId::Monotonic);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests;
+
+const _: () =
+    assert!(REFUSALS_RUNS_MAX <= u64::BITS as usize && REFUSALS_SITES_MAX.is_multiple_of(PLACES_A_BUCKET));
