@@ -587,7 +587,7 @@ fn the_summary_goes_to_standard_error() {
     let mut errors = Vec::new();
     clean(desk.args.clone(), |_| Ok(fake()), &mut errors).unwrap();
     let said = String::from_utf8(errors).unwrap();
-    assert!(said.starts_with("2 addresses in "), "{said}");
+    assert!(said.starts_with("2 rows in "), "{said}");
     assert!(said.contains("1 deliverable (50.0 %)"), "{said}");
 
     let mut started = false;

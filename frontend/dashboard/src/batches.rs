@@ -94,7 +94,7 @@ fn state(view: &BatchView, late: Markup) -> Markup {
             h2 { (grouped((view.checked - view.refunded).into())) " of " (grouped(view.total.into())) " addresses checked" }
             @if view.refunded > 0 {
                 p {
-                    (grouped(view.refunded.into())) " addresses were not checked, because the batch was cancelled or no mail server could be asked. \
+                    (grouped(view.refunded.into())) " addresses were not checked, because the batch was cancelled, the service could not reach any mail server, or its budget of refused recipients was used up. \
                      They cost nothing, and are shown as unverifiable."
                 }
             }

@@ -80,9 +80,13 @@ impl Refusal {
 
     /// 403: the key is not allowed to make such requests.
     pub fn insufficient_scope(needed: KeyScope) -> Refusal {
+        let webhooks = match needed {
+            KeyScope::Account => " Webhooks need this scope too, whatever they report.",
+            _ => "",
+        };
         let message = format!(
-            "This API key lacks the scope `{needed}` ({}). Use a key with this scope, or create one: the scopes of a key \
-             cannot be changed.",
+            "This API key lacks the scope `{needed}` ({}).{webhooks} Use a key with this scope, or create one: the scopes of a \
+             key cannot be changed.",
             needed.meaning()
         );
         Refusal::new(ErrorCode::InsufficientScope, message)

@@ -37,7 +37,7 @@ fn a_second_run_asks_no_more_than_the_first_has_left() {
     let refused = count(&output, ",false,mailbox_not_found");
     assert!(refused >= 90 && asked(&desk, "one.example") <= BUDGET, "{refused}: {said}");
     assert_eq!(count(&output, ",false,unverifiable"), 300 - refused);
-    let left = format!("\n  refusal_budget              {:>12}  not checked; --max-wait ", 300 - refused);
+    let left = format!("\n    refusal_budget          {:>12}  not asked: ", 300 - refused);
     assert!(said.contains(&left), "{said}");
     let kept = std::fs::read_to_string(desk.path("state")).unwrap();
     assert!(!kept.contains("one") && !kept.contains("nobody"), "{kept}");

@@ -74,7 +74,7 @@ fn parts_in_three_processes_ask_once_and_join_to_the_output_of_one() {
     let mut rows = 0;
     for part in parts {
         let said = said(&part.wait_with_output().unwrap());
-        let line = said.lines().find_map(|line| line.split_once(" addresses in "));
+        let line = said.lines().find_map(|line| line.split_once(" rows in "));
         rows += line.and_then(|(rows, _)| rows.parse::<usize>().ok()).unwrap();
     }
     assert_eq!(rows, 84);
@@ -83,7 +83,7 @@ fn parts_in_three_processes_ask_once_and_join_to_the_output_of_one() {
     assert!(asked.values().all(|&times| times == 1), "{asked:?}");
 
     let said = said(&desk.clean_to(&list, "out.csv", &["--join"]).wait_with_output().unwrap());
-    assert!(said.contains("84 addresses in "), "{said}");
+    assert!(said.contains("84 rows in "), "{said}");
     let joined = std::fs::read_to_string(desk.path("out.csv")).unwrap();
     let counts =
         [",mailbox_exists", ",mailbox_not_found", ",invalid_syntax"].map(|reason| count(&joined, reason));

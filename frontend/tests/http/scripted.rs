@@ -4,7 +4,7 @@
 //! `outage` and `stopping` are the engine's outages, `full` is a full queue, `never` has no answer before a recall, and
 //! `panic` is a defect. `later.2` has a server that defers by one second, twice, and `down.2` an outage, twice; then
 //! the mailbox exists. `budget` has a site without budget for 40 minutes, and `budget.2` one without budget for a
-//! second, twice. A verdict on an address of `host7.example` has the evidence 7; `withdraw` withdraws it, and each
+//! second, twice. `silent` has a server that takes no connection. A verdict on an address of `host7.example` has the evidence 7; `withdraw` withdraws it, and each
 //! `mailbox_not_found` counts as refused by the site and source 7. The addresses that were asked about are written to
 //! the file that [`ASKED`] names. The answer of DNS about a domain's mail hosts depends on its first label in the same
 //! way: `absent`, `unknown`, `outage` or `full`; with any other label it has some.
@@ -158,6 +158,10 @@ fn find(word: &str, tries: u32, evidence: Option<u64>) -> Result<Finding, Outage
         "outage" => Err(Outage::Unavailable),
         "budget" => Err(Outage::OverBudget(Duration::from_secs(2400))),
         "withdraw" => found(Reason::Unverifiable),
+        "silent" => {
+            let finding = found(Reason::Unverifiable)?;
+            Ok(Finding { rule: "no_connection", retry_after: Some(Duration::from_secs(1)), ..finding })
+        }
         "stopping" => Err(Outage::Stopping),
         word => {
             let reason = Reason::ALL.into_iter().find(|reason| reason.as_str() == word);

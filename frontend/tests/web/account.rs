@@ -88,8 +88,7 @@ fn days_count_what_was_charged_by_reason() {
     assert!(usage.text().matches("<rect").count() >= 3, "two days and the verdicts: {}", usage.text());
     // One row per day: single checks, rows of lists.
     let plain = usage.plain();
-    let days: Vec<&str> =
-        plain.split("not confirmed undeliverable ").nth(2).unwrap_or(&plain).split(' ').collect();
+    let days: Vec<&str> = plain.split("unknown undeliverable ").nth(2).unwrap_or(&plain).split(' ').collect();
     let table: Vec<_> = days.windows(3).filter(|it| it[0].starts_with("20") && it[0].len() == 10).collect();
     assert_eq!((table[0][1], table[0][2]), ("0", "2"), "{plain}");
     assert_eq!((table[1][1], table[1][2]), ("1", "0"), "{plain}");

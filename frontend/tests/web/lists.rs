@@ -75,6 +75,54 @@ fn list(rows: usize) -> String {
 }
 
 #[test]
+fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
+    let flags = ["--batch-wait", "6s", "--batch-outage-wait", "6s"];
+    let (server, email) = (Server::start(&flags), "joe@example.com");
+    let mut browser = rich(&server, email);
+    let key = make(&mut browser, "", "live");
+    let content = "email\nmailbox_exists@a.example\nMailbox_exists@a.example\ncatch_all@b.example\nlater.99@c.example\n\
+        silent@d.example\nbudget@e.example\noutage@f.example\nnone\n";
+    let page = upload(&mut browser, "list.csv", content.as_bytes(), "");
+    let path = page.path.clone();
+    let page = wait(&mut browser, &path, "Cost");
+    browser.press(&page, &format!("{path}/start"));
+    let sum = |value: &Value| value.as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>();
+    let (mut seen, mut has_waited) = (Value::Null, false);
+    while seen["status"] != "completed" {
+        seen = server.get(&key, &format!("/v1{path}")).json();
+        let waits = seen["waiting"].as_array().unwrap();
+        let waiting: u64 = waits.iter().filter_map(|wait| wait["addresses"].as_u64()).sum();
+        assert_eq!(sum(&seen["counts"]), seen["checked"], "{seen}");
+        let expected = if seen["status"] == "running" { 6 } else { seen["checked"].as_u64().unwrap() };
+        assert_eq!(seen["checked"].as_u64().unwrap() + waiting, expected, "{seen}");
+        let mut causes: Vec<&str> = waits.iter().filter_map(|wait| wait["cause"].as_str()).collect();
+        causes.sort_unstable();
+        if causes == ["no_answer", "outage", "refusal_budget", "retry_later"] && !has_waited {
+            has_waited = true;
+            assert!(waits.iter().all(|wait| wait["until"].is_string()), "{seen}");
+            assert_eq!(seen["counts"], json!({"catch_all": 1, "mailbox_exists": 1}));
+            assert_eq!((&seen["checked"], &seen["credits_charged"]), (&json!(2), &json!(2)));
+            let page = browser.get(&path);
+            page.says("2 of 6 different addresses checked, 4 not checked yet").says("2 credits charged.");
+            page.says("What the others wait for").says("No mail server of the domain answers. 1 2");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(has_waited);
+    // The server that took no connection is charged; what was not asked because of us is free.
+    assert_eq!(seen["counts"], json!({"catch_all": 1, "mailbox_exists": 1, "unverifiable": 4}));
+    assert_eq!(seen["credits_charged"], 4);
+    let page = browser.get(&path);
+    page.says("8 rows: 6 different addresses, 1 duplicates, 1 without an address.");
+    page.says("4 credits charged; 2 addresses were free").says("Check again later, if a later check can tell more.");
+    browser.get("/lists").says("Different addresses Checked State").says("6 6 completed");
+    assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);
+    let account = server.administer(&["account", "show", email, "--json"]);
+    let shown: Value = serde_json::from_str(&account).unwrap();
+    assert_eq!(shown["account"]["balance"]["spent"], 4);
+}
+
+#[test]
 fn a_thousand_rows_go_from_upload_to_download() {
     let (server, email) = (Server::start(&[]), "joe@example.com");
     let mut browser = rich(&server, email);

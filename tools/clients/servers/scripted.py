@@ -149,6 +149,7 @@ class MailList:
             "checked": len(distinct) if self.state == "completed" else 0,
             "progress": 100 if self.state == "completed" else 0,
             "credits_required": len(set(addresses)) if is_read else None, "credits_charged": 0, "counts": counts,
+            "waiting": [{"cause": "queue", "addresses": len(set(addresses)), "until": None}] if self.state == "running" else [],
             "problem": "no row has an address" if self.state == "unfit" else None,
             "created_at": CREATED, "expires_at": "2026-12-25T12:00:00.123456789+00:00",
         }

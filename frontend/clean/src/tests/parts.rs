@@ -432,5 +432,5 @@ fn a_join_starts_no_engine() {
     let mut errors = Vec::new();
     let start = |_: &OutputArgs| -> Result<Fake, CleanError> { panic!("an engine") };
     clean(desk.args.clone(), start, &mut errors).unwrap();
-    assert!(String::from_utf8(errors).unwrap().starts_with("8 addresses in "));
+    assert!(String::from_utf8(errors).unwrap().starts_with("8 rows in "));
 }

@@ -308,7 +308,7 @@ fn charged(list: &List, done: &Progress) -> String {
     match list.mode {
         KeyMode::Live if free > 0 => {
             format!(
-                "{credits}; {} addresses were free: checked within 24 hours before, or nobody could be asked.",
+                "{credits}; {} addresses were free: they were checked within 24 hours before, or were not asked because of an outage or a budget of refused recipients.",
                 grouped(free)
             )
         }

@@ -124,7 +124,7 @@ pub enum RowOutcome {
     /// The account's own result of the last 24 hours, or that of the same address in another row. It is charged like
     /// any row, and nothing new is stored.
     Repeated(Reason),
-    /// No server could be asked: the row is shown as `unverifiable`, is refunded, and is no repeat.
+    /// No server was asked, because of an outage or a budget of refused recipients: the row is shown as `unverifiable`, is refunded, and is no repeat.
     Unanswered,
     /// No answer yet: the row of a list waits for this. In other batches it is ignored.
     Waits(WaitCause),
@@ -139,7 +139,7 @@ pub struct BatchView {
     pub total: u32,
     /// The number of answered rows.
     pub checked: u32,
-    /// The number of answered rows for which nobody could be asked, or that were cancelled. They cost nothing.
+    /// The number of answered rows that were not asked because of an outage or a budget, or that were cancelled. They cost nothing.
     pub refunded: u32,
     /// Whether a test key has sent it.
     pub is_test: bool,
@@ -164,7 +164,7 @@ pub struct BatchSummary {
     pub total: u32,
     /// The number of answered rows.
     pub checked: u32,
-    /// The number of answered rows for which nobody could be asked, or that were cancelled. They cost nothing.
+    /// The number of answered rows that were not asked because of an outage or a budget, or that were cancelled. They cost nothing.
     pub refunded: u32,
     /// Whether a test key has sent it.
     pub is_test: bool,

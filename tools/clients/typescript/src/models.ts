@@ -167,6 +167,14 @@ export interface FoundAddresses {
   read_at?: string;
 }
 
+/** Addresses of a running list that have no verdict for the same cause. New causes can be added. */
+export interface ListWait {
+  cause: "queue" | "retry_later" | "no_answer" | "refusal_budget" | "outage" | (string & {});
+  addresses: number;
+  /** The latest time at which the last of them is tried once more; null if it is not known. */
+  until: string | null;
+}
+
 /** A list of addresses: an uploaded file. Figures that the server does not know yet are null. */
 export interface MailList {
   list_id: string;
@@ -187,9 +195,12 @@ export interface MailList {
   progress?: number | null;
   /** An estimate of the price, after the list was read. */
   credits_required?: number | null;
+  /** The credits of the addresses with a verdict, so far. */
   credits_charged?: number | null;
-  /** The number of distinct addresses by reason. */
+  /** The number of distinct addresses with a verdict by reason, so far. */
   counts?: Record<string, number>;
+  /** What the other addresses of a running list wait for. */
+  waiting?: ListWait[];
   /** The cause, if the list is unfit or paused. */
   problem?: string | null;
   created_at?: string | null;

@@ -219,9 +219,12 @@ class MailList:
     progress: Optional[float] = None
     #: An estimate of the price, after the list was read.
     credits_required: Optional[int] = None
+    #: The credits of the addresses with a verdict, so far.
     credits_charged: Optional[int] = None
-    #: The number of distinct addresses by reason.
+    #: The number of distinct addresses with a verdict by reason, so far.
     counts: Mapping[str, int] = field(default_factory=dict)
+    #: What the other addresses of a running list wait for: `cause`, `addresses`, `until`.
+    waiting: Tuple[Mapping[str, Any], ...] = ()
     #: The cause, if the list is unfit or paused.
     problem: Optional[str] = None
     created_at: Optional[datetime] = None

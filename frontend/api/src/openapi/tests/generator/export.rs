@@ -219,7 +219,8 @@ pub struct ExportedBatch {
     total: u32,
     /// The number of addresses with a result.
     checked: u32,
-    /// How many of these were not checked and not charged, because the batch was cancelled or no server could be asked.
+    /// How many of these were not checked and not charged, because the batch was cancelled, in an outage, or because of a budget of
+    /// refused recipients.
     refunded: u32,
     /// The results in the order of the request; null until the batch is complete, and for older batches if the export is full.
     results: Option<Vec<ExportedResult>>,
