@@ -132,13 +132,16 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         }
         Err(error) => {
             // If the writer has failed, it fails again here; the first error is reported.
-            let _ = run.write().and_then(|()| run.flush());
-            if run.journal.has_results() {
-                run.parts.sink.hold();
-            }
+            let _ = run.write();
+            let Run { mut journal, rows, parts: Parts { state, mut sink, .. }, .. } = run;
             // On a full disk this makes room for the finished rows.
-            drop(run.parts.state);
-            Err(run.parts.sink.keep(error))
+            drop(state);
+            let written = sink.flush().map_or(None, |()| rows.taken());
+            let _ = journal.flush(written, &sink.outcomes);
+            if journal.has_results() {
+                sink.hold();
+            }
+            Err(sink.keep(error))
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Journal {
     keyed: Keyed,
     /// The open file; `None` until there is a result to write.
     file: Option<File>,
+    /// Length of its complete records.
+    length: u64,
     waiting: Vec<Settled>,
     bytes: Vec<u8>,
 }
@@ -61,8 +63,15 @@ impl Journal {
     /// The file of the earlier run cannot be read, or is of a run of another kind; or another file has its name.
     pub fn open(output: Option<&Path>, kind: String, continues: bool) -> Result<Journal, CleanError> {
         let path = output.map(beside);
-        let mut journal =
-            Journal { path, kind, keyed: Keyed::new()?, file: None, waiting: Vec::new(), bytes: Vec::new() };
+        let mut journal = Journal {
+            path,
+            kind,
+            keyed: Keyed::new()?,
+            file: None,
+            length: 0,
+            waiting: Vec::new(),
+            bytes: Vec::new(),
+        };
         let Some(path) = journal.path.clone() else { return Ok(journal) };
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
@@ -119,6 +128,7 @@ impl Journal {
         }
         file.set_len(good).map_err(failed)?;
         file.seek(SeekFrom::Start(good)).map_err(failed)?;
+        self.length = good;
         Ok(table)
     }
 
@@ -134,11 +144,11 @@ impl Journal {
     /// output, which has been flushed.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// The file cannot be written. The results wait on, for another try.
     pub fn flush(&mut self, written: Option<u64>, outcomes: &Outcomes) -> Result<(), CleanError> {
         self.bytes.clear();
-        for settled in self.waiting.drain(..).filter(|settled| written.is_none_or(|last| settled.row > last))
-        {
+        self.waiting.retain(|settled| written.is_none_or(|last| settled.row > last));
+        for settled in &self.waiting {
             let from = self.bytes.len();
             self.bytes.extend_from_slice(&[0; RECORD_HEAD]);
             outcomes.write_record(settled.key, settled.outcome, &mut self.bytes);
@@ -151,9 +161,23 @@ impl Journal {
         let Some(path) = self.path.as_deref().filter(|_| !self.bytes.is_empty()) else { return Ok(()) };
         let file = match &mut self.file {
             Some(file) => file,
-            file => file.insert(Head::write(path, &self.kind, &self.keyed)?),
+            file => {
+                self.length = Head::length(&self.kind);
+                file.insert(Head::write(path, &self.kind, &self.keyed)?)
+            }
         };
-        file.write_all(&self.bytes).map_err(|error| unwritable(path, &error))
+        match file.write_all(&self.bytes) {
+            Ok(()) => {
+                self.length += self.bytes.len() as u64;
+                self.waiting.clear();
+                Ok(())
+            }
+            Err(error) => {
+                // Later records must not follow half a record. If this fails too, the reader stops at that record.
+                let _ = file.set_len(self.length).and_then(|()| file.seek(SeekFrom::Start(self.length)));
+                Err(unwritable(path, &error))
+            }
+        }
     }
 
     /// All rows are in the output: removes the file.
@@ -202,9 +226,15 @@ impl Head {
     /// Creates a file with this head.
     fn write(path: &Path, kind: &str, keyed: &Keyed) -> Result<File, CleanError> {
         let head = [TITLE, kind.as_bytes(), b"\n", &keyed.key()].concat();
+        let failed = |error: std::io::Error| unwritable(path, &error);
         let created = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let written = created.and_then(|mut file| file.write_all(&head).map(|()| file));
-        written.map_err(|error| unwritable(path, &error))
+        let mut file = created.map_err(failed)?;
+        file.write_all(&head).map_err(|error| {
+            // Half a head would stop the next try.
+            let _ = std::fs::remove_file(path);
+            failed(error)
+        })?;
+        Ok(file)
     }
 }
 

@@ -114,7 +114,8 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     assert_eq!(seen["credits_charged"], 4);
     let page = browser.get(&path);
     page.says("8 rows: 6 different addresses, 1 duplicates, 1 without an address.");
-    page.says("4 credits charged; 2 addresses were free").says("Check again later, if a later check can tell more.");
+    page.says("4 credits charged; 2 addresses were free")
+        .says("Check again later, if a later check can tell more.");
     browser.get("/lists").says("Different addresses Checked State").says("6 6 completed");
     assert_eq!(server.get(&key, "/v1/account").json()["credits_remaining"], 5_000 - 4);
     let account = server.administer(&["account", "show", email, "--json"]);
