@@ -16,6 +16,7 @@ use crate::interop::process::{self, ServerProcess, wait_until};
 use crate::interop::report::{self, Tally};
 use crate::isolation::isolated;
 use crate::soak::client::{HttpClient, HttpRequest};
+use crate::soak::world::cargo;
 use clap::Args;
 use readme::Promises;
 use root::{BareRoot, HOME, Release};
@@ -88,6 +89,13 @@ fn prepare() -> Result<Promises, Failure> {
 
 fn bare(options: &BareOptions, promises: &Promises) -> Result<Tally, Failure> {
     let releases = if options.release.is_empty() { &Release::ALL[..] } else { &options.release };
+    // The roots have no network, so the cache of crates must be complete before.
+    let mut fetch = cargo();
+    fetch.args(["fetch", "--locked", "--quiet"]);
+    let fetched = process::accompany(fetch)?;
+    if !fetched.success() {
+        return Err(Failure(format!("cargo fetch: {fetched}")));
+    }
     let mut tally = Tally::default();
     for release in releases {
         let root = BareRoot::make(*release, &promises.packages)?;
@@ -133,7 +141,7 @@ struct Checkout {
     outside: PathBuf,
 }
 
-/// Clones the repository, and copies the registry cache of this machine: the root has no network.
+/// Clones the repository, and copies the cache of crates of this machine: the root has no network.
 fn check_out(root: &BareRoot) -> Result<Checkout, Failure> {
     let (repository, inside) = (repository()?, Path::new(HOME).join("mailprobe"));
     let outside = root.outside(&inside);
@@ -251,11 +259,16 @@ fn test_only(options: &BareOptions, promises: &Promises) -> Result<ExitStatus, F
     // Cargo locks this folder, and doc tests are built into it.
     root.bind(&target, &target, false)?;
     root.give(&[(&target, false), (&target.join("debug"), true), (&target.join("tmp"), true)])?;
-    root.bind(root.registry().to_owned().as_path(), &Path::new(HOME).join(".cargo/registry"), true)?;
+    // Cargo builds a crate again if the path of its source is another one.
+    let registry = root.registry().to_owned();
+    root.bind(&registry, &registry, true)?;
+    root.let_through(&registry)?;
     let is_passed_on = |name: &str| PASSED_ON.contains(&name) || name.starts_with(PASSED_ON_PREFIX);
     let mut variables: Vec<(String, String)> =
         std::env::vars().filter(|(name, _)| is_passed_on(name)).collect();
     variables.push(("CARGO_TARGET_DIR".into(), target.display().to_string()));
+    let cargo_home = registry.parent().unwrap_or(&registry);
+    variables.push(("CARGO_HOME".into(), cargo_home.display().to_string()));
     let all = if promises.test.contains("--no-fail-fast") { "" } else { " --no-fail-fast" };
     let script = format!("cd {}\n{}{all}\n", checkout.display(), promises.test);
     isolated(root.folder(), NO_RESOLVER, || process::accompany(root.command(&script, &variables)))

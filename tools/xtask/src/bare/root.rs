@@ -10,6 +10,7 @@ use crate::interop::process;
 use clap::ValueEnum;
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -82,7 +83,7 @@ impl BareRoot {
         remove_old(&cache)?;
         let folder = cache.join(format!("{ROOT_PREFIX}{}-{release}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| wrong(&folder, &error))?;
-        let registry = registry(&folder)?;
+        let registry = registry()?;
         let mut root = BareRoot { release, folder, registry, binds: Vec::new() };
         fs::create_dir(root.path()).map_err(|error| wrong(&root.path(), &error))?;
         let archive = cache.join(format!("{release}-{}.tar", packages.join("-")));
@@ -108,7 +109,7 @@ impl BareRoot {
         &self.folder
     }
 
-    /// The cache of crates of this machine. It has every crate of Cargo.lock.
+    /// The cache of crates of this machine.
     pub fn registry(&self) -> &Path {
         &self.registry
     }
@@ -147,6 +148,23 @@ impl BareRoot {
                 let owner = format!("{ID}:{ID}");
                 self.run("chown", |it| it.args(recursive).args(["--no-dereference", &owner]).arg(&path))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Lets the user reach a place through the folders above it, such as `/root`. The folders are those of the root, not of the machine.
+    ///
+    /// # Errors
+    ///
+    /// A folder's mode cannot be changed.
+    pub fn let_through(&self, inside: &Path) -> Result<(), Failure> {
+        for folder in inside.ancestors().skip(1).filter(|folder| folder.parent().is_some()) {
+            let path = self.outside(folder);
+            let changed = fs::metadata(&path).and_then(|found| {
+                let mode = found.permissions().mode();
+                fs::set_permissions(&path, fs::Permissions::from_mode(mode | 0o011))
+            });
+            changed.map_err(|error| wrong(&path, &error))?;
         }
         Ok(())
     }
@@ -249,11 +267,8 @@ impl Drop for BareRoot {
     }
 }
 
-/// The cache of crates of this machine, with every crate of Cargo.lock.
-fn registry(folder: &Path) -> Result<PathBuf, Failure> {
-    let mut fetch = crate::soak::world::cargo();
-    fetch.args(["fetch", "--locked", "--quiet"]);
-    process::run(fetch, "", folder, COMMAND_LIMIT)?.success("cargo fetch")?;
+/// The cache of crates of this machine.
+fn registry() -> Result<PathBuf, Failure> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let home = home.ok_or_else(|| Failure("neither CARGO_HOME nor HOME is set".into()))?;
