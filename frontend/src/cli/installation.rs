@@ -201,7 +201,9 @@ impl Installation {
         let live = with_ending(path, ".live");
         let table = match RefusalTable::open(&live, &kept.secret, &kept.refusals, is_alone) {
             // With this lock, other runs can come.
-            Ok(_) if is_alone && lock.try_lock_shared().is_err() => return Ok(None),
+            Ok(_) if is_alone && matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)) => {
+                return Ok(None);
+            }
             Ok(table) => {
                 kept.refusals.clear();
                 Arc::new(table)
