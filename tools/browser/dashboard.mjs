@@ -108,7 +108,7 @@ await suite({
     assert.equal(await page.getByRole('heading', { name }).count(), 1);
     await t.inspect(page, 'list-ready');
     await page.getByRole('button', { name: 'Start' }).click();
-    await page.getByText('of 900 addresses checked').waitFor();
+    await page.getByText('of 900 different addresses checked').waitFor();
     await t.inspect(page, 'list-running');
     // Without a reload: the page updates itself.
     const button = page.getByRole('button', { name: 'Download result' });

@@ -68,7 +68,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         @if let Some(name) = &view.name { p.wrap { (name) } }
         div #progress data-refresh=[(!view.completed).then(|| format!("/batches/{id}"))] {
-            (state(&view, page::greylisting(visit.dashboard.batch_wait, Some(id.0.made_at()))))
+            (state(&view, page::greylisting(visit.dashboard.batch_wait, id.0.made_at())))
         }
     };
     Ok(page::page_at("Batch", Some("/batches"), Some(signed_in), body))

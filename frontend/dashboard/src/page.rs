@@ -5,22 +5,17 @@ use super::form::token_field;
 use super::session::SignedIn;
 use super::sessions::time;
 use http_core::Reply;
-use lists::report::duration_text;
 use maud::{DOCTYPE, Markup, html};
 use std::borrow::Cow;
 use std::time::Duration;
 use store::UnixMs;
 
-/// Why the last addresses of a batch or list take long, and how long. `created_at` is the time of the batch. A list has many
-/// batches, and no such time.
-pub fn greylisting(wait: Duration, created_at: Option<UnixMs>) -> Markup {
+/// Why the last addresses of a batch take long, and how long. `created_at` is the time of the batch.
+pub fn greylisting(wait: Duration, created_at: UnixMs) -> Markup {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
     html! {
         "Some mail servers accept an unknown client only after several minutes. "
-        @match created_at {
-            Some(at) => { "Their addresses have a result by about " (time(at.saturating_add(wait_ms))) "." },
-            None => { "Each of their addresses has a result about " (duration_text(wait)) " after its first attempt." },
-        }
+        "Their addresses have a result by about " (time(created_at.saturating_add(wait_ms))) "."
     }
 }
 
@@ -191,15 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn a_running_batch_tells_its_end_and_a_list_tells_the_wait() {
+    fn a_running_batch_tells_its_end() {
         let wait = Duration::from_secs(1200);
-        let batch = greylisting(wait, Some(20_000 * 86_400_000)).into_string();
+        let batch = greylisting(wait, 20_000 * 86_400_000).into_string();
         assert!(
             batch.contains("have a result by about") && batch.contains("2024-10-04 00:20 UTC"),
             "{batch}"
         );
-        let list = greylisting(wait, None).into_string();
-        assert!(list.contains("has a result about 20 minutes after its first attempt."), "{list}");
     }
 
     #[test]

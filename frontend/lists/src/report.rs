@@ -181,7 +181,7 @@ fn reasons(report: &Report, rows: u64) -> Markup {
         section {
             h2 { "Reasons" }
             (bars("Number of rows by reason", &all))
-            table {
+            table.words {
                 thead { tr { th { "Reason" } th { "Meaning" } th { "What to do" } th.number { "Rows" } } }
                 tbody {
                     @for (name, count) in &report.reasons {
@@ -242,7 +242,7 @@ fn unverifiable(report: &Report) -> Markup {
     html! {
         section {
             h2 { "Unverifiable rows" }
-            table {
+            table.words {
                 thead { tr { th { "Rule" } th { "Cause" } th { "Next step" } th.number { "Rows" } } }
                 @for (title, rules) in groups.iter().filter(|(_, rules)| !rules.is_empty()) {
                     tbody {
@@ -339,6 +339,11 @@ pub fn grouped(number: u64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A number with its noun: `1 credit`, `1,200 credits`.
+pub fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", grouped(number), if number == 1 { one } else { many })
 }
 
 /// A span of time in words: `20 minutes`, or `90 seconds` if it has no whole minutes.

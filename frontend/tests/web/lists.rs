@@ -113,7 +113,7 @@ fn a_running_list_says_what_it_has_found_and_what_it_waits_for() {
     assert_eq!(seen["counts"], json!({"catch_all": 1, "mailbox_exists": 1, "unverifiable": 4}));
     assert_eq!(seen["credits_charged"], 4);
     let page = browser.get(&path);
-    page.says("8 rows: 6 different addresses, 1 duplicates, 1 without an address.");
+    page.says("8 rows: 6 different addresses, 1 duplicate, 1 without an address.");
     page.says("4 credits charged; 2 addresses were free")
         .says("Check again later, if a later check can tell more.");
     browser.get("/lists").says("Different addresses Checked State").says("6 6 completed");
@@ -214,7 +214,7 @@ fn a_list_goes_on_after_a_kill_and_is_charged_once() {
     let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "of 1,500 addresses checked");
+    wait(&mut browser, &path, "of 1,500 different addresses checked");
     let server = server.restart_after_kill(&[]);
     let cookies = browser.cookies.clone();
     let mut browser = Browser::new(&server);
@@ -237,10 +237,12 @@ fn a_list_shows_its_price_without_duplicates_and_can_be_cancelled() {
     let page = wait(&mut browser, &path, "Cost");
     page.says("Addresses 4").says("Different addresses 3").says("Duplicates 1, free").says("3 credits ;");
     browser.press(&page, &format!("{path}/start"));
-    let page = wait(&mut browser, &path, "1 of 3 addresses checked");
+    let page = wait(&mut browser, &path, "1 of 3 different addresses checked");
     browser.press(&page, &format!("{path}/cancel"));
     let page = browser.get(&path);
-    page.says("The check was cancelled after 1 of 3 addresses.").says("1 credits charged.");
+    page.says(
+        "The check was cancelled after 1 of 3 different addresses; 2 were not checked. 1 credit charged.",
+    );
     assert_eq!(
         browser.get(&format!("{path}/download")).text(),
         "mailbox_exists@a.example,true,mailbox_exists\nMAILBOX_EXISTS@A.example,true,mailbox_exists\n\
@@ -258,7 +260,7 @@ fn rows_of_open_batches_count_as_checked() {
     let path = upload(&mut browser, "plain.txt", content.as_bytes(), "").path;
     let page = wait(&mut browser, &path, "Cost");
     browser.press(&page, &format!("{path}/start"));
-    wait(&mut browser, &path, "2 of 3 addresses checked");
+    wait(&mut browser, &path, "2 of 3 different addresses checked");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
 use list_work::actions::{Progress, StartError, Waiting, remaining_price};
-use lists::report::grouped;
+use lists::report::{counted, grouped};
 use lists::words::sentence;
 use maud::{Markup, html};
 use store::clock;
@@ -293,10 +293,10 @@ fn results(list: &List) -> Markup {
 fn sum_of_rows(list: &List) -> String {
     let (duplicates, without) = (list.addresses - list.to_check(), list.rows - list.addresses);
     format!(
-        "{} rows: {} different addresses, {} duplicates, {} without an address.",
-        grouped(list.rows),
-        grouped(list.to_check()),
-        grouped(duplicates),
+        "{}: {}, {}, {} without an address.",
+        counted(list.rows, "row", "rows"),
+        counted(list.to_check(), "different address", "different addresses"),
+        counted(duplicates, "duplicate", "duplicates"),
         grouped(without)
     )
 }
@@ -304,12 +304,12 @@ fn sum_of_rows(list: &List) -> String {
 /// What the checked addresses have cost, and how many of them were free.
 fn charged(list: &List, done: &Progress) -> String {
     let free = done.checked.saturating_sub(done.charged);
-    let credits = format!("{} credits charged", grouped(done.charged));
+    let credits = format!("{} charged", counted(done.charged, "credit", "credits"));
     match list.mode {
         KeyMode::Live if free > 0 => {
             format!(
-                "{credits}; {} addresses were free: they were checked within 24 hours before, or were not asked because of an outage or a budget of refused recipients.",
-                grouped(free)
+                "{credits}; {} free: checked within 24 hours before, or not asked because of an outage or a budget of refused recipients.",
+                counted(free, "address was", "addresses were")
             )
         }
         KeyMode::Live | KeyMode::Test => format!("{credits}."),
