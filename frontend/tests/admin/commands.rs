@@ -228,10 +228,10 @@ fn the_default_data_folder_is_not_made_by_a_command() {
     let site = Site::stopped();
     let missing = site.path().join("missing");
     let line = ["account", "create", "acme"];
-    let refused = crate::run_at(&missing, false, &line).unwrap_err();
+    let refused = crate::admin::run_at(&missing, false, &line).unwrap_err();
     assert!(refused.contains("there is no mailprobe data in") && refused.contains("--data"), "{refused}");
     assert!(!missing.exists());
     // A package has made the folder, and no server has started on it yet.
     std::fs::create_dir(&missing).unwrap();
-    assert!(crate::run_at(&missing, false, &line).is_ok());
+    assert!(crate::admin::run_at(&missing, false, &line).is_ok());
 }
