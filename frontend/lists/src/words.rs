@@ -194,7 +194,8 @@ mod tests {
         for reason in Reason::ALL {
             let row = readme.lines().find(|line| line.starts_with(&format!("| `{}` |", reason.as_str())));
             let row = row.filter(|row| row.matches('|').count() == 5);
-            let cells: Vec<String> = row.expect(reason.as_str()).split('|').map(plain).collect();
+            let Some(row) = row else { panic!("{}: no row", reason.as_str()) };
+            let cells: Vec<String> = row.split('|').map(plain).collect();
             let [_, _, _, said, todo, _] = &cells[..] else { panic!("{cells:?}") };
             assert!(said.starts_with(meaning(reason)), "{}: {said}", reason.as_str());
             assert!(todo.starts_with(advice(reason)), "{}: {todo}", reason.as_str());
