@@ -85,7 +85,7 @@ pub enum WaitCause {
 }
 
 impl WaitCause {
-    /// All causes.
+    /// All causes of a wait.
     pub const ALL: [WaitCause; 5] = [
         WaitCause::RetryLater,
         WaitCause::NoAnswer,

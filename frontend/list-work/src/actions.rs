@@ -28,12 +28,12 @@ pub struct Progress {
     /// The credits that they cost.
     pub charged: u64,
     /// What the other addresses of a running list wait for. With `checked`, the sum is the number of different addresses.
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingAddresses>,
 }
 
 /// Addresses that wait for the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Waiting {
+pub struct WaitingAddresses {
     /// What they wait for.
     pub cause: WaitCause,
     /// The number of different addresses.
@@ -131,20 +131,20 @@ impl Actions {
             _ => ListProgress::of(list),
         };
         let ListProgress { checked, counts, charged, waiting } = found;
-        let mut waiting: Vec<Waiting> = match list.state {
+        let mut waiting: Vec<WaitingAddresses> = match list.state {
             ListState::Running => waiting.into_iter().map(|rows| self.waiting(rows)).collect(),
             _ => Vec::new(),
         };
         let named: u64 = waiting.iter().map(|waiting| waiting.addresses).sum();
         let addresses = list.to_check().saturating_sub(checked + named);
         if list.state == ListState::Running && addresses > 0 {
-            waiting.push(Waiting { cause: WaitCause::Queue, addresses, until: None });
+            waiting.push(WaitingAddresses { cause: WaitCause::Queue, addresses, until: None });
         }
         waiting.sort_by_key(|waiting| std::cmp::Reverse(waiting.addresses));
         Ok(Progress { checked, counts, charged, waiting })
     }
 
-    fn waiting(&self, rows: WaitingRows) -> Waiting {
+    fn waiting(&self, rows: WaitingRows) -> WaitingAddresses {
         let WaitingRows { cause, rows: addresses, created_at } = rows;
         let until = |wait: Duration| {
             let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
@@ -155,7 +155,7 @@ impl Actions {
             WaitCause::Outage => until(self.limits.outage_wait),
             WaitCause::Queue => None,
         };
-        Waiting { cause, addresses, until }
+        WaitingAddresses { cause, addresses, until }
     }
 
     /// Cancels a list; `None` if it does not exist.

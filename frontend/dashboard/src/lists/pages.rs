@@ -8,7 +8,7 @@ use crate::signin::notice;
 use crate::visit::Visit;
 use crate::{chart, page};
 use http_core::Reply;
-use list_work::actions::{Progress, StartError, Waiting, remaining_price};
+use list_work::actions::{Progress, StartError, WaitingAddresses, remaining_price};
 use lists::report::{counted, grouped};
 use lists::words::sentence;
 use maud::{Markup, html};
@@ -333,12 +333,12 @@ fn progress(list: &List, done: &Progress) -> Markup {
 }
 
 /// What the addresses that are not checked yet wait for.
-fn waiting(waiting: &[Waiting]) -> Markup {
+fn waiting(waiting: &[WaitingAddresses]) -> Markup {
     html! {
         h3 { "What the others wait for" }
         table.stack {
             thead { tr { th scope="col" { "Cause" } th.number scope="col" { "Addresses" } th scope="col" { "Last try at the latest" } } }
-            tbody { @for Waiting { cause, addresses, until } in waiting { tr {
+            tbody { @for WaitingAddresses { cause, addresses, until } in waiting { tr {
                 td.wrap data-label="Cause" { (sentence(cause.words())) }
                 td.number data-label="Addresses" { (grouped(*addresses)) }
                 td data-label="Last try at the latest" { @match until { Some(until) => (time(*until)), None => "" } }

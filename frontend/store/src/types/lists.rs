@@ -302,7 +302,7 @@ impl ListProgress {
         ListProgress { checked, counts, charged: list.charged, waiting: Vec::new() }
     }
 
-    /// Counts an answer.
+    /// Counts an answer with this reason.
     pub fn count(&mut self, reason: Reason) {
         match self.counts.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, count)) => *count += 1,

@@ -4,7 +4,7 @@ use crate::router::Call;
 use api::Counts;
 use checks::convert::{found_addresses, list_status};
 use http_core::Refusal;
-use list_work::actions::{Progress, Waiting};
+use list_work::actions::{Progress, WaitingAddresses};
 use store::credits::calendar::Iso8601;
 use store::{List, ListState};
 
@@ -46,7 +46,7 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
     })
 }
 
-fn wait(waiting: Waiting) -> api::ListWait {
-    let Waiting { cause, addresses, until } = waiting;
+fn wait(waiting: WaitingAddresses) -> api::ListWait {
+    let WaitingAddresses { cause, addresses, until } = waiting;
     api::ListWait { cause, addresses, until: until.map(|until| Iso8601(until).to_string()) }
 }
