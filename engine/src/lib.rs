@@ -602,6 +602,13 @@ impl Client {
         self.shared.recalls.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// Has the requests of this client that wait answered soon, with what is known by then. Those that servers are being asked about
+    /// get their answers: their sessions get no further work, so they prove what they hold. The client submits nothing more.
+    pub fn drain(&self) {
+        self.mailbox.drain();
+        self.shared.recalls.fetch_add(1, Ordering::SeqCst);
+    }
+
     fn release(&self) {
         self.own.set(self.own.get().saturating_sub(1));
         self.mailbox.under_way.fetch_sub(1, Ordering::Relaxed);

@@ -376,9 +376,14 @@ impl<R: Runtime> Shard<R> {
             return;
         }
         let groups: Vec<_> = self.active.borrow().values().cloned().collect();
-        let works = groups.iter().flat_map(|group| group.take_where(Work::is_recalled));
+        let works = groups.iter().flat_map(|group| {
+            let mut works = group.take_where(Work::is_recalled);
+            works.extend(group.take_waiting(Work::is_taken_back));
+            works
+        });
         works.for_each(|work| self.shared.give_up(work, now));
-        let later: Vec<_> = self.later.borrow_mut().extract_if(.., |(_, work)| work.is_recalled()).collect();
+        let later: Vec<_> =
+            self.later.borrow_mut().extract_if(.., |(_, work)| work.is_taken_back()).collect();
         later.into_iter().for_each(|(_, work)| self.shared.give_up(work, now));
         verify::answer_recalled(self);
     }

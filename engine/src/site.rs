@@ -348,6 +348,11 @@ impl Group {
         expired
     }
 
+    /// Takes all works that wait and are such.
+    pub(crate) fn take_waiting(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
+        self.state.borrow_mut().queue.take_where(&is_such)
+    }
+
     /// Takes all works that are such, those that are being asked about included.
     pub(crate) fn take_where(&self, is_such: impl Fn(&Work) -> bool) -> Vec<Work> {
         let state = &mut *self.state.borrow_mut();

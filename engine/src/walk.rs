@@ -213,7 +213,8 @@ impl Walks {
     /// Takes the works that their clients have recalled.
     pub(crate) fn take_recalled(&mut self) -> Vec<Work> {
         let mut recalled = Vec::new();
-        let is_recalled = |waiter: &mut Waiter| matches!(waiter, Waiter::Address(work) if work.is_recalled());
+        let is_recalled =
+            |waiter: &mut Waiter| matches!(waiter, Waiter::Address(work) if work.is_taken_back());
         for walk in self.under_way.values_mut() {
             recalled.extend(walk.waiting.extract_if(.., is_recalled).filter_map(|waiter| match waiter {
                 Waiter::Address(work) => Some(work),

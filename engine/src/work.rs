@@ -83,6 +83,8 @@ pub(crate) struct Mailbox {
     abandoned: AtomicBool,
     /// How often the client has recalled all requests that were under way.
     recalls: AtomicU32,
+    /// The client asks about nothing more, and waits only for what is being asked.
+    is_draining: AtomicBool,
     /// About how many requests a server has said something that is held until its session shows what it is worth.
     answers: AtomicU64,
     /// The tickets of these requests, if the client has asked for them.
@@ -97,6 +99,7 @@ impl Mailbox {
             under_way,
             abandoned: AtomicBool::new(false),
             recalls: AtomicU32::new(0),
+            is_draining: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             held: SegQueue::new(),
             watches_held: AtomicBool::new(false),
@@ -117,6 +120,11 @@ impl Mailbox {
     /// Every request that is under way is to be answered with what is known.
     pub(crate) fn recall(&self) {
         self.recalls.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Every request that waits is to be answered with what is known. Those that are being asked about get their answers.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::SeqCst);
     }
 
     /// The client is gone: its answers, present and future, only return their tickets.
@@ -339,6 +347,11 @@ impl Work {
     /// Whether its client has recalled it.
     pub(crate) fn is_recalled(&self) -> bool {
         self.recalls != self.client.recalls.load(Ordering::Relaxed)
+    }
+
+    /// Whether its client takes it back if it waits.
+    pub(crate) fn is_taken_back(&self) -> bool {
+        self.is_recalled() || self.client.is_draining.load(Ordering::Relaxed)
     }
 
     /// Adds a line to the trace, if the request asked for one.

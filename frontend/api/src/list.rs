@@ -85,7 +85,7 @@ pub enum WaitCause {
 }
 
 impl WaitCause {
-    /// All causes of a wait.
+    /// All causes, in the order in which a list names them.
     pub const ALL: [WaitCause; 5] = [
         WaitCause::RetryLater,
         WaitCause::NoAnswer,

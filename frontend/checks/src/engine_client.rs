@@ -88,6 +88,11 @@ pub trait EngineHandle {
     /// Makes the engine answer every request of this handle soon, with its present knowledge.
     fn recall(&self);
 
+    /// As [`EngineHandle::recall`], but requests that servers are being asked about get their answers. Nothing more is submitted.
+    fn drain(&self) {
+        self.recall();
+    }
+
     /// Waits for the next answer.
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>>;
 
@@ -162,6 +167,10 @@ impl EngineHandle for engine::Client {
 
     fn recall(&self) {
         engine::Client::recall(self);
+    }
+
+    fn drain(&self) {
+        engine::Client::drain(self);
     }
 
     fn answer(&self) -> Pin<Box<dyn Future<Output = Answer> + '_>> {

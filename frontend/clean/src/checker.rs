@@ -47,6 +47,11 @@ pub trait Checker {
     /// Requests an early answer for every address in progress, from the evidence so far.
     fn recall(&mut self);
 
+    /// As [`Checker::recall`], but addresses that servers are being asked about get their answers. Nothing more is submitted.
+    fn drain(&mut self) {
+        self.recall();
+    }
+
     /// The DNS resolvers, as text for messages.
     fn resolvers(&self) -> &str;
 
@@ -125,6 +130,10 @@ impl Checker for Box<dyn Checker> {
         (**self).recall();
     }
 
+    fn drain(&mut self) {
+        (**self).drain();
+    }
+
     fn resolvers(&self) -> &str {
         (**self).resolvers()
     }
@@ -187,6 +196,10 @@ impl Checker for Full {
 
     fn recall(&mut self) {
         self.line.recall();
+    }
+
+    fn drain(&mut self) {
+        self.line.drain();
     }
 
     fn resolvers(&self) -> &str {

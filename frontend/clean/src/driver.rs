@@ -11,14 +11,12 @@ use super::marks::Marker;
 use super::outage::OutageWatch;
 use super::outcome::Outcome;
 use super::part::PartRows;
-use super::progress::{AwaitedDomain, Found, Progress, Standing};
+use super::progress::{AwaitedDomain, FoundCounts, Progress, Standing};
 use super::putoff::{PutOff, Turn};
 use super::rows::Rows;
 use super::seen::Seen;
 use super::sink::Sink;
 use super::stall::{Stall, millis};
-use super::state::State;
-use super::state::table::Table;
 use super::stop::StopSignal;
 use super::summary::{Extent, Reading, Summary, counted};
 use super::time_left::{RunFacts, TimeLeft};
@@ -27,6 +25,8 @@ use engine::Refusal;
 use engine::proto::address::Address;
 use indicatif::HumanCount;
 use lists::{ResultColumn, Row, Source, Verdict};
+use spill::State;
+use spill::table::Table;
 use std::time::{Duration, Instant};
 
 /// Maximum number of rows read before the next look for answers.
@@ -99,7 +99,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         unanswered: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
         time_left: TimeLeft::default(),
-        found: Found::default(),
+        found: FoundCounts::default(),
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
         answers: Vec::new(),
@@ -174,7 +174,7 @@ struct Run<'a> {
     stall: Stall,
     time_left: TimeLeft,
     /// Number of addresses with a result, by its kind.
-    found: Found,
+    found: FoundCounts,
     outage: OutageWatch,
     /// The last row read.
     row: Row,

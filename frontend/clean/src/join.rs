@@ -8,13 +8,13 @@ mod files;
 
 use super::driver::{FLUSH_INTERVAL, READ_AT_ONCE, count};
 use super::part::Partition;
-use super::progress::{Found, Progress, Standing};
+use super::progress::{FoundCounts, Progress, Standing};
 use super::sink::{Sink, SinkOptions};
-use super::state::State;
 use super::summary::{Extent, Reading, Summary};
 use super::{CleanArgs, CleanError};
 use files::PartFile;
 use lists::{Endings, ListError, Row, Source, Verdict};
+use spill::State;
 use std::time::{Duration, Instant};
 
 /// Joins the parts of an open list.
@@ -31,7 +31,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
     // The rows of an ordered output need no memory of the state.
     let state = match State::open(Some(output), 0) {
         Ok(state) => state,
-        Err(error) => return Err(sink.keep(error)),
+        Err(error) => return Err(sink.keep(error.into())),
     };
     let mut join = Join {
         partition: Partition::new(parts.len() as u32),
@@ -39,7 +39,7 @@ pub(super) fn run(args: CleanArgs, source: Source, options: SinkOptions) -> Resu
         part: 0,
         verdicts: Verdict::all().collect(),
         summary: Summary::new(Duration::ZERO, Extent::Joined(parts.len() as u32), false),
-        found: Found::default(),
+        found: FoundCounts::default(),
         progress: Progress::new(!args.no_progress, source.size()),
         row: Row::default(),
         flushed: started,
@@ -98,7 +98,7 @@ struct Join {
     state: State,
     summary: Summary,
     /// Number of rows by their result.
-    found: Found,
+    found: FoundCounts,
     progress: Progress,
     /// The last row of INPUT.
     row: Row,

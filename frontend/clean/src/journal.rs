@@ -17,8 +17,8 @@ use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
 use super::seen::Keyed;
 use super::sink::{unreadable, unwritable};
-use super::state::State;
-use super::state::table::Table;
+use spill::State;
+use spill::table::Table;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -259,7 +259,7 @@ fn next_record(input: &mut impl Read, keyed: &Keyed, content: &mut Vec<u8>) -> s
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::state;
+    use super::super::tests::state;
     use super::*;
     use lists::Results;
 

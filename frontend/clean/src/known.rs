@@ -5,10 +5,10 @@
 use super::outcome::{Outcome, Outcomes};
 use super::retry::is_found_out;
 use super::seen::Seen;
-use super::state::State;
-use super::state::table::Table;
 use super::{CleanError, unix_now};
 use lists::{EarlierResult, ReadOptions, Row, Source, Verdict};
+use spill::State;
+use spill::table::Table;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

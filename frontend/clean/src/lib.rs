@@ -14,7 +14,7 @@
 //! - Every input row is written once, with the same values. Every verdict comes from the engine. Rows keep their order,
 //!   unless `--unordered` is given.
 //! - An address is checked once, even if the list contains it several times.
-//! - Memory does not depend on the length of the list: data that does not fit is encrypted in OUT.state (`state.rs`).
+//! - Memory does not depend on the length of the list: data that does not fit is encrypted in OUT.state (crate `spill`).
 //! - No row blocks the reader: neither a row that waits for a slow site, nor a row that is checked later.
 //! - OUT appears complete or not at all. Until the end the rows are in `OUT.partial`. `--resume` compares that file with the
 //!   input row by row, and continues at its end.
@@ -43,7 +43,6 @@ mod sample;
 mod seen;
 mod sink;
 mod stall;
-mod state;
 mod stop;
 mod summary;
 #[cfg(test)]
@@ -64,7 +63,7 @@ use part::PartRows;
 pub use sample::{ClassEstimate, Estimate};
 pub use sink::WrittenFile;
 use sink::{Delivery, Sink, SinkOptions};
-use state::State;
+use spill::{SpillError, State};
 use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -259,6 +258,12 @@ impl fmt::Display for CleanError {
 
 impl std::error::Error for CleanError {}
 
+impl From<SpillError> for CleanError {
+    fn from(error: SpillError) -> CleanError {
+        CleanError::failed(error.message)
+    }
+}
+
 impl From<ListError> for CleanError {
     fn from(error: ListError) -> CleanError {
         match error {
@@ -342,14 +347,14 @@ impl Job {
         let sink_options = self.sink_options();
         let Job { args, source, output, .. } = self;
         let output = output.as_deref();
-        if args.resume && args.part.is_none() {
+        if args.resume && args.writing.force && args.part.is_none() {
             sink::tell_new_run(output);
         }
         let sink = Sink::open(output, sink_options)?;
         // From here on the sink prevents other runs from using these names.
         let state = match State::open(output, args.memory as usize * 1024 * 1024) {
             Ok(state) => state,
-            Err(error) => return Err(sink.keep(error)),
+            Err(error) => return Err(sink.keep(error.into())),
         };
         let known = args.writing.known.as_deref().map(|path| KnownFile {
             path,
@@ -394,6 +399,7 @@ impl Job {
         let by_name = || self.args.output.as_deref().map_or(Compression::None, Compression::by_name);
         SinkOptions {
             resume: self.args.resume,
+            replaces: self.args.writing.force,
             unordered: self.args.unordered,
             compression: self.args.compress.unwrap_or_else(by_name),
             is_part: self.args.part.is_some(),

@@ -1,9 +1,9 @@
 //! The names of the files of a run: no file replaces the input or another one.
 
 use super::sink::{Delivery, packed, partial};
-use super::state::beside;
 use super::{CleanArgs, CleanError};
 use lists::is_stream;
+use spill::beside;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,9 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
 /// A result, the report or the summary exists.
 fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery) -> Result<(), CleanError> {
     let output = output.filter(|path| !is_stream(path));
-    // A part that is complete is compared with the list, and not written again.
-    let continues = |path: &Path| args.resume && (partial(path).exists() || args.part.is_some());
+    // A complete list is compared with the input, and not written again.
+    let compares = delivery.is_plain() && !args.unordered;
+    let continues = |path: &Path| args.resume && (partial(path).exists() || compares);
     if args.writing.force || output.is_some_and(continues) {
         return Ok(());
     }

@@ -22,7 +22,7 @@ pub(super) struct Standing {
     pub resumed: u64,
     /// Number of rows of the list, if it can be estimated.
     pub rows: Option<u64>,
-    pub found: Found,
+    pub found: FoundCounts,
     pub is_fast: bool,
     /// The time left, if it is known.
     pub left: Option<Duration>,
@@ -44,11 +44,11 @@ pub(super) struct AwaitedDomain {
 
 /// Number of addresses with a result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundCounts {
     by_code: [u64; 32],
 }
 
-impl Found {
+impl FoundCounts {
     /// Counts a result by the code of its verdict.
     pub fn count(&mut self, code: u8) {
         if let Some(count) = self.by_code.get_mut(usize::from(code)) {
@@ -106,7 +106,7 @@ impl Progress {
         self.bar.as_ref().and_then(ProgressBar::length)
     }
 
-    /// Updates the line.
+    /// Draws the line with these figures, and moves the bar.
     pub fn show(&mut self, standing: &Standing) {
         let Some(bar) = &self.bar else { return };
         self.shown = Instant::now();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn the_line_says_where_it_stands() {
-        let mut found = Found::default();
+        let mut found = FoundCounts::default();
         for reason in [Reason::MailboxExists, Reason::Unverifiable, Reason::CatchAll, Reason::RoleAccount] {
             (0..250).for_each(|_| found.count(Verdict::from(reason).code()));
         }
@@ -199,7 +199,7 @@ mod tests {
             "1,000 rows, 500/s; 500 deliverable, 250 unverifiable"
         );
         let passed = Verdict::all().find(|verdict| verdict.reason == "fast_check_passed").unwrap();
-        let mut found = Found::default();
+        let mut found = FoundCounts::default();
         found.count(passed.code());
         let fast = Standing { found, is_fast: true, ..begun };
         assert_eq!(line(&fast, Duration::from_secs(2)), "1,000 rows, 500/s; 1 passed, 0 unverifiable");

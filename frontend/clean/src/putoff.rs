@@ -7,9 +7,9 @@
 
 use super::CleanError;
 use super::budget::AskedRow;
-use super::state::State;
-use super::state::spool::Spool;
 use engine::NumberMap;
+use spill::State;
+use spill::spool::Spool;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 
@@ -268,12 +268,12 @@ impl PutOff {
 
 fn push(queue: &mut Spool, state: &mut State, row: &AskedRow) -> Result<(), CleanError> {
     let (header, bytes) = row.record();
-    queue.push(state, [&header, bytes])
+    Ok(queue.push(state, [&header, bytes])?)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::state;
+    use super::super::tests::state;
     use super::*;
 
     fn row(n: u64, domain: &str) -> AskedRow {

@@ -7,8 +7,8 @@
 use super::CleanError;
 use super::outcome::Outcome;
 use super::seen::Seen;
-use super::state::State;
-use super::state::spool::Spool;
+use spill::State;
+use spill::spool::Spool;
 
 /// The rows that wait to be written.
 pub(super) struct Rows {
@@ -77,7 +77,7 @@ impl Rows {
         header[..8].copy_from_slice(&row.first.to_le_bytes());
         header[8..12].copy_from_slice(&row.domain.to_le_bytes());
         header[12..].copy_from_slice(&row.outcome.bits().to_le_bytes());
-        self.queue.push(state, [&header, prefix])
+        Ok(self.queue.push(state, [&header, prefix])?)
     }
 
     /// Counts a new verdict.
@@ -156,7 +156,7 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::super::seen::Keyed;
-    use super::super::state::tests::state;
+    use super::super::tests::state;
     use super::*;
 
     /// Pushes rows that wait for these first rows, settles verdicts, and checks the rows that come out after each.

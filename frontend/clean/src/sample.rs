@@ -7,11 +7,11 @@
 //! uses the effective sample size `n (N - 1) / (N - n)`, which includes the finite population correction.
 
 use super::seen::{Keyed, Seen};
-use super::state::State;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
 use indicatif::HumanCount;
 use lists::{Class, ReadOptions, Row, Source, Verdict};
+use spill::State;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Cursor;
@@ -115,6 +115,7 @@ pub(super) fn run(
     let memory = args.memory as usize * 1024 * 1024;
     let options = sink::SinkOptions {
         resume: false,
+        replaces: true,
         unordered: false,
         compression: super::Compression::None,
         is_part: false,
@@ -127,6 +128,7 @@ pub(super) fn run(
     let mut estimate = Estimate { seed, ..Estimate::default() };
     let mut smallest = Smallest::new(most as usize, seed);
     let chosen = State::open(args.output.as_deref(), memory)
+        .map_err(CleanError::from)
         .and_then(|state| choose(&mut source, state, &mut estimate, &mut smallest));
     if let Err(error) = chosen {
         return Err(sink.keep(error));
@@ -140,7 +142,7 @@ pub(super) fn run(
     };
     let state = match State::open(args.output.as_deref(), memory) {
         Ok(state) => state,
-        Err(error) => return Err(sink.keep(error)),
+        Err(error) => return Err(sink.keep(error.into())),
     };
     let mut summary = driver::run(driver::Parts {
         progress: progress::Progress::new(!args.no_progress, None),

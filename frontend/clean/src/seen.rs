@@ -6,11 +6,11 @@
 
 use super::CleanError;
 use super::outcome::Outcome;
-use super::state::State;
-use super::state::codes::Codes;
-use super::state::table::Table;
 use engine::proto::address::Address;
 use siphasher::sip128::{Hasher128, SipHasher24};
+use spill::State;
+use spill::codes::Codes;
+use spill::table::Table;
 use std::hash::Hasher;
 
 /// A keyed hash of 128 bits.
@@ -140,16 +140,16 @@ impl Seen {
     /// # Errors
     /// The state fails.
     pub fn settle(&mut self, state: &mut State, row: u64, outcome: Outcome) -> Result<(), CleanError> {
-        match &mut self.results {
-            RowResults::Codes(codes) => codes.set(state, row, [outcome.code()]),
-            RowResults::Full(results) => results.set(state, row, outcome.bits().to_le_bytes()),
-        }
+        Ok(match &mut self.results {
+            RowResults::Codes(codes) => codes.set(state, row, [outcome.code()])?,
+            RowResults::Full(results) => results.set(state, row, outcome.bits().to_le_bytes())?,
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::tests::state;
+    use super::super::tests::state;
     use super::*;
 
     #[test]

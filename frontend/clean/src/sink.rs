@@ -11,8 +11,8 @@
 //! `OUT.partial` has all rows. If the output is a selection of them, several files or a spreadsheet, these are made of the complete
 //! `OUT.partial` at the end (`deliver.rs`). So a run with each of these options can be continued from any byte.
 //!
-//! A scheduler can start a complete part a second time. With `resume`, the run then compares the complete file with the
-//! list, and writes and checks nothing.
+//! A script can repeat a run that is complete. With `resume`, the run then compares the complete file with the list, and writes and
+//! checks nothing.
 
 mod deliver;
 mod pack;
@@ -20,13 +20,13 @@ mod replay;
 
 use super::marks;
 use super::outcome::{Outcome, Outcomes};
-use super::state::State;
 use super::{CleanError, Compression};
 pub(super) use deliver::Delivery;
 pub use deliver::WrittenFile;
 use lists::{Endings, Results, RowClasses, Shape, decompressed, is_stream};
 use replay::Tally;
 pub(super) use replay::{Found, Replay};
+use spill::State;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub(super) struct SinkOptions {
     pub unordered: bool,
     /// The compression of the complete file or of the stream.
     pub compression: Compression,
+    /// Replace a complete output, instead of comparing it with the list.
+    pub replaces: bool,
     /// The output is the file of a part.
     pub is_part: bool,
     /// The rows are a sample: no later run can continue them.
@@ -130,7 +132,7 @@ impl Sink {
     /// # Errors
     /// The output cannot be written, or an interrupted run has left a file and `resume` is false.
     pub fn open(path: Option<&Path>, options: SinkOptions) -> Result<Sink, CleanError> {
-        let SinkOptions { resume, compression, is_part, .. } = options;
+        let SinkOptions { compression, is_part, .. } = options;
         let selects = !options.delivery.has_all_classes();
         let sink = |output, target| Sink {
             output,
@@ -165,7 +167,7 @@ impl Sink {
         let file = open_partial(&partial, &options)?;
         let length = file.metadata().map_err(|e| unwritable(&partial, &e))?.len();
         let output = match length {
-            0 if resume && is_part && path.is_file() => {
+            0 if is_compared(&options) && !continues && path.metadata().is_ok_and(|data| data.len() > 0) => {
                 std::fs::remove_file(&partial).map_err(|e| unwritable(&partial, &e))?;
                 Output::Complete(complete(path)?)
             }
@@ -449,7 +451,7 @@ impl Sink {
     }
 }
 
-/// Tells the user of `--resume` that there is no run to continue, because the earlier one is complete.
+/// Tells the user of `--resume --force` that there is no run to continue, because the earlier one is complete.
 pub(super) fn tell_new_run(output: Option<&Path>) {
     let Some(path) = output.filter(|path| !is_stream(path) && path.is_file()) else { return };
     let partial = partial(path);
@@ -457,6 +459,12 @@ pub(super) fn tell_new_run(output: Option<&Path>) {
         let (partial, path) = (partial.display(), path.display());
         tracing::warn!("there is no {partial}: this run begins anew, and replaces {path} at its end");
     }
+}
+
+/// Whether a complete output is compared with the list if there is no other file of the run.
+fn is_compared(options: &SinkOptions) -> bool {
+    let is_list = options.delivery.is_plain() && !options.replaces;
+    options.resume && !options.unordered && (options.is_part || is_list)
 }
 
 fn writing(stream: Box<dyn Stream>) -> Output {

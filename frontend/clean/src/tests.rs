@@ -46,6 +46,13 @@ struct Fake {
     budget_after: Duration,
 }
 
+/// A state with this amount of memory, and its folder.
+pub(super) fn state(memory: usize) -> (TempDir, State) {
+    let folder = TempDir::new().unwrap();
+    let state = State::open(Some(&folder.path().join("out")), memory).unwrap();
+    (folder, state)
+}
+
 fn fake() -> Fake {
     Fake { capacity: 7, retry_after: Duration::from_millis(5), ..Fake::default() }
 }
@@ -554,6 +561,7 @@ fn two_runs_do_not_share_a_file() {
     desk.args.resume = true;
     let options = SinkOptions {
         resume: false,
+        replaces: false,
         unordered: false,
         compression: Compression::None,
         is_part: false,

@@ -271,7 +271,7 @@ impl TimeLeft {
         let usual = self.rate(now).unwrap_or_default() / live_domains.max(1) as f64;
         let (mut live_rows, mut live, mut delayed, mut lasting) = (0.0, 0.0_f64, 0.0_f64, 0.0_f64);
         let (mut connecting, mut gives_up) = (0.0_f64, false);
-        let mut awaited = Waiting::default();
+        let mut awaited = AwaitedDomains::default();
         for (number, times) in all {
             let asked = times.open - times.put_off.min(times.open);
             if times.put_off > 0 {
@@ -317,12 +317,12 @@ impl TimeLeft {
 
 /// The domains that the run waits for.
 #[derive(Default)]
-struct Waiting {
+struct AwaitedDomains {
     most: Option<(u32, Option<u32>, &'static str)>,
     domains: usize,
 }
 
-impl Waiting {
+impl AwaitedDomains {
     fn add(&mut self, domain: Option<u32>, rows: u32, why: &'static str) {
         self.domains += 1;
         if self.most.is_none_or(|(most, ..)| rows > most) {

@@ -157,6 +157,10 @@ impl Checker for WithFacts {
         self.checker.recall();
     }
 
+    fn drain(&mut self) {
+        self.checker.drain();
+    }
+
     fn resolvers(&self) -> &str {
         self.checker.resolvers()
     }

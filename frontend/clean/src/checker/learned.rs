@@ -61,6 +61,10 @@ impl Checker for WithLearned {
         self.checker.recall();
     }
 
+    fn drain(&mut self) {
+        self.checker.drain();
+    }
+
     fn resolvers(&self) -> &str {
         self.checker.resolvers()
     }

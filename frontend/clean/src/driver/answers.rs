@@ -94,7 +94,7 @@ impl Run<'_> {
     /// The run ends: takes the replies that servers give within [`REPLY_TIME_MAX`]. An address without a clear answer stays open.
     pub(super) fn receive_last(&mut self) -> Result<(), CleanError> {
         let end = Instant::now() + REPLY_TIME_MAX;
-        self.parts.checker.recall();
+        self.parts.checker.drain();
         while self.budget.len() > self.budget.unsent.len() {
             let patience = end.saturating_duration_since(Instant::now());
             if patience.is_zero() {

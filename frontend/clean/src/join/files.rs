@@ -78,7 +78,9 @@ impl PartFile {
         let why = match self.rows.next(endings, row) {
             Ok(Found::Row(code)) => return Ok(code),
             Ok(Found::End) => format!("{name} ends before row {number} of INPUT: {CHANGED}"),
-            Ok(Found::Other) => format!("row {number} of INPUT is not the next row of {name}: {CHANGED}"),
+            Ok(Found::Other) => {
+                format!("row {number} of INPUT is not the next row of {name}: {CHANGED}")
+            }
             Err(error) => return Err(unreadable(&self.path, &error).into()),
         };
         Err(Stop::Refused(CleanError::failed(why)))

@@ -3,9 +3,9 @@
 use crate::CleanError;
 use crate::outcome::{Outcome, Outcomes};
 use crate::seen::Keyed;
-use crate::state::State;
-use crate::state::table::Table;
 use lists::{Endings, FoundRow, ROW_BYTES_MAX, RowParts, RowScan, WrittenResults};
+use spill::State;
+use spill::table::Table;
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};
 
@@ -238,7 +238,7 @@ impl Tally {
         self.left += 1;
         self.rows.put(state, key, ((before + 1) << 8) | u64::from(outcome.code()))?;
         match &mut self.outcomes {
-            Some(outcomes) => outcomes.put(state, key, outcome.bits()),
+            Some(outcomes) => Ok(outcomes.put(state, key, outcome.bits())?),
             None => Ok(()),
         }
     }

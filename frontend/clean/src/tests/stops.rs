@@ -119,3 +119,89 @@ fn results_are_of_one_kind_of_run() {
     assert_eq!(asked_again(&mut desk), ["hang@x.com", "nobody@x.com"]);
     assert!(!desk.path("out.results").exists());
 }
+
+#[test]
+fn a_file_with_contents_is_replaced_only_by_force() {
+    type Change = fn(&mut CleanArgs);
+    let about = "; `clean --retry out.csv` checks only its open rows again, and `--known out.csv` uses its results for this list";
+    let otherwise = format!(": name another file with -o, or replace it with --force{about}");
+    let at = |args: &CleanArgs, name: &str| args.input.with_file_name(name);
+    for (change, existing, expected) in [
+        ((|_| {}) as Change, "out.csv", format!("out.csv exists{otherwise}")),
+        (|args| args.fast = true, "out.csv", format!("out.csv exists{otherwise}")),
+        (|args| args.writing.sample = Some(5), "out.csv", format!("out.csv exists{otherwise}")),
+        (
+            |args| args.writing.split = true,
+            "out.unknown.csv",
+            format!("out.unknown.csv exists{otherwise}").replace(" out.csv", " out.unknown.csv"),
+        ),
+        (
+            |args| args.writing.report = Some(args.input.with_file_name("report.html")),
+            "report.html",
+            "report.html exists: name another file with --report, or replace it with --force".into(),
+        ),
+        (
+            |args| args.summary = Some(args.input.with_file_name("summary.json")),
+            "summary.json",
+            "summary.json exists: name another file with --summary, or replace it with --force".into(),
+        ),
+        (
+            |args| args.part = Some(ListPart::new(0, 1).unwrap()),
+            "out.csv.part-0-of-1",
+            "out.csv.part-0-of-1 exists: --resume compares it with the list and keeps it, --force replaces it".into(),
+        ),
+    ] {
+        let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+        desk.args.output = Some(desk.path("out.csv"));
+        desk.args.writing.force = false;
+        change(&mut desk.args);
+        let path = at(&desk.args, existing);
+        std::fs::write(&path, "precious").unwrap();
+        let error = desk.run().unwrap_err();
+        assert_eq!((error.exit, desk.checker.submitted.len()), (2, 0), "{existing}");
+        assert_eq!(desk.error().replace('`', "'"), expected.replace('`', "'"), "{existing}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+        // An empty file has nothing to lose.
+        std::fs::write(&path, "").unwrap();
+        if desk.args.part.is_none() {
+            desk.run().unwrap();
+        }
+    }
+    // A run with --force that was interrupted is continued.
+    let mut desk = desk("list.csv", "email\nnobody@x.com\n");
+    std::fs::write(desk.path("out"), "precious").unwrap();
+    std::fs::write(desk.path("out.partial"), "email,deliverable,reason\n").unwrap();
+    (desk.args.writing.force, desk.args.resume) = (false, true);
+    desk.run().unwrap();
+    assert_eq!(desk.output(), "email,deliverable,reason\nnobody@x.com,false,mailbox_not_found\n");
+}
+
+/// A script that repeats a command with --resume until it succeeds ends, also if a kill came after the list was complete.
+#[test]
+fn a_complete_list_is_compared_and_nobody_is_asked() {
+    let (list, cleaned) = rows(30);
+    for name in ["out.csv", "out.csv.gz"] {
+        let mut desk = desk("list.csv", &list);
+        desk.args.output = Some(desk.path(name));
+        desk.run().unwrap();
+        let before = std::fs::read(desk.path(name)).unwrap();
+        (desk.args.resume, desk.args.writing.force) = (true, false);
+        assert!(asked_again(&mut desk).is_empty());
+        assert_eq!(std::fs::read(desk.path(name)).unwrap(), before);
+        std::fs::write(&desk.args.input, format!("{list}31,nobody@other.com\n")).unwrap();
+        let said = desk.error();
+        assert!(said.starts_with(&format!("{name} does not fit this list or these options")), "{said}");
+        assert_eq!(std::fs::read(desk.path(name)).unwrap(), before);
+    }
+    // A selection of the rows shows only a part of the results.
+    let mut desk = desk("list.csv", &list);
+    desk.args.writing.only = vec![ClassArg::Deliverable];
+    desk.run().unwrap();
+    (desk.args.resume, desk.args.writing.force) = (true, false);
+    let said = desk.error();
+    assert!(
+        said.starts_with("out exists, and there is no out.partial that --resume could continue: "),
+        "{said}"
+    );
+    assert!(cleaned.contains("mailbox_not_found"));
+}

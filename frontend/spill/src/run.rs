@@ -2,11 +2,11 @@
 
 use super::filter::Filter;
 use super::{PAYLOAD, Payload, State};
-use crate::CleanError;
+use crate::SpillError;
 
 /// A key and its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RunEntry {
+pub struct RunEntry {
     pub key: u128,
     pub value: u64,
 }
@@ -15,7 +15,7 @@ const ENTRY: usize = 24;
 const ENTRIES: usize = PAYLOAD / ENTRY;
 
 /// A sorted run of entries.
-pub(super) struct SortedRun {
+pub struct SortedRun {
     /// The first key and the number of each block.
     blocks: Vec<(u128, u32)>,
     filter: Filter,
@@ -37,7 +37,7 @@ impl SortedRun {
     ///
     /// # Errors
     /// The state cannot be read.
-    pub fn find(&self, state: &mut State, key: u128) -> Result<Option<u64>, CleanError> {
+    pub fn find(&self, state: &mut State, key: u128) -> Result<Option<u64>, SpillError> {
         if !self.filter.may_hold(key) {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ impl SortedRun {
         state: &mut State,
         mut runs: Vec<SortedRun>,
         filter_bytes: usize,
-    ) -> Result<SortedRun, CleanError> {
+    ) -> Result<SortedRun, SpillError> {
         let total = runs.iter().map(SortedRun::len).sum();
         // The old filters are dropped before the new one is created: memory has room for only one of the two.
         runs.iter_mut().for_each(|run| run.filter = Filter::default());
@@ -96,7 +96,7 @@ impl SortedRun {
 }
 
 /// Writes a run; its entries must come in order.
-pub(super) struct RunWriter {
+pub struct RunWriter {
     run: SortedRun,
     payload: Box<Payload>,
     filled: usize,
@@ -113,7 +113,7 @@ impl RunWriter {
     ///
     /// # Errors
     /// The state cannot be written.
-    pub fn push(&mut self, state: &mut State, entry: RunEntry) -> Result<(), CleanError> {
+    pub fn push(&mut self, state: &mut State, entry: RunEntry) -> Result<(), SpillError> {
         if self.filled == ENTRIES {
             self.put_away(state)?;
         }
@@ -133,14 +133,14 @@ impl RunWriter {
     ///
     /// # Errors
     /// As [`RunWriter::push`].
-    pub fn finish(mut self, state: &mut State) -> Result<SortedRun, CleanError> {
+    pub fn finish(mut self, state: &mut State) -> Result<SortedRun, SpillError> {
         if self.filled > 0 {
             self.put_away(state)?;
         }
         Ok(self.run)
     }
 
-    fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn put_away(&mut self, state: &mut State) -> Result<(), SpillError> {
         let block = state.store(&self.payload[..self.filled * ENTRY])?;
         if let Some(last) = self.run.blocks.last_mut() {
             last.1 = block;
@@ -160,13 +160,13 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(state: &mut State, run: SortedRun) -> Result<Reader, CleanError> {
+    fn new(state: &mut State, run: SortedRun) -> Result<Reader, SpillError> {
         let mut reader = Reader { run, payload: Box::new([0; PAYLOAD]), index: 0, at: 0, head: None };
         reader.load(state)?;
         Ok(reader)
     }
 
-    fn advance(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn advance(&mut self, state: &mut State) -> Result<(), SpillError> {
         self.at += 1;
         if self.at < self.run.entries_of(self.index) {
             self.head = Some(entry(&self.payload, self.at));
@@ -176,7 +176,7 @@ impl Reader {
         self.load(state)
     }
 
-    fn load(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn load(&mut self, state: &mut State) -> Result<(), SpillError> {
         self.at = 0;
         self.head = match self.run.blocks.get(self.index) {
             Some(&(_, block)) => {

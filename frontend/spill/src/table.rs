@@ -7,10 +7,10 @@
 
 use super::run::{RunEntry, RunWriter, SortedRun};
 use super::{Shares, State};
-use crate::CleanError;
+use crate::SpillError;
 
 /// A table of keys and numbers. Keys must be evenly distributed, as keyed hashes are.
-pub(crate) struct Table {
+pub struct Table {
     recent: Recent,
     recent_max: usize,
     /// Bytes for keys in memory, including the part that filters take.
@@ -41,7 +41,8 @@ impl Table {
     ///
     /// # Errors
     /// The state fails.
-    pub fn get(&self, state: &mut State, key: u128) -> Result<Option<u64>, CleanError> {
+    #[inline]
+    pub fn get(&self, state: &mut State, key: u128) -> Result<Option<u64>, SpillError> {
         if let Some(value) = self.recent.get(key) {
             return Ok(Some(value));
         }
@@ -57,13 +58,14 @@ impl Table {
     ///
     /// # Errors
     /// The state fails.
-    pub fn put(&mut self, state: &mut State, key: u128, value: u64) -> Result<(), CleanError> {
+    #[inline]
+    pub fn put(&mut self, state: &mut State, key: u128, value: u64) -> Result<(), SpillError> {
         self.recent.put(RunEntry { key, value });
         if self.recent.entries < self.recent_max { Ok(()) } else { self.put_away(state) }
     }
 
     /// Writes the keys in memory as a run, and merges runs.
-    fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn put_away(&mut self, state: &mut State) -> Result<(), SpillError> {
         let mut writer = RunWriter::new(self.recent.entries, self.filter_bytes);
         for entry in self.recent.sorted() {
             writer.push(state, *entry)?;
@@ -115,6 +117,7 @@ impl Recent {
         Recent { places: vec![FREE; (1 << FIRST_BITS) + OVERFLOW], bits: FIRST_BITS, entries: 0 }
     }
 
+    #[inline]
     fn get(&self, key: u128) -> Option<u64> {
         let begin = self.begin(key);
         self.places[begin..]
@@ -124,6 +127,7 @@ impl Recent {
             .map(|place| place.value - 1)
     }
 
+    #[inline]
     fn put(&mut self, entry: RunEntry) {
         if self.entries * 2 >= 1 << self.bits {
             self.grow();
@@ -185,8 +189,8 @@ impl Recent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::state;
     use super::*;
+    use crate::tests::state;
     use siphasher::sip128::{Hasher128, SipHasher24};
     use std::hash::Hasher;
 

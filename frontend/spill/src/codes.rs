@@ -1,11 +1,11 @@
 //! A few bytes per row of a list: the result of its check, once it is known.
 
 use super::{PAYLOAD, Payload, State};
-use crate::CleanError;
+use crate::SpillError;
 use std::collections::VecDeque;
 
 /// An array of values of `W` bytes, initially 0, in pages of one block each. The pages that were used last are in memory.
-pub(crate) struct Codes<const W: usize> {
+pub struct Codes<const W: usize> {
     pages: Vec<Page>,
     /// The pages in memory, the next to leave first.
     resident: VecDeque<u32>,
@@ -38,7 +38,7 @@ impl<const W: usize> Codes<W> {
     ///
     /// # Errors
     /// The state fails.
-    pub fn get(&mut self, state: &mut State, row: u64) -> Result<[u8; W], CleanError> {
+    pub fn get(&mut self, state: &mut State, row: u64) -> Result<[u8; W], SpillError> {
         let (page, at) = Self::place(row)?;
         let mut value = [0; W];
         match self.pages.get(page) {
@@ -52,7 +52,7 @@ impl<const W: usize> Codes<W> {
     ///
     /// # Errors
     /// The state fails.
-    pub fn set(&mut self, state: &mut State, row: u64, value: [u8; W]) -> Result<(), CleanError> {
+    pub fn set(&mut self, state: &mut State, row: u64, value: [u8; W]) -> Result<(), SpillError> {
         let (page, at) = Self::place(row)?;
         if self.pages.len() <= page {
             self.pages.resize_with(page + 1, Page::default);
@@ -63,14 +63,14 @@ impl<const W: usize> Codes<W> {
     }
 
     /// The page of a row, and the position of its value.
-    fn place(row: u64) -> Result<(usize, usize), CleanError> {
+    fn place(row: u64) -> Result<(usize, usize), SpillError> {
         let page =
-            u32::try_from(row / Self::IN_PAGE).map_err(|_| CleanError::failed("the list is too long"))?;
+            u32::try_from(row / Self::IN_PAGE).map_err(|_| SpillError::failed("the list is too long"))?;
         Ok((page as usize, (row % Self::IN_PAGE) as usize * W))
     }
 
     /// Loads a page into memory.
-    fn page(&mut self, state: &mut State, number: usize) -> Result<&mut Payload, CleanError> {
+    fn page(&mut self, state: &mut State, number: usize) -> Result<&mut Payload, SpillError> {
         if self.pages[number].data.is_none() {
             if self.resident.len() >= self.resident_max {
                 self.make_room(state)?;
@@ -84,11 +84,11 @@ impl<const W: usize> Codes<W> {
         }
         let page = &mut self.pages[number];
         page.used = true;
-        page.data.as_deref_mut().ok_or_else(|| CleanError::failed("a page of verdicts is lost"))
+        page.data.as_deref_mut().ok_or_else(|| SpillError::failed("a page of verdicts is lost"))
     }
 
     /// Stores a page that was not used recently, and removes it from memory.
-    fn make_room(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn make_room(&mut self, state: &mut State) -> Result<(), SpillError> {
         while let Some(number) = self.resident.pop_front() {
             let page = &mut self.pages[number as usize];
             if std::mem::take(&mut page.used) {
@@ -111,8 +111,8 @@ impl<const W: usize> Codes<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::state;
     use super::*;
+    use crate::tests::state;
 
     #[test]
     fn codes_stay_what_they_were_set_to() {

@@ -1,12 +1,12 @@
 //! A queue of records, first in, first out. The part that does not fit into memory is in the state.
 
 use super::{PAYLOAD, State};
-use crate::CleanError;
+use crate::SpillError;
 use std::collections::VecDeque;
 
 /// A queue of records. A record is its length (4 bytes) and its bytes, and may span several blocks.
 #[derive(Default)]
-pub(crate) struct Spool {
+pub struct Spool {
     /// The bytes to read next, from `read` on.
     head: Vec<u8>,
     read: usize,
@@ -39,9 +39,10 @@ impl Spool {
     ///
     /// # Errors
     /// The state cannot be written.
-    pub fn push(&mut self, state: &mut State, parts: [&[u8]; 2]) -> Result<(), CleanError> {
+    #[inline]
+    pub fn push(&mut self, state: &mut State, parts: [&[u8]; 2]) -> Result<(), SpillError> {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        let prefix = u32::try_from(length).map_err(|_| CleanError::failed("a row is too long"))?;
+        let prefix = u32::try_from(length).map_err(|_| SpillError::failed("a row is too long"))?;
         self.tail.extend_from_slice(&prefix.to_le_bytes());
         for part in parts {
             self.tail.extend_from_slice(part);
@@ -54,7 +55,8 @@ impl Spool {
     ///
     /// # Errors
     /// The state cannot be read.
-    pub fn pop(&mut self, state: &mut State, into: &mut Vec<u8>) -> Result<bool, CleanError> {
+    #[inline]
+    pub fn pop(&mut self, state: &mut State, into: &mut Vec<u8>) -> Result<bool, SpillError> {
         into.clear();
         if self.records == 0 {
             return Ok(false);
@@ -82,7 +84,7 @@ impl Spool {
     }
 
     /// Moves complete blocks out of the tail.
-    fn put_away(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn put_away(&mut self, state: &mut State) -> Result<(), SpillError> {
         let whole = self.tail.len() - self.tail.len() % PAYLOAD;
         for block in self.tail[..whole].chunks_exact(PAYLOAD) {
             // If a block is stored, later blocks are stored too, because they are needed later.
@@ -98,7 +100,7 @@ impl Spool {
     }
 
     /// Makes the next block the head.
-    fn advance(&mut self, state: &mut State) -> Result<(), CleanError> {
+    fn advance(&mut self, state: &mut State) -> Result<(), SpillError> {
         self.read = 0;
         match self.middle.pop_front() {
             Some(Block::Kept(block)) => {
@@ -123,8 +125,8 @@ impl Spool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::state;
     use super::*;
+    use crate::tests::state;
 
     fn record(n: usize) -> Vec<u8> {
         let length = if n % 1000 == 999 { 20_000 } else { n % 97 };

@@ -1,4 +1,4 @@
-//! `OUT.state`: the encrypted data of a run that does not fit into memory.
+//! The data of a run over a long list that does not fit into memory, encrypted in one file: `OUT.state` of `mailprobe clean`.
 //!
 //! The file consists of blocks of 4 KiB. Each is encrypted with AEAD (AES-256-GCM, RFC 5116 5.2). The number of the
 //! block is the associated data. The key is created at the start and exists only in memory: after a kill the file
@@ -25,14 +25,12 @@
 //! While all keys fit into its cache, redb costs a third more. Beyond that, each new key of a B-tree reads and writes a random page,
 //! and its memory grows with the list.
 
-pub(super) mod codes;
+pub mod codes;
 mod filter;
 mod run;
-pub(super) mod spool;
-pub(super) mod table;
+pub mod spool;
+pub mod table;
 
-use super::CleanError;
-use lists::is_stream;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -40,17 +38,38 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Size of the contents of a block, in bytes.
-pub(super) const PAYLOAD: usize = BLOCK - COUNTER - TAG;
+pub const PAYLOAD: usize = BLOCK - COUNTER - TAG;
 const BLOCK: usize = 4096;
 const COUNTER: usize = 8;
 const TAG: usize = 16;
 const TITLE: &[u8] = b"mailprobe clean: state of a run, of no use after it\n";
 
+/// The data cannot be stored or read: one line that says why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpillError {
+    /// The line.
+    pub message: String,
+}
+
+impl SpillError {
+    fn failed(message: impl Into<String>) -> SpillError {
+        SpillError { message: message.into() }
+    }
+}
+
+impl std::fmt::Display for SpillError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for SpillError {}
+
 /// The contents of a block.
-pub(super) type Payload = [u8; PAYLOAD];
+pub type Payload = [u8; PAYLOAD];
 
 /// The open file, and the memory that its users may take before they use the file.
-pub(super) struct State {
+pub struct State {
     file: File,
     /// The path, for removal at the end; `None` for a file without a name.
     path: Option<PathBuf>,
@@ -69,7 +88,7 @@ pub(super) struct State {
 
 /// The shares of the memory, in bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shares {
+pub struct Shares {
     /// Rows that wait to be written or to be tried again.
     pub rows: usize,
     /// The latest addresses.
@@ -98,8 +117,9 @@ impl State {
     ///
     /// # Errors
     /// The file cannot be created, or another file has its name.
-    pub fn open(output: Option<&Path>, memory: usize) -> Result<State, CleanError> {
-        let path = output.filter(|path| !is_stream(path) && (!path.exists() || path.is_file())).map(beside);
+    pub fn open(output: Option<&Path>, memory: usize) -> Result<State, SpillError> {
+        let is_file = |path: &&Path| path.as_os_str() != "-" && (!path.exists() || path.is_file());
+        let path = output.filter(is_file).map(beside);
         let name = path.as_deref().unwrap_or(&std::env::temp_dir()).display().to_string();
         let failed = |error: std::io::Error| unwritable(&name, &error);
         let file = match &path {
@@ -112,7 +132,7 @@ impl State {
         let mut secret = [0; 32];
         getrandom::fill(&mut secret).map_err(|e| unwritable(&name, &std::io::Error::other(e)))?;
         let key = UnboundKey::new(&AES_256_GCM, &secret)
-            .map_err(|_| CleanError::failed("cannot create a key for the state of the run"))?;
+            .map_err(|_| SpillError::failed("cannot create a key for the state of the run"))?;
         let shares = Shares::of(memory);
         let state = State {
             file,
@@ -135,12 +155,12 @@ impl State {
     ///
     /// # Errors
     /// The block cannot be written, for example on a full disk.
-    pub fn store(&mut self, payload: &[u8]) -> Result<u32, CleanError> {
+    pub fn store(&mut self, payload: &[u8]) -> Result<u32, SpillError> {
         let block = match self.free.pop() {
             Some(block) => block,
             None => {
                 self.next =
-                    self.next.checked_add(1).ok_or_else(|| CleanError::failed("the list is too long"))?;
+                    self.next.checked_add(1).ok_or_else(|| SpillError::failed("the list is too long"))?;
                 self.next - 1
             }
         };
@@ -152,7 +172,7 @@ impl State {
     ///
     /// # Errors
     /// As [`State::store`].
-    pub fn overwrite(&mut self, block: u32, payload: &[u8]) -> Result<(), CleanError> {
+    pub fn overwrite(&mut self, block: u32, payload: &[u8]) -> Result<(), SpillError> {
         self.sealed += 1;
         let (counter, rest) = self.buffer.split_at_mut(COUNTER);
         counter.copy_from_slice(&self.sealed.to_le_bytes());
@@ -163,7 +183,7 @@ impl State {
         let sealed = self
             .key
             .seal_in_place_separate_tag(nonce(self.sealed), Aad::from(block.to_le_bytes()), text)
-            .map_err(|_| CleanError::failed("cannot encrypt the state of the run"))?;
+            .map_err(|_| SpillError::failed("cannot encrypt the state of the run"))?;
         tag.copy_from_slice(sealed.as_ref());
         self.file.write_all_at(&self.buffer[..], place(block)).map_err(|e| self.failed(&e))
     }
@@ -172,7 +192,7 @@ impl State {
     ///
     /// # Errors
     /// The block cannot be read, or another program has changed it.
-    pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), CleanError> {
+    pub fn restore(&mut self, block: u32, into: &mut Payload) -> Result<(), SpillError> {
         self.file.read_exact_at(&mut self.buffer[..], place(block)).map_err(|e| self.failed(&e))?;
         let (counter, rest) = self.buffer.split_at_mut(COUNTER);
         let counter = counter.try_into().map_or(0, u64::from_le_bytes);
@@ -182,7 +202,7 @@ impl State {
                 into.copy_from_slice(text);
                 Ok(())
             }
-            _ => Err(CleanError::failed(format!("{} was changed by another program", self.name))),
+            _ => Err(SpillError::failed(format!("{} was changed by another program", self.name))),
         }
     }
 
@@ -192,6 +212,7 @@ impl State {
     }
 
     /// Whether another block of rows may stay in memory. If so, counts it.
+    #[inline]
     pub fn keep(&mut self) -> bool {
         let room = self.kept + PAYLOAD <= self.keep_max;
         if room {
@@ -201,11 +222,12 @@ impl State {
     }
 
     /// A block has left the memory.
+    #[inline]
     pub fn let_go(&mut self) {
         self.kept -= PAYLOAD;
     }
 
-    fn failed(&self, error: &std::io::Error) -> CleanError {
+    fn failed(&self, error: &std::io::Error) -> SpillError {
         unwritable(&self.name, error)
     }
 }
@@ -220,7 +242,7 @@ impl Drop for State {
 }
 
 /// The path of the state file for the output `path`.
-pub(super) fn beside(path: &Path) -> PathBuf {
+pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".state");
     PathBuf::from(name)
@@ -242,10 +264,10 @@ fn create(path: &Path) -> std::io::Result<File> {
 }
 
 /// Removes the file of a killed run. Any other file stays.
-fn remove_old(path: &Path) -> Result<(), CleanError> {
+fn remove_old(path: &Path) -> Result<(), SpillError> {
     let name = path.display();
     let foreign = || {
-        CleanError::failed(format!("{name} exists and belongs to no run: move it, or name another output"))
+        SpillError::failed(format!("{name} exists and belongs to no run: move it, or name another output"))
     };
     match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -254,7 +276,7 @@ fn remove_old(path: &Path) -> Result<(), CleanError> {
     }
     let mut title = Vec::new();
     let read = File::open(path).and_then(|file| file.take(TITLE.len() as u64).read_to_end(&mut title));
-    read.map_err(|e| CleanError::failed(format!("{name} cannot be read: {e}")))?;
+    read.map_err(|e| SpillError::failed(format!("{name} cannot be read: {e}")))?;
     // A kill may have truncated the title.
     if !TITLE.starts_with(&title) {
         return Err(foreign());
@@ -272,12 +294,12 @@ fn nameless() -> std::io::Result<File> {
     Ok(file)
 }
 
-fn unwritable(name: &str, error: &std::io::Error) -> CleanError {
-    CleanError::failed(format!("{name} cannot be written: {error}"))
+fn unwritable(name: &str, error: &std::io::Error) -> SpillError {
+    SpillError::failed(format!("{name} cannot be written: {error}"))
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 

@@ -12,7 +12,7 @@ type CacheLine = [u64; 8];
 
 /// A Bloom filter. Its keys must be evenly distributed.
 #[derive(Default)]
-pub(super) struct Filter {
+pub struct Filter {
     lines: Vec<CacheLine>,
     probes: u32,
 }
