@@ -2,8 +2,9 @@
 //!
 //! There are two ways, since all hosts share one port. With one socket per address, a refused host is an address
 //! without a socket. With one socket on 0.0.0.0 for thousands of addresses, no address of 127.0.0.0/8 can be refused:
-//! the kernel accepts a connection to a refused host, and it is reset at once. In both ways a black hole is an address
-//! whose packets a socket filter drops, so connecting times out.
+//! the kernel accepts a connection to a refused host, and it is reset at once. Connecting to a black hole times out: with one socket
+//! per address, because the queue of its socket is full; with one socket for all, because a socket filter drops the packets. Some
+//! kernels let only processes with CAP_NET_ADMIN attach a filter.
 
 use crate::{
     spec::{HostState, Listen, ListenMode},
@@ -102,15 +103,27 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
         port = smtp[0].local_addr()?.port();
     }
     for address in holes {
-        let hole = listener((address, port).into(), &[SockFilter::new(BPF_RET, 0, 0, 0)])?;
-        port = hole.local_addr()?.port();
-        blackholes.push(hole.into());
+        let [hole, connected] = full_listener((address, port).into())?;
+        port = hole.local_addr()?.as_socket().map_or(port, |address| address.port());
+        blackholes.extend([hole, connected]);
     }
     if port == 0 {
         // No host listens, so any free port is suitable.
         port = listener((Ipv4Addr::LOCALHOST, 0).into(), &[])?.local_addr()?.port();
     }
     Ok((port, smtp, blackholes))
+}
+
+/// A listener that accepts nothing, and the one connection that its queue has room for: the kernel drops the first segment of any
+/// other, as if nobody were there.
+fn full_listener(address: SocketAddr) -> io::Result<[Socket; 2]> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(0)?;
+    let connected = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    connected.connect(&socket.local_addr()?)?;
+    Ok([socket, connected])
 }
 
 fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListener> {
