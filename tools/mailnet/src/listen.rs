@@ -4,7 +4,7 @@
 //! without a socket. With one socket on 0.0.0.0 for thousands of addresses, no address of 127.0.0.0/8 can be refused:
 //! the kernel accepts a connection to a refused host, and it is reset at once. Connecting to a black hole times out: with one socket
 //! per address, because the queue of its socket is full; with one socket for all, because a socket filter drops the packets. Some
-//! kernels let only processes with CAP_NET_ADMIN attach a filter.
+//! kernels let only processes with CAP_NET_ADMIN attach a filter. Then each black hole has a socket of its own, on the same port.
 
 use crate::{
     spec::{HostState, Listen, ListenMode},
@@ -86,8 +86,23 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
         ListenMode::Wildcard => true,
     };
     let mut port = listen.smtp_port;
-    let mut smtp = Vec::new();
+    let mut smtp: Vec<TcpListener> = Vec::new();
     let mut blackholes = Vec::new();
+    if wildcard && !holes.is_empty() && !may_filter()? {
+        for address in
+            std::iter::once(Ipv4Addr::UNSPECIFIED.into()).chain(served.into_iter().filter(IpAddr::is_ipv6))
+        {
+            let socket = socket((address, port).into(), address.is_ipv4())?;
+            socket.set_nonblocking(true)?;
+            socket.listen(BACKLOG)?;
+            smtp.push(socket.into());
+            port = smtp[0].local_addr()?.port();
+        }
+        for address in holes {
+            blackholes.extend(full_listener((address, port).into(), true)?);
+        }
+        return Ok((port, smtp, blackholes));
+    }
     if wildcard {
         let filter = if holes.is_empty() { Vec::new() } else { drop_blackholes().into() };
         let v6 = served.iter().copied().filter(IpAddr::is_ipv6);
@@ -103,7 +118,7 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
         port = smtp[0].local_addr()?.port();
     }
     for address in holes {
-        let [hole, connected] = full_listener((address, port).into())?;
+        let [hole, connected] = full_listener((address, port).into(), false)?;
         port = hole.local_addr()?.as_socket().map_or(port, |address| address.port());
         blackholes.extend([hole, connected]);
     }
@@ -116,21 +131,35 @@ fn bind_smtp(listen: &Listen, world: &World) -> io::Result<Smtp> {
 
 /// A listener that accepts nothing, and the one connection that its queue has room for: the kernel drops the first segment of any
 /// other, as if nobody were there.
-fn full_listener(address: SocketAddr) -> io::Result<[Socket; 2]> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
+fn full_listener(address: SocketAddr, shares_port: bool) -> io::Result<[Socket; 2]> {
+    let socket = socket(address, shares_port)?;
     socket.listen(0)?;
     let connected = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     connected.connect(&socket.local_addr()?)?;
     Ok([socket, connected])
 }
 
-fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListener> {
+/// A socket at this address. `shares_port`: others of this user may have the same port.
+fn socket(address: SocketAddr, shares_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
+    socket.set_reuse_port(shares_port)?;
     socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Whether the kernel lets this process attach a filter to a socket.
+fn may_filter() -> io::Result<bool> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    match socket.attach_filter(&[SockFilter::new(BPF_RET, 0, 0, 0)]) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        attached => attached.map(|()| true),
+    }
+}
+
+fn listener(address: SocketAddr, filter: &[SockFilter]) -> io::Result<TcpListener> {
+    let socket = socket(address, false)?;
+    socket.set_nonblocking(true)?;
     if !filter.is_empty() {
         socket.attach_filter(filter)?;
     }
