@@ -36,7 +36,7 @@ impl Keyed {
         Keyed(SipHasher24::new_with_key(&key))
     }
 
-    /// The key.
+    /// The key of this hash, to store it.
     pub fn key(&self) -> [u8; Keyed::BYTES] {
         self.0.key()
     }

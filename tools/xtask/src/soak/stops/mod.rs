@@ -304,7 +304,7 @@ impl StopsCampaign<'_> {
         output: &ListOutput<'_>,
         plan: Option<(Duration, Stop)>,
         began: Instant,
-    ) -> Result<Ended, Failure> {
+    ) -> Result<EndedRun, Failure> {
         let mut faults = Vec::new();
         loop {
             interrupted()?;
@@ -313,7 +313,7 @@ impl StopsCampaign<'_> {
                     return Err(process.complain(&format!("ended: {status}")));
                 }
                 let at = Instant::now();
-                return Ok(Ended { signalled: at, at, stop: None, faults });
+                return Ok(EndedRun { signalled: at, at, stop: None, faults });
             }
             if let Some((after, stop)) = plan
                 && began.elapsed() >= after
@@ -323,14 +323,14 @@ impl StopsCampaign<'_> {
                 let at = Instant::now();
                 // It may have ended by itself in the moment of the signal.
                 if status.success() {
-                    return Ok(Ended { signalled, at, stop: None, faults });
+                    return Ok(EndedRun { signalled, at, stop: None, faults });
                 }
                 faults.extend(complaint(stop, status, at - signalled, &process.log()?, after));
                 faults.extend(output.eyes().look().err());
                 let faults = faults
                     .into_iter()
                     .map(|fault| format!("{stop:?} after {:.1} s: {fault}", after.as_secs_f64()));
-                return Ok(Ended { signalled, at, stop: Some(stop), faults: faults.collect() });
+                return Ok(EndedRun { signalled, at, stop: Some(stop), faults: faults.collect() });
             }
             if began.elapsed() > self.size.limit {
                 return Err(process.complain("does not end"));
@@ -370,7 +370,7 @@ impl StopsCampaign<'_> {
 }
 
 /// The end of a run.
-struct Ended {
+struct EndedRun {
     signalled: Instant,
     at: Instant,
     /// How it was stopped; `None`: it was complete.
