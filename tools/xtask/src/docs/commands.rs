@@ -15,7 +15,7 @@ const TASKS: &str = "cargo xtask";
 const TEST_ONLY_FLAGS: [(&str, &str, &str); 1] = [("mailprobe", "serve", "--test-clock")];
 const TEST_ONLY_COMMANDS: [(&str, &[&str]); 1] = [("mailprobe", &["clock"])];
 /// Flags of other programs that the pages name without the program, and former flags.
-const FOREIGN_FLAGS: [&str; 2] = ["--call-graph", "--log"];
+const FOREIGN_FLAGS: [&str; 4] = ["--call-graph", "--log", "--no-fail-fast", "--variant"];
 /// Words before a command that run it.
 const PREFIXES: [&str; 2] = ["sudo", "time"];
 const SEPARATORS: [&str; 5] = ["|", "||", "&&", "&", ";"];
