@@ -6,6 +6,7 @@
 use super::Failure;
 use ring::digest::{SHA256, digest};
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -49,7 +50,13 @@ fn rewrite(file: &Path, new_step: impl Fn(u64) -> u64) -> Result<usize, Failure>
     let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
     let (aged, counts) = aged(&text, new_step).ok_or_else(|| wrong(&"not a state file"))?;
     fs::write(file, aged).map_err(|error| wrong(&error))?;
-    Ok(counts)
+    // No run is alive. The next one makes the table of live counts anew from the state file.
+    let mut live = file.as_os_str().to_owned();
+    live.push(".live");
+    match fs::remove_file(&live) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(wrong(&error)),
+        _ => Ok(counts),
+    }
 }
 
 /// The text with other numbers of steps and the checksum for it, and the number of steps. `None`: it is no such file.
