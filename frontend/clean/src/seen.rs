@@ -140,10 +140,11 @@ impl Seen {
     /// # Errors
     /// The state fails.
     pub fn settle(&mut self, state: &mut State, row: u64, outcome: Outcome) -> Result<(), CleanError> {
-        Ok(match &mut self.results {
-            RowResults::Codes(codes) => codes.set(state, row, [outcome.code()])?,
-            RowResults::Full(results) => results.set(state, row, outcome.bits().to_le_bytes())?,
-        })
+        let stored = match &mut self.results {
+            RowResults::Codes(codes) => codes.set(state, row, [outcome.code()]),
+            RowResults::Full(results) => results.set(state, row, outcome.bits().to_le_bytes()),
+        };
+        Ok(stored?)
     }
 }
 
