@@ -1,4 +1,5 @@
-//! All tests of the engine from the view of its callers. They are one program, because each program links everything again.
+//! The tests of the engine from the view of its callers, except `sites.rs`. They are one program, because each program links
+//! everything again.
 
 mod budgets;
 mod egress;
@@ -9,6 +10,5 @@ mod outage;
 mod resolvers;
 #[cfg(feature = "sim")]
 mod rests;
-mod sites;
 mod support;
 mod tarpits;

@@ -1,11 +1,15 @@
-//! Sick sites among well ones: the well ones get their verdicts as if they were alone.
+//! Sick sites among well ones: the well ones get their verdicts as if they were alone. It is a program of its own, because the time of
+//! this test counts: with all other tests beside it, the sick sites can have all sessions before the well ones come.
 
-use crate::support::{engine, world};
+#[path = "all/support.rs"]
+mod support;
+
 use engine::config::Pace;
 use engine::proto::address::Address;
 use engine::{Client, Outage, Priority, Request};
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
+use support::{engine, world};
 
 /// Addresses of each sick site, far more than of a well one.
 const SICK_EACH: usize = 3000;
