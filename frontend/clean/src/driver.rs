@@ -98,7 +98,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         put_off: PutOff::default(),
         unanswered: 0,
         stall: Stall::new(parts.waits.later, parts.waits.silence),
-        time_left: TimeLeft::default(),
+        time_left: TimeLeft::new(parts.progress.is_shown()),
         found: FoundCounts::default(),
         outage: OutageWatch::new(parts.waits.outage),
         row: Row::default(),
@@ -233,8 +233,7 @@ impl Run<'_> {
     /// What is finished when a signal ends the run.
     fn stopped_after(&self) -> String {
         let written = counted(self.summary.total(), "row", "rows");
-        let finished = self.read - self.open_rows() - self.summary.dropped;
-        match finished.saturating_sub(self.summary.total()) {
+        match self.finished_rows().saturating_sub(self.summary.total()) {
             0 => format!("stopped after {written}"),
             1 => format!("stopped after {written} and 1 result that waits for the rows before it"),
             more => format!(
@@ -244,9 +243,10 @@ impl Run<'_> {
         }
     }
 
-    /// Number of rows whose check is not finished.
-    fn open_rows(&self) -> u64 {
-        self.budget.len() as u64 + self.put_off.len() + self.unanswered
+    /// Number of rows with a result, also if they are not written yet.
+    fn finished_rows(&self) -> u64 {
+        let open = self.budget.len() as u64 + self.put_off.len() + self.unanswered;
+        self.read.saturating_sub(open + self.summary.dropped)
     }
 
     /// Submits rows for which the engine had no room.
@@ -422,7 +422,7 @@ impl Run<'_> {
                 others: awaited.others,
             }
         });
-        let done = self.read - self.open_rows() - self.summary.dropped;
+        let done = self.finished_rows();
         self.parts.progress.show(&Standing {
             done,
             resumed: self.summary.resumed,

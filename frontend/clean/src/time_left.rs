@@ -77,6 +77,8 @@ pub(super) struct TimeLeft {
     replies: u64,
     earlier: VecDeque<(u64, u64)>,
     begun: Option<u64>,
+    /// Nobody sees the estimate, so nothing is counted.
+    is_off: bool,
 }
 
 /// The rows of a domain, and their times in milliseconds from the start of the run.
@@ -155,6 +157,11 @@ pub(super) struct Awaited {
 }
 
 impl TimeLeft {
+    /// Counts only if the estimate `is_shown`.
+    pub fn new(is_shown: bool) -> TimeLeft {
+        TimeLeft { is_off: !is_shown, ..TimeLeft::default() }
+    }
+
     fn domain(&mut self, number: u32) -> &mut DomainTimes {
         let at = number as usize;
         if number >= u32::MAX - 1 {
@@ -168,6 +175,9 @@ impl TimeLeft {
 
     /// A row is asked about for the first time.
     pub fn on_new(&mut self, domain: u32, now: u64) {
+        if self.is_off {
+            return;
+        }
         self.begun.get_or_insert(now);
         let times = self.domain(domain);
         times.begin(now);
@@ -176,6 +186,9 @@ impl TimeLeft {
 
     /// A delayed row is asked about again.
     pub fn on_again(&mut self, domain: u32, now: u64) {
+        if self.is_off {
+            return;
+        }
         let times = self.domain(domain);
         times.begin(now);
         times.put_off = times.put_off.saturating_sub(1);
@@ -192,6 +205,9 @@ impl TimeLeft {
 
     /// A row has its result.
     pub fn on_result(&mut self, domain: u32, is_held: bool, now: u64) {
+        if self.is_off {
+            return;
+        }
         let times = self.domain(domain);
         times.open = times.open.saturating_sub(1);
         times.done += 1;
@@ -201,6 +217,9 @@ impl TimeLeft {
 
     /// A row is checked later: at `due`, and perhaps again until `until`.
     pub fn on_delay(&mut self, row: &AskedRow, cause: Cause, now: u64, due: u64, until: u64) {
+        if self.is_off {
+            return;
+        }
         let times = self.domain(row.domain);
         times.put_off += 1;
         times.cause = cause;
