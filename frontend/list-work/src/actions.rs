@@ -111,7 +111,7 @@ impl Actions {
             return Err(StartError::Insufficient { required, available });
         }
         let list = List { state: ListState::Running, why: String::new(), ..list };
-        if !self.store.put_list(&list, before, None).await? {
+        if !self.store.put_list(&list, before, None, clock::now()).await? {
             // Another request was faster.
             let now = self.store.list(list.account, list.id, clock::now()).await?;
             return now.ok_or(StartError::Gone);

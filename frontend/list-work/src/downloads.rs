@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
         list.state = ListState::Completed;
         list.rows = 2_000;
-        assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+        assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());
         list
     }
 

@@ -273,7 +273,7 @@ impl Worker {
             list.why =
                 "The list cannot be checked: the service has an internal error. The operator has the details."
                     .into();
-            self.store.put_list(&list, before, None).wait()
+            self.store.put_list(&list, before, None, clock::now()).wait()
         };
         if let Err(error) = unfit() {
             tracing::warn!("a list could not be marked as unfit: {error}");
@@ -315,7 +315,7 @@ impl Worker {
             }
         }
         self.counted.remove(&list.id);
-        self.store.put_list(&list, ListState::Reading, None).wait().map(drop)
+        self.store.put_list(&list, ListState::Reading, None, clock::now()).wait().map(drop)
     }
 
     /// Takes a slice of the reading. Returns `None` if more slices remain, or if other lists use all places.
@@ -347,7 +347,7 @@ impl Worker {
         }
         if list.submitted >= list.to_check() && !has_open_batches(&list) {
             list.state = ListState::Completed;
-            self.store.put_list(&list, ListState::Running, None).wait()?;
+            self.store.put_list(&list, ListState::Running, None, clock::now()).wait()?;
         }
         Ok(())
     }
@@ -392,7 +392,7 @@ impl Worker {
             }
         }
         list.done += 1;
-        let put = self.store.put_list(list, ListState::Running, Some(&answers)).wait()?;
+        let put = self.store.put_list(list, ListState::Running, Some(&answers), clock::now()).wait()?;
         Ok(put)
     }
 
@@ -416,7 +416,11 @@ impl Worker {
                 self.open.remove(&list.id);
                 list.state = ListState::Unfit;
                 list.why = why;
-                return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
+                return self
+                    .store
+                    .put_list(list, ListState::Running, None, clock::now())
+                    .wait()
+                    .map(|_| false);
             }
         };
         let (now, account, total) = (clock::now(), list.account, rows.len());
@@ -462,7 +466,11 @@ impl Worker {
                     _ => "Get more credits",
                 };
                 list.why = format!("The check stopped: {error}. {remedy}, then start the list again.");
-                return self.store.put_list(list, ListState::Running, None).wait().map(|_| false);
+                return self
+                    .store
+                    .put_list(list, ListState::Running, None, clock::now())
+                    .wait()
+                    .map(|_| false);
             }
             Err(BatchError::Store(error)) => {
                 self.open.remove(&list.id);

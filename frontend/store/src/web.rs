@@ -111,12 +111,13 @@ pub trait ListStore {
     ) -> Pending<UploadEnd, StoreError>;
 
     /// Replaces a list if it has the expected state; returns whether it had. The answers of the batch with the number
-    /// `done - 1` are stored with it. A new state that ends or pauses the list is an event for webhooks.
+    /// `done - 1` are stored with it. A new state that ends or pauses the list is an event for webhooks, of the time `now`.
     fn put_list(
         &self,
         list: &List,
         expected: ListState,
         answers: Option<&[Reason]>,
+        now: UnixMs,
     ) -> Pending<bool, StoreError>;
 
     /// Creates the next batch of a running list and updates the list in one transaction, so that no batch of a deleted

@@ -156,7 +156,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
         list.offset = to;
     }
     list.state = ListState::Running;
-    assert_eq!(store.put_list(&list, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait(), Ok(true));
     for number in 0..RESULTS {
         let hold = HoldRef { account, id: EntryId::new(now, numbers.id()) };
         store.hold(HoldRequest { hold, credits: 1 }, now).wait().unwrap();

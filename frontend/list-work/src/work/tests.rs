@@ -104,7 +104,7 @@ fn each_different_address_is_asked_about_once_and_all_rows_get_its_answer() {
     assert_eq!((list.state, list.rows, list.addresses), (ListState::Ready, 1_001, 1_000));
     assert_eq!((list.distinct, list.price()), (450, 450));
     let running = List { state: ListState::Running, ..list.clone() };
-    assert_eq!(store.put_list(&running, ListState::Ready, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&running, ListState::Ready, None, clock::now()).wait(), Ok(true));
     let mut worker = worker(&store);
     worker.round(Worker::turn).unwrap();
     let mut open = store.open_batches().wait().unwrap();
@@ -247,7 +247,7 @@ fn a_list_that_another_rule_has_read_is_not_used() {
 
     let list = running(&store, account, 9, 1_000);
     let other = List { rule: lists::RULE + 1, ..list };
-    assert_eq!(store.put_list(&other, ListState::Running, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&other, ListState::Running, None, clock::now()).wait(), Ok(true));
     worker(&store).go_on(other.clone()).unwrap();
     let unfit = store.list(account, other.id, clock::now()).wait().unwrap().unwrap();
     assert_eq!((unfit.state, unfit.submitted), (ListState::Unfit, 0));
@@ -259,7 +259,7 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
     let (_folder, store, account) = store_with_account();
     let list = uploaded(&store, account, "x@example.com\ny@example.com\nx@example.com\n");
     let old = List { state: ListState::Running, distinct: 3, by_row: true, ..list };
-    assert_eq!(store.put_list(&old, ListState::Ready, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&old, ListState::Ready, None, clock::now()).wait(), Ok(true));
     worker(&store).round(Worker::turn).unwrap();
     let batch = store.batch_of_list(&old, 0);
     let rows = store.unanswered(batch).wait().unwrap();
@@ -280,7 +280,7 @@ fn a_list_of_an_earlier_version_is_checked_row_by_row() {
 fn checked(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
     let list = uploaded(store, account, content);
     let running = List { state: ListState::Running, ..list };
-    assert_eq!(store.put_list(&running, ListState::Ready, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&running, ListState::Ready, None, clock::now()).wait(), Ok(true));
     worker(store).round(Worker::turn).unwrap();
     let batch = store.batch_of_list(&running, 0);
     let outcome = RowOutcome::Verified(Reason::MailboxExists.into());
@@ -377,7 +377,7 @@ fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: 
     assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
     (list.rows, list.addresses, list.distinct) = (addresses, addresses, addresses);
     list.state = ListState::Running;
-    assert!(store.put_list(&list, ListState::Uploading, None).wait().unwrap());
+    assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());
     list
 }
 
@@ -386,7 +386,7 @@ fn make(store: &Arc<dyn Store>, account: AccountId, n: u128) -> ListId {
     let mut list = List::new(ListId::new(now, n), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     list.state = ListState::Reading;
-    store.put_list(&list, ListState::Uploading, None).wait().unwrap();
+    store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap();
     list.id
 }
 

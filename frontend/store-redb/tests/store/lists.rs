@@ -23,7 +23,7 @@ fn running(world: &World, account: AccountId, n: u128, distinct: u64) -> List {
     let list = list(world, account, n);
     assert_eq!(world.store().create_list(&list, ListRoom::MOST, None, world.now).wait(), Ok(ListMade::Made));
     let list = List { state: ListState::Running, rows: distinct, addresses: distinct, distinct, ..list };
-    assert_eq!(world.store().put_list(&list, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(world.store().put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
     list
 }
 
@@ -53,8 +53,8 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
     assert_eq!(store.put_list_part(&one, part(0, b"one@example.com"), START).wait(), Ok(PartPut::Stored));
     one.offset = 15;
     one.state = ListState::Running;
-    assert_eq!(store.put_list(&one, ListState::Ready, None).wait(), Ok(false));
-    assert_eq!(store.put_list(&one, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(store.put_list(&one, ListState::Ready, None, world.now).wait(), Ok(false));
+    assert_eq!(store.put_list(&one, ListState::Uploading, None, world.now).wait(), Ok(true));
     assert_eq!(
         store.put_list_part(&one, part(1, b"late"), START).wait(),
         Ok(PartPut::Gone),
@@ -64,10 +64,13 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
     one.done = 1;
     one.submitted = 200;
     one.counts = vec![(Reason::CatchAll, 1)];
-    assert_eq!(store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll])).wait(), Ok(true));
+    assert_eq!(
+        store.put_list(&one, ListState::Running, Some(&[Reason::CatchAll]), world.now).wait(),
+        Ok(true)
+    );
     for behind in [before, List { done: 0, ..one.clone() }, List { submitted: 199, ..one.clone() }] {
         assert_eq!(
-            store.put_list(&behind, ListState::Running, None).wait(),
+            store.put_list(&behind, ListState::Running, None, world.now).wait(),
             Ok(false),
             "of a node that was away"
         );
@@ -101,7 +104,7 @@ fn lists_are_gone_after_their_time_and_are_few() {
     world.store().put_list_part(&one, part(0, b"one@example.com"), START).wait().unwrap();
     for n in 0..LISTS_MAX as u128 - 1 {
         let ready = List { state: ListState::Ready, offset: 15, ..list(&world, a, n) };
-        assert_eq!(world.store().put_list(&ready, ListState::Uploading, None).wait(), Ok(true));
+        assert_eq!(world.store().put_list(&ready, ListState::Uploading, None, world.now).wait(), Ok(true));
     }
     world.now = START + UPLOAD_KEEP_MS - 1;
     assert_eq!(world.store().lists(a, world.now).wait().unwrap().len(), LISTS_MAX);
@@ -139,14 +142,14 @@ fn lists_take_no_more_than_their_room() {
     assert_eq!(make(b, 8, 50), ListMade::Made);
     // An unfinished upload does not survive the process.
     let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
-    assert_eq!(world.store().put_list(&read, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(world.store().put_list(&read, ListState::Uploading, None, world.now).wait(), Ok(true));
     assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
     assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
     read = world.store().lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);
     // The index counts too: it has a number for each row if addresses repeat.
     let read = List { state: ListState::Ready, addresses: 11, distinct: 10, ..read };
-    assert_eq!(world.store().put_list(&read, ListState::Reading, None).wait(), Ok(true));
+    assert_eq!(world.store().put_list(&read, ListState::Reading, None, world.now).wait(), Ok(true));
     assert_eq!(make(a, 9, 17), ListMade::AccountFull);
     assert_eq!(make(a, 10, 16), ListMade::Made);
 }
@@ -523,7 +526,7 @@ fn a_list_keeps_where_its_addresses_are_beside_the_reason_of_a_pause() {
         let list = list(&world, a, n as u128);
         world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
         let list = List { state: ListState::Paused, found, why: why.into(), ..list };
-        assert_eq!(world.store().put_list(&list, ListState::Uploading, None).wait(), Ok(true));
+        assert_eq!(world.store().put_list(&list, ListState::Uploading, None, world.now).wait(), Ok(true));
         world.reopen();
         let read = read(&world, &list);
         assert_eq!((read.why, read.found), (list.why, list.found));

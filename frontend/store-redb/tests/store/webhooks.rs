@@ -86,7 +86,7 @@ fn list(world: &mut World, account: AccountId) -> List {
 /// Moves a list from one state to the next.
 fn step(world: &World, list: &mut List, to: ListState) {
     let before = std::mem::replace(&mut list.state, to);
-    assert_eq!(world.store().put_list(list, before, None).wait(), Ok(true));
+    assert_eq!(world.store().put_list(list, before, None, world.now).wait(), Ok(true));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
     world.answer(batch.id, &[(0, Verified(MailboxExists.into()))]);
     assert!(claim(&world, ME).is_empty());
     list.counts = vec![(MailboxExists, 1)];
-    assert_eq!(world.store().put_list(&list, ListState::Running, None).wait(), Ok(true));
+    assert_eq!(world.store().put_list(&list, ListState::Running, None, world.now).wait(), Ok(true));
     assert!(claim(&world, ME).is_empty(), "the state is the same");
     step(&world, &mut list, ListState::Paused);
     step(&world, &mut list, ListState::Running);
@@ -217,6 +217,11 @@ fn the_batches_of_a_list_are_no_events_and_its_end_is() {
     assert!(claim(&world, ME).is_empty());
     let [second, first] = log(&world, a, id).try_into().unwrap();
     assert_eq!((first.next_at, second.next_at), (Some(world.now + WAITS_MS[0]), None));
+    assert_eq!(
+        (first.created_at, second.created_at),
+        (world.now, world.now),
+        "what expires has the caller's time"
+    );
     world.now += WAITS_MS[0];
     let again = claim_one(&world, ME);
     assert_eq!(again, paused, "with the same id");

@@ -51,10 +51,9 @@ impl<B: Backend> ListStore for RowStore<B> {
         list: &List,
         expected: ListState,
         answers: Option<&[Reason]>,
+        now: UnixMs,
     ) -> Pending<bool, StoreError> {
         let (vault, key) = (&self.shared().vault, list_key(list.account, list.id));
-        // For the events of webhooks.
-        let now = clock::now();
         let seal = || {
             let codes = match answers {
                 Some(answers) => {

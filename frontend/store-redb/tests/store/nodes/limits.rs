@@ -64,7 +64,7 @@ fn a_list_belongs_to_the_node_that_received_it() {
     assert_eq!(other.delete_unfinished_lists(Some(new)).wait(), Ok(0));
     assert_eq!(one.lists(a, START).wait().unwrap().len(), 1);
     let running = List { state: ListState::Running, ..list.clone() };
-    assert_eq!(one.put_list(&running, ListState::Uploading, None).wait(), Ok(true));
+    assert_eq!(one.put_list(&running, ListState::Uploading, None, world.now).wait(), Ok(true));
     assert_eq!((claimed(&**one).0, claimed(&**other).0), (vec![list.id], vec![]));
 }
 
