@@ -26,7 +26,9 @@ use engine::proto::address::Address;
 use indicatif::HumanCount;
 use lists::{ResultColumn, Row, Source, Verdict};
 use spill::State;
+use spill::closed::ClosedRows;
 use spill::table::Table;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Maximum number of rows read before the next look for answers.
@@ -60,8 +62,8 @@ pub(super) struct Parts<'a> {
     pub drop_duplicates: bool,
     /// The results of an earlier output that are used again.
     pub known: Option<KnownFile<'a>>,
-    /// The source is an earlier output, of which only the open rows are checked.
-    pub retries: bool,
+    /// The earlier output that is the source, and of which only the open rows are checked.
+    pub retried: Option<&'a Path>,
     /// Looks for probable typing mistakes at the end.
     pub finds_typos: bool,
     /// The checks contact no mail server.
@@ -78,17 +80,19 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     let started = Instant::now();
     let mut parts = parts;
     let columns = parts.source.shape().further_columns().to_vec();
-    let journal = match open_journal(&parts, &columns) {
-        Ok(journal) => journal,
+    let (journal, closed) = match open_stored(&parts, &columns) {
+        Ok(stored) => stored,
         Err(error) => return Err(parts.sink.keep(error)),
     };
-    let tables = 1 + usize::from(parts.known.is_some()) + usize::from(journal.has_results());
+    let further = [parts.known.is_some(), journal.has_results(), closed.has_earlier()];
+    let tables = 1 + further.into_iter().filter(|&is_there| is_there).count();
     parts.state.shares = parts.state.shares.divided(tables);
     let extent = parts.part.as_ref().map_or(Extent::Whole, |rows| Extent::Part(rows.part()));
     let mut run = Run {
         seen: Seen::new(&parts.state, journal.keyed(), !columns.is_empty()),
         journal,
         journaled: None,
+        closed,
         known: None,
         marker: (!columns.is_empty()).then(|| Marker::new(parts.checker.lists(), &columns)),
         rows: Rows::new(parts.ordered),
@@ -115,6 +119,7 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         parts,
     };
     let result = run.clean().and_then(|()| {
+        run.closed.flush()?;
         run.parts.progress.end();
         run.summary.files = run.parts.sink.finish()?;
         Ok(())
@@ -133,11 +138,12 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
         Err(error) => {
             // If the writer has failed, it fails again here; the first error is reported.
             let _ = run.write();
-            let Run { mut journal, rows, parts: Parts { state, mut sink, .. }, .. } = run;
+            let Run { mut journal, mut closed, rows, parts: Parts { state, mut sink, .. }, .. } = run;
             // On a full disk this makes room for the finished rows.
             drop(state);
             let written = sink.flush().map_or(None, |()| rows.taken());
             let _ = journal.flush(written, &sink.outcomes);
+            let _ = closed.flush();
             if journal.has_results() {
                 sink.hold();
             }
@@ -146,12 +152,18 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
     }
 }
 
-/// The journal of a run with these further columns. Without order, rows are written at once, so there is nothing to store.
-fn open_journal(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<Journal, CleanError> {
+/// What a run with these further columns stores beside the output. Without order, rows are written at once, so the journal stores
+/// nothing. The hashes of a part differ from those of another, so a part stores no closed rows.
+fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, ClosedRows), CleanError> {
+    let (output, continues) = (parts.sink.file(), parts.sink.continues());
+    let mut closed = ClosedRows::new(parts.retried, output, continues)?;
     let mode = if parts.is_fast { "fast" } else { "full" };
     let names = columns.iter().map(|column| column.name());
     let kind = std::iter::once(mode).chain(names).collect::<Vec<_>>().join(",");
-    Journal::open(parts.sink.file().filter(|_| parts.ordered), kind, parts.sink.continues())
+    let journal = Journal::open(output.filter(|_| parts.ordered), kind, closed.keyed, continues)?;
+    let has_rule = columns.iter().any(|column| column.name() == "rule");
+    closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), has_rule)?;
+    Ok((journal, closed))
 }
 
 struct Run<'a> {
@@ -163,6 +175,8 @@ struct Run<'a> {
     journal: Journal,
     /// The results that an interrupted run stored and did not write.
     journaled: Option<Table>,
+    /// The addresses that stay unverifiable.
+    closed: ClosedRows,
     rows: Rows,
     /// All verdicts; their codes start at 1.
     verdicts: Vec<Verdict>,
@@ -210,6 +224,7 @@ impl Run<'_> {
             let Parts { state, sink, .. } = &mut self.parts;
             self.journaled = Some(self.journal.read(state, &mut sink.outcomes)?);
         }
+        self.closed.read(&mut self.parts.state)?;
         loop {
             self.checked_at = self.started.elapsed();
             self.resend()?;
@@ -375,6 +390,8 @@ impl Run<'_> {
     /// Writes the rows that can be written.
     fn write(&mut self) -> Result<(), CleanError> {
         let idle = self.ended && self.budget.len() == 0 && self.put_off.len() == 0;
+        // A row that is in the output after a kill must not be open again.
+        self.closed.flush()?;
         while let Some((row, prefix)) = self.rows.next(&mut self.parts.state, &mut self.seen, idle)? {
             self.parts.sink.write(prefix, row.outcome)?;
             let domain = Some(row.domain).filter(|&domain| domain != NO_DOMAIN);

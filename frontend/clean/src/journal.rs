@@ -15,9 +15,9 @@
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::seen::Keyed;
 use super::sink::{unreadable, unwritable};
 use spill::State;
+use spill::keyed::Keyed;
 use spill::table::Table;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -57,21 +57,20 @@ struct Settled {
 }
 
 impl Journal {
-    /// The journal of a run of this kind, which writes to `output`. `continues`: the results of the earlier run count.
+    /// The journal of a run of this kind, which writes to `output`. `continues`: the results of the earlier run count, and its key
+    /// replaces `keyed`.
     ///
     /// # Errors
     /// The file of the earlier run cannot be read, or is of a run of another kind; or another file has its name.
-    pub fn open(output: Option<&Path>, kind: String, continues: bool) -> Result<Journal, CleanError> {
+    pub fn open(
+        output: Option<&Path>,
+        kind: String,
+        keyed: Keyed,
+        continues: bool,
+    ) -> Result<Journal, CleanError> {
         let path = output.map(beside);
-        let mut journal = Journal {
-            path,
-            kind,
-            keyed: Keyed::new()?,
-            file: None,
-            length: 0,
-            waiting: Vec::new(),
-            bytes: Vec::new(),
-        };
+        let mut journal =
+            Journal { path, kind, keyed, file: None, length: 0, waiting: Vec::new(), bytes: Vec::new() };
         let Some(path) = journal.path.clone() else { return Ok(journal) };
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
@@ -266,7 +265,7 @@ mod tests {
     const KIND: &str = "full";
 
     fn journal(output: &Path, continues: bool) -> Journal {
-        Journal::open(Some(output), KIND.into(), continues).unwrap()
+        Journal::open(Some(output), KIND.into(), Keyed::new().unwrap(), continues).unwrap()
     }
 
     /// The results of a journal, for these keys.
@@ -335,10 +334,11 @@ mod tests {
     fn other_files_and_other_runs_are_refused() {
         let folder = tempfile::TempDir::new().unwrap();
         let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
-        let refused = |kind: &str| match Journal::open(Some(&output), kind.into(), true) {
-            Err(error) => error.message,
-            Ok(_) => String::new(),
-        };
+        let refused =
+            |kind: &str| match Journal::open(Some(&output), kind.into(), Keyed::new().unwrap(), true) {
+                Err(error) => error.message,
+                Ok(_) => String::new(),
+            };
         std::fs::write(&path, "my results\n").unwrap();
         assert!(refused(KIND).contains("out.results exists and belongs to no run: move it, "));
         std::fs::remove_file(&path).unwrap();
@@ -350,7 +350,7 @@ mod tests {
         );
         first.remove();
         assert!(!path.exists());
-        let mut none = Journal::open(None, KIND.into(), true).unwrap();
+        let mut none = Journal::open(None, KIND.into(), Keyed::new().unwrap(), true).unwrap();
         add(&mut none, &mut outcomes, 1);
         none.flush(None, &outcomes).unwrap();
     }

@@ -372,7 +372,7 @@ impl Job {
             waits: args.waits(),
             drop_duplicates: args.writing.drop_duplicates,
             known,
-            retries: args.writing.retry,
+            retried: args.writing.retry.then_some(&args.input),
             finds_typos: args.writing.report.is_some(),
             is_fast: args.fast,
             stop: args.writing.stop.clone(),

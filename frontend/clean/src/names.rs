@@ -3,7 +3,7 @@
 use super::sink::{Delivery, packed, partial};
 use super::{CleanArgs, CleanError};
 use lists::is_stream;
-use spill::beside;
+use spill::{beside, closed};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
         .iter()
         .flat_map(|path| std::iter::once((*path).to_owned()).chain(delivery.names(path)))
         .collect();
-    let own = lists.iter().flat_map(|path| [partial(path), beside(path)]);
+    let own = lists.iter().flat_map(|path| [partial(path), beside(path), closed::beside(path)]);
     let own = own.chain(results.iter().map(|path| packed(path))).collect();
     let (report, summary) = (args.writing.report.clone(), args.summary.clone());
     let input = vec![("the input", args.input.clone())];

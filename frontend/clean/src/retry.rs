@@ -1,7 +1,7 @@
 //! `--retry`: an earlier output is the input, and only its open rows are checked again.
 //!
 //! A row is open if it is unverifiable and a later check may tell more. The rule says so, if the list has this column of results;
-//! without the column, each unverifiable row is open. A row without a result is open, too: it was added since.
+//! without the column, the file `OUT.closed` beside the earlier output does. A row without a result is open, too: it was added since.
 
 use super::outcome::UNVERIFIABLE;
 use super::{CleanArgs, CleanError};
@@ -17,7 +17,12 @@ const FULL_REASONS: [&str; 6] =
 pub(super) fn is_found_out(earlier: &EarlierResult) -> bool {
     let EarlierResult { verdict, results } = earlier;
     // Without its rule, it is not known why a row is unverifiable. It may be that nobody was asked.
-    verdict.reason != UNVERIFIABLE || !results.rule.is_empty() && !may_tell_more(&results.rule)
+    verdict.reason != UNVERIFIABLE || is_closed(&results.rule)
+}
+
+/// Whether an address that this rule left unverifiable would stay so in a later check.
+pub(super) fn is_closed(rule: &str) -> bool {
+    !rule.is_empty() && !may_tell_more(rule)
 }
 
 /// Reads an earlier output to its end: the names of its further columns of results, which the new output has too.

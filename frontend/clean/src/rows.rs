@@ -155,9 +155,9 @@ impl Rows {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::Keyed;
     use super::super::tests::state;
     use super::*;
+    use spill::keyed::Keyed;
 
     /// Pushes rows that wait for these first rows, settles verdicts, and checks the rows that come out after each.
     #[track_caller]

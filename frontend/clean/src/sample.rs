@@ -6,12 +6,13 @@
 //! The interval is Wilson's score interval (E. B. Wilson, Probable Inference, 1927) at 95 %. Of `N` distinct addresses, the formula
 //! uses the effective sample size `n (N - 1) / (N - n)`, which includes the finite population correction.
 
-use super::seen::{Keyed, Seen};
+use super::seen::Seen;
 use super::summary::{Extent, Summary};
 use super::{Checker, CleanArgs, CleanError, driver, progress, sink};
 use indicatif::HumanCount;
 use lists::{Class, ReadOptions, Row, Source, Verdict};
 use spill::State;
+use spill::keyed::Keyed;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Cursor;
@@ -155,7 +156,7 @@ pub(super) fn run(
         waits: args.waits(),
         drop_duplicates: false,
         known: None,
-        retries: false,
+        retried: None,
         is_fast: args.fast,
         stop: args.writing.stop.clone(),
         finds_typos: false,

@@ -122,7 +122,7 @@ impl Fake {
             "deliverable" => Reason::MailboxExists,
             "later" | "short" if again => Reason::MailboxExists,
             "budget" if again => Reason::MailboxExists,
-            "later" | "never" | "hang" => Reason::Unverifiable,
+            "later" | "never" | "hang" | "listed" => Reason::Unverifiable,
             _ => Reason::MailboxNotFound,
         };
         let outage = address.local() == "outage" || address.local() == "short" && !again;
@@ -135,6 +135,7 @@ impl Fake {
             "later" | "never" => ("greylisted", Some(self.retry_after)),
             "hang" => ("session-closing", Some(Duration::from_secs(60))),
             "nobody" => ("unknown_user", None),
+            "listed" => ("blocklist", None),
             _ => ("", None),
         };
         let provider = if address.domain().as_str() == "gmail.com" { "google" } else { "other" };

@@ -5,6 +5,8 @@
 //! cannot be read, and is not needed. The structures in it are [`spool`] (first in, first out), [`table`] (keys to
 //! numbers) and [`codes`] (one byte per row).
 //!
+//! [`closed`] is a file that stays beside the output.
+//!
 //! ```text
 //! block 0    TITLE: it shows the next run that the file may be replaced
 //! block n    8 bytes: the number of encryptions so far | ciphertext of PAYLOAD bytes | 16 bytes of tag
@@ -25,8 +27,10 @@
 //! While all keys fit into its cache, redb costs a third more. Beyond that, each new key of a B-tree reads and writes a random page,
 //! and its memory grows with the list.
 
+pub mod closed;
 pub mod codes;
 mod filter;
+pub mod keyed;
 mod run;
 pub mod spool;
 pub mod table;
@@ -292,6 +296,10 @@ fn nameless() -> std::io::Result<File> {
     let file = create(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> SpillError {
+    SpillError::failed(format!("{} cannot be read: {error}", path.display()))
 }
 
 fn unwritable(name: &str, error: &std::io::Error) -> SpillError {

@@ -4,6 +4,7 @@ use super::super::CleanError;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::outcome::UNVERIFIABLE;
+use super::super::retry::is_closed;
 use super::super::stall::{Decision, Open, millis};
 use super::super::stop::REPLY_TIME_MAX;
 use super::super::time_left::Cause;
@@ -270,6 +271,7 @@ impl Run<'_> {
         if self.rows.is_ordered() {
             is_full = self.journal.add(asked.row, asked.key, outcome);
         } else {
+            self.closed.flush()?;
             self.parts.sink.write(asked.prefix(), outcome)?;
             count(&mut self.summary, &self.verdicts, outcome.code(), Some(asked.domain));
         }
@@ -282,6 +284,12 @@ impl Run<'_> {
         let Answered { rule, reply, provider, score, learned, .. } = *answered;
         let (verdict, rule) = learned.unwrap_or((verdict, rule));
         let code = verdict.code();
+        if verdict == Verdict::UNVERIFIABLE
+            && is_closed(rule)
+            && let Some(asked) = self.budget.row(answered.ticket)
+        {
+            self.closed.add(asked.key);
+        }
         if self.marker.is_none() {
             return Outcome::of_code(code);
         }

@@ -13,7 +13,11 @@ impl Run<'_> {
         let Some(address) = self.row.address.take() else {
             let written = self.written()?;
             self.mark(None);
-            let outcome = match written.or_else(|| self.kept_result()) {
+            let kept = match written {
+                Some(outcome) => Some(outcome),
+                None => self.kept_result(false)?,
+            };
+            let outcome = match kept {
                 Some(outcome) => outcome,
                 None => {
                     let invalid = Verdict::INVALID_SYNTAX;
@@ -37,7 +41,7 @@ impl Run<'_> {
             return self.take_known(number, Some(domain), outcome, true);
         }
         self.mark(Some((&address, domain)));
-        if let Some(outcome) = self.kept_result() {
+        if let Some(outcome) = self.kept_result(true)? {
             self.summary.known += 1;
             if earlier.is_none() {
                 self.seen.settle(&mut self.parts.state, number, outcome)?;
@@ -76,12 +80,17 @@ impl Run<'_> {
     }
 
     /// The result that the row has in the earlier output, unless it is open.
-    fn kept_result(&mut self) -> Option<Outcome> {
-        if !self.parts.retries {
-            return None;
+    fn kept_result(&mut self, has_address: bool) -> Result<Option<Outcome>, CleanError> {
+        if self.parts.retried.is_none() {
+            return Ok(None);
         }
-        let EarlierResult { verdict, results } = self.parts.source.earlier_result().filter(is_found_out)?;
-        Some(self.parts.sink.outcomes.written(verdict.code(), &results))
+        let Some(earlier) = self.parts.source.earlier_result() else { return Ok(None) };
+        let is_kept = is_found_out(&earlier)
+            || has_address
+                && earlier.results.rule.is_empty()
+                && self.closed.keeps(&mut self.parts.state, self.seen.last_key())?;
+        let EarlierResult { verdict, results } = earlier;
+        Ok(is_kept.then(|| self.parts.sink.outcomes.written(verdict.code(), &results)))
     }
 
     /// The result of the address that an interrupted run stored, because its row could not be written yet.

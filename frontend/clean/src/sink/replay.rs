@@ -2,9 +2,9 @@
 
 use crate::CleanError;
 use crate::outcome::{Outcome, Outcomes};
-use crate::seen::Keyed;
 use lists::{Endings, FoundRow, ROW_BYTES_MAX, RowParts, RowScan, WrittenResults};
 use spill::State;
+use spill::keyed::Keyed;
 use spill::table::Table;
 use std::fs::File;
 use std::io::{Read, Result, Seek, SeekFrom};

@@ -206,6 +206,50 @@ fn each_unverifiable_row_is_open_if_its_rule_is_not_known() {
 }
 
 #[test]
+fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either() {
+    let rows = "email\nlisted@x.com\nlater@x.com\nListed@X.com\nlisted@y.com\n";
+    for name in ["list.csv", "list.jsonl"] {
+        let list = match name {
+            "list.csv" => rows.to_owned(),
+            _ => rows.lines().skip(1).map(|row| format!("{{\"email\":\"{row}\"}}\n")).collect(),
+        };
+        let mut first = desk(name, list);
+        first.args.max_wait = 0;
+        first.run().unwrap();
+        let closed = first.path("out.closed");
+        assert!(!String::from_utf8_lossy(&std::fs::read(&closed).unwrap()).contains("listed"), "{name}");
+        // In another order, as an office program writes it. The files move together.
+        let written = first.output();
+        let mut lines: Vec<&str> = written.lines().collect();
+        lines[1..].reverse();
+        let mut second = desk("old.csv", lines.join("\n") + "\n");
+        if name != "list.csv" {
+            second.args.format = Some(super::super::FormatArg::Jsonl);
+        }
+        std::fs::copy(&closed, second.path("old.csv.closed")).unwrap();
+        (second.args.writing.retry, second.args.max_wait) = (true, 0);
+        second.run().unwrap();
+        assert_eq!(second.checker.submitted.keys().collect::<Vec<_>>(), ["later@x.com"], "{name}");
+        // The new output has the file, too; in place, it grows no more.
+        let size = std::fs::metadata(second.path("out.closed")).unwrap().len();
+        second.args.input = second.path("out");
+        second.args.writing.force = true;
+        for _ in 0..2 {
+            second.checker.submitted.clear();
+            second.run().unwrap();
+            assert_eq!(second.checker.submitted.keys().collect::<Vec<_>>(), ["later@x.com"], "{name}");
+            assert_eq!(std::fs::metadata(second.path("out.closed")).unwrap().len(), size);
+        }
+        // An output with the column needs no file, and a new list does not inherit it.
+        second.args.writing.retry = false;
+        second.args.writing.columns = vec!["rule".to_owned()];
+        second.args.input = second.path("old.csv");
+        second.run().unwrap();
+        assert!(!second.path("out.closed").exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_retry_can_replace_the_earlier_output() {
     let mut desk = desk("old.csv", "email,deliverable,reason\nnobody@x.com,false,unverifiable\n");
     desk.args.writing.retry = true;

@@ -4,12 +4,10 @@
 //! whose first sessions fail, at a server that refuses this machine, full and disabled mailboxes, domains that accept everyone,
 //! duplicates, quoted cells and rows without an address. Each form of output is made by a run of `clean`, and then retried up to ten
 //! times; before each round an hour passes for the budget. Some rounds are stopped by a signal or `kill -9`, and resumed. mailnet's journal shows who was asked. The campaign checks:
-//! - a round asks only about open rows: `unverifiable` ones; with the column `rule` not those of the server that refuses this
-//!   machine;
+//! - a round asks only about open rows: `unverifiable` ones, and not those of the server that refuses this machine;
 //! - all other rows keep their bytes, and open rows keep the part that is of the list;
 //! - an open row whose server gave a permanent or positive reply in the round has the verdict that mailnet expects;
-//! - after ten rounds no row is open that a server would answer, and a further round changes nothing and, with the column `rule`,
-//!   asks nobody;
+//! - after ten rounds no row is open that a server would answer, and a further round changes nothing and asks nobody;
 //! - `--known` asks about each row that nobody was asked about, and about no row with a verdict.
 
 mod outputs;
@@ -394,8 +392,7 @@ impl<'a> RetryChain<'a> {
 
     /// Whether a later check may tell more about a row.
     fn is_open(&self, row: &OutputRow, n: u64) -> bool {
-        let is_blocked = self.list.address(n).to_lowercase().ends_with(BLOCKED);
-        row.reason == "unverifiable" && !(is_blocked && row.rule.is_some())
+        row.reason == "unverifiable" && !self.list.address(n).to_lowercase().ends_with(BLOCKED)
     }
 
     /// The numbers of the open rows.
@@ -405,7 +402,7 @@ impl<'a> RetryChain<'a> {
 
     /// Whether only rows are open that no server answers.
     fn is_settled(&self, output: &Output) -> bool {
-        self.open(output).iter().all(|&n| self.list.address(n).to_lowercase().ends_with(BLOCKED))
+        self.open(output).is_empty()
     }
 
     /// Judges a round, and returns the number of addresses of the list that were asked about.

@@ -1,0 +1,282 @@
+//! `OUT.closed`: the addresses that are unverifiable although a later check would not tell more, such as those of a server that
+//! refuses this machine for good. `clean --retry OUT` leaves them out.
+//!
+//! The file exists beside an output that has no column for this. It has no addresses, only their keyed hashes:
+//!
+//! ```text
+//! TITLE | 16 bytes: the key of the hashes | 16 bytes per address: its hash
+//! ```
+//!
+//! An address that is missing is checked again, and one that is in it twice does no harm. So the file needs no care after a kill, and a
+//! user may delete it.
+
+use super::SpillError;
+use super::keyed::Keyed;
+use super::table::Table;
+use super::{State, unreadable, unwritable};
+use std::fs::{File, OpenOptions};
+use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const TITLE: &[u8] = b"mailprobe clean: unverifiable rows that --retry leaves out\n";
+const HEAD: usize = TITLE.len() + Keyed::BYTES;
+const RECORD: usize = size_of::<u128>();
+
+/// The path of the file for the output `path`.
+pub fn beside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".closed");
+    PathBuf::from(name)
+}
+
+/// The key of the hashes in the file at `path`; `None` if there is no such file, or its head is incomplete.
+///
+/// # Errors
+/// It cannot be read, or is another file.
+fn key(path: &Path) -> Result<Option<Keyed>, SpillError> {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(HEAD as u64).read_to_end(&mut head));
+    match read {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|error| unreadable(path, &error))?,
+    };
+    let Some(key) = head.strip_prefix(TITLE) else {
+        return match TITLE.starts_with(&head) {
+            true => Ok(None),
+            false => Err(SpillError::failed(format!(
+                "{} exists and belongs to no output: move it, or name another output",
+                path.display()
+            ))),
+        };
+    };
+    Ok(key.try_into().ok().map(Keyed::with_key))
+}
+
+/// The addresses in the file at `path`, as keys of a table.
+///
+/// # Errors
+/// It cannot be read, or the state fails.
+fn read(path: &Path, state: &mut State) -> Result<Table, SpillError> {
+    let mut table = Table::new(state.shares);
+    let failed = |error: std::io::Error| unreadable(path, &error);
+    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    file.seek(SeekFrom::Start(HEAD as u64)).map_err(failed)?;
+    let mut record = [0; RECORD];
+    loop {
+        match file.read_exact(&mut record) {
+            Ok(()) => table.put(state, u128::from_le_bytes(record), 0)?,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(table),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
+
+/// The file of an output that is being written.
+struct ClosedFile {
+    path: PathBuf,
+    keyed: Keyed,
+    /// `None` until there is an address.
+    file: Option<File>,
+    waiting: Vec<u8>,
+}
+
+impl ClosedFile {
+    /// The file at `path`, for hashes with this key. What it has of another run, with another key, does not count any more.
+    ///
+    /// # Errors
+    /// Another file has its name, or the old one cannot be removed.
+    fn new(path: PathBuf, keyed: Keyed) -> Result<ClosedFile, SpillError> {
+        let is_same = key(&path)?.is_some_and(|found| found.key() == keyed.key());
+        if !is_same
+            && let Err(error) = std::fs::remove_file(&path)
+            && error.kind() != ErrorKind::NotFound
+        {
+            return Err(unwritable(&path.display().to_string(), &error));
+        }
+        Ok(ClosedFile { path, keyed, file: None, waiting: Vec::new() })
+    }
+
+    /// Adds an address by its hash.
+    fn add(&mut self, hash: u128) {
+        self.waiting.extend(hash.to_le_bytes());
+    }
+
+    /// Hands the added addresses to the system.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn flush(&mut self) -> Result<(), SpillError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        self.append().map_err(|error| unwritable(&self.path.display().to_string(), &error))?;
+        self.waiting.clear();
+        Ok(())
+    }
+
+    fn append(&mut self) -> std::io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(opened(&self.path, &self.keyed)?),
+        };
+        file.write_all(&self.waiting)
+    }
+}
+
+/// The file, with its head and without half a record at its end.
+fn opened(path: &Path, keyed: &Keyed) -> std::io::Result<File> {
+    let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
+    let records = file.metadata()?.len().saturating_sub(HEAD as u64) / RECORD as u64;
+    if records == 0 {
+        file.set_len(0)?;
+        file.write_all(&[TITLE, &keyed.key()].concat())?;
+    }
+    let end = HEAD as u64 + records * RECORD as u64;
+    file.set_len(end)?;
+    file.seek(SeekFrom::Start(end))?;
+    Ok(file)
+}
+
+/// What is known of addresses that stay unverifiable, of outputs without the column `rule`.
+pub struct ClosedRows {
+    /// The hash of this run's addresses.
+    pub keyed: Keyed,
+    /// The file of the earlier output that is retried, if its hashes are those of this run.
+    earlier: Option<PathBuf>,
+    earlier_rows: Option<Table>,
+    /// The file of the new output.
+    file: Option<ClosedFile>,
+    /// The new output replaces the earlier one, so it has these rows already.
+    is_in_place: bool,
+}
+
+impl ClosedRows {
+    /// The rows of a run that retries the output `earlier`. Its hashes have the key of that output's file, if there is one.
+    ///
+    /// # Errors
+    /// Another file has the name of the one with these rows.
+    pub fn new(
+        earlier: Option<&Path>,
+        output: Option<&Path>,
+        continues: bool,
+    ) -> Result<ClosedRows, SpillError> {
+        let earlier = earlier.map(beside);
+        let own = output.filter(|_| continues).map(beside);
+        let mut found = None;
+        for path in [&earlier, &own].into_iter().flatten() {
+            found = match found {
+                None => key(path)?,
+                found => found,
+            };
+        }
+        let keyed = found.map_or_else(Keyed::new, Ok)?;
+        Ok(ClosedRows { keyed, earlier, earlier_rows: None, file: None, is_in_place: false })
+    }
+
+    /// Fixes the hash of the run, and opens the file of the new output. `has_rule`: the output itself tells the rule of each row, and
+    /// needs no file.
+    ///
+    /// # Errors
+    /// The old file of the output cannot be removed.
+    pub fn open(&mut self, keyed: Keyed, output: Option<&Path>, has_rule: bool) -> Result<(), SpillError> {
+        self.keyed = keyed;
+        if let Some(path) = self.earlier.take() {
+            let is_same_key = key(&path)?.is_some_and(|found| found.key() == keyed.key());
+            self.earlier = Some(path).filter(|_| is_same_key);
+        }
+        let Some(path) = output.map(beside) else { return Ok(()) };
+        let real = |path: &Path| path.canonicalize().ok();
+        self.is_in_place = self.earlier.as_deref().and_then(real).is_some_and(|it| real(&path) == Some(it));
+        let file = ClosedFile::new(path, keyed)?;
+        self.file = (!has_rule).then_some(file);
+        Ok(())
+    }
+
+    /// Whether there are such rows of the earlier output.
+    pub fn has_earlier(&self) -> bool {
+        self.earlier.is_some()
+    }
+
+    /// Reads the rows of the earlier output.
+    ///
+    /// # Errors
+    /// They cannot be read, or the state fails.
+    pub fn read(&mut self, state: &mut State) -> Result<(), SpillError> {
+        self.earlier_rows = self.earlier.as_deref().map(|path| read(path, state)).transpose()?;
+        Ok(())
+    }
+
+    /// Whether the address with this hash is closed in the earlier output. It stays so in the new one.
+    ///
+    /// # Errors
+    /// The state fails.
+    pub fn keeps(&mut self, state: &mut State, key: u128) -> Result<bool, SpillError> {
+        let Some(rows) = &self.earlier_rows else { return Ok(false) };
+        let is_closed = rows.get(state, key)?.is_some();
+        if is_closed && !self.is_in_place {
+            self.add(key);
+        }
+        Ok(is_closed)
+    }
+
+    /// Adds an address by its hash.
+    pub fn add(&mut self, key: u128) {
+        if let Some(file) = &mut self.file {
+            file.add(key);
+        }
+    }
+
+    /// Hands all addresses to the system.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn flush(&mut self) -> Result<(), SpillError> {
+        self.file.as_mut().map_or(Ok(()), ClosedFile::flush)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashes(path: &Path, state: &mut State) -> Vec<u128> {
+        let table = read(path, state).unwrap();
+        (0..100).filter(|&hash| table.get(state, hash).unwrap().is_some()).collect()
+    }
+
+    #[test]
+    fn the_addresses_of_all_runs_with_one_key_are_there_and_of_no_other() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = beside(&folder.path().join("out.csv"));
+        let mut state = State::open(None, 1 << 20).unwrap();
+        let keyed = Keyed::new().unwrap();
+        assert!(key(&path).unwrap().is_none());
+        let mut file = ClosedFile::new(path.clone(), keyed).unwrap();
+        file.flush().unwrap();
+        assert!(!path.exists(), "nothing to keep");
+        for hash in 0..10 {
+            file.add(hash);
+            file.flush().unwrap();
+        }
+        assert_eq!(hashes(&path, &mut state), (0..10).collect::<Vec<_>>());
+        // A kill cuts the file at any byte, and a run with the same key goes on.
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 0..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let mut file = ClosedFile::new(path.clone(), keyed).unwrap();
+            file.add(50);
+            file.flush().unwrap();
+            let complete = cut.saturating_sub(HEAD) / RECORD;
+            let expected: Vec<_> = (0..complete as u128).chain([50]).collect();
+            assert_eq!(hashes(&path, &mut state), expected, "cut at {cut}");
+        }
+        assert_eq!(key(&path).unwrap().map(|found| found.key()), Some(keyed.key()));
+        // A run with another key begins anew.
+        drop(ClosedFile::new(path.clone(), Keyed::new().unwrap()).unwrap());
+        assert!(!path.exists());
+        std::fs::write(&path, "my own file\n").unwrap();
+        let refused = ClosedFile::new(path, keyed).err().unwrap().message;
+        assert!(refused.contains("out.csv.closed exists and belongs to no output: move it, "), "{refused}");
+    }
+}
