@@ -14,6 +14,8 @@ use std::time::Duration;
 const UNREAD: Duration = Duration::from_millis(100);
 /// After SIGKILL or a second signal, replies of this time before it may be lost.
 const LOST_MAX: Duration = Duration::from_secs(2);
+/// How long a run waits for the proofs of its open sessions after a signal. Then it closes them, and may need a moment to end.
+const PROOFS_AWAITED: Duration = Duration::from_secs(2);
 /// How many addresses are printed.
 const SHOWN: usize = 3;
 
@@ -40,7 +42,7 @@ pub struct Again {
     pub recent: usize,
     /// By a session that was open at the end of the run, or within two seconds before a kill: it may have held the answer without a
     /// proof.
-    pub held: usize,
+    pub held: Vec<String>,
     /// Of earlier seconds, by a session that had ended before them.
     pub lost: Vec<String>,
 }
@@ -51,13 +53,13 @@ impl Again {
         self.replied += other.replied;
         self.after_signal.extend_from_slice(&other.after_signal);
         self.recent += other.recent;
-        self.held += other.held;
+        self.held.extend_from_slice(&other.held);
         self.lost.extend_from_slice(&other.lost);
     }
 
-    /// A line for each address that was asked about again and must not be.
+    /// A line for each address that was asked about again and must not be, and for those whose session held the answer.
     pub fn all(&self) -> String {
-        self.after_signal.iter().chain(&self.lost).map(|line| format!("{line}\n")).collect()
+        self.after_signal.iter().chain(&self.lost).chain(&self.held).map(|line| format!("{line}\n")).collect()
     }
 
     /// Whether nobody was asked again who must not be.
@@ -81,7 +83,7 @@ impl fmt::Display for Again {
             self.after_signal.len(),
             self.lost.len(),
             self.recent,
-            self.held
+            self.held.len()
         )
     }
 }
@@ -162,10 +164,7 @@ pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
                     again.recent += 1;
                     continue;
                 }
-                Found::Held => {
-                    again.held += 1;
-                    continue;
-                }
+                Found::Held => &mut again.held,
                 Found::Lost => &mut again.lost,
                 Found::AfterSignal => &mut again.after_signal,
             };
@@ -174,6 +173,7 @@ pub fn judge(journal: &Journal, list: &ListRows, runs: &[PastRun]) -> Again {
     }
     again.after_signal.sort_unstable();
     again.lost.sort_unstable();
+    again.held.sort_unstable();
     again
 }
 
@@ -189,12 +189,15 @@ enum Found {
 /// What a later question about the same address means; `None`: the run had not read the reply.
 fn found(question: &RowQuestion, run: &PastRun, session_ends: &HashMap<u64, Duration>) -> Option<Found> {
     let replied = question.replied.filter(|&at| at + UNREAD <= run.ended)?;
-    let is_open =
-        |within: Duration| session_ends.get(&question.session).is_none_or(|&end| end + within >= run.ended);
+    let session_end = session_ends.get(&question.session).copied();
+    let is_open_before = |at: Duration, within: Duration| session_end.is_none_or(|end| end + within >= at);
+    let is_open = |within: Duration| is_open_before(run.ended, within);
     match run.stop {
         Some(Stop::Kill | Stop::Twice(_)) => {}
         // The run waits two seconds for the proofs. A slow server may need longer.
-        _ if is_open(UNREAD) => return Some(Found::Held),
+        _ if is_open_before(run.ended.min(run.signalled + PROOFS_AWAITED), UNREAD) => {
+            return Some(Found::Held);
+        }
         _ => return Some(Found::AfterSignal),
     }
     if replied + LOST_MAX >= run.ended {
@@ -252,7 +255,7 @@ mod tests {
         let int = Stop::Once(Signal::INT);
         assert_eq!(judged(int, 250, 11, 20).after_signal.len(), 1);
         assert_eq!(judged(int, 250, 59, 59).after_signal.len(), 1);
-        assert_eq!(judged(int, 250, 50, 60).held, 1, "its session was open until the end");
+        assert_eq!(judged(int, 250, 50, 60).held.len(), 1, "its session was open until the end");
         // A transient reply, and one that came after the end.
         assert!(judged(int, 450, 11, 20).verdict().is_err(), "nobody replied");
         let unread = judged(int, 250, 61, 62);
@@ -262,7 +265,7 @@ mod tests {
             judged(Stop::Kill, 550, 30, 60),
             judged(Stop::Kill, 550, 30, 40),
         );
-        assert_eq!((recent.recent, held.held, lost.lost.len()), (1, 1, 1));
+        assert_eq!((recent.recent, held.held.len(), lost.lost.len()), (1, 1, 1));
         assert!(recent.verdict().is_ok() && held.verdict().is_ok() && lost.verdict().is_err());
     }
 }
