@@ -86,7 +86,7 @@ fn keys(criterion: &mut Criterion) {
                 scopes: KeyScopes::ALL,
                 expires_at: None,
             };
-            store.create_key(new, NOW)
+            store.create_key(new, store::Authority::OPERATOR, NOW)
         })
         .collect();
     made.into_iter().for_each(|pending| drop(pending.wait().expect("a key")));

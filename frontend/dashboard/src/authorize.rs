@@ -23,7 +23,9 @@ use std::sync::Arc;
 use store::clock;
 use store::credits::calendar::DAY_MS;
 use store::id::random_bits;
-use store::{ATTEMPTS_MAX, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection};
+use store::{
+    ATTEMPTS_MAX, Authority, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection,
+};
 
 const DAYS_MAX: u64 = CONNECTION_MS_MAX / DAY_MS;
 /// The values that the form proposes.
@@ -220,13 +222,15 @@ impl<'f> Request<'f> {
             allowance,
             expires_at: now + days * DAY_MS,
         };
-        match visit.checks.store.consent(new, now).await {
+        let by = Authority::session(visit.signed_in()?.session);
+        match visit.checks.store.consent(new, by, now).await {
             Ok(()) => Ok(page::see_other(self.back(&[("code", code.reveal())]))),
             Err(ConnectError::TooMany) => {
                 let message =
                     format!("This account has {CONNECTIONS_MAX} connections. End one, then connect again.");
                 Err(Problem::new(409, message))
             }
+            Err(ConnectError::Outdated) => Err(Problem::outdated()),
             Err(ConnectError::Unknown) => Err(no_client(NoClient::Unknown)),
             Err(error @ ConnectError::Bad) => Err(Problem::defect().inside(error)),
             Err(ConnectError::Store(error)) => Err(error.into()),

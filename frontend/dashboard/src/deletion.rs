@@ -12,7 +12,7 @@ use http_core::Reply;
 use lists::report::grouped;
 use maud::html;
 use store::clock;
-use store::{Account, ChangeError, StoreError, User};
+use store::{Account, Authority, ChangeError, StoreError, User};
 
 /// How many steps a request takes. The periodic work of the server takes the others.
 const STEPS_MAX: usize = 50;
@@ -39,7 +39,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let id = visit.signed_in()?.account;
     let (store, now) = (&visit.checks.store, clock::now());
-    let account = store.account(id, now).await?.ok_or_else(Problem::not_found)?;
+    // A double click sends the form twice, and the first one may have deleted the account already.
+    let Some(account) = store.account(id, now).await? else { return Ok(gone()) };
     let Some(user) = store.user(id).await? else {
         return refuse(&visit, "Set a password first, on the page Password and sessions.", 403).await;
     };
@@ -53,8 +54,11 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
         return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;
     }
-    match store.close_account(id, now).await {
+    let by = Authority { session: Some(visit.signed_in()?.session), password: Some(user.password) };
+    match store.close_account(id, by, clock::now()).await {
         Ok(()) => {}
+        Err(ChangeError::UnknownAccount) => return Ok(gone()),
+        Err(ChangeError::Outdated) => return Err(Problem::outdated()),
         Err(ChangeError::Store(StoreError::OldFormat { .. })) => {
             let why = "A part of this server is an older version, which cannot delete accounts. Try again when the operator has \
                        finished the upgrade.";
@@ -71,13 +75,23 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if let Err(error) = remove_rows(&**store, id, clock::now, may_continue).await {
         tracing::warn!("the rows of a deleted account could not be removed yet: {error}");
     }
+    Ok(gone())
+}
+
+/// Leads to the page that says goodbye, and signs out.
+fn gone() -> Reply {
+    page::see_other("/goodbye")
+        .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
+        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\"")
+}
+
+/// `GET /goodbye`: what happens after a deletion.
+pub async fn goodbye(_: Visit) -> Result<Reply, Problem> {
     let body = html! {
         h1 { "Deleted account" }
         p { "The account is deleted. Its keys no longer work. The server removes the data of the account from the database. This can take some minutes. Results of checks stay for at most a week, without the account. Earlier backups of the operator have the data of the account until the operator deletes these backups." }
     };
-    Ok(page::page("Deleted account", None, body)
-        .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
-        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
+    Ok(page::page("Deleted account", None, body))
 }
 
 async fn refuse(visit: &Visit, why: &str, status: u16) -> Result<Reply, Problem> {

@@ -19,8 +19,8 @@ use store::clock;
 use store::credits::calendar::DAY_MS;
 use store::id::{Uuid7, random_bits};
 use store::{
-    ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, NewKey, StoreError, TokenHash,
-    UnixMs,
+    Authority, ChangeError, KEYS_MAX, KeyId, KeyInfo, KeyMode, KeyScope, KeyScopes, NewKey, StoreError,
+    TokenHash, UnixMs,
 };
 
 /// Most revoked and expired keys that the page shows. It shows the newest ones.
@@ -62,7 +62,8 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let key = ApiKey::generate(mode).map_err(|error| Problem::unready().inside(error))?;
     let (hash, last4) = (key.hash(), key.last4());
     let new = NewKey { id, account, mode, hash, last4, label, scopes, expires_at };
-    match visit.checks.store.create_key(new, clock::now()).await {
+    let by = Authority::session(visit.signed_in()?.session);
+    match visit.checks.store.create_key(new, by, clock::now()).await {
         Ok(info) => render(&visit, None, Some((&key, &info))).await,
         Err(ChangeError::Exists) => {
             refuse(
@@ -72,6 +73,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             )
             .await
         }
+        Err(ChangeError::Outdated) => Err(Problem::outdated()),
         Err(ChangeError::TooManyKeys) => {
             let why = format!("The account has {KEYS_MAX} valid keys. Revoke a key that you do not use.");
             refuse(&visit, &why, 409).await

@@ -29,6 +29,14 @@ impl Problem {
         Problem::new(404, "This page does not exist, or no longer exists.")
     }
 
+    /// 403: the session ended, or the password was replaced, while the request was waiting.
+    pub fn outdated() -> Problem {
+        Problem::new(
+            403,
+            "Your session has ended, or the password has changed meanwhile. Nothing was done. Sign in again.",
+        )
+    }
+
     /// 429: too many attempts; `wait_s` is the time to wait, in seconds.
     pub fn too_often(wait_s: u64) -> Problem {
         let message = format!("Too many attempts. Wait {wait_s} seconds, then try again.");

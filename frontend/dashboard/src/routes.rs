@@ -95,6 +95,7 @@ const ROUTES: &[Route] = &[
     send("/account/export", Access::SignedIn, |visit| Box::pin(deletion::export(visit))),
     show("/account/delete", Access::SignedIn, |visit| Box::pin(deletion::show(visit))),
     send("/account/delete", Access::SignedIn, |visit| Box::pin(deletion::submit(visit))),
+    show("/goodbye", Access::Anybody, |visit| Box::pin(deletion::goodbye(visit))),
     send("/signout", Access::SignedIn, |visit| Box::pin(signin::sign_out(visit))),
 ];
 

@@ -12,7 +12,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{Session, User, UserError};
+use store::{Authority, Session, User, UserError};
 
 /// `GET /sessions`: the open sessions, and the form for a new password.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -70,10 +70,21 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     }
     let made = visit.dashboard.passwords.hash(new.to_owned()).await.map_err(busy)?;
     let address = user.is_none().then(|| email.to_owned());
-    match store.set_user(signed_in.account, address, made, Some(signed_in.session), now).await {
+    let by =
+        Authority { session: Some(signed_in.session), password: user.as_ref().map(|user| user.password) };
+    match store.set_user(signed_in.account, address, made, by, clock::now()).await {
         Ok(()) => {
-            render(&visit, Some("The password is set. All other sessions have ended.".into()), None).await
+            render(
+                &visit,
+                Some(
+                    "The password is set. All other sessions have ended. API keys and assistants still work."
+                        .into(),
+                ),
+                None,
+            )
+            .await
         }
+        Err(UserError::Outdated) => Err(Problem::outdated()),
         Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409).await,
         Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
     }
@@ -99,7 +110,7 @@ fn password_form(signed_in: &SignedIn, user: Option<&User>) -> Markup {
                 label for="new-password" { "New password" }
                 input #new-password name="new-password" type="password" autocomplete="new-password" required
                     minlength=(password::PASSWORD_CHARS_MIN) aria-describedby="password-hint";
-                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. A new password ends all other sessions." }
+                p.hint #password-hint { "At least " (password::PASSWORD_CHARS_MIN) " characters. A new password ends all other sessions. It does not end " a href="/keys" { "API keys" } " and " a href="/connections" { "assistants" } ": if somebody else may have used this account, look at both pages too." }
                 button type="submit" { "Set password" }
             }
         }

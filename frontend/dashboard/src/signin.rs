@@ -11,8 +11,8 @@ use crate::visit::Visit;
 use checks::throttle::TooOften;
 use http_core::Reply;
 use maud::{Markup, html};
-use store::StoreError;
 use store::clock;
+use store::{Authority, ChangeError, StoreError, UserError};
 
 /// Longest address that is read, in bytes, as in the API.
 pub const EMAIL_BYTES_MAX: usize = 320;
@@ -58,10 +58,15 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
     let kept = user.as_ref().map(|user| user.password);
     let is_it = visit.dashboard.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
     let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
-    visit.dashboard.throttle.signed_in(subject);
     let (session, cookie) = Beginning::new(&visit.head)?.split();
-    let begun = visit.checks.store.begin_session(user.account, session, now).await;
-    begun.map_err(|error| Problem::unready().inside(error))?;
+    let by = Authority::password(user.password);
+    match visit.checks.store.begin_session(user.account, session, by, clock::now()).await {
+        Ok(()) => {}
+        // The password was replaced, or the account deleted, while this one was being verified: it is wrong now.
+        Err(UserError::Outdated | UserError::Account(ChangeError::UnknownAccount)) => return Ok(None),
+        Err(error) => return Err(Problem::unready().inside(error)),
+    }
+    visit.dashboard.throttle.signed_in(subject);
     end_former(visit).await?;
     Ok(Some(Beginning::send_to(cookie, next)))
 }

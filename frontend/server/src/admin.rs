@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use store::clock::{self, Fixed};
 use store::rate_limit::{Limits, Overrides};
 use store::{
-    Account, AccountId, Audit, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId, KeyInfo,
-    KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus, TokenHash,
-    UnixMs, UserError,
+    Account, AccountId, Audit, Authority, ChangeError, Entry, EntryId, EntryKind, Grant, KeyHash, KeyId,
+    KeyInfo, KeyMode, KeyScopes, NewAccount, NewKey, PasswordHash, Store, StoreError, SubscriptionStatus,
+    TokenHash, UnixMs, UserError,
 };
 
 /// The name of the socket in the data folder.
@@ -357,7 +357,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
                 }
                 (found, _) => found?.id,
             };
-            store.close_account(account, now).wait()?;
+            store.close_account(account, Authority::OPERATOR, now).wait()?;
             let began = Instant::now();
             let removed =
                 block_on(remove_rows(store, account, clock::now, || began.elapsed() < DELETION_TIME_MAX));
@@ -370,7 +370,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         }
         Command::AccountSetPassword { account, email, password } => {
             let id = find(store, &account, now)?.id;
-            store.set_user(id, email, password, None, now).wait()?;
+            store.set_user(id, email, password, Authority::OPERATOR, now).wait()?;
             Response::Done
         }
         Command::AccountSignInLink { account, hash } => {
@@ -380,7 +380,7 @@ pub fn execute(store: &dyn Store, command: Command, now: UnixMs) -> Result<Respo
         Command::KeyCreate { account, id, mode, hash, last4, label, scopes, expires_at } => {
             let account = find(store, &account, now)?.id;
             let new = NewKey { id, account, mode, hash, last4, label, scopes, expires_at };
-            Response::Key(store.create_key(new, now).wait()?)
+            Response::Key(store.create_key(new, Authority::OPERATOR, now).wait()?)
         }
         Command::KeyList { account } => Response::Keys(store.keys(find(store, &account, now)?.id).wait()?),
         Command::KeyRevoke { key } => Response::Key(store.revoke_key(key, now).wait()?),

@@ -7,8 +7,8 @@ use crate::txn::{Opened, Txn};
 use crate::write_error::{WriteError, refuse};
 use store::credits::Subscription;
 use store::{
-    Account, EntryKind, FirstRun, KEY_LIFE_MS_MAX, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount, NewKey,
-    Plan, SubscriptionStatus, TEXT_CHARS_MAX, UnixMs,
+    Account, Authority, EntryKind, FirstRun, KEY_LIFE_MS_MAX, KEYS_KEPT_MAX, KEYS_MAX, KeyInfo, NewAccount,
+    NewKey, Plan, SubscriptionStatus, TEXT_CHARS_MAX, UnixMs,
 };
 use store::{AccountId, ChangeError, KeyId, StoreError};
 
@@ -140,6 +140,7 @@ impl Txn<'_> {
     pub(crate) fn create_key(
         &mut self,
         new: &NewKey,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<KeyInfo, WriteError<ChangeError>> {
         if !is_text(&new.label) {
@@ -147,6 +148,9 @@ impl Txn<'_> {
         }
         if !self.has_account(new.account)? {
             return refuse(ChangeError::UnknownAccount);
+        }
+        if !self.holds(by, new.account, now)? {
+            return refuse(ChangeError::Outdated);
         }
         if KEYS.has(self.rows(), &new.id.to_bytes())? {
             return refuse(ChangeError::Exists);

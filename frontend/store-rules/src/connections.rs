@@ -110,6 +110,7 @@ impl Txn<'_> {
     pub(crate) fn consent(
         &mut self,
         new: &NewConnection,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<(), WriteError<ConnectError>> {
         let fits = is_name(&new.client_name)
@@ -124,6 +125,9 @@ impl Txn<'_> {
         }
         if !self.has_account(new.account)? {
             return refuse(ConnectError::Unknown);
+        }
+        if !self.holds(by, new.account, now)? {
+            return refuse(ConnectError::Outdated);
         }
         if self.count_connections(new.account)? >= CONNECTIONS_MAX {
             return refuse(ConnectError::TooMany);
@@ -254,6 +258,17 @@ impl Txn<'_> {
         row.last_used_at = now;
         self.put_connection(&connection_key(of.account, of.connection), &row)?;
         Ok(Granted { connection: of.connection, access_expires_at })
+    }
+
+    /// Ends the connections of an account whose code was not redeemed yet.
+    pub(crate) fn end_consents(&mut self, account: AccountId) -> Result<(), StoreError> {
+        for key in CONNECTIONS.keys(self.rows(), account_range(account), CONNECTIONS_MAX)? {
+            let is_consent = CONNECTIONS.get(self.rows(), &key)?.is_some_and(|row| row.tokens.is_none());
+            if is_consent {
+                self.end_connection(account, ConnectionId::from_bytes(split(&key).1))?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes a connection with all its secrets; returns whether it existed.

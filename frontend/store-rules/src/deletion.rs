@@ -20,8 +20,8 @@ use crate::write_error::{WriteError, refuse};
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
 use store::{
-    AccountId, CONNECTIONS_MAX, ChangeError, ConnectionId, DeletionStep, EntryKind, KeyId, KeyInfo,
-    StoreError, SubscriptionStatus, UnixMs, WebhookId,
+    AccountId, Authority, CONNECTIONS_MAX, ChangeError, ConnectionId, DeletionStep, EntryKind, KeyId,
+    KeyInfo, StoreError, SubscriptionStatus, UnixMs, WebhookId,
 };
 use vault::VaultKey;
 
@@ -72,6 +72,7 @@ impl Txn<'_> {
     pub(crate) fn close_account(
         &mut self,
         id: AccountId,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<(), WriteError<ChangeError>> {
         if let Some(refusal) = self.lacks_format(FORMAT_OF_KEY_RIGHTS)? {
@@ -81,6 +82,9 @@ impl Txn<'_> {
         let mut account = account.ok_or(WriteError::Refused(ChangeError::UnknownAccount))?;
         if account.row.is_closed() {
             return Ok(());
+        }
+        if !self.holds(by, id, now)? {
+            return refuse(ChangeError::Outdated);
         }
         self.remove_keys(id)?;
         self.remove_user(id)?;

@@ -210,8 +210,8 @@ impl<B: Backend> Store for RowStore<B> {
         self.change(user.id, move |txn| txn.open_gateway_account(&user, now))
     }
 
-    fn close_account(&self, id: AccountId, now: UnixMs) -> Pending<(), ChangeError> {
-        self.change(id, move |txn| txn.close_account(id, now))
+    fn close_account(&self, id: AccountId, by: Authority, now: UnixMs) -> Pending<(), ChangeError> {
+        self.change(id, move |txn| txn.close_account(id, &by, now))
     }
 
     fn closed_accounts(&self) -> Pending<Vec<AccountId>, StoreError> {
@@ -234,8 +234,8 @@ impl<B: Backend> Store for RowStore<B> {
         Pending::of(|| Ok(self.shared().index.of_account(account)))
     }
 
-    fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
-        self.change(new.account, move |txn| txn.create_key(&new, now))
+    fn create_key(&self, new: NewKey, by: Authority, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
+        self.change(new.account, move |txn| txn.create_key(&new, &by, now))
     }
 
     fn revoke_key(&self, id: KeyId, now: UnixMs) -> Pending<KeyInfo, ChangeError> {
@@ -559,8 +559,8 @@ impl<B: Backend> Connections for RowStore<B> {
         })
     }
 
-    fn consent(&self, new: NewConnection, now: UnixMs) -> Pending<(), ConnectError> {
-        self.write(Job::of(new.account, Class::New), move |txn| txn.consent(&new, now))
+    fn consent(&self, new: NewConnection, by: Authority, now: UnixMs) -> Pending<(), ConnectError> {
+        self.write(Job::of(new.account, Class::New), move |txn| txn.consent(&new, &by, now))
     }
 
     fn redeem(&self, redemption: Redemption, now: UnixMs) -> Pending<Granted, GrantError> {

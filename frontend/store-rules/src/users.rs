@@ -78,19 +78,38 @@ impl Txn<'_> {
         Ok(account)
     }
 
-    /// Sets the password and the email address of a user, and ends all sessions except `but`.
+    /// Whether what was verified before still holds. The caller has read the account's row, which guards its user and sessions on
+    /// all nodes.
+    pub(crate) fn holds(&self, by: &Authority, account: AccountId, now: UnixMs) -> Result<bool, StoreError> {
+        if let Some(session) = &by.session
+            && !self
+                .read_session(session)?
+                .is_some_and(|row| row.account == account && now < row.expires_at())
+        {
+            return Ok(false);
+        }
+        let Some(verified) = by.password else { return Ok(true) };
+        Ok(USERS.get(self.rows(), &account.to_bytes())?.is_some_and(|user| user.password == verified))
+    }
+
+    /// Sets the password and the email address of a user, and ends all sessions except that of `by`.
     pub(crate) fn set_user(
         &mut self,
         account: AccountId,
         email: Option<&SealedEmail>,
         password: &PasswordHash,
-        but: Option<TokenHash>,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<(), WriteError<UserError>> {
         if !self.has_account(account)? {
             return refuse(UserError::Account(ChangeError::UnknownAccount));
         }
         let before = USERS.get(self.rows(), &account.to_bytes())?;
+        // Without a password, the session saw an account without a user.
+        let is_new_user = by.session.is_some() && by.password.is_none();
+        if !self.holds(by, account, now)? || is_new_user && before.is_some() {
+            return refuse(UserError::Outdated);
+        }
         let email = match (email, &before) {
             (Some(email), _) if self.holder(email)?.is_some_and(|holder| holder != account) => {
                 return refuse(UserError::EmailTaken);
@@ -104,7 +123,7 @@ impl Txn<'_> {
             EMAILS.remove(self.rows, &before.email_hash)?;
         }
         self.put_user(account, email, *password, created_at, now)?;
-        self.end_sessions(account, but)?;
+        self.end_sessions(account, by.session)?;
         Ok(())
     }
 
@@ -131,10 +150,14 @@ impl Txn<'_> {
         &mut self,
         account: AccountId,
         new: &NewSession,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<(), WriteError<UserError>> {
         if !self.has_account(account)? {
             return refuse(UserError::Account(ChangeError::UnknownAccount));
+        }
+        if !self.holds(by, account, now)? {
+            return refuse(UserError::Outdated);
         }
         Ok(self.add_session(account, new, now)?)
     }
@@ -187,7 +210,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Ends all sessions and links of an account except `but`; returns their number.
+    /// Ends all sessions of an account except `but`, its links, and its consents to connections that are not redeemed yet; returns the
+    /// number of sessions.
     pub(crate) fn end_sessions(
         &mut self,
         account: AccountId,
@@ -200,6 +224,7 @@ impl Txn<'_> {
             }
         }
         self.end_links(account)?;
+        self.end_consents(account)?;
         Ok(ended)
     }
 

@@ -22,7 +22,7 @@ pub trait Connections {
     fn client(&self, id: ClientId, now: UnixMs) -> Pending<Option<Client>, StoreError>;
 
     /// Stores a user's consent. The code can be redeemed for [`CODE_MS`].
-    fn consent(&self, new: NewConnection, now: UnixMs) -> Pending<(), ConnectError>;
+    fn consent(&self, new: NewConnection, by: Authority, now: UnixMs) -> Pending<(), ConnectError>;
 
     /// Exchanges a code for tokens, once. A second use of the code ends its connection. A use with a wrong client,
     /// redirect URI or verifier makes the code invalid.

@@ -225,6 +225,9 @@ pub enum SettleError {
     Store(StoreError),
 }
 
+/// The text of errors about an [`Authority`](super::Authority) that does not hold any more.
+pub(crate) const OUTDATED: &str = "the session has ended or the password has changed meanwhile";
+
 /// The reason why an account or a key was not changed or created.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeError {
@@ -250,6 +253,8 @@ pub enum ChangeError {
     BadLimit,
     /// The expiry of a key is in the past, or more than [`KEY_LIFE_MS_MAX`](super::KEY_LIFE_MS_MAX) away.
     BadExpiry,
+    /// The session or the password that was verified before is not valid any more.
+    Outdated,
     /// The id is already in use.
     Exists,
     /// The id is so old that the ledger may no longer have its first use.
@@ -357,6 +362,7 @@ impl fmt::Display for ChangeError {
                 f.write_str("a key expires in the future, and at most 10 years after its creation")
             }
             ChangeError::Exists => f.write_str("the id is already in use"),
+            ChangeError::Outdated => f.write_str(OUTDATED),
             ChangeError::TooOld => f.write_str("the id is too old"),
             ChangeError::Store(error) => error.fmt(f),
         }

@@ -142,7 +142,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// Deletes an account as far as others can see: its keys, user, sessions, connections and name are gone when this is answered,
     /// on other nodes within 2 seconds. The rest of its rows is removed by [`Store::delete_step`]. It cannot be undone. A
     /// repetition changes nothing.
-    fn close_account(&self, id: AccountId, now: UnixMs) -> Pending<(), ChangeError>;
+    fn close_account(&self, id: AccountId, by: Authority, now: UnixMs) -> Pending<(), ChangeError>;
 
     /// Deleted accounts that still have rows, at most 16.
     ///
@@ -171,7 +171,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// Adds a key, if the account has fewer than [`KEYS_MAX`] that are neither revoked nor expired. Beyond [`KEYS_KEPT_MAX`] in
     /// all, the keys that ended first are removed. A database of an older format accepts only keys with all scopes and without
     /// an expiry.
-    fn create_key(&self, new: NewKey, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
+    fn create_key(&self, new: NewKey, by: Authority, now: UnixMs) -> Pending<KeyInfo, ChangeError>;
 
     /// Revokes a key permanently; a second revocation changes nothing.
     fn revoke_key(&self, id: KeyId, now: UnixMs) -> Pending<KeyInfo, ChangeError>;

@@ -13,13 +13,14 @@ pub trait WebStore {
     fn sign_up(&self, new: NewUser, now: UnixMs) -> Pending<Account, UserError>;
 
     /// Sets the password of an account's user, and the email address if one is given. Creates a missing user. All
-    /// sessions and links of the account end, except the session with this hash.
+    /// sessions and links of the account end, except the session of `by`, and so do consents to connections whose code is not used
+    /// yet. If `by` has a session, its password is that of the user, or `None` if there is no user.
     fn set_user(
         &self,
         account: AccountId,
         email: Option<String>,
         password: PasswordHash,
-        but: Option<TokenHash>,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<(), UserError>;
 
@@ -38,7 +39,13 @@ pub trait WebStore {
     fn user_of(&self, email: &str) -> Pending<Option<User>, StoreError>;
 
     /// Starts a session of the account's user.
-    fn begin_session(&self, account: AccountId, new: NewSession, now: UnixMs) -> Pending<(), UserError>;
+    fn begin_session(
+        &self,
+        account: AccountId,
+        new: NewSession,
+        by: Authority,
+        now: UnixMs,
+    ) -> Pending<(), UserError>;
 
     /// The session with this hash, if it has not ended.
     ///

@@ -74,9 +74,12 @@ pub fn fill(store: &dyn Store, now: UnixMs) -> Ids {
         scopes: KeyScopes::ALL,
         expires_at: None,
     };
-    store.create_key(key, now).wait().unwrap();
+    store.create_key(key, Authority::OPERATOR, now).wait().unwrap();
     let password = PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
-    store.set_user(account, Some("user@example.com".into()), password, None, now).wait().unwrap();
+    store
+        .set_user(account, Some("user@example.com".into()), password, Authority::OPERATOR, now)
+        .wait()
+        .unwrap();
     let mut batch = || {
         let rows = ROWS.map(|email| NewRow { email: email.into(), address: store.hash_address(email) });
         let id = BatchId::new(now, random.next());

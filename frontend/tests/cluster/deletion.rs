@@ -37,7 +37,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> AccountId {
         scopes: KeyScopes::ALL,
         expires_at: None,
     };
-    store.create_key(key, now).wait().unwrap();
+    store.create_key(key, Authority::OPERATOR, now).wait().unwrap();
     let grant = Grant { id: EntryId::new(now, 3), account: id, credits: 5, note: format!("{CANARY} note") };
     store.grant(grant, now).wait().unwrap();
     let connection = NewConnection {
@@ -52,7 +52,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> AccountId {
         allowance: 5,
         expires_at: now + 86_400_000,
     };
-    store.consent(connection, now).wait().unwrap();
+    store.consent(connection, Authority::OPERATOR, now).wait().unwrap();
     let (url, label) = (format!("https://{CANARY}.example/in"), format!("{CANARY} hook"));
     let (secret, hook) = (WebhookSecret([7; 24]), WebhookId::new(now, 5));
     let new = NewWebhook { id: hook, account: id, url, label, events: EventSet::ALL, secret };
@@ -106,7 +106,7 @@ fn a_deleted_account_is_in_no_dump_and_after_vacuum_full_in_no_file() {
     // A server does this by itself from time to time. It must not copy values of rows to its statistics.
     store_pg::sql::execute(cluster.place(&schema).target, "ANALYZE").unwrap();
 
-    store.close_account(id, now).wait().unwrap();
+    store.close_account(id, Authority::OPERATOR, now).wait().unwrap();
     // The other node removes the rest.
     while other.delete_step(id, now).wait().unwrap() == DeletionStep::More {}
     assert_eq!(other.delete_step(id, now).wait(), Ok(DeletionStep::Complete));

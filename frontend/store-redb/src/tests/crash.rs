@@ -271,7 +271,7 @@ impl Load for Told {
                 })
                 .collect();
             let key = self.new_key(account);
-            let making = store.create_key(key.clone(), NOW);
+            let making = store.create_key(key.clone(), Authority::OPERATOR, NOW);
             for (hold, pending) in placed {
                 if pending.wait().is_ok() {
                     self.know(hold, Known::Held);

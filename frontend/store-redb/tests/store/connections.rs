@@ -50,7 +50,7 @@ fn renewal(family: u8, refresh: u8, seed: u8) -> Renewal {
 /// and the code `secret(seed + 50)`.
 fn connect(world: &mut World, account: AccountId, seed: u8, allowance: u32) -> ConnectionId {
     let new = consent(world, account, seed + 50, allowance);
-    world.store().consent(new.clone(), world.now).wait().unwrap();
+    world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     world.store().redeem(redemption(seed + 50, seed), world.now).wait().unwrap();
     new.id
 }
@@ -84,7 +84,7 @@ fn attempt(world: &mut World, account: AccountId, id: ConnectionId) -> Result<u3
 fn a_code_is_worth_tokens_once_and_its_second_use_ends_the_connection() {
     let (mut world, account) = World::with_account("free");
     let new = consent(&mut world, account, 1, 3);
-    world.store().consent(new.clone(), world.now).wait().unwrap();
+    world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!(world.store().connections(account, world.now).wait(), Ok(vec![]), "nobody has it yet");
     let granted = world.store().redeem(redemption(1, 10), world.now).wait().unwrap();
     assert_eq!(granted, Granted { connection: new.id, access_expires_at: START + ACCESS_MS });
@@ -111,7 +111,7 @@ fn a_code_is_bound_to_its_client_redirect_and_verifier_and_to_a_minute() {
         let mut world = World::new();
         let account = world.account("a", "free");
         let new = consent(&mut world, account, 1, 3);
-        world.store().consent(new, world.now).wait().unwrap();
+        world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();
         let mut wrong = redemption(1, 10);
         change(&mut wrong);
         assert_eq!(world.store().redeem(wrong, world.now).wait(), Err(GrantError::Unknown));
@@ -121,7 +121,7 @@ fn a_code_is_bound_to_its_client_redirect_and_verifier_and_to_a_minute() {
     let (mut world, account) = World::with_account("free");
     for (code, late, good) in [(1, CODE_MS - 1, true), (2, CODE_MS, false)] {
         let new = consent(&mut world, account, code, 3);
-        world.store().consent(new, world.now).wait().unwrap();
+        world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();
         let redeemed = world.store().redeem(redemption(code, 10 * code), world.now + late).wait();
         assert_eq!(redeemed.is_ok(), good, "{late}");
     }
@@ -250,23 +250,26 @@ fn bounds_are_kept() {
     for change in changes {
         let mut new = consent(&mut world, account, 1, 3);
         change(&mut new, world.now);
-        assert_eq!(world.store().consent(new, world.now).wait(), Err(ConnectError::Bad));
+        assert_eq!(world.store().consent(new, Authority::OPERATOR, world.now).wait(), Err(ConnectError::Bad));
     }
     let mut new = consent(&mut world, account, 1, 3);
     new.client = ClientId::new(1, 1).to_string();
-    assert_eq!(world.store().consent(new, world.now).wait(), Err(ConnectError::Unknown));
+    assert_eq!(world.store().consent(new, Authority::OPERATOR, world.now).wait(), Err(ConnectError::Unknown));
     let stranger = AccountId::new(1, 1);
     let new = consent(&mut world, stranger, 1, 3);
-    assert_eq!(world.store().consent(new, world.now).wait(), Err(ConnectError::Unknown));
+    assert_eq!(world.store().consent(new, Authority::OPERATOR, world.now).wait(), Err(ConnectError::Unknown));
     for code in 0..CONNECTIONS_MAX {
         let new = consent(&mut world, account, code as u8, 3);
-        world.store().consent(new, world.now).wait().unwrap();
+        world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();
     }
     let new = consent(&mut world, account, 254, 3);
-    assert_eq!(world.store().consent(new.clone(), world.now).wait(), Err(ConnectError::TooMany));
+    assert_eq!(
+        world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait(),
+        Err(ConnectError::TooMany)
+    );
     world.now += CODE_MS;
     assert_eq!(world.purge().connections, CONNECTIONS_MAX as u64, "codes that nobody redeemed");
-    world.store().consent(new, world.now).wait().unwrap();
+    world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();
 }
 
 fn client(world: &mut World, name: &str) -> NewClient {
@@ -278,7 +281,7 @@ fn client(world: &mut World, name: &str) -> NewClient {
 fn connect_client(world: &mut World, account: AccountId, client: &NewClient) -> NewConnection {
     let mut new = consent(world, account, 1, 3);
     new.client = client.id.to_string();
-    world.store().consent(new.clone(), world.now).wait().unwrap();
+    world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let redemption = Redemption { client: new.client.clone(), ..redemption(1, 10) };
     world.store().redeem(redemption, world.now).wait().unwrap();
     new
@@ -295,7 +298,7 @@ fn a_client_is_forgotten_unless_it_is_connected() {
     world.now = START + CLIENT_UNUSED_MS - CODE_MS / 2;
     let mut new = consent(&mut world, account, 2, 3);
     new.client = left.id.to_string();
-    world.store().consent(new, world.now).wait().unwrap();
+    world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();
     let new = connect_client(&mut world, account, &used);
     world.reopen();
     let found = world.store().client(unused.id, START + CLIENT_UNUSED_MS - 1).wait().unwrap().unwrap();

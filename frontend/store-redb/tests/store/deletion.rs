@@ -30,9 +30,9 @@ fn fill(world: &mut World) -> Traces {
     world.store().sign_up(new, world.now).wait().unwrap();
     world.store().create_link(id, [9; 32], world.now).wait().unwrap();
     let key = NewKey { last4: *b"kana", ..world.new_key(id, &format!("{CANARY} key")) };
-    world.store().create_key(key.clone(), world.now).wait().unwrap();
+    world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let revoked = world.new_key(id, &format!("{CANARY} old key"));
-    world.store().create_key(revoked.clone(), world.now).wait().unwrap();
+    world.store().create_key(revoked.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     world.store().revoke_key(revoked.id, world.now).wait().unwrap();
     let grant = Grant { id: world.entry_id(), account: id, credits: 50, note: format!("{CANARY} note") };
     world.store().grant(grant, world.now).wait().unwrap();
@@ -76,7 +76,7 @@ fn connect(world: &mut World, account: AccountId) {
         allowance: 5,
         expires_at: world.now + 86_400_000,
     };
-    world.store().consent(new.clone(), world.now).wait().unwrap();
+    world.store().consent(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let redemption = Redemption {
         code: new.code,
         client: new.client,
@@ -119,7 +119,7 @@ fn check_closed(world: &World, traces: &Traces) {
 fn a_deleted_account_leaves_nothing_and_the_others_as_they_are() {
     let (mut world, other) = World::with_account("free");
     let key = world.new_key(other, "other");
-    world.store().create_key(key.clone(), world.now).wait().unwrap();
+    world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let others = world.batch(other, &["a@x.example"]);
     let traces = fill(&mut world);
     let id = traces.account;
@@ -133,9 +133,9 @@ fn a_deleted_account_leaves_nothing_and_the_others_as_they_are() {
     assert!(world.store().key_by_hash(&traces.key).is_some());
 
     let hold = world.hold(id, 3).unwrap();
-    world.store().close_account(id, world.now).wait().unwrap();
+    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
     check_closed(&world, &traces);
-    world.store().close_account(id, world.now).wait().unwrap();
+    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!(world.store().closed_accounts().wait().unwrap(), [id]);
     // The check under way ends as always.
     let mut steps = 0;
@@ -157,7 +157,7 @@ fn a_deleted_account_leaves_nothing_and_the_others_as_they_are() {
     assert_eq!(world.store().list(id, traces.list.id, world.now).wait().unwrap().map(drop), None);
     assert_eq!(world.store().webhook(id, traces.webhook).wait().unwrap().map(drop), None);
     assert_eq!(
-        world.store().close_account(id, world.now).wait(),
+        world.store().close_account(id, Authority::OPERATOR, world.now).wait(),
         Err(ChangeError::UnknownAccount),
         "a repetition"
     );
@@ -188,7 +188,7 @@ fn a_deletion_continues_after_each_restart() {
     let traces = fill(&mut world);
     let id = traces.account;
     world.hold(id, 2).unwrap();
-    world.store().close_account(id, world.now).wait().unwrap();
+    world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap();
     let mut steps = 0;
     loop {
         world.reopen();
@@ -216,7 +216,7 @@ fn the_file_of_the_database_has_nothing_of_a_deleted_account_after_compaction() 
     let traces = fill(&mut world);
     let file = || std::fs::read(folder.path().join(DATABASE_FILE)).unwrap();
     assert!(has(&file(), format!("{CANARY} key").as_bytes()));
-    world.store().close_account(traces.account, world.now).wait().unwrap();
+    world.store().close_account(traces.account, Authority::OPERATOR, world.now).wait().unwrap();
     while step(&world, traces.account) == DeletionStep::More {}
     world.purge();
     drop(world);

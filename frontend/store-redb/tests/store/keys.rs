@@ -12,10 +12,10 @@ fn limited(world: &mut World, account: AccountId, scopes: &[KeyScope], life_ms: 
 fn scopes_and_expiry_stay_with_a_key() {
     let (mut world, id) = World::with_account("free");
     let new = limited(&mut world, id, &[KeyScope::Full, KeyScope::Account], DAY);
-    let made = world.store().create_key(new.clone(), world.now).wait().unwrap();
+    let made = world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!((made.scopes, made.expires_at), (new.scopes, new.expires_at));
     let plain = world.new_key(id, "");
-    world.store().create_key(plain.clone(), world.now).wait().unwrap();
+    world.store().create_key(plain.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let check = |world: &World| {
         let found = world.store().key_by_hash(&new.hash).unwrap();
         assert_eq!((found.scopes, found.expires_at, found.revoked), (new.scopes, new.expires_at, false));
@@ -51,7 +51,7 @@ fn an_expiry_is_in_the_future_and_not_too_far_away() {
         (u64::MAX, false),
     ] {
         let new = NewKey { expires_at: Some(at), ..world.new_key(id, "") };
-        let made = world.store().create_key(new, now).wait().map(drop);
+        let made = world.store().create_key(new, Authority::OPERATOR, now).wait().map(drop);
         assert_eq!(made, if fits { Ok(()) } else { Err(ChangeError::BadExpiry) }, "{at}");
     }
 }
@@ -60,10 +60,13 @@ fn an_expiry_is_in_the_future_and_not_too_far_away() {
 fn expired_keys_make_room_and_are_forgotten_first() {
     let (mut world, id) = World::with_account("free");
     let first = limited(&mut world, id, &[KeyScope::Fast], 1);
-    world.store().create_key(first.clone(), world.now).wait().unwrap();
+    world.store().create_key(first.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let create_many = |world: &mut World, count: usize, life_ms: u64| {
         let new: Vec<_> = (0..count).map(|_| limited(world, id, &[KeyScope::Fast], life_ms)).collect();
-        let made: Vec<_> = new.into_iter().map(|new| world.store().create_key(new, world.now)).collect();
+        let made: Vec<_> = new
+            .into_iter()
+            .map(|new| world.store().create_key(new, Authority::OPERATOR, world.now))
+            .collect();
         made.into_iter().filter_map(|made| made.wait().ok()).count()
     };
     assert_eq!(create_many(&mut world, KEYS_MAX, DAY), KEYS_MAX - 1, "with the first one");

@@ -83,8 +83,8 @@ fn fill(world: &mut World) {
         expires_at: None,
     };
     let test = NewKey { id: KeyId::new(START, TEST_KEY), mode: KeyMode::Test, hash: [9; 32], ..key.clone() };
-    world.store().create_key(key, START).wait().unwrap();
-    world.store().create_key(test, START).wait().unwrap();
+    world.store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
+    world.store().create_key(test, Authority::OPERATOR, START).wait().unwrap();
     world.store().revoke_key(KeyId::new(START, TEST_KEY), START + 1).wait().unwrap();
     let webhook = NewWebhook {
         id: WebhookId::new(START, WEBHOOK),
@@ -225,7 +225,7 @@ fn a_folder_of_format_7_opens_with_all_that_it_has() {
     // A key of the new format stands beside them.
     let scopes = KeyScopes::of([KeyScope::Lists]).unwrap();
     let new = NewKey { scopes, expires_at: Some(START + DAY), ..world.new_key(alice, "new") };
-    world.store().create_key(new.clone(), world.now).wait().unwrap();
+    world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     world.reopen();
     let found = world.store().key_by_hash(&new.hash).unwrap();
     assert_eq!((found.scopes, found.expires_at), (scopes, Some(START + DAY)));

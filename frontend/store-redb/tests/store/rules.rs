@@ -386,11 +386,14 @@ fn keys_are_found_until_they_are_revoked() {
     let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "laptop");
     assert_eq!(world.store().key_by_hash(&new.hash), None);
-    let made = world.store().create_key(new.clone(), world.now).wait().unwrap();
+    let made = world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!((made.account, made.label.as_str(), made.revoked_at), (id, "laptop", None));
     let found = world.store().key_by_hash(&new.hash).unwrap();
     assert_eq!((found.id, found.account, found.mode, found.revoked), (new.id, id, KeyMode::Live, false));
-    assert_eq!(world.store().create_key(new.clone(), world.now).wait(), Err(ChangeError::Exists));
+    assert_eq!(
+        world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait(),
+        Err(ChangeError::Exists)
+    );
 
     world.now += 5;
     let revoked = world.store().revoke_key(new.id, world.now).wait().unwrap();
@@ -407,9 +410,15 @@ fn keys_are_found_until_they_are_revoked() {
 fn keys_are_refused_for_a_reason() {
     let (mut world, id) = World::with_account("free");
     let orphan = world.new_key(AccountId::new(1, 1), "");
-    assert_eq!(world.store().create_key(orphan, world.now).wait(), Err(ChangeError::UnknownAccount));
+    assert_eq!(
+        world.store().create_key(orphan, Authority::OPERATOR, world.now).wait(),
+        Err(ChangeError::UnknownAccount)
+    );
     let bad = world.new_key(id, "a\u{7}");
-    assert_eq!(world.store().create_key(bad, world.now).wait(), Err(ChangeError::BadText));
+    assert_eq!(
+        world.store().create_key(bad, Authority::OPERATOR, world.now).wait(),
+        Err(ChangeError::BadText)
+    );
     let unknown = KeyId::new(1, 1);
     assert_eq!(world.store().revoke_key(unknown, world.now).wait(), Err(ChangeError::UnknownKey));
     world.store().key_used(unknown, world.now);
@@ -422,7 +431,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
     let (id, other) = (world.account("a", "free"), world.account("b", "free"));
     let make = |world: &mut World, account| {
         let new = world.new_key(account, "");
-        (new.hash, world.store().create_key(new, world.now))
+        (new.hash, world.store().create_key(new, Authority::OPERATOR, world.now))
     };
     // Simultaneous requests: keys of the same transaction count.
     let made: Vec<_> = (0..=KEYS_MAX).map(|_| make(&mut world, id)).collect();
@@ -468,7 +477,7 @@ fn an_account_has_so_many_keys_and_those_revoked_first_are_forgotten() {
 fn the_last_use_is_kept_to_the_minute() {
     let (mut world, id) = World::with_account("free");
     let new = world.new_key(id, "");
-    world.store().create_key(new.clone(), world.now).wait().unwrap();
+    world.store().create_key(new.clone(), Authority::OPERATOR, world.now).wait().unwrap();
     let last = |world: &World| world.store().keys(id).wait().unwrap()[0].last_used_at;
     assert_eq!(last(&world), None);
     world.store().key_used(new.id, world.now);

@@ -39,22 +39,35 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     let a = sign_up(&mut world, 1, "joe@example.com").unwrap();
     let b = world.account("b", "free");
     let store = world.store();
-    store.begin_session(a, session(2), world.now).wait().unwrap();
-    store.begin_session(b, session(3), world.now).wait().unwrap();
+    store.begin_session(a, session(2), Authority::OPERATOR, world.now).wait().unwrap();
+    store.begin_session(b, session(3), Authority::OPERATOR, world.now).wait().unwrap();
     store.create_link(a, [9; 32], world.now).wait().unwrap();
     let other = PasswordHash { tag: [3; 32], ..PASSWORD };
-    store.set_user(a, None, other, Some([2; 32]), world.now).wait().unwrap();
+    store
+        .set_user(a, None, other, Authority { session: Some([2; 32]), password: Some(PASSWORD) }, world.now)
+        .wait()
+        .unwrap();
     let is_there = |n: u8| store.session(&[n; 32], world.now).wait().unwrap().is_some();
     assert_eq!([1, 2, 3].map(is_there), [false, true, true]);
     assert_eq!(store.link(&[9; 32], world.now).wait(), Ok(None));
     assert_eq!(store.user(a).wait().unwrap().unwrap().password, other);
     // Without an email address the first user cannot be created, and no address can be taken from another user.
-    assert_eq!(store.set_user(b, None, PASSWORD, None, world.now).wait(), Err(UserError::EmailMissing));
-    let taken = store.set_user(b, Some("JOE@example.com".into()), PASSWORD, None, world.now).wait();
+    assert_eq!(
+        store.set_user(b, None, PASSWORD, Authority::OPERATOR, world.now).wait(),
+        Err(UserError::EmailMissing)
+    );
+    let taken =
+        store.set_user(b, Some("JOE@example.com".into()), PASSWORD, Authority::OPERATOR, world.now).wait();
     assert_eq!(taken, Err(UserError::EmailTaken));
-    store.set_user(a, Some("new@example.com".into()), PASSWORD, None, world.now).wait().unwrap();
+    store
+        .set_user(a, Some("new@example.com".into()), PASSWORD, Authority::OPERATOR, world.now)
+        .wait()
+        .unwrap();
     assert_eq!(store.user_of("joe@example.com").wait(), Ok(None));
-    store.set_user(b, Some("joe@example.com".into()), PASSWORD, None, world.now).wait().unwrap();
+    store
+        .set_user(b, Some("joe@example.com".into()), PASSWORD, Authority::OPERATOR, world.now)
+        .wait()
+        .unwrap();
 }
 
 #[test]
@@ -63,7 +76,7 @@ fn sessions_end_by_themselves_and_are_few() {
     let a = sign_up(&mut world, 1, "joe@example.com").unwrap();
     for n in 2..=SESSIONS_MAX as u8 + 5 {
         world.now += 1;
-        world.store().begin_session(a, session(n), world.now).wait().unwrap();
+        world.store().begin_session(a, session(n), Authority::OPERATOR, world.now).wait().unwrap();
     }
     let sessions = world.store().sessions(a, world.now).wait().unwrap();
     assert_eq!(sessions.len(), SESSIONS_MAX);
@@ -105,7 +118,7 @@ fn a_link_is_good_once_and_not_for_long() {
     );
     let nobody = AccountId::new(START, 99);
     assert!(store.create_link(nobody, [8; 32], START).wait().is_err());
-    assert!(store.begin_session(nobody, session(3), START).wait().is_err());
+    assert!(store.begin_session(nobody, session(3), Authority::OPERATOR, START).wait().is_err());
 }
 
 #[test]

@@ -25,13 +25,13 @@ impl<B: Backend> WebStore for RowStore<B> {
         account: AccountId,
         email: Option<String>,
         password: PasswordHash,
-        but: Option<TokenHash>,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<(), UserError> {
         let seal = |email: String| seal_email(&self.shared().vault, account, &email);
         match email.map(seal).transpose() {
             Ok(email) => self.write(Job::of(account, Class::New), move |txn| {
-                txn.set_user(account, email.as_ref(), &password, but, now)
+                txn.set_user(account, email.as_ref(), &password, &by, now)
             }),
             Err(error) => Pending::ready(Err(error.into())),
         }
@@ -48,8 +48,14 @@ impl<B: Backend> WebStore for RowStore<B> {
         })
     }
 
-    fn begin_session(&self, account: AccountId, new: NewSession, now: UnixMs) -> Pending<(), UserError> {
-        self.write(Job::of(account, Class::New), move |txn| txn.begin_session(account, &new, now))
+    fn begin_session(
+        &self,
+        account: AccountId,
+        new: NewSession,
+        by: Authority,
+        now: UnixMs,
+    ) -> Pending<(), UserError> {
+        self.write(Job::of(account, Class::New), move |txn| txn.begin_session(account, &new, &by, now))
     }
 
     fn session(&self, hash: &TokenHash, now: UnixMs) -> Pending<Option<Session>, StoreError> {

@@ -178,6 +178,8 @@ pub enum ConnectError {
     TooMany,
     /// There is no such account, or the client has expired.
     Unknown,
+    /// The session that was verified before has ended.
+    Outdated,
     /// A value is out of its range, or the id or code is in use.
     Bad,
     /// The store itself failed.
@@ -244,6 +246,7 @@ impl fmt::Display for ConnectError {
         match self {
             ConnectError::TooMany => f.write_str("there are too many already"),
             ConnectError::Unknown => f.write_str("no such account or client"),
+            ConnectError::Outdated => f.write_str(super::super::error::OUTDATED),
             ConnectError::Bad => f.write_str("a bound is not kept, or an id is in use"),
             ConnectError::Store(error) => error.fmt(f),
         }

@@ -65,6 +65,37 @@ impl fmt::Debug for User {
     }
 }
 
+/// What was verified before a change, and must still hold in the transaction of the change. Between the two, a thread may have waited
+/// for seconds, for the hash of a password. So whatever ends a session or replaces a password also stops what began with it.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Authority {
+    /// The session of the request.
+    pub session: Option<TokenHash>,
+    /// The hash that the typed password matched.
+    pub password: Option<PasswordHash>,
+}
+
+impl Authority {
+    /// The operator, or a test: nothing was verified.
+    pub const OPERATOR: Authority = Authority { session: None, password: None };
+
+    /// A request with this session.
+    pub const fn session(session: TokenHash) -> Authority {
+        Authority { session: Some(session), password: None }
+    }
+
+    /// A sign-in with a password that matched this hash.
+    pub const fn password(password: PasswordHash) -> Authority {
+        Authority { session: None, password: Some(password) }
+    }
+}
+
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authority")
+    }
+}
+
 /// A new session before its start.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewSession {
@@ -140,6 +171,8 @@ pub enum UserError {
     EmailTaken,
     /// The account has no user, and none can be created without an email address.
     EmailMissing,
+    /// The session or the password that was verified before is not valid any more.
+    Outdated,
     /// The account was not created, or does not exist.
     Account(super::super::ChangeError),
 }
@@ -154,6 +187,7 @@ impl fmt::Display for UserError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             UserError::EmailTaken => f.write_str("another account has a user with this address"),
+            UserError::Outdated => f.write_str(super::super::error::OUTDATED),
             UserError::EmailMissing => {
                 f.write_str("the account has no user yet; give the user's address with --email")
             }

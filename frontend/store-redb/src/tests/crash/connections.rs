@@ -46,7 +46,7 @@ impl Told {
             allowance: 3,
             expires_at: NOW + CONNECTION_MS_MAX,
         };
-        if store.consent(new, NOW).wait().is_err() {
+        if store.consent(new, Authority::OPERATOR, NOW).wait().is_err() {
             return;
         }
         let next = NextTokens { access: self.secret(), refresh: self.secret() };

@@ -19,7 +19,7 @@ fn a_revocation_on_one_node_holds_on_another_within_two_seconds() {
         let rights = (KeyScopes::of([KeyScope::Batches]).unwrap(), Some(START + DAY + round as u64));
         let key = NewKey { scopes: rights.0, expires_at: rights.1, ..world.new_key(a, "k") };
         let (id, hash) = (key.id, key.hash);
-        world.on(here).store().create_key(key, START).wait().unwrap();
+        world.on(here).store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
         let stores = world.nodes();
         assert!(!stores[here].key_by_hash(&hash).unwrap().revoked);
         let seen = wait_until("the key is known", || stores[there].key_by_hash(&hash).is_some());
@@ -40,11 +40,11 @@ fn a_deletion_on_one_node_holds_on_another_within_two_seconds_and_continues_ther
     let Some((mut world, a)) = two_nodes("free") else { return };
     let key = world.new_key(a, "k");
     let hash = key.hash;
-    world.on(0).store().create_key(key, START).wait().unwrap();
+    world.on(0).store().create_key(key, Authority::OPERATOR, START).wait().unwrap();
     world.batch(a, &["a@x.example"]);
     let stores = world.nodes();
     wait_until("the key is known", || stores[1].key_by_hash(&hash).is_some());
-    stores[0].close_account(a, START).wait().unwrap();
+    stores[0].close_account(a, Authority::OPERATOR, START).wait().unwrap();
     assert_eq!(stores[0].key_by_hash(&hash), None, "at once on the node that was asked");
     let seen = wait_until("the deletion is known", || stores[1].key_by_hash(&hash).is_none());
     assert!(seen < SEEN_WITHIN, "{seen:?}");
@@ -70,8 +70,11 @@ fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
         let keys: Vec<_> = (0..2).map(|_| world.new_key(a, "k")).collect();
         hashes.extend(keys.iter().map(|key| key.hash));
         let ids: Vec<_> = keys.iter().map(|key| key.id).collect();
-        let pending: Vec<_> =
-            keys.into_iter().zip(world.nodes()).map(|(key, node)| node.create_key(key, START)).collect();
+        let pending: Vec<_> = keys
+            .into_iter()
+            .zip(world.nodes())
+            .map(|(key, node)| node.create_key(key, Authority::OPERATOR, START))
+            .collect();
         wait_all(pending);
         let stores = world.nodes();
         wait_until("all keys are known", || {
@@ -95,8 +98,11 @@ fn changes_of_both_nodes_at_once_are_all_seen_by_both() {
 fn an_account_has_no_more_keys_than_allowed_over_both_nodes() {
     let Some((mut world, a)) = two_nodes("free") else { return };
     let keys: Vec<_> = (0..KEYS_MAX + 20).map(|_| world.new_key(a, "k")).collect();
-    let pending: Vec<_> =
-        keys.into_iter().enumerate().map(|(at, key)| world.nodes()[at % 2].create_key(key, START)).collect();
+    let pending: Vec<_> = keys
+        .into_iter()
+        .enumerate()
+        .map(|(at, key)| world.nodes()[at % 2].create_key(key, Authority::OPERATOR, START))
+        .collect();
     let made: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
     assert_eq!(made.iter().filter(|made| made.is_ok()).count(), KEYS_MAX);
     assert_eq!(made.iter().filter(|made| **made == Err(ChangeError::TooManyKeys)).count(), 20);

@@ -121,7 +121,7 @@ fn a_database_that_older_nodes_can_use_takes_no_rows_that_they_cannot_read() {
         scopes,
         expires_at,
     };
-    let create = |key| store.create_key(key, START).wait().map(drop);
+    let create = |key| store.create_key(key, Authority::OPERATOR, START).wait().map(drop);
     let only_fast = KeyScopes::of([KeyScope::Fast]).unwrap();
     let limited = [key(1, only_fast, None), key(2, KeyScopes::ALL, Some(START + 1))];
     let old = ChangeError::Store(StoreError::OldFormat { found: 7, needed: 8 });

@@ -17,7 +17,9 @@ fn two_accounts_cannot_take_one_email_address_at_once() {
         let pending: Vec<_> = accounts
             .iter()
             .zip(world.nodes())
-            .map(|(&account, node)| node.set_user(account, Some(email.clone()), PASSWORD, None, START))
+            .map(|(&account, node)| {
+                node.set_user(account, Some(email.clone()), PASSWORD, Authority::OPERATOR, START)
+            })
             .collect();
         let set: Vec<_> = pending.into_iter().map(|pending| pending.wait()).collect();
         assert_eq!(set.iter().filter(|set| set.is_ok()).count(), 1, "{set:?}");
@@ -34,13 +36,17 @@ fn two_accounts_cannot_take_one_email_address_at_once() {
 #[test]
 fn a_new_password_ends_the_session_of_a_link_that_is_used_at_once() {
     let Some((world, a)) = two_nodes("free") else { return };
-    world.store().set_user(a, Some("one@example.com".into()), PASSWORD, None, START).wait().unwrap();
+    world
+        .store()
+        .set_user(a, Some("one@example.com".into()), PASSWORD, Authority::OPERATOR, START)
+        .wait()
+        .unwrap();
     for round in 0..40u8 {
         let (link, session) = ([round; 32], [100 + round; 32]);
         world.store().create_link(a, link, START).wait().unwrap();
         let stores = [usize::from(round % 2), usize::from(1 - round % 2)].map(|node| &world.nodes()[node]);
         let used = stores[0].use_link(link, NewSession { hash: session, agent: "x".into() }, START);
-        let set = stores[1].set_user(a, None, PASSWORD, None, START);
+        let set = stores[1].set_user(a, None, PASSWORD, Authority::OPERATOR, START);
         used.wait().unwrap();
         set.wait().unwrap();
         assert_eq!(world.store().sessions(a, START).wait(), Ok(vec![]), "round {round}");

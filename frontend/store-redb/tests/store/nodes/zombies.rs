@@ -105,7 +105,7 @@ fn a_revocation_that_a_node_missed_while_it_was_paused_holds_when_it_returns() {
         scopes: KeyScopes::ALL,
         expires_at: None,
     };
-    nodes.node(0).create_key(key, now()).wait().unwrap();
+    nodes.node(0).create_key(key, Authority::OPERATOR, now()).wait().unwrap();
     nodes.links[0].pause();
     nodes.node(1).revoke_key(id, now()).wait().unwrap();
     assert!(!nodes.node(0).key_by_hash(&[7; 32]).unwrap().revoked);

@@ -1,0 +1,236 @@
+//! What was verified before a change still holds when the change happens, in every order of the steps.
+
+use crate::world::{DAY, World};
+use store::*;
+
+const EMAIL: &str = "joe@example.com";
+const PASSWORD: PasswordHash =
+    PasswordHash { memory_kib: 8, passes: 1, lanes: 1, salt: [1; 16], tag: [2; 32] };
+const NEXT: PasswordHash = PasswordHash { tag: [3; 32], ..PASSWORD };
+/// The session that begins things, and another one of the same user.
+const MINE: TokenHash = [1; 32];
+const OTHER: TokenHash = [2; 32];
+/// The session that a sign-in begins.
+const NEW: TokenHash = [3; 32];
+const CLIENT: &str = "https://assistant.example/client.json";
+
+/// Something that needs a session or a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Begun {
+    SignIn,
+    Key,
+    Consent,
+    Token,
+    Change,
+    Deletion,
+}
+
+/// Something after which what rested on the old password or on the session must not happen any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Change,
+    Reset,
+    SignOut,
+    SignOutEverywhere,
+    Deletion,
+}
+
+const BEGUN: [Begun; 6] =
+    [Begun::SignIn, Begun::Key, Begun::Consent, Begun::Token, Begun::Change, Begun::Deletion];
+const ENDS: [End; 5] = [End::Change, End::Reset, End::SignOut, End::SignOutEverywhere, End::Deletion];
+
+fn user() -> (World, AccountId) {
+    let mut world = World::new();
+    let id = AccountId::new(world.now, world.random());
+    let account = NewAccount { id, name: "web 1".into(), plan: "free".into() };
+    let session = NewSession { hash: MINE, agent: "mine".into() };
+    let new = NewUser { account, email: EMAIL.into(), password: PASSWORD, session };
+    world.store().sign_up(new, world.now).wait().unwrap();
+    let other = NewSession { hash: OTHER, agent: "other".into() };
+    world.store().begin_session(id, other, Authority::password(PASSWORD), world.now).wait().unwrap();
+    (world, id)
+}
+
+fn both(session: TokenHash) -> Authority {
+    Authority { session: Some(session), password: Some(PASSWORD) }
+}
+
+/// Does a thing that was begun, with what was verified then; returns whether it was refused as outdated.
+fn finish(world: &mut World, id: AccountId, begun: Begun) -> Result<(), bool> {
+    let (mine, now) = (Authority::session(MINE), world.now);
+    match begun {
+        Begun::SignIn => {
+            let new = NewSession { hash: NEW, agent: "new".into() };
+            let by = Authority::password(PASSWORD);
+            let done = world.store().begin_session(id, new, by, now).wait();
+            done.map_err(|error| {
+                matches!(error, UserError::Outdated | UserError::Account(ChangeError::UnknownAccount))
+            })
+        }
+        Begun::Key => {
+            let new = world.new_key(id, "key");
+            let done = world.store().create_key(new, mine, now).wait().map(drop);
+            done.map_err(|error| matches!(error, ChangeError::Outdated | ChangeError::UnknownAccount))
+        }
+        Begun::Consent => {
+            let new = NewConnection {
+                id: ConnectionId::new(now, world.random()),
+                account: id,
+                client: CLIENT.into(),
+                client_name: "An assistant".into(),
+                redirect_uri: "https://assistant.example/back".into(),
+                redirect_host: "assistant.example".into(),
+                code: [50; 32],
+                challenge: [51; 32],
+                allowance: 1,
+                expires_at: now + DAY,
+            };
+            let done = world.store().consent(new, mine, now).wait();
+            done.map_err(|error| matches!(error, ConnectError::Outdated | ConnectError::Unknown))
+        }
+        Begun::Token => {
+            let redemption = Redemption {
+                code: [50; 32],
+                client: CLIENT.into(),
+                redirect_uri: "https://assistant.example/back".into(),
+                challenge: [51; 32],
+                family: [52; 32],
+                next: NextTokens { access: [53; 32], refresh: [54; 32] },
+            };
+            let done = world.store().redeem(redemption, now).wait().map(drop);
+            done.map_err(|error| matches!(error, GrantError::Unknown))
+        }
+        Begun::Change => {
+            let changed = PasswordHash { tag: [4; 32], ..PASSWORD };
+            let done = world.store().set_user(id, None, changed, both(MINE), now).wait();
+            done.map_err(|error| {
+                matches!(error, UserError::Outdated | UserError::Account(ChangeError::UnknownAccount))
+            })
+        }
+        Begun::Deletion => {
+            let done = world.store().close_account(id, both(MINE), now).wait();
+            done.map_err(|error| matches!(error, ChangeError::Outdated))
+        }
+    }
+}
+
+fn end(world: &World, id: AccountId, end: End) {
+    let (store, now) = (world.store(), world.now);
+    match end {
+        End::Change => store.set_user(id, None, NEXT, both(OTHER), now).wait().unwrap(),
+        End::Reset => {
+            let email = Some(EMAIL.into());
+            store.set_user(id, email, NEXT, Authority::OPERATOR, now).wait().unwrap();
+        }
+        End::SignOut => assert_eq!(store.end_session(id, MINE).wait(), Ok(true)),
+        End::SignOutEverywhere => drop(store.end_sessions(id, Some(OTHER)).wait().unwrap()),
+        End::Deletion => store.close_account(id, Authority::OPERATOR, now).wait().unwrap(),
+    }
+}
+
+/// Whether something outlives an end. A sign-out leaves the password as it is, so who typed it may sign in. A deletion that was begun
+/// twice has nothing left to do.
+fn may_follow(begun: Begun, of: End) -> bool {
+    match of {
+        End::SignOut => matches!(begun, Begun::SignIn | Begun::Token),
+        End::SignOutEverywhere => begun == Begun::SignIn,
+        End::Deletion => begun == Begun::Deletion,
+        End::Change | End::Reset => false,
+    }
+}
+
+fn is_open(world: &World, hash: TokenHash) -> bool {
+    world.store().session(&hash, world.now).wait().unwrap().is_some()
+}
+
+#[test]
+fn what_was_begun_with_what_has_been_replaced_is_refused() {
+    for begun in BEGUN {
+        for of in ENDS {
+            let (mut world, id) = user();
+            if begun == Begun::Token {
+                finish(&mut world, id, Begun::Consent).unwrap();
+            }
+            end(&world, id, of);
+            let (keys, before) =
+                (world.store().keys(id).wait().unwrap().len(), world.store().user(id).wait());
+            let expected = if may_follow(begun, of) { Ok(()) } else { Err(true) };
+            assert_eq!(finish(&mut world, id, begun), expected, "{begun:?} after {of:?}");
+            if expected.is_ok() {
+                continue;
+            }
+            // Nothing of it has happened.
+            assert!(!is_open(&world, NEW), "{begun:?} after {of:?}");
+            assert_eq!(world.store().keys(id).wait().unwrap().len(), keys);
+            assert_eq!(world.store().user(id).wait(), before);
+            assert_eq!(world.store().connections(id, world.now).wait(), Ok(vec![]));
+            assert_eq!(world.store().connection_of(&[53; 32], world.now).wait(), Ok(None));
+        }
+    }
+}
+
+#[test]
+fn what_was_finished_before_an_end_goes_with_it() {
+    for begun in [Begun::SignIn, Begun::Key, Begun::Consent, Begun::Token] {
+        for of in ENDS {
+            let (mut world, id) = user();
+            if begun == Begun::Token {
+                finish(&mut world, id, Begun::Consent).unwrap();
+            }
+            finish(&mut world, id, begun).unwrap();
+            end(&world, id, of);
+            let place = format!("{begun:?} before {of:?}");
+            let is_deleted = of == End::Deletion;
+            match begun {
+                // The one who signs out here stays signed in elsewhere.
+                Begun::SignIn => assert_eq!(is_open(&world, NEW), of == End::SignOut, "{place}"),
+                // The page says that keys and connected assistants stay.
+                Begun::Key => {
+                    assert_eq!(world.store().keys(id).wait().unwrap().is_empty(), is_deleted, "{place}");
+                }
+                Begun::Token => {
+                    let found = world.store().connection_of(&[53; 32], world.now).wait().unwrap();
+                    assert_eq!(found.is_none(), is_deleted, "{place}");
+                }
+                Begun::Consent => {
+                    let expected = match of {
+                        End::SignOut => Ok(()),
+                        _ => Err(true),
+                    };
+                    assert_eq!(finish(&mut world, id, Begun::Token), expected, "{place}");
+                }
+                Begun::Change | Begun::Deletion => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_first_password_is_set_once() {
+    let mut world = World::new();
+    let id = world.account("a", "free");
+    for hash in [MINE, OTHER] {
+        let new = NewSession { hash, agent: "link".into() };
+        world.store().begin_session(id, new, Authority::OPERATOR, world.now).wait().unwrap();
+    }
+    let first = |session, email: &str| {
+        let by = Authority::session(session);
+        world.store().set_user(id, Some(email.into()), PASSWORD, by, world.now).wait()
+    };
+    assert_eq!(first(MINE, EMAIL), Ok(()));
+    // This one has ended.
+    assert_eq!(first(OTHER, "other@example.com"), Err(UserError::Outdated));
+    // This one saw an account without a user.
+    assert_eq!(first(MINE, "other@example.com"), Err(UserError::Outdated));
+    assert_eq!(world.store().user(id).wait().unwrap().unwrap().email, EMAIL);
+    // Nothing that another account's session allows.
+    let b = world.account("b", "free");
+    let new = world.new_key(b, "key");
+    let made = world.store().create_key(new, Authority::session(MINE), world.now).wait();
+    assert_eq!(made, Err(ChangeError::Outdated));
+    // A session that has expired allows nothing.
+    let late = world.now + SESSION_MS;
+    let new = world.new_key(id, "key");
+    let made = world.store().create_key(new, Authority::session(MINE), late).wait();
+    assert_eq!(made, Err(ChangeError::Outdated));
+}
