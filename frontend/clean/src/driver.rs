@@ -50,6 +50,8 @@ pub(super) struct Waits {
 /// The parts of a run.
 pub(super) struct Parts<'a> {
     pub source: Source,
+    /// The file of the list; `None`: a stream.
+    pub list: Option<&'a Path>,
     /// The rows to take; `None`: all.
     pub part: Option<PartRows>,
     pub sink: Sink,
@@ -160,7 +162,7 @@ fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, 
     let mode = if parts.is_fast { "fast" } else { "full" };
     let names = columns.iter().map(|column| column.name());
     let kind = std::iter::once(mode).chain(names).collect::<Vec<_>>().join(",");
-    let journal = Journal::open(output.filter(|_| parts.ordered), kind, closed.keyed, continues)?;
+    let journal = Journal::open(output.filter(|_| parts.ordered), kind, parts.list, closed.keyed, continues)?;
     let has_rule = columns.iter().any(|column| column.name() == "rule");
     closed.open(journal.keyed(), output.filter(|_| parts.part.is_none()), has_rule)?;
     Ok((journal, closed))

@@ -5,7 +5,8 @@
 //! file, beside the rows in `OUT.partial`.
 //!
 //! ```text
-//! head     TITLE | one line: the kind of the run | 16 bytes: the key of the hashes
+//! head     TITLE | one line: the kind of the run, and the length and hash of the first bytes of the list, with tabs
+//!          | 16 bytes: the key of the hashes
 //! record   2 bytes: length of the content | 4 bytes: a hash of the content | content
 //! content  16 bytes: hash of the address | code of the verdict | score + 1, or 0 | 4 bytes: time of the check
 //!          | length of the provider | provider | rule and reply (`outcome.rs`)
@@ -15,9 +16,9 @@
 
 use super::CleanError;
 use super::outcome::{Outcome, Outcomes};
-use super::sink::{unreadable, unwritable};
+use super::sink::{partial, unreadable, unwritable};
 use spill::State;
-use spill::keyed::Keyed;
+use spill::keyed::{Keyed, ListStart};
 use spill::table::Table;
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -57,7 +58,7 @@ struct Settled {
 }
 
 impl Journal {
-    /// The journal of a run of this kind, which writes to `output`. `continues`: the results of the earlier run count, and its key
+    /// The journal of a run of this kind over `list`, which writes to `output`. `continues`: the results of the earlier run count, and its key
     /// replaces `keyed`.
     ///
     /// # Errors
@@ -65,12 +66,20 @@ impl Journal {
     pub fn open(
         output: Option<&Path>,
         kind: String,
+        list: Option<&Path>,
         keyed: Keyed,
         continues: bool,
     ) -> Result<Journal, CleanError> {
         let path = output.map(beside);
-        let mut journal =
-            Journal { path, kind, keyed, file: None, length: 0, waiting: Vec::new(), bytes: Vec::new() };
+        let mut journal = Journal {
+            path,
+            kind: kind + &ListStart::text(list),
+            keyed,
+            file: None,
+            length: 0,
+            waiting: Vec::new(),
+            bytes: Vec::new(),
+        };
         let Some(path) = journal.path.clone() else { return Ok(journal) };
         let file = match OpenOptions::new().read(true).write(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(journal),
@@ -85,13 +94,25 @@ impl Journal {
             // A kill has cut the head, so there is no result.
             Head::Cut => remove(&path).map(|()| journal),
             Head::Complete(..) if !continues => remove(&path).map(|()| journal),
-            Head::Complete(kind, _) if kind != journal.kind => Err(CleanError::failed(format!(
-                "{} is of a run with other options: --fast and --columns must be as in the first run; to start again, delete it \
-                 and OUT.partial",
-                path.display()
-            ))),
-            Head::Complete(_, keyed) => {
-                (journal.keyed, journal.file) = (keyed, Some(file));
+            Head::Complete(kind, _) if ListStart::is_of_another(&kind, list) => {
+                Err(CleanError::failed(format!(
+                    "{} has results of another list, which that run has not written yet: continue it with its own list, or delete {} \
+                 and {} to start again",
+                    path.display(),
+                    path.display(),
+                    output.map(partial).unwrap_or_default().display()
+                )))
+            }
+            Head::Complete(kind, _) if kind.split('\t').next() != journal.kind.split('\t').next() => {
+                Err(CleanError::failed(format!(
+                    "{} is of a run with other options: --fast and --columns must be as in the first run; to start again, delete it \
+                 and {}",
+                    path.display(),
+                    output.map(partial).unwrap_or_default().display()
+                )))
+            }
+            Head::Complete(kind, keyed) => {
+                (journal.kind, journal.keyed, journal.file) = (kind, keyed, Some(file));
                 Ok(journal)
             }
         }
@@ -265,7 +286,7 @@ mod tests {
     const KIND: &str = "full";
 
     fn journal(output: &Path, continues: bool) -> Journal {
-        Journal::open(Some(output), KIND.into(), Keyed::new().unwrap(), continues).unwrap()
+        Journal::open(Some(output), KIND.into(), None, Keyed::new().unwrap(), continues).unwrap()
     }
 
     /// The results of a journal, for these keys.
@@ -335,7 +356,7 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let (output, path) = (folder.path().join("out"), folder.path().join("out.results"));
         let refused =
-            |kind: &str| match Journal::open(Some(&output), kind.into(), Keyed::new().unwrap(), true) {
+            |kind: &str| match Journal::open(Some(&output), kind.into(), None, Keyed::new().unwrap(), true) {
                 Err(error) => error.message,
                 Ok(_) => String::new(),
             };
@@ -350,7 +371,7 @@ mod tests {
         );
         first.remove();
         assert!(!path.exists());
-        let mut none = Journal::open(None, KIND.into(), Keyed::new().unwrap(), true).unwrap();
+        let mut none = Journal::open(None, KIND.into(), None, Keyed::new().unwrap(), true).unwrap();
         add(&mut none, &mut outcomes, 1);
         none.flush(None, &outcomes).unwrap();
     }

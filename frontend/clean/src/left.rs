@@ -11,6 +11,9 @@ use usage::values::time_text;
 /// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
 const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
 
+/// The same for a budget of an hour: it may have begun just now, and becomes free in parts.
+const BUDGET_WAIT_MIN: Duration = Duration::from_secs(75 * 60);
+
 /// Rows by the rule that left them unverifiable.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
@@ -66,7 +69,7 @@ impl Left {
                 "rule": rule,
                 "rows": left.rows,
                 "longest_wait_s": left.wait.as_secs(),
-                "max_wait_s": left.max_wait(max_wait).as_secs(),
+                "max_wait_s": left.max_wait(rule, max_wait).as_secs(),
             })
         };
         self.by_rule().into_iter().map(one).collect()
@@ -75,12 +78,15 @@ impl Left {
     /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
     pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<RuleLine> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
-            let wait = time_text(left.max_wait(max_wait));
+            let wait = time_text(left.max_wait(rule, max_wait));
             let advice = match rule {
                 Left::BUDGET => {
-                    format!("--max-wait {wait} or a later run checks them, --pace fast checks more per hour")
+                    format!(
+                        "--max-wait {wait} waits for the site's next hour, and `clean --retry` checks them later; many rows need several \
+                         hours, --pace fast fewer"
+                    )
                 }
-                Left::SILENT => format!("--max-wait {wait} or a later run checks them"),
+                Left::SILENT => format!("--max-wait {wait} or a later `clean --retry` checks them"),
                 Left::NO_CONNECTION => {
                     format!("--max-wait {wait} tries them again; `mailprobe doctor` tests the connection")
                 }
@@ -119,8 +125,9 @@ impl fmt::Display for RuleLine {
 
 impl LeftByRule {
     /// The `--max-wait` that waits for these rows, in whole minutes. It is at least twice the `given` one, which was too short.
-    fn max_wait(&self, given: Duration) -> Duration {
-        let wanted = self.wait.max(given * 2).max(MAX_WAIT_MIN);
+    fn max_wait(&self, rule: &str, given: Duration) -> Duration {
+        let least = if rule == Left::BUDGET { BUDGET_WAIT_MIN } else { MAX_WAIT_MIN };
+        let wanted = self.wait.max(given * 2).max(least);
         Duration::from_secs(wanted.as_secs().next_multiple_of(60))
     }
 }
@@ -147,10 +154,11 @@ mod tests {
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
             "    refusal_budget                     2  not asked: the provider has refused as many recipients as mailprobe allows \
-             in an hour: --max-wait 51m or a later run checks them, --pace fast checks more per hour\n    \
+             in an hour: --max-wait 75m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
+             --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
              site_silent                        1  not asked: the mail server did not answer about other addresses: \
-             --max-wait 15m or a later run checks them\n"
+             --max-wait 15m or a later `clean --retry` checks them\n"
         );
         assert!(said(&[("no_connection", 60)], 0).contains("again; `mailprobe doctor` tests the connection"));
         // The text does not suggest a value that was too short.

@@ -365,6 +365,7 @@ impl Job {
             progress: progress::Progress::new(!args.no_progress, source.size()),
             part: args.part.map(|part| PartRows::new(part, &source, args.fast)),
             source,
+            list: Some(args.input.as_path()).filter(|path| !is_stream(path)),
             sink,
             state,
             ordered: !args.unordered,

@@ -60,9 +60,15 @@ fn refuse_existing(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery)
             }
             _ => String::new(),
         };
+        let about = match args.writing.retry {
+            false if delivery.is_plain() => format!(
+                "; `clean --retry {name} -o NEW` checks only its open rows again, and `--known {name}` uses its results for this list"
+            ),
+            false => String::new(),
+            true => ", also if it is INPUT: the new output takes its place at the end".into(),
+        };
         return Err(CleanError::usage(format!(
-            "{name} exists{nothing_to_continue}: name another file with -o, or replace it with --force; `clean --retry {name}` checks \
-             only its open rows again, and `--known {name}` uses its results for this list"
+            "{name} exists{nothing_to_continue}: name another file with -o, or replace it with --force{about}"
         )));
     }
     let about = [("--report", &args.writing.report), ("--summary", &args.summary)];

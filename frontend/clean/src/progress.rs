@@ -76,7 +76,7 @@ impl Progress {
     pub fn new(wanted: bool, size: Option<u64>) -> Progress {
         let bar = (wanted && std::io::stderr().is_terminal()).then(|| {
             let bar = match size {
-                Some(size) => ProgressBar::new(size).with_style(style("{bar:20} {percent:>3} % {msg}")),
+                Some(size) => ProgressBar::new(size).with_style(style("{bar:20} {msg}")),
                 None => ProgressBar::no_length().with_style(style("{spinner} {msg}")),
             };
             bar.set_draw_target(ProgressDrawTarget::stderr());
@@ -112,8 +112,11 @@ impl Progress {
         self.shown = Instant::now();
         // Rows that are read but not finished do not count.
         let done = standing.done as f64 / standing.read.max(1) as f64;
-        bar.set_message(line(standing, self.started.elapsed()));
-        bar.set_position((standing.bytes as f64 * done) as u64);
+        let position = (standing.bytes as f64 * done) as u64;
+        // Rounded down: 100 % is the end.
+        let percent = bar.length().map(|size| format!("{:>3} % ", position * 100 / size.max(1)));
+        bar.set_message(percent.unwrap_or_default() + &line(standing, self.started.elapsed()));
+        bar.set_position(position);
     }
 
     /// Removes the line from the terminal.
@@ -141,7 +144,8 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
         false => (found.of(|verdict| verdict.deliverable == Some(true)), "deliverable"),
     };
     let unverifiable = found.of(|verdict| verdict.reason == UNVERIFIABLE);
-    line += &format!("; {} {what}, {} unverifiable", HumanCount(good), HumanCount(unverifiable));
+    let good = counted(good, "address", "addresses");
+    line += &format!("; {good} {what}, {} unverifiable", HumanCount(unverifiable));
     if let Some(AwaitedDomain { name, why, others }) = awaited {
         line += &format!("; waiting for {name}");
         if *others > 0 {
@@ -190,19 +194,22 @@ mod tests {
         };
         assert_eq!(
             line(&standing, Duration::from_secs(6)),
-            "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 deliverable, 250 unverifiable; \
+            "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
              waiting for a.example and 2 other domains: greylisting"
         );
         let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
         assert_eq!(
             line(&begun, Duration::from_secs(2)),
-            "1,000 rows, 500/s; 500 deliverable, 250 unverifiable"
+            "1,000 rows, 500/s; 500 addresses deliverable, 250 unverifiable"
         );
         let passed = Verdict::all().find(|verdict| verdict.reason == "fast_check_passed").unwrap();
         let mut found = FoundCounts::default();
         found.count(passed.code());
         let fast = Standing { found, is_fast: true, ..begun };
-        assert_eq!(line(&fast, Duration::from_secs(2)), "1,000 rows, 500/s; 1 passed, 0 unverifiable");
+        assert_eq!(
+            line(&fast, Duration::from_secs(2)),
+            "1,000 rows, 500/s; 1 address passed, 0 unverifiable"
+        );
     }
 
     #[test]

@@ -156,6 +156,7 @@ pub(super) fn run(
         waits: args.waits(),
         drop_duplicates: false,
         known: None,
+        list: None,
         retried: None,
         is_fast: args.fast,
         stop: args.writing.stop.clone(),

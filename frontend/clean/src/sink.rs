@@ -506,7 +506,15 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
     how.read(true).write(true);
     let how = if options.resume { how.create(true).truncate(false) } else { how.create_new(true) };
     let file = how.open(partial).map_err(|error| {
+        let folder = partial.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|folder| !folder.exists()) {
+            return CleanError::failed(format!("the folder {} does not exist", folder.display()));
+        }
         if error.kind() == std::io::ErrorKind::AlreadyExists {
+            if File::open(partial).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+            {
+                return unwritable(partial, &"another run uses it");
+            }
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
             CleanError::failed(format!("{name} is left from an earlier run: delete it to start again{or}"))

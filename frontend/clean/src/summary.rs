@@ -252,6 +252,9 @@ impl Summary {
         }
         if self.without_address > 0 {
             writeln!(f, "{} without an address", counted(self.without_address, "row", "rows"))?;
+            if self.without_address == self.total() {
+                writeln!(f, "warning: no row has an address: name the column of addresses with --column")?;
+            }
         }
         if self.known > 0 {
             let addresses = addresses(self.known);

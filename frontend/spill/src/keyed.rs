@@ -2,7 +2,10 @@
 
 use super::SpillError;
 use siphasher::sip128::{Hasher128, SipHasher24};
+use std::fs::File;
 use std::hash::Hasher;
+use std::io::Read;
+use std::path::Path;
 
 /// A keyed hash of 128 bits.
 #[derive(Clone, Copy)]
@@ -42,5 +45,39 @@ impl Keyed {
         let mut hasher = self.0;
         hasher.write(bytes);
         hasher.finish128().as_u128()
+    }
+}
+
+/// The length and hash of the first bytes of a list, which tell one list from another. A list may grow at its end.
+pub struct ListStart {
+    bytes: u64,
+    hash: u128,
+}
+
+impl ListStart {
+    /// Most bytes that are compared.
+    const BYTES_MAX: u64 = 4096;
+
+    fn of(path: &Path, most: u64) -> std::io::Result<ListStart> {
+        let mut start = Vec::new();
+        File::open(path)?.take(most).read_to_end(&mut start)?;
+        Ok(ListStart { bytes: start.len() as u64, hash: Keyed::with_seed(0).hash(&start) })
+    }
+
+    /// The text that a file notes about a list: a tab before each value. It is empty for a stream, of which nothing can be compared.
+    pub fn text(list: Option<&Path>) -> String {
+        match list.map(|list| ListStart::of(list, ListStart::BYTES_MAX)) {
+            Some(Ok(ListStart { bytes, hash })) => format!("\t{bytes}\t{hash:032x}"),
+            Some(Err(_)) | None => String::new(),
+        }
+    }
+
+    /// Whether a line that ends with such a text is about another list.
+    pub fn is_of_another(line: &str, list: Option<&Path>) -> bool {
+        let mut parts = line.split('\t').skip(1);
+        let (Some(list), Some(bytes), Some(hash)) = (list, parts.next(), parts.next()) else { return false };
+        let Ok(bytes) = bytes.parse() else { return false };
+        let found = ListStart::of(list, bytes);
+        found.is_ok_and(|found| found.bytes != bytes || format!("{:032x}", found.hash) != hash)
     }
 }

@@ -75,7 +75,7 @@ enum OneAccount {
         /// Id of the plan.
         plan: String,
     },
-    /// Add pack credits, which never expire.
+    /// Add pack credits, which never expire. A grant cannot be undone.
     Grant {
         /// The account's id or name.
         #[arg(value_name = "ID")]

@@ -16,6 +16,7 @@ use engine::proto::address::Address;
 use engine::{Answer, Finding, Outage, Priority, Refusal, Request};
 use learn::{Applied, Table};
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use store::clock;
 
@@ -128,6 +129,11 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
 fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<String>, Failure> {
     let mut addresses = Vec::with_capacity(given.len());
     for text in given {
+        if !text.contains('@') && Path::new(text).is_file() {
+            let advice =
+                format!("{text} is a file: `mailprobe clean {text} -o OUT` checks the addresses of a list");
+            return Err(Failure::usage(advice));
+        }
         if text != "-" {
             addresses.push(text.clone());
             continue;
@@ -522,6 +528,9 @@ mod tests {
             let refused = with_input(&given(&["-"]), || &input[..]).err().unwrap();
             assert!(refused.code == 2 && refused.line.contains("`mailprobe clean -`"), "{}", refused.line);
         }
+        let refused = with_input(&given(&["Cargo.toml"]), || &b""[..]).err().unwrap();
+        assert_eq!(refused.code, 2);
+        assert!(refused.line.starts_with("Cargo.toml is a file: `mailprobe clean Cargo.toml -o OUT` "));
     }
 
     #[test]

@@ -161,6 +161,9 @@ fn a_body_that_awaits_consent_is_refused_unread() {
     check_refusal(&server.send(format!("{head}\r\n\r\n")), "verify", 1);
 }
 
+/// Counters are stored each second. On a busy machine, it takes longer until they are on the disk.
+const COUNTERS_STORED: Duration = Duration::from_secs(5);
+
 #[test]
 fn after_the_wait_a_request_passes_over_a_restart_too() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,8 +174,7 @@ fn after_the_wait_a_request_passes_over_a_restart_too() {
     let server = Server::start_in(folder, &flags);
     check_row(&server, &post(&server.test, "/v1/verify", BODY), "verify", 5);
     check_row(&server, &get(&server.live, "/v1/account"), "account", 3);
-    // Counters are stored each second.
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(COUNTERS_STORED);
     let server = server.restart_after_kill(&flags);
     check_refusal(&server.post(&server.test, "/v1/verify", BODY), "verify", 5);
     let refused = server.get(&server.live, "/v1/account");
@@ -188,7 +190,7 @@ fn after_the_wait_a_request_passes_over_a_restart_too() {
     for _ in 0..2 {
         assert_eq!(server.get(&server.live, "/v1/account").status, 200);
     }
-    std::thread::sleep(Duration::from_millis(1_500));
+    std::thread::sleep(COUNTERS_STORED);
     let server = server.restart_after_kill(&flags);
     let refused = server.get(&server.live, "/v1/account");
     check_refusal(&refused, "account", 3);

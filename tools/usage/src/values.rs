@@ -45,22 +45,51 @@ impl Unit {
     }
 }
 
-/// Parses a time: a number with one of the units `us`, `ms`, `s`, `m`, `h` and `d`. `bare` is the unit of a number without a unit;
+/// Parses a time: numbers with the units `us`, `ms`, `s`, `m`, `h`, `d` and `w`, such as `15m`, `15 min` or `1h30m`. `bare` is the unit of a number without a unit;
 /// `None` refuses such a number.
 ///
 /// # Errors
 /// One line that says what is accepted.
 pub fn duration(text: &str, bare: Option<Unit>) -> Result<Duration, String> {
-    let given = text.trim();
-    let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match (&given[digits.len()..], bare) {
-        ("", bare) => bare.map(Unit::length),
-        (unit, _) => UNITS.iter().find(|(name, _)| *name == unit).map(|(_, length)| *length),
-    };
-    unit.and_then(|unit| times(digits.trim_end(), unit)).ok_or_else(|| {
-        let rule = "give a time such as 90s, 15m, 2h or 30d";
-        bare.map_or(rule.into(), |bare| format!("{rule}; a number without a unit is in {}", bare.name()))
+    read_duration(text, bare).ok_or_else(|| {
+        let rule = "give a time such as 90s, 15m, 1h30m or 30d";
+        match bare {
+            None => rule.into(),
+            Some(Unit::Days) => "give whole days, such as 7 or 7d".into(),
+            Some(bare) => format!("{rule}; a number without a unit is in {}", bare.name()),
+        }
     })
+}
+
+/// The sum of the parts of a time, such as `1h30m`. Each unit is shorter than the one before.
+fn read_duration(text: &str, bare: Option<Unit>) -> Option<Duration> {
+    let (mut rest, mut sum, mut last) = (text.trim(), Duration::ZERO, Duration::MAX);
+    if !rest.contains(|c: char| c.is_ascii_alphabetic()) {
+        return times(rest, bare?.length());
+    }
+    while !rest.is_empty() {
+        let unit_at = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let (digits, from_unit) = rest.split_at(unit_at);
+        let end = from_unit.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(from_unit.len());
+        let (unit, after) = from_unit.split_at(end);
+        let length = unit_length(unit).filter(|length| *length < last)?;
+        sum = sum.checked_add(times(digits.trim_end(), length)?)?;
+        (rest, last) = (after.trim_start(), length);
+    }
+    Some(sum)
+}
+
+/// The length of a unit by its symbol or its name.
+fn unit_length(name: &str) -> Option<Duration> {
+    let symbol = match name {
+        "sec" | "second" | "seconds" => "s",
+        "min" | "minute" | "minutes" => "m",
+        "hour" | "hours" => "h",
+        "day" | "days" => "d",
+        "w" | "week" | "weeks" => return Some(Duration::from_secs(7 * 86_400)),
+        symbol => symbol,
+    };
+    UNITS.iter().find(|(known, _)| *known == symbol).map(|(_, length)| *length)
 }
 
 /// So many times this unit. A fraction is rounded to nanoseconds.
@@ -193,6 +222,12 @@ mod tests {
             ("0", 0.0),
             ("900", 900.0),
             ("90s", 90.0),
+            ("1h30m", 5400.0),
+            ("1 h 30 min", 5400.0),
+            ("15min", 900.0),
+            ("2 hours", 7200.0),
+            ("1w", 604_800.0),
+            ("1d12h", 129_600.0),
             ("15m", 900.0),
             ("2h", 7200.0),
             ("30d", 2_592_000.0),
@@ -208,9 +243,10 @@ mod tests {
             "",
             "m",
             "15x",
-            "15 minutes",
+            "1m30h",
+            "1h1h",
             "-5",
-            "1h30m",
+            "30 1h",
             "1.5.2s",
             "infs",
             "NaN",
@@ -218,11 +254,11 @@ mod tests {
             "99999999999999999999d",
             "1,00s",
         ] {
-            let error = "give a time such as 90s, 15m, 2h or 30d; a number without a unit is in seconds";
+            let error = "give a time such as 90s, 15m, 1h30m or 30d; a number without a unit is in seconds";
             assert_eq!(seconds(text), Err(error.into()), "{text}");
         }
         assert_eq!(duration("7", Some(Unit::Days)), duration("168h", None));
-        assert_eq!(duration("7", None), Err("give a time such as 90s, 15m, 2h or 30d".into()));
+        assert_eq!(duration("7", None), Err("give a time such as 90s, 15m, 1h30m or 30d".into()));
     }
 
     #[test]

@@ -222,17 +222,16 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
         let written = first.output();
         let mut lines: Vec<&str> = written.lines().collect();
         lines[1..].reverse();
-        let mut second = desk("old.csv", lines.join("\n") + "\n");
-        if name != "list.csv" {
-            second.args.format = Some(super::super::FormatArg::Jsonl);
-        }
-        std::fs::copy(&closed, second.path("old.csv.closed")).unwrap();
+        let old = name.replace("list", "old");
+        let mut second = desk(&old, lines.join("\n") + "\n");
+        std::fs::copy(&closed, second.path(&(old.clone() + ".closed"))).unwrap();
         (second.args.writing.retry, second.args.max_wait) = (true, 0);
         second.run().unwrap();
         assert_eq!(second.checker.submitted.keys().collect::<Vec<_>>(), ["later@x.com"], "{name}");
         // The new output has the file, too; in place, it grows no more.
         let size = std::fs::metadata(second.path("out.closed")).unwrap().len();
         second.args.input = second.path("out");
+        second.args.format = Some(if name == "list.csv" { FormatArg::Csv } else { FormatArg::Jsonl });
         second.args.writing.force = true;
         for _ in 0..2 {
             second.checker.submitted.clear();
@@ -241,9 +240,9 @@ fn rows_that_no_later_check_settles_are_not_open_without_the_column_rule_either(
             assert_eq!(std::fs::metadata(second.path("out.closed")).unwrap().len(), size);
         }
         // An output with the column needs no file, and a new list does not inherit it.
-        second.args.writing.retry = false;
+        (second.args.writing.retry, second.args.format) = (false, None);
         second.args.writing.columns = vec!["rule".to_owned()];
-        second.args.input = second.path("old.csv");
+        second.args.input = second.path(&old);
         second.run().unwrap();
         assert!(!second.path("out.closed").exists(), "{name}");
     }
@@ -255,9 +254,9 @@ fn a_retry_can_replace_the_earlier_output() {
     desk.args.writing.retry = true;
     desk.args.output = Some(desk.args.input.clone());
     desk.args.writing.force = false;
-    assert!(
-        desk.error().starts_with("old.csv exists: name another file with -o, or replace it with --force; ")
-    );
+    assert!(desk.error().starts_with(
+        "old.csv exists: name another file with -o, or replace it with --force, also if it is INPUT: "
+    ));
     desk.args.writing.force = true;
     desk.run().unwrap();
     let replaced = std::fs::read_to_string(&desk.args.input).unwrap();

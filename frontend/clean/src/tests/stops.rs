@@ -28,8 +28,8 @@ fn asked_again(desk: &mut Desk) -> Vec<String> {
 fn results_behind_an_open_row_are_kept() {
     // The row of the outage is answered last, and ends the run.
     let (list, cleaned) = rows(30);
-    let open = list.replacen("deliverable@d0.com", "outage@d0.com", 1);
-    let mut desk = desk("list.csv", &open);
+    let mut desk = desk("list.csv", list);
+    desk.checker.down = Some("deliverable@d0.com");
     let said = desk.error();
     assert!(said.ends_with("; finished rows are in out.partial: continue with --resume"), "{said}");
     let first: Vec<String> = desk.checker.submitted.keys().cloned().collect();
@@ -38,12 +38,26 @@ fn results_behind_an_open_row_are_kept() {
     let stored = std::fs::read(desk.path("out.results")).unwrap();
     assert!(!stored.windows(5).any(|bytes| bytes == b"d4.co"), "no address is in the file");
 
-    std::fs::write(&desk.args.input, &list).unwrap();
+    // With another list of the same form, nothing is lost either.
     desk.args.resume = true;
+    let own = desk.args.input.clone();
+    desk.args.input = desk.path("other.csv");
+    std::fs::write(&desk.args.input, "n,email\n0,other@x.com\n").unwrap();
+    let said = desk.error();
+    assert!(said.starts_with("out.results has results of another list, "), "{said}");
+    assert!(said.ends_with("or delete out.results and out.partial to start again"), "{said}");
+    assert_eq!(std::fs::read(desk.path("out.results")).unwrap(), stored);
+
+    // The list may have grown.
+    desk.args.input = own;
+    let mut file = std::fs::OpenOptions::new().append(true).open(&desk.args.input).unwrap();
+    std::io::Write::write_all(&mut file, b"30,nobody@d30.com\n").unwrap();
+    desk.checker.down = None;
     let again = asked_again(&mut desk);
-    assert!(first.iter().all(|address| !again.contains(address)), "{first:?} {again:?}");
-    assert_eq!(again.len() + first.len() - 1, 20, "each address is asked about once; the outage was none");
-    assert_eq!(desk.output(), cleaned);
+    let asked_twice: Vec<_> = first.iter().filter(|address| again.contains(address)).collect();
+    assert_eq!(asked_twice, ["deliverable@d0.com"], "that of the outage");
+    assert_eq!(again.len() + first.len() - 1, 21, "the address of the outage is asked about again");
+    assert_eq!(desk.output(), cleaned + "30,nobody@d30.com,false,mailbox_not_found\n");
     assert!(!desk.path("out.results").exists());
 }
 
@@ -96,10 +110,11 @@ fn further_results_are_kept_too() {
     let mut whole = desk("list.csv", &list);
     whole.args.writing.columns = columns.clone();
     whole.run().unwrap();
-    let mut desk = desk("list.csv", list.replacen("deliverable@d0.com", "outage@d0.com", 1));
+    let mut desk = desk("list.csv", &list);
+    desk.checker.down = Some("deliverable@d0.com");
     desk.args.writing.columns = columns;
     desk.error();
-    std::fs::write(&desk.args.input, &list).unwrap();
+    desk.checker.down = None;
     desk.args.resume = true;
     asked_again(&mut desk);
     assert_eq!(desk.output(), whole.output());
@@ -123,7 +138,7 @@ fn results_are_of_one_kind_of_run() {
 #[test]
 fn a_file_with_contents_is_replaced_only_by_force() {
     type Change = fn(&mut CleanArgs);
-    let about = "; `clean --retry out.csv` checks only its open rows again, and `--known out.csv` uses its results for this list";
+    let about = "; `clean --retry out.csv -o NEW` checks only its open rows again, and `--known out.csv` uses its results for this list";
     let otherwise = format!(": name another file with -o, or replace it with --force{about}");
     let at = |args: &CleanArgs, name: &str| args.input.with_file_name(name);
     for (change, existing, expected) in [
@@ -133,7 +148,7 @@ fn a_file_with_contents_is_replaced_only_by_force() {
         (
             |args| args.writing.split = true,
             "out.unknown.csv",
-            format!("out.unknown.csv exists{otherwise}").replace(" out.csv", " out.unknown.csv"),
+            "out.unknown.csv exists: name another file with -o, or replace it with --force".into(),
         ),
         (
             |args| args.writing.report = Some(args.input.with_file_name("report.html")),

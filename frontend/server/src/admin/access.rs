@@ -79,6 +79,11 @@ impl fmt::Display for AccessError {
                 folder.display()
             ),
             AccessError::Open(error) => error.fmt(f),
+            AccessError::Broken(path, error) if error.kind() == io::ErrorKind::PermissionDenied => write!(
+                f,
+                "{} belongs to another user: run the command as the user of the server; nothing was changed",
+                path.display()
+            ),
             AccessError::Broken(path, error) => write!(
                 f,
                 "the server on {} did not answer ({error}); it is unknown whether the command took effect",
