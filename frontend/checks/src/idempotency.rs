@@ -1,7 +1,7 @@
 //! The header `Idempotency-Key`: the syntax of a key, the equality of two requests, and the keys under way.
 //!
 //! The answers to keys are durable in the store; this module has only the state of the process. A key is valid within
-//! an account and a mode. Only one endpoint takes a key.
+//! an account, a mode and an endpoint.
 
 use api::{Issue, IssueType};
 use ring::digest::{SHA256, digest};
@@ -51,8 +51,17 @@ pub fn fingerprint(body: &[u8]) -> Result<[u8; 32], String> {
     Ok(hash)
 }
 
-/// The account and the mode of a key, and the key.
-type Scoped = (AccountId, KeyMode, String);
+/// An endpoint that takes keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyedEndpoint {
+    /// `POST /v1/verify/batch`.
+    Batches,
+    /// `POST /v1/lists`.
+    Lists,
+}
+
+/// The account, the mode and the endpoint of a key, and the key.
+type Scoped = (AccountId, KeyMode, KeyedEndpoint, String);
 
 /// The keys of requests under way on all threads.
 #[derive(Default)]
@@ -66,8 +75,14 @@ pub struct Claim {
 
 impl InProgress {
     /// Claims a key; `None` while another request has claimed it.
-    pub fn claim(self: &Arc<InProgress>, account: AccountId, mode: KeyMode, key: &str) -> Option<Claim> {
-        let key = (account, mode, key.to_owned());
+    pub fn claim(
+        self: &Arc<InProgress>,
+        account: AccountId,
+        mode: KeyMode,
+        endpoint: KeyedEndpoint,
+        key: &str,
+    ) -> Option<Claim> {
+        let key = (account, mode, endpoint, key.to_owned());
         let free = self.lock().insert(key.clone());
         free.then(|| Claim { keys: Arc::clone(self), key })
     }
@@ -123,21 +138,27 @@ mod tests {
     #[test]
     fn a_key_is_free_again_whatever_happens() {
         use KeyMode::{Live, Test};
+        use KeyedEndpoint::{Batches, Lists};
         let keys = Arc::new(InProgress::default());
         let (one, other) = (AccountId::new(1, 1), AccountId::new(1, 2));
-        let claim = keys.claim(one, Live, "k").unwrap();
-        assert!(keys.claim(one, Live, "k").is_none());
-        for (account, mode, key) in [(one, Live, "l"), (one, Test, "k"), (other, Live, "k")] {
-            assert!(keys.claim(account, mode, key).is_some());
+        let claim = keys.claim(one, Live, Batches, "k").unwrap();
+        assert!(keys.claim(one, Live, Batches, "k").is_none());
+        for (account, mode, endpoint, key) in [
+            (one, Live, Batches, "l"),
+            (one, Test, Batches, "k"),
+            (other, Live, Batches, "k"),
+            (one, Live, Lists, "k"),
+        ] {
+            assert!(keys.claim(account, mode, endpoint, key).is_some());
         }
         drop(claim);
         let panicked = std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                let _claim = keys.claim(one, Live, "k").unwrap();
-                assert!(keys.claim(one, Live, "k").is_some(), "it is taken");
+                let _claim = keys.claim(one, Live, Batches, "k").unwrap();
+                assert!(keys.claim(one, Live, Batches, "k").is_some(), "it is taken");
             });
             thread.join().is_err()
         });
-        assert!(panicked && keys.claim(one, Live, "k").is_some());
+        assert!(panicked && keys.claim(one, Live, Batches, "k").is_some());
     }
 }

@@ -11,9 +11,6 @@ use usage::values::time_text;
 /// Smallest useful `--max-wait`: greylisting servers require one to fifteen minutes.
 const MAX_WAIT_MIN: Duration = Duration::from_secs(900);
 
-/// The same for a budget of an hour: it may have begun just now, and becomes free in parts.
-const BUDGET_WAIT_MIN: Duration = Duration::from_secs(75 * 60);
-
 /// Rows by the rule that left them unverifiable.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Left {
@@ -69,7 +66,7 @@ impl Left {
                 "rule": rule,
                 "rows": left.rows,
                 "longest_wait_s": left.wait.as_secs(),
-                "max_wait_s": left.max_wait(rule, max_wait).as_secs(),
+                "max_wait_s": left.max_wait(max_wait).as_secs(),
             })
         };
         self.by_rule().into_iter().map(one).collect()
@@ -78,7 +75,7 @@ impl Left {
     /// Each rule with its rows, its words and the option that waits for them, for a run with this `--max-wait`.
     pub(super) fn open_lines(&self, max_wait: Duration) -> Vec<RuleLine> {
         let line = |(rule, left): (&'static str, LeftByRule)| {
-            let wait = time_text(left.max_wait(rule, max_wait));
+            let wait = time_text(left.max_wait(max_wait));
             let advice = match rule {
                 Left::BUDGET => {
                     format!(
@@ -125,9 +122,8 @@ impl fmt::Display for RuleLine {
 
 impl LeftByRule {
     /// The `--max-wait` that waits for these rows, in whole minutes. It is at least twice the `given` one, which was too short.
-    fn max_wait(&self, rule: &str, given: Duration) -> Duration {
-        let least = if rule == Left::BUDGET { BUDGET_WAIT_MIN } else { MAX_WAIT_MIN };
-        let wanted = self.wait.max(given * 2).max(least);
+    fn max_wait(&self, given: Duration) -> Duration {
+        let wanted = self.wait.max(given * 2).max(MAX_WAIT_MIN);
         Duration::from_secs(wanted.as_secs().next_multiple_of(60))
     }
 }
@@ -154,7 +150,7 @@ mod tests {
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
             "    refusal_budget                     2  not asked: the provider has refused as many recipients as mailprobe allows \
-             in an hour: --max-wait 75m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
+             in an hour: --max-wait 51m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
              --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
              site_silent                        1  not asked: the mail server did not answer about other addresses: \

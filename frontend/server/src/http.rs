@@ -94,6 +94,9 @@ const X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit
 const X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 
+/// Browsers use only HTTPS for this host for a year (RFC 6797 6.1). Behind a proxy that ends TLS, this is the proxy's task.
+const HTTPS_ONLY: HeaderValue = HeaderValue::from_static("max-age=31536000");
+
 /// Serves one connection to its end, or until it must close.
 pub async fn serve(
     stream: TcpStream,
@@ -104,14 +107,21 @@ pub async fn serve(
 ) {
     let Ok(stream) = stream.into_poll_io() else { return };
     match tls.map(Tls::accept) {
-        None => serve_stream(stream, worker, permit, peer).await,
-        Some(Ok(connection)) => serve_stream(tls::encrypted(stream, connection), worker, permit, peer).await,
+        None => serve_stream(stream, worker, permit, peer, false).await,
+        Some(Ok(connection)) => {
+            serve_stream(tls::encrypted(stream, connection), worker, permit, peer, true).await;
+        }
         Some(Err(error)) => tracing::error!("a connection could not use TLS: {error}"),
     }
 }
 
-async fn serve_stream<S>(stream: S, worker: Rc<Worker>, permit: ConnectionPermit, peer: IpAddr)
-where
+async fn serve_stream<S>(
+    stream: S,
+    worker: Rc<Worker>,
+    permit: ConnectionPermit,
+    peer: IpAddr,
+    is_encrypted: bool,
+) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let tally = Arc::clone(&worker.checks.tally);
@@ -129,6 +139,9 @@ where
             }
             activity.set_busy();
             let mut response = respond(request, worker, peer).await;
+            if is_encrypted {
+                response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
+            }
             if activity.permit.is_draining() {
                 // hyper learns of the drain only after this answer if the request came during it.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

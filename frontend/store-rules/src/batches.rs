@@ -52,6 +52,8 @@ pub(crate) struct PreparedBatch {
 /// The keyed hashes of an idempotency key and its request.
 pub(crate) struct PreparedKey {
     pub key: [u8; 32],
+    /// The hash by which earlier versions stored the key of a list: without the endpoint.
+    pub former: Option<[u8; 32]>,
     pub body: [u8; 16],
 }
 
@@ -81,7 +83,9 @@ pub(crate) fn prepare(
     if rows.is_empty() || rows.len() > BATCH_ROWS_MAX || !fits {
         return Err(HoldError::BadAmount.into());
     }
-    let idempotency = idempotency.as_ref().map(|given| prepare_key(given, vault, account, key_mode(mode)));
+    let idempotency = idempotency
+        .as_ref()
+        .map(|given| prepare_key(given, vault, account, key_mode(mode), KeyEndpoint::Batches));
     let mut answers = match mode {
         BatchMode::Test(reasons) => reasons.iter().copied().map(reason::code).collect(),
         BatchMode::Live => own_answers(results, vault, account, rows, now)?,
@@ -147,12 +151,20 @@ fn key_mode(mode: &BatchMode) -> KeyMode {
     }
 }
 
-/// Hashes an idempotency key of this account and mode, and its request.
+/// The endpoint of an idempotency key. One key at two endpoints is two keys.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyEndpoint {
+    Batches,
+    Lists,
+}
+
+/// Hashes an idempotency key of this account, mode and endpoint, and its request.
 pub(crate) fn prepare_key(
     given: &Idempotency,
     vault: &Vault,
     account: AccountId,
     mode: KeyMode,
+    endpoint: KeyEndpoint,
 ) -> PreparedKey {
     let account_bytes = account.to_bytes();
     let scope: &[u8] = match mode {
@@ -160,9 +172,17 @@ pub(crate) fn prepare_key(
         KeyMode::Test => b"test",
     };
     let hash = vault.hash("idempotency key", &[&account_bytes, scope, given.key.as_bytes()]);
+    let (key, former) = match endpoint {
+        KeyEndpoint::Batches => (hash, None),
+        KeyEndpoint::Lists => {
+            let of_lists =
+                vault.hash("idempotency key of a list", &[&account_bytes, scope, given.key.as_bytes()]);
+            (of_lists, Some(idempotency_key(account, hash)))
+        }
+    };
     // The keyed hash prevents guessing: a plain hash of a request with few addresses could be guessed.
     let body = vault.hash("idempotency body", &[&account_bytes, &given.body]);
-    PreparedKey { key: idempotency_key(account, hash), body }
+    PreparedKey { key: idempotency_key(account, key), former, body }
 }
 
 /// Answers that are ready to be written, by batch.

@@ -272,7 +272,12 @@ impl Txn<'_> {
     /// What an idempotency key says of the request, if it is known.
     fn known_list(&self, given: Option<&PreparedKey>, now: UnixMs) -> Result<Option<Known>, StoreError> {
         let Some(given) = given else { return Ok(None) };
-        let first = self.remembered(&given.key)?.filter(|first| now < first.expires_at());
+        let valid = |row: &IdempotencyRow| now < row.expires_at();
+        let mut first = self.remembered(&given.key)?.filter(valid);
+        if let (None, Some(former)) = (&first, &given.former) {
+            // Under this hash there may also be a batch, whose request differs from that of every list.
+            first = self.remembered(former)?.filter(|row| valid(row) && row.body == given.body);
+        }
         Ok(first.map(|IdempotencyRow { body, batch, .. }| match body == given.body {
             true => Known::Same(ListId::from_bytes(batch.to_bytes())),
             false => Known::Other,

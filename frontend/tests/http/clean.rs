@@ -165,7 +165,10 @@ fn a_spent_budget_is_told() {
     assert!(output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("\n    refusal_budget                     1  not asked: "), "{said}");
-    assert!(said.contains(": --max-wait 40m or a later run"), "{said}");
+    assert!(
+        said.contains(": --max-wait 40m waits for the site's next hour, and `clean --retry` checks"),
+        "{said}"
+    );
     assert_eq!(
         fs::read_to_string(path("out")).unwrap(),
         "budget@a.com,false,unverifiable\ncatch_all@b.com,false,catch_all\n"

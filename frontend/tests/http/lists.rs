@@ -562,6 +562,10 @@ fn batches_are_listed_and_cancelled() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert_eq!(cancel(&server.stranger(), &open).status, 404);
+    // A test key may read it, and not end it.
+    let refused = cancel(&server.test, &open);
+    assert_eq!((refused.status, &refused.json()["error"]), (403, &"live_key_required".into()), "{refused:?}");
+    assert_eq!(crate::http::batches::poll(&server, &server.test, &open)["status"], "processing");
     for _ in 0..2 {
         let cancelled = cancel(&server.live, &open);
         let body = cancelled.json();

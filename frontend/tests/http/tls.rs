@@ -126,7 +126,11 @@ fn what_is_no_tls_gets_no_answer() {
     assert!(try_connect(&server, config).is_err(), "nothing is spoken that was not agreed on");
     let mut connection = connect(&server, &pair.root);
     connection.send(get("", "/livez"));
-    assert_eq!(connection.read().status, 200);
+    let answer = connection.read();
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("strict-transport-security"), Some("max-age=31536000"));
+    let server = Server::start(&[]);
+    assert_eq!(server.get("", "/livez").header("strict-transport-security"), None, "there is no TLS");
 }
 
 #[test]

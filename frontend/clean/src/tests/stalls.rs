@@ -147,7 +147,7 @@ fn a_spent_budget_is_waited_for_as_long_as_the_user_says() {
     assert_eq!(desk.checker.submitted["budget@x.com"], 1);
     let said = summary.to_string();
     assert!(said.contains("\n    refusal_budget                     1  not asked: "), "{said}");
-    assert!(said.contains(": --max-wait 75m waits for the site's next hour, "), "{said}");
+    assert!(said.contains(": --max-wait 15m waits for the site's next hour, "), "{said}");
     assert_eq!(
         desk.output(),
         "budget@x.com,false,unverifiable\nnobody@x.com,false,mailbox_not_found\n\

@@ -5,11 +5,13 @@ mod submission;
 use super::page;
 use crate::router::Call;
 use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
+use checks::auth::Caller;
+use checks::idempotency::KeyedEndpoint;
 use http_core::Refusal;
 use http_core::Reply;
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{AccountId, BatchId, BatchView};
+use store::{AccountId, BatchId, BatchView, KeyMode};
 use submission::Submission;
 
 /// `POST /v1/verify/batch`. Each row costs one credit, which is charged before the answer. The rows are checked
@@ -19,7 +21,12 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
     let submission = Submission::read(caller, &call)?;
     let claim = match submission.key() {
         Some(key) => {
-            let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, key);
+            let claim = call.worker.shared.in_progress.claim(
+                caller.account,
+                caller.mode,
+                KeyedEndpoint::Batches,
+                key,
+            );
             Some(claim.ok_or_else(in_progress)?)
         }
         None => None,
@@ -69,8 +76,16 @@ pub async fn index(call: Call) -> Result<Reply, Refusal> {
 
 /// `POST /v1/verify/batch/{batch_id}/cancel`: ends a batch. Rows without an answer are refunded.
 pub async fn cancel(call: Call) -> Result<Reply, Refusal> {
-    let account = call.caller()?.account;
+    let Caller { account, mode, .. } = call.caller()?;
     let id: BatchId = call.parameter.parse().map_err(|_| no_such_batch())?;
+    if mode == KeyMode::Test {
+        // What a test key makes is complete at once.
+        let found = call.worker.checks.store.batch(account, id, clock::now()).await?;
+        if !found.ok_or_else(no_such_batch)?.completed {
+            let message = "A test key cannot cancel a batch of a live key.";
+            return Err(Refusal::new(ErrorCode::LiveKeyRequired, message));
+        }
+    }
     let view = call.worker.checks.store.cancel_batch(account, id, clock::now()).await?;
     let view = view.ok_or_else(no_such_batch)?;
     call.worker.shared.new_batches.cancel([id]);

@@ -376,10 +376,13 @@ fn an_idempotency_key_creates_one_list() {
     assert_eq!(world.store().end_upload(&one, key(2), START).wait(), Ok(UploadEnd::KeyReused));
     assert_eq!(create(&world, 3, key(1), false), ListMade::Replayed(two.id));
     assert_eq!(create(&world, 3, key(2), true), ListMade::KeyReused);
-    // A batch has the same keys.
+    // The keys of batches are others.
     let mut batch = world.new_batch(a, &["a@example.com"]);
     batch.idempotency = key(9);
-    assert_eq!(world.create(batch), Err(BatchError::KeyReused));
+    let made = world.create(batch.clone()).unwrap();
+    assert_eq!(world.create(batch), Ok(BatchCreated { replayed: true, ..made }));
+    assert_eq!(create(&world, 3, key(9), true), ListMade::KeyReused);
+    assert_eq!(create(&world, 3, key(1), true), ListMade::Replayed(two.id));
     world.now += IDEMPOTENCY_MS;
     assert_eq!(create(&world, 4, key(2), true), ListMade::Made);
     assert_eq!(create(&world, 5, key(2), true), ListMade::Replayed(ListId::new(world.now, 4)));

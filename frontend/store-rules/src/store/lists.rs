@@ -2,7 +2,7 @@
 
 use super::RowStore;
 use crate::backend::{Backend, Class, Job, Lock, Prepared, Want};
-use crate::batches::PreparedKey;
+use crate::batches::{KeyEndpoint, PreparedKey};
 use crate::lists::Cancelled;
 use crate::results::Results;
 use crate::rows::{Rows, Table, Walk};
@@ -248,7 +248,7 @@ fn want_list(account: AccountId, id: ListId) -> impl Fn(&mut Vec<Want>) + Send +
 impl<B: Backend> RowStore<B> {
     fn list_request(&self, list: &List, key: Option<Idempotency>) -> Option<PreparedKey> {
         let vault = &self.shared().vault;
-        key.map(|key| batches::prepare_key(&key, vault, list.account, list.mode))
+        key.map(|key| batches::prepare_key(&key, vault, list.account, list.mode, KeyEndpoint::Lists))
     }
 
     fn read_part(&self, list: &List, key: [u8; 20]) -> Pending<Option<Vec<u8>>, StoreError> {

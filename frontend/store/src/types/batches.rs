@@ -44,8 +44,8 @@ pub struct NewRow {
     pub address: AddressHash,
 }
 
-/// An idempotency key with its request. It applies within one account and one kind of [`BatchMode`]: the request of a
-/// test key never answers one of a live key.
+/// An idempotency key with its request. It applies within one account, one endpoint and one kind of [`BatchMode`]: the request of a
+/// test key never answers one of a live key, and that of a list never one of a batch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Idempotency {
     /// The value of the header `Idempotency-Key`.

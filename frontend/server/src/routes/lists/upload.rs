@@ -5,7 +5,7 @@ use crate::router::Call;
 use api::request::{LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX};
 use api::{ErrorCode, Issue, IssueType, ListBody};
 use checks::auth::Caller;
-use checks::idempotency::{self, Claim};
+use checks::idempotency::{self, Claim, KeyedEndpoint};
 use http_core::Reply;
 use http_core::{Query, Refusal};
 use list_work::upload::{BodyError, Incoming, PartWriter, UploadError, Whole};
@@ -123,7 +123,7 @@ fn plain(name: &str) -> String {
 }
 
 fn claim(call: &Call, caller: Caller, key: &str) -> Result<Claim, Refusal> {
-    let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, key);
+    let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, KeyedEndpoint::Lists, key);
     claim.ok_or_else(super::super::batch::in_progress)
 }
 

@@ -195,9 +195,9 @@ fn cancel_batch() -> Value {
         "tags": ["Batch"],
         "summary": "Cancel a batch",
         "description": "Free. Addresses without an answer get the reason `unverifiable`, and their credits \
-            are returned. A completed batch stays as it is.",
+            are returned. A completed batch stays as it is. A test key cannot cancel a batch of a live key.",
         "parameters": [batch_id()],
-        "responses": responses("202", status, &answers::INVALID, &[&answers::NOT_FOUND]),
+        "responses": responses("202", status, &answers::INVALID, &[&answers::LIVE_ONLY, &answers::NOT_FOUND]),
     })
 }
 
