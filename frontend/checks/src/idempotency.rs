@@ -7,7 +7,7 @@ use api::{Issue, IssueType};
 use ring::digest::{SHA256, digest};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use store::{AccountId, KeyMode};
+use store::{AccountId, KeyEndpoint, KeyMode};
 
 /// The longest key, in characters of ASCII.
 pub const KEY_CHARS_MAX: usize = 255;
@@ -51,17 +51,8 @@ pub fn fingerprint(body: &[u8]) -> Result<[u8; 32], String> {
     Ok(hash)
 }
 
-/// An endpoint that takes keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyedEndpoint {
-    /// `POST /v1/verify/batch`.
-    Batches,
-    /// `POST /v1/lists`.
-    Lists,
-}
-
 /// The account, the mode and the endpoint of a key, and the key.
-type Scoped = (AccountId, KeyMode, KeyedEndpoint, String);
+type Scoped = (AccountId, KeyMode, KeyEndpoint, String);
 
 /// The keys of requests under way on all threads.
 #[derive(Default)]
@@ -79,7 +70,7 @@ impl InProgress {
         self: &Arc<InProgress>,
         account: AccountId,
         mode: KeyMode,
-        endpoint: KeyedEndpoint,
+        endpoint: KeyEndpoint,
         key: &str,
     ) -> Option<Claim> {
         let key = (account, mode, endpoint, key.to_owned());
@@ -137,8 +128,8 @@ mod tests {
 
     #[test]
     fn a_key_is_free_again_whatever_happens() {
+        use KeyEndpoint::{Batches, Lists};
         use KeyMode::{Live, Test};
-        use KeyedEndpoint::{Batches, Lists};
         let keys = Arc::new(InProgress::default());
         let (one, other) = (AccountId::new(1, 1), AccountId::new(1, 2));
         let claim = keys.claim(one, Live, Batches, "k").unwrap();

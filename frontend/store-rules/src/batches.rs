@@ -151,13 +151,6 @@ fn key_mode(mode: &BatchMode) -> KeyMode {
     }
 }
 
-/// The endpoint of an idempotency key. One key at two endpoints is two keys.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum KeyEndpoint {
-    Batches,
-    Lists,
-}
-
 /// Hashes an idempotency key of this account, mode and endpoint, and its request.
 pub(crate) fn prepare_key(
     given: &Idempotency,

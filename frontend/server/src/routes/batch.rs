@@ -6,12 +6,11 @@ use super::page;
 use crate::router::Call;
 use api::{BatchPage, BatchStatus, BatchSummary, ErrorCode, ResultRow};
 use checks::auth::Caller;
-use checks::idempotency::KeyedEndpoint;
 use http_core::Refusal;
 use http_core::Reply;
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{AccountId, BatchId, BatchView, KeyMode};
+use store::{AccountId, BatchId, BatchView, KeyEndpoint, KeyMode};
 use submission::Submission;
 
 /// `POST /v1/verify/batch`. Each row costs one credit, which is charged before the answer. The rows are checked
@@ -21,12 +20,8 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
     let submission = Submission::read(caller, &call)?;
     let claim = match submission.key() {
         Some(key) => {
-            let claim = call.worker.shared.in_progress.claim(
-                caller.account,
-                caller.mode,
-                KeyedEndpoint::Batches,
-                key,
-            );
+            let claim =
+                call.worker.shared.in_progress.claim(caller.account, caller.mode, KeyEndpoint::Batches, key);
             Some(claim.ok_or_else(in_progress)?)
         }
         None => None,

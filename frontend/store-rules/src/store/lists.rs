@@ -2,7 +2,7 @@
 
 use super::RowStore;
 use crate::backend::{Backend, Class, Job, Lock, Prepared, Want};
-use crate::batches::{KeyEndpoint, PreparedKey};
+use crate::batches::PreparedKey;
 use crate::lists::Cancelled;
 use crate::results::Results;
 use crate::rows::{Rows, Table, Walk};

@@ -44,6 +44,15 @@ pub struct NewRow {
     pub address: AddressHash,
 }
 
+/// The endpoint of an idempotency key. One key at two endpoints is two keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum KeyEndpoint {
+    /// `POST /v1/verify/batch`.
+    Batches,
+    /// `POST /v1/lists`.
+    Lists,
+}
+
 /// An idempotency key with its request. It applies within one account, one endpoint and one kind of [`BatchMode`]: the request of a
 /// test key never answers one of a live key, and that of a list never one of a batch.
 #[derive(Clone, PartialEq, Eq)]

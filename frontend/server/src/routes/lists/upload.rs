@@ -5,13 +5,13 @@ use crate::router::Call;
 use api::request::{LIST_COLUMN_CHARS_MAX, LIST_NAME_CHARS_MAX};
 use api::{ErrorCode, Issue, IssueType, ListBody};
 use checks::auth::Caller;
-use checks::idempotency::{self, Claim, KeyedEndpoint};
+use checks::idempotency::{self, Claim};
 use http_core::Reply;
 use http_core::{Query, Refusal};
 use list_work::upload::{BodyError, Incoming, PartWriter, UploadError, Whole};
 use std::sync::Arc;
 use store::id::random_bits;
-use store::{Idempotency, List, ListId, ListMade, ListState, StoreError, UploadEnd, clock};
+use store::{Idempotency, KeyEndpoint, List, ListId, ListMade, ListState, StoreError, UploadEnd, clock};
 
 /// `POST /v1/lists`: creates a list, with its content or for an upload in parts.
 pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
@@ -123,7 +123,7 @@ fn plain(name: &str) -> String {
 }
 
 fn claim(call: &Call, caller: Caller, key: &str) -> Result<Claim, Refusal> {
-    let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, KeyedEndpoint::Lists, key);
+    let claim = call.worker.shared.in_progress.claim(caller.account, caller.mode, KeyEndpoint::Lists, key);
     claim.ok_or_else(super::super::batch::in_progress)
 }
 
