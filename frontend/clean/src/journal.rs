@@ -58,8 +58,8 @@ struct Settled {
 }
 
 impl Journal {
-    /// The journal of a run of this kind over `list`, which writes to `output`. `continues`: the results of the earlier run count, and its key
-    /// replaces `keyed`.
+    /// The journal of a run of this kind over `list`, which writes to `output`. If the run `continues` an earlier one, the results of that
+    /// run count, and the addresses are hashed with its key instead of `keyed`.
     ///
     /// # Errors
     /// The file of the earlier run cannot be read, or is of a run of another kind; or another file has its name.

@@ -39,9 +39,13 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let id = visit.signed_in()?.account;
     let (store, now) = (&visit.checks.store, clock::now());
-    // A double click sends the form twice, and the first one may have deleted the account already.
+    let session = visit.signed_in()?.session;
     let Some(account) = store.account(id, now).await? else { return Ok(gone()) };
     let Some(user) = store.user(id).await? else {
+        // A double click sends the form twice: the first one has deleted the user and the session meanwhile.
+        if store.session(&session, now).await?.is_none() {
+            return Ok(gone());
+        }
         return refuse(&visit, "Set a password first, on the page Password and sessions.", 403).await;
     };
     if visit.form.text("name").trim() != account.name {
@@ -54,7 +58,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
         return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;
     }
-    let by = Authority { session: Some(visit.signed_in()?.session), password: Some(user.password) };
+    let by = Authority { session: Some(session), password: Some(user.password) };
     match store.close_account(id, by, clock::now()).await {
         Ok(()) => {}
         Err(ChangeError::UnknownAccount) => return Ok(gone()),
