@@ -32,6 +32,8 @@ const STEP_LIMIT: Duration = Duration::from_secs(2 * 3600);
 const COPY_LIMIT: Duration = Duration::from_secs(900);
 /// A drain of the server takes up to 65 s.
 const DRAIN_LIMIT: Duration = Duration::from_secs(80);
+/// What a new user's disk must have free for the tests. The size hardly depends on the machine, so it is checked, other than times.
+const TESTS_BYTES: u64 = 5_000_000_000;
 /// Nothing of this machine asks the DNS in the namespaces of the commands.
 const NO_RESOLVER: &str = "127.0.0.1";
 /// Programs of the machine, with what installs them.
@@ -132,8 +134,14 @@ fn on_release(
     let installed = steps.run(&format!("{} && ~/.cargo/bin/mailprobe --version", promises.install))?;
     let version = installed.said.lines().last().unwrap_or_default().to_owned();
     steps.judge(&promises.install, &installed, Ok(version));
-    let bytes = size_of(&checkout.outside.join("target"))?;
-    report::line(&format!("{name}: target has {:.2} GB", bytes as f64 / 1e9));
+    let target = checkout.outside.join("target");
+    let (all, tests) = (size_of(&target)?, size_of(&target.join("debug"))?);
+    let sizes = format!("{:.2} GB, with the release build {:.2} GB", tests as f64 / 1e9, all as f64 / 1e9);
+    let small = tests <= TESTS_BYTES;
+    steps.tally.check(
+        &format!("{name}: the tests take at most {:.0} GB", TESTS_BYTES as f64 / 1e9),
+        if small { Ok(sizes) } else { Err(sizes) },
+    );
     Ok(())
 }
 
