@@ -8,6 +8,7 @@
 //! - [`mod@verdict::classify`] reads one reply, [`verdict::evidence`] the replies of a session together.
 //! - [`pace::SitePace`] decides when a session with a site may start, [`refusals`] how many recipients a site may refuse.
 //! - [`retry::Schedule`] decides when an address is asked about again.
+//! - [`sharing`] bounds what many accounts or networks share, and gives each its turn.
 //! - [`limits`] has every bound that a peer can influence.
 //!
 //! # Invariants
@@ -32,6 +33,7 @@ pub mod public_suffix;
 pub mod refusals;
 pub mod retry;
 pub mod score;
+pub mod sharing;
 pub mod smtp;
 pub mod socks5;
 pub mod typo;
