@@ -29,6 +29,8 @@ pub struct Refusal {
 const RETRY_FULL_S: &str = "2";
 /// The time after which a failover of the database may have ended.
 const RETRY_AWAY_S: &str = "5";
+/// The time after which a part of a caller's own share may be free again.
+const RETRY_SHARE_S: &str = "5";
 const RETRY_RESTART_S: &str = "5";
 const RETRY_OUTAGE_S: &str = "30";
 
@@ -271,6 +273,10 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Refusal {
         match error {
             StoreError::Busy => Refusal::full().inside("the store's queue is full"),
+            StoreError::OverShare(share) => {
+                Refusal::new(ErrorCode::RateLimited, share).header("retry-after", RETRY_SHARE_S)
+            }
+            StoreError::OverQuota(share) => Refusal::new(ErrorCode::RequestTooLarge, share),
             StoreError::Away(_) => Refusal::away().inside(error),
             StoreError::Unknown(_) => Refusal::unknown().inside(error),
             StoreError::Closed

@@ -11,7 +11,8 @@ mod text;
 
 use checks::counters::Tally;
 use checks::engine_client::EngineGauge;
-use std::sync::Arc;
+use engine::proto::sharing::ShareUse;
+use std::sync::{Arc, OnceLock};
 use store::Store;
 
 /// The sources of all metrics.
@@ -19,6 +20,8 @@ pub struct Metrics {
     tallies: Vec<Arc<Tally>>,
     store: Arc<dyn Store>,
     engine: EngineGauge,
+    /// What accounts and networks share; empty while the server starts.
+    shares: OnceLock<Vec<Arc<ShareUse>>>,
     connections_max: usize,
     started: f64,
     /// Returns how many lines of the log were dropped.
@@ -37,7 +40,13 @@ impl Metrics {
     ) -> Metrics {
         let tallies = (0..=threads).map(|_| Arc::default()).collect();
         let started = now as f64 / 1000.0;
-        Metrics { tallies, store, engine, connections_max, started, log_dropped }
+        let shares = OnceLock::new();
+        Metrics { tallies, store, engine, shares, connections_max, started, log_dropped }
+    }
+
+    /// Sets what accounts and networks share, once all parts of the server have started.
+    pub fn set_shares(&self, shares: Vec<Arc<ShareUse>>) {
+        self.shares.get_or_init(|| shares);
     }
 
     /// The tally of the thread that feeds batches.

@@ -8,6 +8,7 @@ use checks::faults::Faults;
 use checks::gateway::Gateways;
 use checks::idempotency::InProgress;
 use dashboard::Dashboard;
+use engine::proto::sharing::ShareUse;
 use list_work::ListWork;
 use outbound::Destinations;
 use std::rc::Rc;
@@ -35,6 +36,8 @@ pub struct SharedState {
     pub gateways: RwLock<Arc<Gateways>>,
     /// The addresses that webhooks may contact.
     pub webhook_destinations: Destinations,
+    /// What accounts and networks share, and how much of it is taken.
+    pub shares: Vec<Arc<ShareUse>>,
     /// The faults of this machine.
     pub faults: Arc<Faults>,
     /// The OpenAPI description of the API.

@@ -161,6 +161,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let webhooks = crew.start_webhooks()?;
     let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
     let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
+    metrics.set_shares(shared.shares.clone());
     status.enter(Phase::Ready);
     if let Some(endpoint) = &mut endpoint {
         endpoint.start(metrics).map_err(|error| Failure::failed(format!("cannot serve metrics: {error}")))?;
@@ -338,6 +339,7 @@ impl Crew<'_> {
             .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
         let shared = Arc::new(SharedState {
+            shares: Vec::new(),
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),

@@ -11,6 +11,11 @@ use std::path::PathBuf;
 pub enum StoreError {
     /// The queue of writes is full. Nothing was done; a later attempt may succeed.
     Busy,
+    /// The account or network has all of its share of something that others need too. Nothing was done. The text names the share, in
+    /// one sentence for the caller.
+    OverShare(String),
+    /// As [`StoreError::OverShare`], for bytes: waiting does not help, but something smaller, or a deletion, does.
+    OverQuota(String),
     /// The store was closed, or its writer has ended. The write was not done.
     Closed,
     /// The database did not answer in time, or other writes were in the way for long. A write was not done, except for the
@@ -48,6 +53,7 @@ impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
+            StoreError::OverShare(share) | StoreError::OverQuota(share) => f.write_str(share),
             StoreError::Closed => f.write_str("the store is closed"),
             StoreError::Away(why) => {
                 write!(f, "the database is not available now ({why}); try again in some seconds")

@@ -378,9 +378,12 @@ impl Feeder {
 /// Whether the store may accept the same write later, without a restart. A store with nodes goes on after an unknown result.
 fn may_pass(error: &StoreError, has_nodes: bool) -> bool {
     match error {
-        StoreError::NotDone(_) | StoreError::Busy | StoreError::Away(_) => true,
+        StoreError::NotDone(_) | StoreError::Busy | StoreError::OverShare(_) | StoreError::Away(_) => true,
         StoreError::Unknown(_) => has_nodes,
-        StoreError::Closed | StoreError::Failed(_) | StoreError::OldFormat { .. } => false,
+        StoreError::Closed
+        | StoreError::Failed(_)
+        | StoreError::OverQuota(_)
+        | StoreError::OldFormat { .. } => false,
     }
 }
 

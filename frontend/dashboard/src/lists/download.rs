@@ -71,6 +71,7 @@ async fn open(visit: &Visit, list: List, wanted: Wanted) -> Result<Opened, Probl
             Problem::new(503, "Too many downloads are open now. Wait until one ends, then try again.")
                 .header("retry-after", "10")
         }
+        over @ StoreError::OverShare(_) => over.into(),
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     })
 }

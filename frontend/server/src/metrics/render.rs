@@ -5,6 +5,7 @@ use super::process;
 use super::text::{Kind, Page};
 use checks::counters::{Counts, Tally};
 use engine::SourceFigures;
+use engine::proto::sharing::UsedUp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use store::{Sizes, StoreFigures};
@@ -23,6 +24,7 @@ impl Metrics {
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
         self.requests(&mut page);
         self.connections(&mut page);
+        self.shares(&mut page);
         self.engine(&mut page);
         self.store(&mut page);
         self.process(&mut page);
@@ -85,6 +87,27 @@ impl Metrics {
         family.sample(&[("why", "peer_limit")], sum(|tally| &tally.refused));
         family.sample(&[("why", "gave_way")], sum(|tally| &tally.gave_way));
         family.sample(&[("why", "too_slow")], sum(|tally| &tally.too_slow));
+    }
+
+    fn shares(&self, page: &mut Page) {
+        let shares = self.shares.get().map(Vec::as_slice).unwrap_or_default();
+        let help = "How much of a thing that accounts or networks share is taken, in its own unit.";
+        let mut family = page.family("mailprobe_share_used", Kind::Gauge, help);
+        for share in shares {
+            family.sample(&[("of", share.name)], share.used());
+        }
+        let help = "The most that all accounts or networks together may take of a shared thing.";
+        let mut family = page.family("mailprobe_share_max", Kind::Gauge, help);
+        for share in shares {
+            family.sample(&[("of", share.name)], share.bounds.all);
+        }
+        let help = "What was refused because a share is used up, by the bound: that of one account or network, or that of all.";
+        let mut family = page.family("mailprobe_share_refused_total", Kind::Counter, help);
+        for share in shares {
+            for (by, bound) in [(UsedUp::Share, "share"), (UsedUp::All, "all")] {
+                family.sample(&[("of", share.name), ("by", bound)], share.refused(by));
+            }
+        }
     }
 
     fn engine(&self, page: &mut Page) {

@@ -65,6 +65,7 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
             let message = "Too many downloads are open now; retry when one has ended.";
             Refusal::new(api::ErrorCode::TemporarilyUnavailable, message).header("retry-after", "10")
         }
+        over @ StoreError::OverShare(_) => over.into(),
         error => Refusal::unready().inside(format!("a list cannot be read: {error}")),
     })?;
     let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;
