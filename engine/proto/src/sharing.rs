@@ -73,7 +73,7 @@ impl ShareUse {
         self.used.store(used, Relaxed);
     }
 
-    /// Counts a refusal.
+    /// Counts a refusal by this bound.
     pub fn count_refusal(&self, by: UsedUp) {
         match by {
             UsedUp::Share => &self.refused_share,

@@ -149,7 +149,8 @@ impl Visit<'_> {
         let terms = self.checks.store.terms(self.connection.account);
         let terms = terms.ok_or_else(|| Refusal::defect().inside("a connection's account is not there"))?;
         let key = KeyId(self.connection.id.0);
-        self.checks.limiter.count(key, row, &terms.limits, clock::now()).await.map_err(Refusal::from)?;
+        let caller = (self.connection.account, key);
+        self.checks.limiter.count(caller, row, &terms.limits, clock::now()).await.map_err(Refusal::from)?;
         Ok(())
     }
 

@@ -48,19 +48,34 @@ impl Limiter {
         Ok(Limiter { store, counters, permits, rests_until: AtomicU64::new(0) })
     }
 
-    /// Counts a request of a key in a row.
+    /// Counts a request of a key in a row. A fast check counts for the account too: it costs nothing, and an account has many keys.
     ///
     /// # Errors
     ///
-    /// The limit of the row is reached.
+    /// The limit of the row is reached, for the key or for the account. Then it is counted for neither.
     pub async fn count(
         &self,
-        key: KeyId,
+        (account, key): (AccountId, KeyId),
         row: Row,
         limits: &Limits,
         now: UnixMs,
     ) -> Result<Standing, RateLimited> {
-        let (id, limit) = (WindowId { key, row }, limits.row(row));
+        let own = WindowId { key, row };
+        let standing = self.count_one(own, limits.row(row), now).await?;
+        if row == Row::Fast {
+            let all = WindowId { key: KeyId::from_bytes(account.to_bytes()), row: Row::FastAccount };
+            if let Err(limited) = self.count_one(all, limits.row(Row::FastAccount), now).await {
+                self.counters.give_back(own);
+                if self.store.has_nodes() {
+                    self.permits.give_back(own);
+                }
+                return Err(limited);
+            }
+        }
+        Ok(standing)
+    }
+
+    async fn count_one(&self, id: WindowId, limit: u32, now: UnixMs) -> Result<Standing, RateLimited> {
         if !self.store.has_nodes() {
             return self.counters.count(id, limit, now);
         }
@@ -182,7 +197,27 @@ mod tests {
 
     /// The count of a single process, which needs no runtime.
     fn count(limiter: &Limiter, key: KeyId, row: Row, now: UnixMs) -> Result<Standing, RateLimited> {
-        futures_lite::future::block_on(limiter.count(key, row, &Limits { poll: 3, ..Limits::default() }, now))
+        let limits = Limits { poll: 3, fast: 4, fast_account: 5, ..Limits::default() };
+        futures_lite::future::block_on(limiter.count((AccountId::new(NOW, 2), key), row, &limits, now))
+    }
+
+    #[test]
+    fn all_keys_of_an_account_share_its_fast_checks() {
+        let folder = tempfile::tempdir().unwrap();
+        let limiter = limiter(folder.path(), NOW);
+        let fast = |key: u128, at| count(&limiter, KeyId::new(NOW, key), Row::Fast, NOW + at);
+        for at in 0..4 {
+            assert_eq!(fast(1, at).map(|standing| standing.remaining), Ok(3 - at as u32));
+        }
+        assert_eq!(fast(1, 4).map_err(|limited| limited.0.policy), Err("fast"));
+        assert!(fast(2, 5).is_ok());
+        let refused = fast(3, 6).unwrap_err().0;
+        assert_eq!((refused.policy, refused.quota, refused.wait_s()), ("fast_account", 5, 60));
+        // What the account's limit refused does not count for the key: after the wait its own limit is there as a whole.
+        for at in 0..4 {
+            fast(3, 60_005 + at).unwrap();
+        }
+        assert!(count(&limiter, KeyId::new(NOW, 4), Row::Poll, NOW).is_ok());
     }
 
     fn charge(taken: Result<FairUse<'_>, RateLimited>) {

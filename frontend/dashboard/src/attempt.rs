@@ -59,7 +59,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
 pub async fn count(visit: &Visit, account: AccountId, row: Row) -> Result<(), Problem> {
     let terms = visit.checks.store.terms(account).ok_or_else(Problem::not_found)?;
     let key = KeyId::from_bytes(account.to_bytes());
-    let counted = visit.checks.limiter.count(key, row, &terms.limits, clock::now()).await;
+    let counted = visit.checks.limiter.count((account, key), row, &terms.limits, clock::now()).await;
     counted.map(drop).map_err(|limited| Problem::too_often(limited.0.wait_s()))
 }
 

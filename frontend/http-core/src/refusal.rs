@@ -10,7 +10,7 @@ use engine::Outage;
 use engine::proto::limits::{REFUSALS_STEP, REFUSALS_STEPS};
 use std::borrow::Cow;
 use std::time::Duration;
-use store::rate_limit::{RateLimited, Standing, fair_use};
+use store::rate_limit::{RateLimited, Row, Standing, fair_use};
 use store::{HoldError, KeyScope, SettleError, StoreError};
 
 /// A refusal of a request.
@@ -221,6 +221,10 @@ impl From<RateLimited> for Refusal {
         let wait = standing.wait_s();
         let message = if policy == fair_use::POLICY {
             format!("Fair use of full checks is used up for this account. Wait {wait} s.")
+        } else if policy == Row::FastAccount.as_str() {
+            format!(
+                "The keys of this account have used its {quota} fast checks in {window_s} s. Wait {wait} s."
+            )
         } else {
             format!("This key has used all {quota} requests of this kind in {window_s} s. Wait {wait} s.")
         };

@@ -280,7 +280,7 @@ mod tests {
         let content = "email\n".to_owned() + &"nothing\n".repeat(2_000);
         list.bytes = content.len() as u64;
         let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
-        assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
+        assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
         list.state = ListState::Completed;
         list.rows = 2_000;
         assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use store::{AccountId, LIST_PART_BYTES, List, ListId, NewPart, PartPut, Store, StoreError, clock};
+use store::{AccountId, LIST_PART_BYTES, List, ListId, ListRoom, NewPart, PartPut, Store, StoreError, clock};
 
 /// A request body, piece by piece. The implementation limits the time.
 pub trait Incoming {
@@ -35,6 +35,8 @@ pub enum UploadError {
     Gone,
     /// The list has another offset than the upload: another connection continues it.
     Offset(u64),
+    /// There is no space for more of it now.
+    StoreFull,
     /// The store failed.
     Store(StoreError),
 }
@@ -60,6 +62,7 @@ pub struct PartWriter {
     /// The bytes of the list that are stored.
     stored: u64,
     bytes_max: u64,
+    room: ListRoom,
 }
 
 impl PartWriter {
@@ -67,14 +70,19 @@ impl PartWriter {
     ///
     /// # Errors
     /// The last part, which may be continued, cannot be read.
-    pub async fn open(store: Arc<dyn Store>, list: List, bytes_max: u64) -> Result<PartWriter, UploadError> {
+    pub async fn open(
+        store: Arc<dyn Store>,
+        list: List,
+        bytes_max: u64,
+        room: ListRoom,
+    ) -> Result<PartWriter, UploadError> {
         let (stored, mut part) = (list.offset, Vec::new());
         if stored % LIST_PART_BYTES as u64 != 0 {
             part = store.list_part(&list, number(stored)).await?.ok_or(UploadError::Gone)?;
             part.truncate((stored % LIST_PART_BYTES as u64) as usize);
         }
         part.reserve(LIST_PART_BYTES);
-        Ok(PartWriter { store, list, part, stored, bytes_max })
+        Ok(PartWriter { store, list, part, stored, bytes_max, room })
     }
 
     /// Adds content, and stores the parts that are full.
@@ -114,10 +122,11 @@ impl PartWriter {
             return Ok(to);
         }
         let part = NewPart { number: number(self.stored), from: self.stored, to, plain: &self.part };
-        match self.store.put_list_part(&self.list, part, clock::now()).await? {
+        match self.store.put_list_part(&self.list, part, self.room, clock::now()).await? {
             PartPut::Stored => self.stored = to,
             PartPut::Offset(offset) => return Err(UploadError::Offset(offset)),
             PartPut::Gone => return Err(UploadError::Gone),
+            PartPut::StoreFull => return Err(UploadError::StoreFull),
         }
         Ok(to)
     }

@@ -119,7 +119,7 @@ enum OneAccount {
 #[derive(Debug, Clone, Args)]
 #[group(required = true, multiple = true, args = [
     "reset", "fast", "verify", "batch", "poll", "account", "fair_use_per_second", "fair_use_burst",
-    "list",
+    "list", "fast_account",
 ])]
 struct LimitFlags {
     /// Fast checks per key in 60 seconds.
@@ -146,6 +146,9 @@ struct LimitFlags {
     /// Changes and downloads of lists, and exports of the account, per key in 60 seconds.
     #[arg(long, value_name = "N", value_parser = limit())]
     list: Option<u32>,
+    /// Fast checks of all keys of the account together in 60 seconds; 10 times those of a key if it is not set.
+    #[arg(long, value_name = "N", value_parser = limit())]
+    fast_account: Option<u32>,
 }
 
 fn limit() -> impl Fn(&str) -> Result<u32, String> + Clone {
@@ -154,9 +157,28 @@ fn limit() -> impl Fn(&str) -> Result<u32, String> + Clone {
 
 impl From<LimitFlags> for Overrides {
     fn from(set: LimitFlags) -> Overrides {
-        let LimitFlags { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list } =
-            set;
-        Overrides { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list }
+        let LimitFlags {
+            fast,
+            verify,
+            batch,
+            poll,
+            account,
+            fair_use_per_second,
+            fair_use_burst,
+            list,
+            fast_account,
+        } = set;
+        Overrides {
+            fast,
+            verify,
+            batch,
+            poll,
+            account,
+            fair_use_per_second,
+            fair_use_burst,
+            list,
+            fast_account,
+        }
     }
 }
 
@@ -299,7 +321,7 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
 }
 
 fn write_limits(out: &mut dyn Write, shown: &LimitsShown) -> io::Result<()> {
-    let limits = shown.limits.each().into_iter().zip(shown.overrides.each());
+    let limits = shown.limits.stated().each().into_iter().zip(shown.overrides.each());
     let rows: Vec<_> = limits
         .map(|((name, limit), (_, own))| {
             let source = if own.is_some() { "the account's own" } else { "the plan's" };

@@ -9,7 +9,11 @@ use store::{CREDITS_MAX, Plan, PlanTable};
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-pub(super) const KEYS: [&str; 6] = ["id", "name", "monthly_credits", "batches", "resets", "limits"];
+pub(super) const KEYS: [&str; 7] =
+    ["id", "name", "monthly_credits", "batches", "resets", "stored_mib", "limits"];
+
+/// 1 TiB.
+const STORED_MIB_MAX: u64 = 1 << 20;
 
 /// The plans that apply if the file defines none.
 pub fn standard() -> Vec<Plan> {
@@ -20,13 +24,13 @@ pub fn standard() -> Vec<Plan> {
 
 /// A plan as a table of the file.
 pub fn to_toml(plan: &Plan) -> String {
-    let Plan { id, name, monthly_credits, batches_allowed, resets, limits } = plan;
+    let Plan { id, name, monthly_credits, batches_allowed, resets, limits, stored_mib } = plan;
     let text = |text: &str| Value::String(text.to_owned()).to_string();
     let mut table = format!("[[plan]]\nid = {}\nname = {}\n", text(id), text(name));
     let _ = writeln!(table, "monthly_credits = {monthly_credits}");
-    let _ = writeln!(table, "batches = {batches_allowed}\nresets = {resets}");
+    let _ = writeln!(table, "batches = {batches_allowed}\nresets = {resets}\nstored_mib = {stored_mib}");
     let _ = writeln!(table, "[plan.limits]");
-    for (name, limit) in limits.each() {
+    for (name, limit) in limits.stated().each() {
         let _ = writeln!(table, "{name} = {limit}");
     }
     table
@@ -47,6 +51,7 @@ pub fn read(at: usize, table: &DeTable<'_>) -> Result<Plan, Fault> {
             "monthly_credits" => plan.monthly_credits = integer(value, 0, CREDITS_MAX).map_err(fault)?,
             "batches" => plan.batches_allowed = boolean(value).map_err(fault)?,
             "resets" => plan.resets = boolean(value).map_err(fault)?,
+            "stored_mib" => plan.stored_mib = integer(value, 1, STORED_MIB_MAX).map_err(fault)?,
             "limits" => plan.limits = read_limits(at, value)?,
             _ => return Err(unknown(at, key.get_ref(), KEYS.into_iter())),
         }

@@ -80,6 +80,12 @@ const TABLES: &[RepeatedTable] = &[
                 "Whether each month starts with new credits; false: there is one period without an end",
             ),
             optional(
+                "stored_mib",
+                "64",
+                "MiB that the batches of an account may take until they expire, beside 512 bytes for each credit that they cost: \
+                 what test keys can fill",
+            ),
+            optional(
                 "limits",
                 "{ fast = 600 }",
                 "Rate limits by kind, as [operations.md](operations.md#limits) lists them; a missing kind keeps its default",

@@ -28,6 +28,7 @@ use store::{
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::backup::BackupWriter;
 use store_rules::clock_check::ClockCheck;
+use store_rules::disk::Disk;
 use store_rules::index::{KeyChange, KeyIndex};
 use store_rules::opening::{KeyTraces, check_plans, read_index};
 use store_rules::rows::{Rows, Table};
@@ -216,7 +217,15 @@ fn open_as(
     index.apply(content);
     let clock_check = ClockCheck::read(&scan, now)?;
     drop(scan);
-    let shared = Shared { plans: SharedPlans::new(plans), vault, index, clock_check, has_nodes: true, reuse };
+    let shared = Shared {
+        plans: SharedPlans::new(plans),
+        vault,
+        index,
+        clock_check,
+        disk: Disk::UNKNOWN,
+        has_nodes: true,
+        reuse,
+    };
     let postgres = Postgres::start((connector, schema), (role, node), (Arc::new(shared), clock), last)?;
     let voided_holds = if role == Role::Server { postgres.void_orphans(now)? } else { 0 };
     Ok((postgres, PgOpening { voided_holds }))

@@ -22,8 +22,15 @@ const NAME_BYTES_MAX: usize = 24;
 pub const FORMAT_OLDEST: u32 = 6;
 
 /// The tables that [`FORMAT_OLDEST`] lacks.
-const NEW_TABLES: [Table; 5] =
-    [Table::Webhooks, Table::Outbox, Table::OutboxDue, Table::WebhookTurns, Table::Deliveries];
+const NEW_TABLES: [Table; 7] = [
+    Table::Webhooks,
+    Table::Outbox,
+    Table::OutboxDue,
+    Table::WebhookTurns,
+    Table::Deliveries,
+    Table::ListUse,
+    Table::StoredBytes,
+];
 
 /// What the schema has found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,9 +198,13 @@ fn table_definition(table: Table) -> String {
     let mut text = format!("CREATE TABLE {name} (k bytea PRIMARY KEY, v bytea NOT NULL{more})");
     text.push_str(match table {
         // Their rows are updated in place, so that a page keeps room for the next version.
-        Table::Accounts | Table::Batches | Table::Keys | Table::Days | Table::Webhooks => {
-            " WITH (fillfactor = 40);"
-        }
+        Table::Accounts
+        | Table::Batches
+        | Table::Keys
+        | Table::Days
+        | Table::Webhooks
+        | Table::ListUse
+        | Table::StoredBytes => " WITH (fillfactor = 40);",
         _ => ";",
     });
     if matches!(table, Table::BatchRows | Table::ListParts | Table::ListCodes) {

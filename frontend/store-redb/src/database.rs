@@ -18,6 +18,7 @@ use store::{
 use store_rules::backend::{Backend, Class, Job, Prepared, Wants};
 use store_rules::batches::Batches;
 use store_rules::clock_check::ClockCheck;
+use store_rules::disk::Disk;
 use store_rules::index::KeyIndex;
 use store_rules::opening::{check_plans, read_index};
 use store_rules::rows::Rows;
@@ -157,10 +158,19 @@ impl Redb {
         let clock_check = ClockCheck::read(&rows, now)?;
         drop(rows);
         let plans = SharedPlans::new(plans);
-        let shared =
-            Arc::new(Shared { plans, vault, index, clock_check, has_nodes: false, reuse: options.reuse });
+        let disk = space(path).map_or(Disk::UNKNOWN, |(total, free)| Disk::new(total, free));
+        let shared = Arc::new(Shared {
+            plans,
+            vault,
+            index,
+            clock_check,
+            disk,
+            has_nodes: false,
+            reuse: options.reuse,
+        });
         let database = Arc::new(database);
-        let context = Context { database: Arc::clone(&database), shared: Arc::clone(&shared), failure };
+        let path = path.to_owned();
+        let context = Context { database: Arc::clone(&database), shared: Arc::clone(&shared), failure, path };
         let writer = Writer::start(context).map_err(|error| StoreError::Failed(error.to_string()))?;
         let redb = Redb { writer, database, shared, folder: None, unclaimed: Mutex::default() };
         let voided: Pending<u64, StoreError> =
@@ -172,6 +182,13 @@ impl Redb {
     fn folder(&self) -> Option<&Path> {
         self.folder.as_ref().map(Folder::path)
     }
+}
+
+/// The bytes of the disk that holds this path, and how many of them are free; `None` if the system does not say.
+pub(super) fn space(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    let bytes = |blocks: u64| blocks.checked_mul(found.f_frsize);
+    bytes(found.f_blocks).zip(bytes(found.f_bavail))
 }
 
 fn snapshot(database: &Database) -> Result<ReadRows, StoreError> {

@@ -12,7 +12,7 @@ use store_rules::tables::{FORMAT, META, META_FORMAT};
 type Step = fn(&WriteTransaction) -> Result<(), StoreError>;
 
 /// `STEPS[n]` changes format n + 1 to n + 2.
-const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7, to_8, to_9];
+const STEPS: [Step; FORMAT as usize - 1] = [to_2, to_3, to_4, to_5, to_6, to_7, to_8, to_9, to_10];
 
 /// Creates the tables of a new file, or changes those of an old file to the current format.
 pub(super) fn migrate(database: &Database, path: &Path) -> Result<(), OpenError> {
@@ -66,7 +66,8 @@ fn create(database: &Database, format: u32) -> Result<(), StoreError> {
         to_6(transaction)?;
         to_7(transaction)?;
         to_8(transaction)?;
-        to_9(transaction)
+        to_9(transaction)?;
+        to_10(transaction)
     };
     apply(database, make, format)
 }
@@ -115,6 +116,11 @@ fn to_8(_: &WriteTransaction) -> Result<(), StoreError> {
 /// From format 8 to 9: the code of an unanswered row can say what the row waits for.
 fn to_9(_: &WriteTransaction) -> Result<(), StoreError> {
     Ok(())
+}
+
+/// From format 9 to 10: tables of what accounts take. That of lists is filled when it is first needed; batches of before do not count.
+fn to_10(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    create_tables(transaction, &[Table::ListUse, Table::StoredBytes])
 }
 
 /// Runs a step and writes its format in one transaction.

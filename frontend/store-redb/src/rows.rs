@@ -31,13 +31,18 @@ pub(crate) fn with_types<W: WithTypes>(table: Table, operation: W) -> W::Output 
     match table {
         Table::Meta => with!(&str, u64),
         Table::Names => with!(&str, &[u8; 16]),
-        Table::Accounts | Table::Keys | Table::Limits | Table::FairUse | Table::Users | Table::Clients => {
-            with!(&[u8; 16], &[u8])
-        }
+        Table::Accounts
+        | Table::Keys
+        | Table::Limits
+        | Table::FairUse
+        | Table::Users
+        | Table::Clients
+        | Table::ListUse => with!(&[u8; 16], &[u8]),
         Table::OpenBatches | Table::Emails => with!(&[u8; 16], &[u8; 16]),
         Table::WebhookTurns => with!(&[u8; 24], &[u8; 16]),
         Table::OutboxDue => with!(&[u8; 40], ()),
         Table::Windows => with!(&[u8; 17], &[u8]),
+        Table::StoredBytes => with!(&[u8; 20], u64),
         Table::Days | Table::ListParts | Table::ListCodes => with!(&[u8; 20], &[u8]),
         Table::Holds
         | Table::Ledger

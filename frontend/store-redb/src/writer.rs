@@ -7,10 +7,12 @@
 //! and stops the writer, since the state of the disk is unknown. Only after a failed commit is it unknown whether its
 //! group was done; later writes were not done.
 
+use super::database::space;
 use super::fail_stop::Failure;
 use super::rows::WriteRows;
 use ::redb::Database;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,6 +36,8 @@ pub(super) struct Context {
     pub database: Arc<Database>,
     pub shared: Arc<SharedState>,
     pub failure: Failure,
+    /// The file of the database.
+    pub path: PathBuf,
 }
 
 pub(super) struct Writer {
@@ -205,6 +209,9 @@ struct Written {
 }
 
 fn write(context: &Context, sweep: &mut Sweep, group: &mut [Box<dyn Job>]) -> Result<Written, StoreError> {
+    if let Some((total, free)) = space(&context.path) {
+        context.shared.disk.note(total, free);
+    }
     let mut transaction = context.database.begin_write()?;
     transaction.set_quick_repair(true);
     let plans = context.shared.plans.get();
@@ -277,6 +284,7 @@ mod tests {
     use std::sync::mpsc;
     use store::PlanTable;
     use store_rules::clock_check::ClockCheck;
+    use store_rules::disk::Disk;
     use store_rules::index::KeyIndex;
     use store_rules::shared::SharedPlans;
     use vault::Vault;
@@ -295,10 +303,12 @@ mod tests {
                 vault: Arc::new(Vault::in_memory().unwrap()),
                 index: KeyIndex::default(),
                 clock_check: ClockCheck::default(),
+                disk: Disk::UNKNOWN,
                 has_nodes: false,
                 reuse: true,
             }),
             failure,
+            path: PathBuf::new(),
         };
         Writer::start(context).unwrap()
     }

@@ -12,8 +12,9 @@ use crate::rows::{Rows, Walk};
 use crate::sweep::sweep_account;
 use crate::tables::{
     ACCOUNTS, BATCH_ROWS, BATCHES, CONNECTIONS, DAYS, EMAILS, EXPIRIES, Expiring, FAIR_USE,
-    FORMAT_OF_KEY_RIGHTS, HOLDS, IDEMPOTENCY, KEYS, LEDGER, LIMITS, LISTS, META, META_DELETED, NAMES, USERS,
-    WEBHOOKS, account_range, carried_id, day_key, entry_key, expiring_row, expiry_key, join, split,
+    FORMAT_OF_KEY_RIGHTS, HOLDS, IDEMPOTENCY, KEYS, LEDGER, LIMITS, LISTS, META, META_DELETED, NAMES,
+    STORED_BYTES, USERS, WEBHOOKS, account_range, carried_id, day_key, entry_key, expiring_row, expiry_key,
+    join, split,
 };
 use crate::txn::Txn;
 use crate::write_error::{WriteError, refuse};
@@ -201,7 +202,11 @@ impl Txn<'_> {
         if self.remove_batches(id, finishing_key, now)? || self.remove_idempotency(id)? {
             return Ok(true);
         }
-        let days = DAYS.keys(self.rows(), day_key(id, 0)..=day_key(id, u32::MAX), ROWS_MAX)?;
+        let all = day_key(id, 0)..=day_key(id, u32::MAX);
+        for day in STORED_BYTES.keys(self.rows(), all.clone(), ROWS_MAX)? {
+            STORED_BYTES.remove(self.rows, &day)?;
+        }
+        let days = DAYS.keys(self.rows(), all, ROWS_MAX)?;
         for day in &days {
             DAYS.remove(self.rows, day)?;
         }

@@ -22,6 +22,7 @@ pub mod clock_check;
 mod connections;
 mod days;
 mod deletion;
+pub mod disk;
 pub mod folder;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -8,23 +8,25 @@
 
 use crate::batches::{self, EndedBatch, PreparedBatch, PreparedKey};
 use crate::reason::{self, GIVEN_UP};
-use crate::row::{In, Out, Row};
-use crate::rows::Rows;
+use crate::row::{Fixed, In, Out, Row};
+use crate::rows::{Rows, Walk};
 use crate::tables::{
-    BATCHES, Expiring, FORMAT_OF_LISTS, IdempotencyRow, LIST_CODES, LIST_PARTS, LISTS, ListMore, ListRow,
-    account_range, batch_key, list_key, part_key, split,
+    BATCHES, Expiring, FORMAT_OF_LISTS, FORMAT_OF_SHARES, IdempotencyRow, LIST_CODES, LIST_PARTS, LIST_USE,
+    LISTS, ListMore, ListRow, ListUse, META, META_FORMAT, META_LIST_USE, account_range, batch_key, list_key,
+    part_key, split,
 };
 use crate::txn::Txn;
 use crate::webhooks::list_event;
 use crate::write_error::{WriteError, refuse};
 use api::WaitCause;
+use std::collections::BTreeMap;
 use store::webhooks::EventKind;
 use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
 use store::{
     BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
     UnixMs,
 };
-use store::{LIST_INDEX_NUMBER_BYTES, PartPut, UploadEnd};
+use store::{PartPut, UploadEnd};
 use vault::{KeyClass, Place, Vault, VaultKey};
 
 /// The texts of a list. `why` has a line with the reason, and once the list is read, a second line with the place of the addresses.
@@ -163,13 +165,9 @@ pub(crate) fn batch_of(vault: &Vault, id: ListId, created_at: UnixMs, number: u3
     BatchId::new(created_at, u128::from_be_bytes(bits))
 }
 
-/// The bytes of the index of a list. A compressed list of a few bytes can have millions of rows.
-fn index_bytes(row: &ListRow) -> u64 {
-    match &row.more {
-        Some(more) if more.distinct < row.addresses => row.addresses.saturating_mul(LIST_INDEX_NUMBER_BYTES),
-        _ => 0,
-    }
-}
+/// The part of the room that is left for all which one account may take. So the lists of many accounts never fill it completely, and
+/// others can go on with small lists.
+const SHARE_OF_REST: u64 = 8;
 
 /// The batches whose answers a list has not taken yet.
 pub(crate) fn open_batches(vault: &Vault, list: &List) -> Vec<[u8; 32]> {
@@ -221,6 +219,22 @@ fn is_behind(row: &ListRow, now: &ListRow) -> bool {
     row.done < now.done || row.submitted < now.submitted
 }
 
+impl ListUse {
+    fn add(&mut self, key: &[u8; 32], row: &ListRow) {
+        self.bytes = self.bytes.saturating_add(row.counted_bytes());
+        self.lists += 1;
+        if row.is_at_work() {
+            self.at_work.insert(ListId::from_bytes(split(key).1));
+        }
+    }
+
+    fn subtract(&mut self, key: &[u8; 32], row: &ListRow) {
+        self.bytes = self.bytes.saturating_sub(row.counted_bytes());
+        self.lists = self.lists.saturating_sub(1);
+        self.at_work.remove(&ListId::from_bytes(split(key).1));
+    }
+}
+
 impl Txn<'_> {
     /// Creates a list, and reserves its bytes if there is room.
     pub(crate) fn create_list(
@@ -239,34 +253,96 @@ impl Txn<'_> {
         if !self.has_account(account)? {
             return Ok(ListMade::NoAccount);
         }
+        if self.shared.disk.check().is_err() {
+            return Ok(ListMade::StoreFull);
+        }
         match self.known_list(given, now)? {
             Some(Known::Same(id)) => return Ok(ListMade::Replayed(id)),
             Some(Known::Other) => return Ok(ListMade::KeyReused),
             None => {}
         }
         let key = list_key(account, id);
-        let (mut count, mut own, mut all) = (0, row.bytes, row.bytes);
-        LISTS.walk_all(self.rows(), |other, row| {
-            let bytes = row.bytes.saturating_add(index_bytes(&row));
-            all = all.saturating_add(bytes);
-            if account_range(account).contains(&other) {
-                count += 1;
-                own = own.saturating_add(bytes);
-            }
+        let (mut count, mut own) = (0, row.announced_bytes());
+        LISTS.walk(self.rows(), account_range(account), usize::MAX, |_, row| {
+            count += 1;
+            own = own.saturating_add(row.announced_bytes());
+            Walk::On
         })?;
         if count >= LISTS_MAX || LISTS.has(self.rows(), &key)? {
             return Ok(ListMade::TooMany);
         } else if own > room.account {
             return Ok(ListMade::AccountFull);
-        } else if all > room.all {
+        } else if !self.has_room(account, row.counted_bytes(), room)? {
             return Ok(ListMade::StoreFull);
         }
-        LISTS.put(self.rows, &key, row)?;
+        self.put_list_row(&key, None, Some(row))?;
         self.expire_at(Expiring::List, row.expires_at(), &key, now)?;
         if row.more.is_some_and(|more| more.is_resumable) {
             self.remember_list(given, id, now)?;
         }
         Ok(ListMade::Made)
+    }
+
+    /// Whether the lists of an account can have this many bytes more.
+    fn has_room(&mut self, account: AccountId, more: u64, room: ListRoom) -> Result<bool, StoreError> {
+        let (mut own, mut others) = (more, 0_u64);
+        let mut add = |of: AccountId, bytes: u64| {
+            let sum = if of == account { &mut own } else { &mut others };
+            *sum = sum.saturating_add(bytes);
+        };
+        if self.has_list_use()? {
+            LIST_USE.walk_all(self.rows(), |of, used| add(AccountId::from_bytes(of), used.bytes))?;
+        } else {
+            LISTS.walk_all(self.rows(), |key, row| {
+                add(AccountId::from_bytes(split(&key).0), row.counted_bytes());
+            })?;
+        }
+        Ok(own <= room.all.saturating_sub(others) / SHARE_OF_REST)
+    }
+
+    /// Whether [`LIST_USE`] is kept. It is made now if the format has it and nobody has needed it yet.
+    fn has_list_use(&mut self) -> Result<bool, StoreError> {
+        if META.peek(self.rows(), META_LIST_USE)?.is_some() {
+            return Ok(true);
+        }
+        if self.lacks_format(FORMAT_OF_SHARES)?.is_some() {
+            return Ok(false);
+        }
+        // The lock of this row lets one node after the other come here.
+        META.get(self.rows(), META_FORMAT)?;
+        if META.peek(self.rows(), META_LIST_USE)?.is_none() {
+            let mut all: BTreeMap<[u8; 16], ListUse> = BTreeMap::new();
+            LISTS.walk_all(self.rows(), |key, row| all.entry(split(&key).0).or_default().add(&key, &row))?;
+            for (account, used) in &all {
+                LIST_USE.put(self.rows, account, used)?;
+            }
+            META.put(self.rows, META_LIST_USE, &Fixed(1))?;
+        }
+        Ok(true)
+    }
+
+    /// Writes or removes the row of a list, and keeps [`LIST_USE`] right.
+    fn put_list_row(
+        &mut self,
+        key: &[u8; 32],
+        before: Option<&ListRow>,
+        after: Option<&ListRow>,
+    ) -> Result<(), StoreError> {
+        let figures = |row: Option<&ListRow>| row.map(|row| (row.counted_bytes(), row.is_at_work()));
+        if figures(before) != figures(after) && self.has_list_use()? {
+            let account = split(key).0;
+            let mut used = LIST_USE.get(self.rows(), &account)?.unwrap_or_default();
+            before.into_iter().for_each(|row| used.subtract(key, row));
+            after.into_iter().for_each(|row| used.add(key, row));
+            match used.lists {
+                0 => LIST_USE.remove(self.rows, &account)?,
+                _ => LIST_USE.put(self.rows, &account, &used)?,
+            }
+        }
+        match after {
+            Some(row) => LISTS.put(self.rows, key, row),
+            None => LISTS.remove(self.rows, key),
+        }
     }
 
     /// What an idempotency key says of the request, if it is known.
@@ -334,7 +410,7 @@ impl Txn<'_> {
         row: &ListRow,
         now: UnixMs,
     ) -> Result<(), StoreError> {
-        LISTS.put(self.rows, key, row)?;
+        self.put_list_row(key, Some(before), Some(row))?;
         let (old, new) = (before.expires_at(), row.expires_at());
         if old != new {
             self.unexpire(Expiring::List, old, key)?;
@@ -372,13 +448,25 @@ impl Txn<'_> {
         let before = LISTS.get(self.rows(), &key)?.filter(|before| before.state == expected);
         let Some(before) = before.filter(|before| !is_behind(row, before)) else { return Ok(false) };
         self.replace_list(&key, &before, row, row.created_at)?;
-        if let Some((key, codes)) = codes {
-            LIST_CODES.write(self.rows, key, codes)?;
+        if let Some((codes_key, codes)) = codes {
+            LIST_CODES.write(self.rows, codes_key, codes)?;
+            self.forget_batch_of_list(&key, row, row.done.saturating_sub(1))?;
         }
         if row.state != expected {
             self.note_list_event(&key, row, now)?;
         }
         Ok(true)
+    }
+
+    /// Removes a complete batch whose answers the list has: nobody reads it any more.
+    fn forget_batch_of_list(&mut self, key: &[u8; 32], row: &ListRow, number: u32) -> Result<(), StoreError> {
+        let (account, id) = split(key);
+        let batch = batch_of(&self.shared.vault, ListId::from_bytes(id), row.created_at, number);
+        let key = batch_key(AccountId::from_bytes(account), batch);
+        match BATCHES.get(self.rows(), &key)?.filter(|batch| batch.of_list && !batch.is_open()) {
+            Some(batch) => self.remove_batch(&key, &batch),
+            None => Ok(()),
+        }
     }
 
     /// Tells the endpoints of the account about the state of a list, if it is one of those that are events.
@@ -417,6 +505,7 @@ impl Txn<'_> {
         key: [u8; 32],
         (part, sealed): (&[u8; 20], &[u8]),
         (from, to): (u64, u64),
+        room: ListRoom,
         now: UnixMs,
     ) -> Result<PartPut, StoreError> {
         let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
@@ -429,9 +518,14 @@ impl Txn<'_> {
         if more.offset != from {
             return Ok(PartPut::Offset(more.offset));
         }
-        LIST_PARTS.write(self.rows, part, sealed)?;
         let more = ListMore { offset: to, received_at: more.received_at.max(now), ..more };
         let row = ListRow { more: Some(more), ..before.clone() };
+        let grows_by = row.counted_bytes().saturating_sub(before.counted_bytes());
+        let account = AccountId::from_bytes(split(&key).0);
+        if self.shared.disk.check().is_err() || (grows_by > 0 && !self.has_room(account, grows_by, room)?) {
+            return Ok(PartPut::StoreFull);
+        }
+        LIST_PARTS.write(self.rows, part, sealed)?;
         self.replace_list(&key, &before, &row, now)?;
         Ok(PartPut::Stored)
     }
@@ -519,6 +613,7 @@ impl Txn<'_> {
         if let Some(more) = &mut row.more {
             more.charged += charged;
         }
+        self.forget_batch_of_list(key, row, row.done)?;
         row.done += 1;
         Ok(was_open.then_some(batch))
     }
@@ -540,16 +635,26 @@ impl Txn<'_> {
     }
 
     fn remove_list_row(&mut self, key: &[u8; 32], row: &ListRow) -> Result<(), StoreError> {
-        LISTS.remove(self.rows, key)?;
+        self.put_list_row(key, Some(row), None)?;
         self.unexpire(Expiring::List, row.expires_at(), key)?;
         // It may have many parts, which the next purges remove.
         self.expire_at(Expiring::List, 0, key, 0)
     }
 
     /// Removes a list and at most `limit` of its parts and answers; returns their number. The caller removes the note
-    /// of its expiry.
-    pub(crate) fn remove_list(&mut self, key: &[u8; 32], limit: usize) -> Result<usize, StoreError> {
-        LISTS.remove(self.rows, key)?;
+    /// of its expiry. An earlier version may have left a note with another time: a list that has not expired stays.
+    pub(crate) fn remove_list(
+        &mut self,
+        key: &[u8; 32],
+        limit: usize,
+        now: UnixMs,
+    ) -> Result<usize, StoreError> {
+        if let Some(row) = LISTS.get(self.rows(), key)? {
+            if now < row.expires_at() {
+                return Ok(0);
+            }
+            self.put_list_row(key, Some(&row), None)?;
+        }
         let id = ListId::from_bytes(split(key).1);
         let (first, last) = (part_key(id, 0), part_key(id, u32::MAX));
         let mut removed = 0;

@@ -102,7 +102,7 @@ impl Txn<'_> {
                 break;
             }
             left -= 1;
-            let removed = self.remove_list(&expiring_row(&expiry), left)?;
+            let removed = self.remove_list(&expiring_row(&expiry), left, now)?;
             if removed < left {
                 EXPIRIES.remove(self.rows, &expiry)?;
                 purged.lists += 1;

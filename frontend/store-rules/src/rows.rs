@@ -186,6 +186,8 @@ tables! {
     OutboxDue "outbox_due",
     WebhookTurns "webhook_turns",
     Deliveries "deliveries",
+    ListUse "list_use",
+    StoredBytes "stored_bytes",
     ;
     UnderWay "under_way",
 }

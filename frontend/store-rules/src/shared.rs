@@ -1,6 +1,7 @@
 //! What all operations of a store share, besides its tables.
 
 use crate::clock_check::ClockCheck;
+use crate::disk::Disk;
 use crate::index::KeyIndex;
 use std::sync::{Arc, PoisonError, RwLock};
 use store::PlanTable;
@@ -16,6 +17,8 @@ pub struct Shared {
     pub index: KeyIndex,
     /// Whether the clock is trusted.
     pub clock_check: ClockCheck,
+    /// The space of the database's disk.
+    pub disk: Disk,
     /// Whether other nodes use the same database. Then checks in progress are noted in it.
     pub has_nodes: bool,
     /// Whether a verdict from one account's check may answer another account, which also pays for it.

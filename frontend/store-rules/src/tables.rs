@@ -49,6 +49,8 @@ pub const BATCHES: TypedTable<[u8; 32], BatchRow> = TypedTable::new(Table::Batch
 pub const BATCH_ROWS: TypedTable<[u8; 32], Blob> = TypedTable::new(Table::BatchRows);
 /// The account of every batch with unanswered rows, by batch.
 pub const OPEN_BATCHES: TypedTable<[u8; 16], AccountId> = TypedTable::new(Table::OpenBatches);
+/// The bytes of an account's batches that its quota counts, by account and the day on which they expire: see [`day_key`].
+pub const STORED_BYTES: TypedTable<[u8; 20], Fixed> = TypedTable::new(Table::StoredBytes);
 /// Idempotency keys, by account and keyed hash of the key.
 pub const IDEMPOTENCY: TypedTable<[u8; 32], IdempotencyRow> = TypedTable::new(Table::Idempotency);
 /// Expiries by time: see [`expiry_key`]. There is one entry for each row that expires.
@@ -63,12 +65,15 @@ pub const META_KEYS: &str = "keys";
 /// The name in [`META`] of the time of the last search for expired data.
 pub const META_SEEN: &str = "seen";
 
+/// The name in [`META`] of the mark that [`LIST_USE`] has all lists. It is made from [`LISTS`] when it is first needed.
+pub const META_LIST_USE: &str = "list_use";
+
 /// The names in [`META`] of the number of deleted accounts, and of the sums of their granted, spent and expired credits.
 pub const META_DELETED: [&str; 4] =
     ["deleted_accounts", "deleted_granted", "deleted_spent", "deleted_expired"];
 
 /// The format that this version writes.
-pub const FORMAT: u32 = 9;
+pub const FORMAT: u32 = 10;
 
 /// The first format with lists that charge each different address once, and with limits on the requests for lists. A cluster has an
 /// older one until all of its nodes know it.
@@ -79,6 +84,9 @@ pub const FORMAT_OF_KEY_RIGHTS: u32 = 8;
 
 /// The first format in which the code of an unanswered row says what the row waits for.
 pub const FORMAT_OF_WAITS: u32 = 9;
+
+/// The first format with [`LIST_USE`] and [`STORED_BYTES`]. Nodes of an older version would not keep them right.
+pub const FORMAT_OF_SHARES: u32 = 10;
 
 /// The key of [`HOLDS`] and [`LEDGER`].
 pub fn entry_key(account: AccountId, id: EntryId) -> [u8; 32] {

@@ -45,11 +45,14 @@ pub enum Row {
     Account,
     /// The requests that create, upload, start, cancel, delete and download lists.
     List,
+    /// `/v1/verify` with `mode=fast` by all keys of an account together, so that many keys take no more of the server than ten.
+    FastAccount,
 }
 
 impl Row {
     /// All rows in the contract's order.
-    pub const ALL: [Row; 6] = [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account, Row::List];
+    pub const ALL: [Row; 7] =
+        [Row::Fast, Row::Verify, Row::Batch, Row::Poll, Row::Account, Row::List, Row::FastAccount];
 
     /// The name of the policy in headers, which is also that of its limit in the configuration.
     pub fn as_str(self) -> &'static str {
@@ -60,6 +63,7 @@ impl Row {
             Row::Poll => "poll",
             Row::Account => "account",
             Row::List => "list",
+            Row::FastAccount => "fast_account",
         }
     }
 }
@@ -103,7 +107,7 @@ pub struct Leased {
     pub more_at: UnixMs,
 }
 
-/// The key and the row of a counter.
+/// The key and the row of a counter. An account that is counted as a whole stands in the place of a key, by the bits of its id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WindowId {
     /// The key that is counted.
@@ -163,6 +167,11 @@ impl Counters {
             more_at: more_at.unwrap_or(now),
         };
         if taken { Ok(standing) } else { Err(RateLimited(standing)) }
+    }
+
+    /// Takes back the latest request of a counter: another limit has refused it.
+    pub fn give_back(&self, id: WindowId) {
+        self.windows.change(id, Window::give_back);
     }
 
     /// Takes one charged full check from an account's fair use.

@@ -96,13 +96,31 @@ pub struct Plan {
     pub resets: bool,
     /// The limits of keys and accounts with this plan.
     pub limits: Limits,
+    /// The MiB that batches without a charge may take until they expire.
+    #[serde(default = "stored_mib")]
+    pub stored_mib: u64,
+}
+
+/// The default of [`Plan::stored_mib`]: a thousand batches of 200 of the longest addresses, or ten thousand usual ones.
+pub const STORED_MIB: u64 = 64;
+
+fn stored_mib() -> u64 {
+    STORED_MIB
 }
 
 impl Plan {
     /// A plan with batches and the default limits, whose credits are granted in every period.
     pub fn new(id: &str, name: &str, monthly_credits: u64) -> Plan {
         let (batches_allowed, resets, limits) = (true, true, Limits::default());
-        Plan { id: id.into(), name: name.into(), monthly_credits, batches_allowed, resets, limits }
+        Plan {
+            id: id.into(),
+            name: name.into(),
+            monthly_credits,
+            batches_allowed,
+            resets,
+            limits,
+            stored_mib: STORED_MIB,
+        }
     }
 }
 

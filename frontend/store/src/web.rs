@@ -137,7 +137,13 @@ pub trait ListStore {
     ) -> Pending<BatchOfList, BatchError>;
 
     /// Writes a part of the content of a list during its upload, with the new offset of the list.
-    fn put_list_part(&self, list: &List, part: NewPart<'_>, now: UnixMs) -> Pending<PartPut, StoreError>;
+    fn put_list_part(
+        &self,
+        list: &List,
+        part: NewPart<'_>,
+        room: ListRoom,
+        now: UnixMs,
+    ) -> Pending<PartPut, StoreError>;
 
     /// Writes a part of the index of a list while it is read: see [`ListStore::list_index`].
     fn put_list_index(&self, list: &List, number: u32, plain: &[u8]) -> Pending<bool, StoreError>;

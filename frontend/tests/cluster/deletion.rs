@@ -66,7 +66,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> AccountId {
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     let plain = format!("{CANARY}@list.example");
     let part = NewPart { number: 0, from: 0, to: plain.len() as u64, plain: plain.as_bytes() };
-    store.put_list_part(&list, part, now).wait().unwrap();
+    store.put_list_part(&list, part, ListRoom::MOST, now).wait().unwrap();
     id
 }
 

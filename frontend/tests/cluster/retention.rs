@@ -152,7 +152,7 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
         let text: String = (0..PART_ROWS).map(|_| numbers.address() + "\n").collect();
         let to = list.offset + text.len() as u64;
         let new = NewPart { number: part, from: list.offset, to, plain: text.as_bytes() };
-        assert_eq!(store.put_list_part(&list, new, now).wait(), Ok(PartPut::Stored));
+        assert_eq!(store.put_list_part(&list, new, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
         list.offset = to;
     }
     list.state = ListState::Running;

@@ -318,3 +318,39 @@ fn a_plan_without_batches_refuses_to_start_them_and_nothing_else() {
     );
     assert_eq!(server.get(&server.test, &path).status, 200);
 }
+
+#[test]
+fn the_fast_checks_of_all_keys_of_an_account_have_a_limit_too() {
+    let server = server("fast = 3\nfast_account = 5");
+    let ask = |key: &str| server.send(get(key, "/v1/verify?email=deliverable@example.com&mode=fast"));
+    for _ in 0..3 {
+        assert_eq!(ask(&server.live).status, 200);
+    }
+    check_refusal(&ask(&server.live), "fast", 3);
+    for _ in 0..2 {
+        assert_eq!(ask(&server.test).status, 200);
+    }
+    let refused = ask(&server.test);
+    check_refusal(&refused, "fast_account", 5);
+    assert!(refused.body.contains("keys of this account"), "{refused:?}");
+    let stranger = server.stranger();
+    assert_eq!(ask(&stranger).status, 200, "another account has its own");
+}
+
+#[test]
+fn batches_of_test_keys_fill_the_share_of_their_account_and_not_that_of_others() {
+    let server = server_with("stored_mib = 1\n[plan.limits]\nbatch = 100", &[]);
+    let long = |n: usize| format!("{n:0>64}@{0}.{0}.{1}.com", "d".repeat(63), "d".repeat(56));
+    let emails: Vec<String> = (0..200).map(long).collect();
+    let body = serde_json::json!({ "emails": emails }).to_string();
+    let stored =
+        (0..40).take_while(|_| server.post(&server.test, "/v1/verify/batch", &body).status == 202).count();
+    assert!((18..=20).contains(&stored), "{stored}");
+    let refused = server.post(&server.test, "/v1/verify/batch", &body);
+    assert_eq!((refused.status, refused.error().as_str()), (413, "request_too_large"), "{refused:?}");
+    assert!(refused.body.contains("1 MiB, which is its share"), "{refused:?}");
+    let small = "{\"emails\":[\"deliverable@example.com\"]}";
+    assert_eq!(server.post(&server.live, "/v1/verify/batch", small).status, 202, "its credits have room");
+    let stranger = server.stranger();
+    assert_eq!(server.post(&stranger, "/v1/verify/batch", small).status, 202);
+}

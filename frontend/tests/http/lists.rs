@@ -506,7 +506,8 @@ fn lists_that_cannot_be_checked_say_why_and_large_ones_are_refused() {
         announce(&server, &server.live, 1 << 20);
     }
     let full = server.post(&server.live, LISTS, "{\"bytes\":1}");
-    assert_eq!((full.status, full.error().as_str()), (409, "invalid_state"));
+    assert_eq!((full.status, full.error().as_str()), (413, "request_too_large"));
+    assert!(full.body.contains("share"), "{full:?}");
 }
 
 #[test]

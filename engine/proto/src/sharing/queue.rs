@@ -134,7 +134,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         taken
     }
 
-    /// All waiting items.
+    /// All waiting items, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.waiting.values().flatten()
     }
@@ -144,7 +144,7 @@ impl<K: Eq + Hash + Clone, T> FairQueue<K, T> {
         self.waiting.get(holder).map_or(0, |items| items.len() as u64)
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits in it.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -52,7 +52,7 @@ impl<K: Eq + Hash + Clone> Quota<K> {
 }
 
 impl<K: Eq + Hash + Clone> Taken<K> {
-    /// The amount taken.
+    /// The amount that was taken.
     pub fn amount(&self) -> u64 {
         self.amount
     }

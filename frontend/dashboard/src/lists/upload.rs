@@ -97,14 +97,14 @@ fn refused(made: ListMade) -> Option<(u16, &'static str)> {
             Some((409, "The account has reached its limit of lists. Delete a list that you no longer need."))
         }
         ListMade::AccountFull => Some((
-            409,
-            "The account's lists have reached their size limit. Delete a list that you no longer need, or compress the file.",
+            413,
+            "The account's lists have all bytes of its share. Delete a list that you no longer need, or compress the file.",
         )),
-        ListMade::StoreFull => {
-            Some((503, "There is no space for another list now. Try again later, or upload a smaller list."))
-        }
+        ListMade::StoreFull => Some((503, STORE_FULL)),
     }
 }
+
+const STORE_FULL: &str = "There is no space for another list now. Try again later, or upload a smaller list.";
 
 /// Reads the token, the column and the name of the file. The content of the file comes next.
 async fn fields(body: &mut Multipart) -> Result<(String, String, String), Problem> {
@@ -128,10 +128,13 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &List) -> Result<(), Pr
         UploadError::Body(error) => not_arrived(error),
         UploadError::TooLong => too_long(bytes_max),
         UploadError::Gone | UploadError::Offset(_) => gone(),
+        UploadError::StoreFull => Problem::new(503, STORE_FULL),
         UploadError::Store(error) => error.into(),
     };
     let store = Arc::clone(&visit.checks.store);
-    let mut writer = PartWriter::open(store, list.clone(), bytes_max).await.map_err(problem)?;
+    let mut writer = PartWriter::open(store, list.clone(), bytes_max, visit.dashboard.lists.room())
+        .await
+        .map_err(problem)?;
     while let Some(piece) = body.piece().await? {
         writer.push(&piece).await.map_err(problem)?;
     }

@@ -77,7 +77,7 @@ fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
     let list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     let part = NewPart { number: 0, from: 0, to: content.len() as u64, plain: content.as_bytes() };
-    store.put_list_part(&list, part, now).wait().unwrap();
+    store.put_list_part(&list, part, ListRoom::MOST, now).wait().unwrap();
     store.end_upload(&list, None, now).wait().unwrap();
     let mut worker = worker(store);
     loop {
@@ -374,7 +374,7 @@ fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: 
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     list.bytes = content.len() as u64;
     let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
-    assert_eq!(store.put_list_part(&list, part, now).wait(), Ok(PartPut::Stored));
+    assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     (list.rows, list.addresses, list.distinct) = (addresses, addresses, addresses);
     list.state = ListState::Running;
     assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());

@@ -77,7 +77,8 @@ pub async fn count(
     }
     let terms = worker.checks.store.terms(caller.account);
     let terms = terms.ok_or_else(|| Refusal::defect().inside("a key's account is not there"))?;
-    let counted = worker.checks.limiter.count(caller.key, row, &terms.limits, clock::now()).await;
+    let counted =
+        worker.checks.limiter.count((caller.account, caller.key), row, &terms.limits, clock::now()).await;
     *standing = Some(counted.unwrap_or_else(|limited| limited.0));
     judge(route.feature, &terms, counted)
 }

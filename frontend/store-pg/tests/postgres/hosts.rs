@@ -46,10 +46,9 @@ fn start(conduct: Conduct) -> u16 {
     port
 }
 
-/// The port of nobody.
-fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+/// A port on which nothing listens. It is below those that the system gives to others: one that was just closed may already be that
+/// of another test.
+const CLOSED_PORT: u16 = 9;
 
 fn serve(mut stream: TcpStream, conduct: &Conduct) -> io::Result<()> {
     match conduct {
@@ -216,7 +215,7 @@ fn the_first_usable_host_is_taken() {
     let standby = Conduct::Answers("150004", "on", "");
     let alone = Conduct::Answers("150004", "off", "");
     let ports =
-        [closed_port(), start(Conduct::Refuses), start(standby), start(alone), start(USABLE), start(USABLE)];
+        [CLOSED_PORT, start(Conduct::Refuses), start(standby), start(alone), start(USABLE), start(USABLE)];
     let url = url(&ports, "sslmode=disable");
     assert_eq!(connect(&url, true), Ok(format!("127.0.0.1:{}", ports[4])));
     assert_eq!(connect(&url, false), Ok(format!("127.0.0.1:{}", ports[3])));
@@ -226,7 +225,7 @@ fn the_first_usable_host_is_taken() {
 fn each_host_has_its_reason() {
     let old = Conduct::Answers("140011", "off", "*");
     let ports = [
-        closed_port(),
+        CLOSED_PORT,
         start(Conduct::Refuses),
         start(Conduct::Answers("160001", "on", "*")),
         start(Conduct::Answers("150004", "off", "")),

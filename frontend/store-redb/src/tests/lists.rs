@@ -34,7 +34,7 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     store.create_link(id, [2; 32], NOW).wait().unwrap();
     let list = list(id);
     store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
-    store.put_list_part(&list, part(0, 0, NEEDLE), NOW).wait().unwrap();
+    store.put_list_part(&list, part(0, 0, NEEDLE), ListRoom::MOST, NOW).wait().unwrap();
     store.end_upload(&list, None, NOW).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, NEEDLE.as_bytes()).wait(), Ok(true));
     check_index(&store);
@@ -70,14 +70,14 @@ fn the_parts_of_a_list_go_in_steps() {
     store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
     for number in 0..100 {
         assert_eq!(
-            store.put_list_part(&list, part(number, number.into(), "x"), NOW).wait(),
+            store.put_list_part(&list, part(number, number.into(), "x"), ListRoom::MOST, NOW).wait(),
             Ok(PartPut::Stored)
         );
     }
     assert_eq!(store.delete_list(list.account, list.id, NOW).wait(), Ok(Some(vec![])));
     assert_eq!(store.list(list.account, list.id, NOW).wait(), Ok(None));
     assert_eq!(store.delete_list(list.account, list.id, NOW).wait(), Ok(None));
-    assert_eq!(store.put_list_part(&list, part(0, 0, "x"), NOW).wait(), Ok(PartPut::Gone));
+    assert_eq!(store.put_list_part(&list, part(0, 0, "x"), ListRoom::MOST, NOW).wait(), Ok(PartPut::Gone));
     check_index(&store);
     let left = (0..100).filter(|&number| store.list_part(&list, number).wait().unwrap().is_some()).count();
     assert!((1..100).contains(&left), "{left} of 100 parts are left");

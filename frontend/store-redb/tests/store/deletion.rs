@@ -59,7 +59,7 @@ fn fill(world: &mut World) -> Traces {
     world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     let plain = format!("{CANARY}@list.example");
     let part = NewPart { number: 0, from: 0, to: plain.len() as u64, plain: plain.as_bytes() };
-    world.store().put_list_part(&list, part, world.now).wait().unwrap();
+    world.store().put_list_part(&list, part, ListRoom::MOST, world.now).wait().unwrap();
     Traces { account: id, key: key.hash, list, open, webhook }
 }
 

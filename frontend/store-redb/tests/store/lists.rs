@@ -50,13 +50,16 @@ fn a_list_changes_only_from_where_it_is_thought_to_stand() {
     let store = world.store();
     assert_eq!(store.create_list(&one, ListRoom::MOST, None, START).wait(), Ok(ListMade::Made));
     assert_eq!(store.create_list(&one, ListRoom::MOST, None, START).wait(), Ok(ListMade::TooMany), "once");
-    assert_eq!(store.put_list_part(&one, part(0, b"one@example.com"), START).wait(), Ok(PartPut::Stored));
+    assert_eq!(
+        store.put_list_part(&one, part(0, b"one@example.com"), ListRoom::MOST, START).wait(),
+        Ok(PartPut::Stored)
+    );
     one.offset = 15;
     one.state = ListState::Running;
     assert_eq!(store.put_list(&one, ListState::Ready, None, world.now).wait(), Ok(false));
     assert_eq!(store.put_list(&one, ListState::Uploading, None, world.now).wait(), Ok(true));
     assert_eq!(
-        store.put_list_part(&one, part(1, b"late"), START).wait(),
+        store.put_list_part(&one, part(1, b"late"), ListRoom::MOST, START).wait(),
         Ok(PartPut::Gone),
         "it is not uploading any longer"
     );
@@ -100,8 +103,10 @@ fn lists_are_gone_after_their_time_and_are_few() {
     }
     let made = world.store().create_list(&list(&world, a, 999), ListRoom::MOST, None, world.now).wait();
     assert_eq!(made, Ok(ListMade::TooMany));
-    let one = list(&world, a, 0);
-    world.store().put_list_part(&one, part(0, b"one@example.com"), START).wait().unwrap();
+    let [one, last] = [0, LISTS_MAX as u128 - 1].map(|n| list(&world, a, n));
+    for list in [&one, &last] {
+        world.store().put_list_part(list, part(0, b"one@example.com"), ListRoom::MOST, START).wait().unwrap();
+    }
     for n in 0..LISTS_MAX as u128 - 1 {
         let ready = List { state: ListState::Ready, offset: 15, ..list(&world, a, n) };
         assert_eq!(world.store().put_list(&ready, ListState::Uploading, None, world.now).wait(), Ok(true));
@@ -126,32 +131,34 @@ fn lists_are_gone_after_their_time_and_are_few() {
 fn lists_take_no_more_than_their_room() {
     let mut world = World::new();
     let (a, b) = (world.account("a", "free"), world.account("b", "free"));
-    let room = ListRoom { account: 100, all: 150 };
+    let room = ListRoom { account: 50, all: 400 };
     let make = |account, n, bytes| {
         let list = List { bytes, ..list(&world, account, n) };
         world.store().create_list(&list, room, None, world.now).wait().unwrap()
     };
-    assert_eq!(make(a, 1, 101), ListMade::AccountFull);
-    assert_eq!(make(a, 2, 60), ListMade::Made);
-    assert_eq!(make(a, 3, 41), ListMade::AccountFull);
-    assert_eq!(make(a, 4, 40), ListMade::Made);
-    assert_eq!(make(b, 5, 51), ListMade::StoreFull);
-    assert_eq!(make(b, 6, 50), ListMade::Made);
+    assert_eq!(make(a, 1, 51), ListMade::AccountFull);
+    assert_eq!(make(a, 2, 30), ListMade::Made);
+    assert_eq!(make(a, 3, 21), ListMade::AccountFull);
+    assert_eq!(make(a, 4, 20), ListMade::Made);
+    // 350 are left, and one account may have an eighth of them.
+    assert_eq!(make(b, 5, 44), ListMade::StoreFull);
+    assert_eq!(make(b, 6, 43), ListMade::Made);
     assert_eq!(world.store().delete_list(a, list(&world, a, 2).id, START).wait(), Ok(Some(vec![])));
-    assert_eq!(make(b, 7, 51), ListMade::AccountFull);
-    assert_eq!(make(b, 8, 50), ListMade::Made);
+    assert_eq!(make(b, 7, 8), ListMade::AccountFull);
+    assert_eq!(make(b, 8, 5), ListMade::StoreFull);
+    assert_eq!(make(b, 9, 4), ListMade::Made);
     // An unfinished upload does not survive the process.
-    let mut read = List { bytes: 40, state: ListState::Reading, ..list(&world, a, 4) };
+    let mut read = List { bytes: 20, state: ListState::Reading, ..list(&world, a, 4) };
     assert_eq!(world.store().put_list(&read, ListState::Uploading, None, world.now).wait(), Ok(true));
     assert_eq!(world.store().delete_unfinished_lists(None).wait(), Ok(2));
     assert_eq!(world.store().lists(b, world.now).wait(), Ok(vec![]));
     read = world.store().lists(a, world.now).wait().unwrap().remove(0);
     assert_eq!(read.state, ListState::Reading);
     // The index counts too: it has a number for each row if addresses repeat.
-    let read = List { state: ListState::Ready, addresses: 11, distinct: 10, ..read };
+    let read = List { state: ListState::Ready, addresses: 6, distinct: 5, ..read };
     assert_eq!(world.store().put_list(&read, ListState::Reading, None, world.now).wait(), Ok(true));
-    assert_eq!(make(a, 9, 17), ListMade::AccountFull);
-    assert_eq!(make(a, 10, 16), ListMade::Made);
+    assert_eq!(make(a, 10, 7), ListMade::AccountFull);
+    assert_eq!(make(a, 11, 6), ListMade::Made);
 }
 
 #[test]
@@ -317,7 +324,7 @@ fn an_upload_continues_at_its_offset_only() {
     let store = world.store();
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     let put = |number, from, to, plain, now| {
-        store.put_list_part(&list, NewPart { number, from, to, plain }, now).wait().unwrap()
+        store.put_list_part(&list, NewPart { number, from, to, plain }, ListRoom::MOST, now).wait().unwrap()
     };
     assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Stored);
     assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Offset(3));
@@ -341,16 +348,22 @@ fn an_upload_continues_at_its_offset_only() {
 }
 
 #[test]
-fn an_upload_without_bytes_for_a_day_is_removed() {
+fn an_upload_without_bytes_for_a_day_is_removed_and_one_that_does_not_begin_sooner() {
     let (mut world, a) = World::with_account("free");
-    let list = List { is_resumable: true, ..list(&world, a, 1) };
-    world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
-    world.now = START + 23 * HOUR;
-    let put =
-        |world: &World, number| world.store().put_list_part(&list, part(number, b"x"), world.now).wait();
+    let [list, other] = [1, 2].map(|n| List { is_resumable: true, ..list(&world, a, n) });
+    for list in [&list, &other] {
+        world.store().create_list(list, ListRoom::MOST, None, START).wait().unwrap();
+    }
+    world.now = START + UPLOAD_BEGIN_MS - 1;
+    let put = |world: &World, number| {
+        world.store().put_list_part(&list, part(number, b"x"), ListRoom::MOST, world.now).wait()
+    };
     assert_eq!(put(&world, 0), Ok(PartPut::Stored));
-    world.purge();
-    world.now += 24 * HOUR - 1;
+    assert_eq!(read(&world, &other).offset, 0);
+    world.now += 1;
+    assert_eq!(world.store().list(a, other.id, world.now).wait(), Ok(None));
+    assert_eq!(world.purge().lists, 1);
+    world.now += 24 * HOUR - 2;
     assert_eq!(read(&world, &list).offset, 1);
     world.now += 1;
     assert_eq!(put(&world, 1), Ok(PartPut::Gone));
@@ -444,7 +457,7 @@ fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
     let store = world.store();
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"early").wait(), Ok(false));
-    store.put_list_part(&list, part(0, b"a"), START).wait().unwrap();
+    store.put_list_part(&list, part(0, b"a"), ListRoom::MOST, START).wait().unwrap();
     store.end_upload(&list, None, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"index").wait(), Ok(true));
     list.state = ListState::Reading;

@@ -19,6 +19,7 @@ mod postgres;
 mod previous;
 mod results;
 mod rules;
+mod shares;
 mod web;
 mod webhooks;
 mod world;

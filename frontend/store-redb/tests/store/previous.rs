@@ -1,7 +1,7 @@
 //! A data folder of an earlier release opens without a loss.
 //!
-//! `format-5/`, `format-6/` and `format-7/` are such folders with a compressed database. [`make_a_folder`] wrote each at the last commit of its
-//! format.
+//! `format-5/`, `format-6/`, `format-7/` and `format-9/` are such folders with a compressed database. [`make_a_folder`] wrote each at the
+//! last commit of its format.
 
 use crate::world::{DAY, InFolder, START, World};
 use api::Reason::{CatchAll, InboxFull, MailboxExists, MailboxNotFound, Unverifiable};
@@ -101,7 +101,7 @@ fn fill(world: &mut World) {
     let list = List { by_row: false, ..list(LIST) };
     world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com" };
-    world.store().put_list_part(&list, part, START).wait().unwrap();
+    world.store().put_list_part(&list, part, ListRoom::MOST, START).wait().unwrap();
 
     world.hold(account(BOB), 3).unwrap();
     for (address, reason) in
@@ -230,6 +230,25 @@ fn a_folder_of_format_7_opens_with_all_that_it_has() {
     let found = world.store().key_by_hash(&new.hash).unwrap();
     assert_eq!((found.scopes, found.expires_at), (scopes, Some(START + DAY)));
     check_all_but_lists(&mut world);
+}
+
+#[test]
+fn a_folder_of_format_9_opens_with_all_that_it_has() {
+    let folder = stored(9);
+    let mut world = open(folder.path());
+    world.now = START + 1_000;
+    let alice = account(ALICE);
+    let list = List { by_row: false, offset: 15, ..list(LIST) };
+    assert_eq!(world.store().lists(alice, world.now).wait().unwrap(), [list.clone()]);
+    // The use of lists is made from them when it is first needed, and a quota counts from now on.
+    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![]));
+    let reading = List { state: ListState::Reading, ..list };
+    assert_eq!(world.store().put_list(&reading, ListState::Uploading, None, world.now).wait(), Ok(true));
+    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![reading.clone()]));
+    world.reopen();
+    assert_eq!(world.store().lists_at_work(world.now).wait(), Ok(vec![reading]));
+    world.batch(alice, &["new@example.com"]);
+    world.check(alice, (92, 50, 3, 5, 0));
 }
 
 fn check_all_but_lists(world: &mut World) {

@@ -7,7 +7,10 @@ use crate::lists::Cancelled;
 use crate::results::Results;
 use crate::rows::{Rows, Table, Walk};
 use crate::shared::Shared;
-use crate::tables::{LIST_CODES, LIST_PARTS, LISTS, account_range, index_key, list_key, part_key};
+use crate::tables::{
+    LIST_CODES, LIST_PARTS, LIST_USE, LISTS, META, META_LIST_USE, account_range, index_key, list_key,
+    part_key,
+};
 use crate::{batches, lists, reason};
 use api::Reason;
 use store::*;
@@ -95,14 +98,20 @@ impl<B: Backend> ListStore for RowStore<B> {
         })
     }
 
-    fn put_list_part(&self, list: &List, part: NewPart<'_>, now: UnixMs) -> Pending<PartPut, StoreError> {
+    fn put_list_part(
+        &self,
+        list: &List,
+        part: NewPart<'_>,
+        room: ListRoom,
+        now: UnixMs,
+    ) -> Pending<PartPut, StoreError> {
         let NewPart { number, from, to, plain } = part;
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
         let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
         match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
-            Ok(sealed) => {
-                self.write(job, move |txn| Ok(txn.put_list_part(key, (&part, &sealed), (from, to), now)?))
-            }
+            Ok(sealed) => self.write(job, move |txn| {
+                Ok(txn.put_list_part(key, (&part, &sealed), (from, to), room, now)?)
+            }),
             Err(error) => Pending::ready(Err(error)),
         }
     }
@@ -181,11 +190,22 @@ impl<B: Backend> ListStore for RowStore<B> {
     fn lists_at_work(&self, now: UnixMs) -> Pending<Vec<List>, StoreError> {
         self.scan(move |shared, rows| {
             let mut found = Vec::new();
-            LISTS.walk_all(rows, |key, row| {
-                if matches!(row.state, ListState::Reading | ListState::Running) {
-                    found.extend(lists::open(&shared.vault, &key, row, now));
-                }
+            if META.peek(rows, META_LIST_USE)?.is_none() {
+                LISTS.walk_all(rows, |key, row| {
+                    if row.is_at_work() {
+                        found.extend(lists::open(&shared.vault, &key, row, now));
+                    }
+                })?;
+                return Ok(found);
+            }
+            let mut keys = Vec::new();
+            LIST_USE.walk_all(rows, |account, used| {
+                keys.extend(used.at_work.iter().map(|id| list_key(AccountId::from_bytes(account), *id)));
             })?;
+            for key in keys {
+                let row = LISTS.get(rows, &key)?;
+                found.extend(row.and_then(|row| lists::open(&shared.vault, &key, row, now)));
+            }
             Ok(found)
         })
     }

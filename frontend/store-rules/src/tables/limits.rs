@@ -12,6 +12,9 @@ pub const WINDOWS: TypedTable<[u8; 17], Window> = TypedTable::new(Table::Windows
 /// How much of its fair use an account has used, by account.
 pub const FAIR_USE: TypedTable<[u8; 16], Bucket> = TypedTable::new(Table::FairUse);
 
+/// The number of limits that every row of [`LIMITS`] has.
+const LIMITS_OF_FORMAT_6: usize = 7;
+
 /// The key of [`WINDOWS`].
 pub fn window_key(id: &WindowId) -> [u8; 17] {
     let mut key = [0; 17];
@@ -23,6 +26,7 @@ pub fn window_key(id: &WindowId) -> [u8; 17] {
         LimitRow::Poll => 3,
         LimitRow::Account => 4,
         LimitRow::List => 5,
+        LimitRow::FastAccount => 6,
     };
     key
 }
@@ -76,19 +80,22 @@ impl Row for Bucket {
 impl Row for Overrides {
     const TABLE: &'static str = "limits";
 
-    /// 0 stands for the plan's limit, since no limit is 0. The limit for lists is left out if it is the plan's, as in format 6.
+    /// 0 stands for the plan's limit, since no limit is 0. Limits that came later are left out at the end if they are the plan's:
+    /// that for lists as in format 6, and that for the fast checks of an account as in format 9.
     fn write(&self, out: &mut Out) {
-        for (name, own) in self.each() {
-            if name != LimitRow::List.as_str() || own.is_some() {
-                out.number(u64::from(own.unwrap_or(0)));
-            }
+        let all = self.each();
+        let last = all.iter().rposition(|(_, own)| own.is_some()).unwrap_or(0);
+        for (_, own) in &all[..=last.max(LIMITS_OF_FORMAT_6 - 1)] {
+            out.number(u64::from(own.unwrap_or(0)));
         }
     }
 
     fn read(input: &mut In<'_>) -> Option<Overrides> {
         let mut overrides = Overrides::default();
         for (name, own) in overrides.each_mut() {
-            if name == LimitRow::List.as_str() && input.is_empty() {
+            if input.is_empty()
+                && [LimitRow::List, LimitRow::FastAccount].iter().any(|row| row.as_str() == name)
+            {
                 break;
             }
             *own = Some(u32::try_from(input.number()?).ok()?).filter(|&limit| limit != 0);

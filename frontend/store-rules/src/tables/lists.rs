@@ -5,8 +5,9 @@ use crate::reason;
 use crate::row::{In, Out, Row};
 use crate::rows::{Blob, Table, TypedTable};
 use api::Reason;
+use std::collections::BTreeSet;
 use store::ListId;
-use store::{KeyMode, ListState, UnixMs, list_expires_at};
+use store::{KeyMode, LIST_INDEX_NUMBER_BYTES, LIST_PART_BYTES, ListState, UnixMs, list_expires_at};
 
 /// Lists, by account and list.
 pub const LISTS: TypedTable<[u8; 32], ListRow> = TypedTable::new(Table::Lists);
@@ -14,6 +15,14 @@ pub const LISTS: TypedTable<[u8; 32], ListRow> = TypedTable::new(Table::Lists);
 pub const LIST_PARTS: TypedTable<[u8; 20], Blob> = TypedTable::new(Table::ListParts);
 /// The sealed answers of lists, by list and number of the batch.
 pub const LIST_CODES: TypedTable<[u8; 20], Blob> = TypedTable::new(Table::ListCodes);
+
+/// What the lists of an account take, by account; only accounts with lists have a row. See [`META_LIST_USE`](super::META_LIST_USE).
+pub const LIST_USE: TypedTable<[u8; 16], ListUse> = TypedTable::new(Table::ListUse);
+
+/// An upload counts by what has arrived, rounded up to steps: what it has announced but not sent keeps nobody out, and the sum over
+/// all lists is needed only at each step.
+const UPLOAD_STEP_BYTES: u64 = 1 << 20;
+const UPLOAD_ADVANCE_BYTES: u64 = 4 * LIST_PART_BYTES as u64;
 
 /// The key of [`LISTS`].
 pub fn list_key(account: AccountId, id: ListId) -> [u8; 32] {
@@ -66,8 +75,68 @@ pub struct ListMore {
 impl ListRow {
     /// The time at which the list is removed.
     pub fn expires_at(&self) -> UnixMs {
-        let received_at = self.more.map(|more| more.received_at);
-        list_expires_at(self.state, self.created_at, received_at)
+        let received = self.more.map(|more| (more.received_at, more.offset));
+        list_expires_at(self.state, self.created_at, received)
+    }
+
+    /// The bytes that the limit of all lists counts: content, or what an upload has brought and a small advance, and the index.
+    pub fn counted_bytes(&self) -> u64 {
+        let content = match &self.more {
+            Some(more) if self.state == ListState::Uploading => {
+                let arrived = more.offset.next_multiple_of(UPLOAD_STEP_BYTES);
+                self.bytes.min(arrived.saturating_add(UPLOAD_ADVANCE_BYTES))
+            }
+            _ => self.bytes,
+        };
+        content.saturating_add(self.index_bytes())
+    }
+
+    /// The bytes that the limit of the account counts: as above, with what its uploads have announced.
+    pub fn announced_bytes(&self) -> u64 {
+        self.bytes.saturating_add(self.index_bytes())
+    }
+
+    /// The bytes of the index. A compressed list of a few bytes can have millions of rows.
+    fn index_bytes(&self) -> u64 {
+        match &self.more {
+            Some(more) if more.distinct < self.addresses => {
+                self.addresses.saturating_mul(LIST_INDEX_NUMBER_BYTES)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether the server works on the list.
+    pub fn is_at_work(&self) -> bool {
+        matches!(self.state, ListState::Reading | ListState::Running)
+    }
+}
+
+/// A row of [`LIST_USE`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ListUse {
+    /// The bytes of all lists of the account, as their limits count them.
+    pub bytes: u64,
+    /// The lists that the account has.
+    pub lists: u64,
+    /// Those that are being read or checked.
+    pub at_work: BTreeSet<ListId>,
+}
+
+impl Row for ListUse {
+    const TABLE: &'static str = "list_use";
+
+    fn write(&self, out: &mut Out) {
+        out.number(self.bytes);
+        out.number(self.lists);
+        out.number(self.at_work.len() as u64);
+        self.at_work.iter().for_each(|id| out.bytes(&id.to_bytes()));
+    }
+
+    fn read(input: &mut In<'_>) -> Option<ListUse> {
+        let (bytes, lists, at_work) = (input.number()?, input.number()?, input.number()?);
+        let at_work = (0..at_work).map(|_| Some(ListId::from_bytes(input.array()?)));
+        Some(ListUse { bytes, lists, at_work: at_work.collect::<Option<_>>()? })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The number of round trips that the rules of webhooks need on a database over a network. PostgreSQL gives up a write that needs too
 //! many of them.
 
+use crate::disk::Disk;
 use crate::index::KeyIndex;
 use crate::rows::{Each, KeyRange, Rows, RowsMut, Table, Walk, Want};
 use crate::shared::{Shared, SharedPlans};
@@ -128,6 +129,7 @@ fn remote(endpoints: u8, messages: u8) -> (Remote, Shared) {
         vault: Arc::new(Vault::in_memory().unwrap()),
         index: KeyIndex::default(),
         clock_check: crate::clock_check::ClockCheck::default(),
+        disk: Disk::UNKNOWN,
         has_nodes: true,
         reuse: false,
     };

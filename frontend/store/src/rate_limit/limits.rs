@@ -8,6 +8,9 @@ pub const LIMIT_MIN: u32 = 1;
 /// The largest limit that can be set.
 pub const LIMIT_MAX: u32 = 1_000_000_000;
 
+/// The keys of an account that can make all their fast checks at the same time, unless the operator sets another limit.
+pub const FAST_KEYS: u32 = 10;
+
 /// A value for each limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PerLimit<T> {
@@ -28,6 +31,9 @@ pub struct PerLimit<T> {
     /// Changes and downloads of lists, per key in 60 seconds.
     #[serde(default)]
     pub list: T,
+    /// `/v1/verify` with `mode=fast`, per account in 60 seconds; 0 stands for [`FAST_KEYS`] times that of a key.
+    #[serde(default)]
+    pub fast_account: T,
 }
 
 /// The limits that apply to an account and its keys.
@@ -38,7 +44,7 @@ pub type Overrides = PerLimit<Option<u32>>;
 
 impl<T> PerLimit<T> {
     /// Each value with the limit's name in the configuration, in the order of the rows in the store.
-    pub fn each(self) -> [(&'static str, T); 8] {
+    pub fn each(self) -> [(&'static str, T); 9] {
         [
             ("fast", self.fast),
             ("verify", self.verify),
@@ -48,13 +54,35 @@ impl<T> PerLimit<T> {
             ("fair_use_per_second", self.fair_use_per_second),
             ("fair_use_burst", self.fair_use_burst),
             ("list", self.list),
+            ("fast_account", self.fast_account),
         ]
     }
 
     /// Mutable references to each value, in the same order.
-    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 8] {
-        let PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list } = self;
-        PerLimit { fast, verify, batch, poll, account, fair_use_per_second, fair_use_burst, list }.each()
+    pub fn each_mut(&mut self) -> [(&'static str, &mut T); 9] {
+        let PerLimit {
+            fast,
+            verify,
+            batch,
+            poll,
+            account,
+            fair_use_per_second,
+            fair_use_burst,
+            list,
+            fast_account,
+        } = self;
+        PerLimit {
+            fast,
+            verify,
+            batch,
+            poll,
+            account,
+            fair_use_per_second,
+            fair_use_burst,
+            list,
+            fast_account,
+        }
+        .each()
     }
 }
 
@@ -70,6 +98,7 @@ impl Default for Limits {
             fair_use_per_second: 5,
             fair_use_burst: 600,
             list: 120,
+            fast_account: 0,
         }
     }
 }
@@ -86,6 +115,7 @@ impl Default for Overrides {
             fair_use_per_second: None,
             fair_use_burst: None,
             list: None,
+            fast_account: None,
         }
     }
 }
@@ -100,7 +130,16 @@ impl Limits {
             Row::Poll => self.poll,
             Row::Account => self.account,
             Row::List => self.list,
+            Row::FastAccount => match self.fast_account {
+                0 => self.fast.saturating_mul(FAST_KEYS),
+                limit => limit,
+            },
         }
+    }
+
+    /// These limits, with the value of the one that follows from another.
+    pub fn stated(self) -> Limits {
+        Limits { fast_account: self.row(Row::FastAccount), ..self }
     }
 
     /// These limits, with an account's own ones where it has them.
@@ -148,9 +187,27 @@ mod tests {
     }
 
     #[test]
+    fn the_fast_checks_of_an_account_follow_those_of_a_key() {
+        let limit = |fast, fast_account| {
+            Limits { fast, fast_account, ..Limits::default() }.stated().row(Row::FastAccount)
+        };
+        assert_eq!((limit(600, 0), limit(7, 0), limit(7, 9), limit(u32::MAX, 0)), (6_000, 70, 9, u32::MAX));
+        let own = Overrides { fast: Some(1_000), ..Overrides::default() };
+        assert_eq!(Limits::default().with(&own).row(Row::FastAccount), 10_000);
+    }
+
+    #[test]
     fn rows_and_limits_have_the_same_names() {
-        let numbered =
-            Limits { fast: 0, verify: 1, batch: 2, poll: 3, account: 4, list: 5, ..Limits::default() };
+        let numbered = Limits {
+            fast: 0,
+            verify: 1,
+            batch: 2,
+            poll: 3,
+            account: 4,
+            list: 5,
+            fast_account: 6,
+            ..Limits::default()
+        };
         for (number, row) in (0..).zip(Row::ALL) {
             let (_, limit) = numbered.each().into_iter().find(|(name, _)| *name == row.as_str()).unwrap();
             assert_eq!((numbered.row(row), limit), (number, number));

@@ -49,6 +49,11 @@ impl Permits {
         })
     }
 
+    /// Takes back a permit that was used for a request which another limit has refused.
+    pub fn give_back(&self, id: WindowId) {
+        self.0.change(id, |lot| lot.left = lot.left.saturating_add(1));
+    }
+
     /// Adds permits that were asked for at `asked`, and uses one of them. `None` if none was granted.
     pub fn granted(&self, id: WindowId, limit: u32, leased: Leased, asked: UnixMs) -> Option<Standing> {
         self.0.change(id, |lot| {

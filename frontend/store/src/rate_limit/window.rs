@@ -56,6 +56,16 @@ impl Window {
         true
     }
 
+    /// Takes back the latest request.
+    pub fn give_back(&mut self) {
+        if let Some(step) = self.steps.back_mut() {
+            step.count = step.count.saturating_sub(1);
+            if step.count == 0 {
+                self.steps.pop_back();
+            }
+        }
+    }
+
     fn count(&mut self, number: u32, now: UnixMs) {
         match self.steps.back_mut() {
             Some(step) if now.saturating_sub(step.began) < STEP_MS => {

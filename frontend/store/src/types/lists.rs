@@ -14,6 +14,9 @@ pub const LISTS_MAX: usize = 50;
 /// How long an upload is kept after its last byte, in milliseconds.
 pub const UPLOAD_KEEP_MS: UnixMs = 24 * 60 * 60 * 1000;
 
+/// How long an upload is kept that was announced, and of which no byte has arrived, in milliseconds.
+pub const UPLOAD_BEGIN_MS: UnixMs = 10 * 60 * 1000;
+
 /// The content of a list in one part; only the last part is shorter.
 ///
 /// With its seal and its key, a part of this size fills a page of 64 KiB. A row that is slightly longer takes twice the space.
@@ -24,9 +27,9 @@ pub const LIST_INDEX_NUMBER_BYTES: u64 = 4;
 /// Limits on the bytes of the contents of lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ListRoom {
-    /// The limit for the lists of one account.
+    /// The limit for the lists of one account, with what its uploads have announced.
     pub account: u64,
-    /// The limit for the lists of all accounts.
+    /// The limit for the lists of all accounts, with what their uploads have brought.
     pub all: u64,
 }
 
@@ -87,6 +90,8 @@ pub enum PartPut {
     Offset(u64),
     /// The list is not being uploaded any longer.
     Gone,
+    /// Nothing was written, because the lists of all accounts would exceed their limit of bytes.
+    StoreFull,
 }
 
 /// The result of ending an upload.
@@ -250,16 +255,22 @@ impl List {
 
     /// The time at which the list expires. An upload that does not continue expires earlier.
     pub fn expires_at(&self) -> UnixMs {
-        list_expires_at(self.state, self.created_at, (!self.by_row).then_some(self.received_at))
+        list_expires_at(
+            self.state,
+            self.created_at,
+            (!self.by_row).then_some((self.received_at, self.offset)),
+        )
     }
 }
 
-/// The time at which a list expires. `received_at` is that of the last byte of its upload, if it is known.
-pub fn list_expires_at(state: ListState, created_at: UnixMs, received_at: Option<UnixMs>) -> UnixMs {
+/// The time at which a list expires. `received` has the time of the last byte of its upload and the number of bytes, if they are
+/// known.
+pub fn list_expires_at(state: ListState, created_at: UnixMs, received: Option<(UnixMs, u64)>) -> UnixMs {
     let kept = created_at.saturating_add(LIST_KEEP_MS);
-    match received_at {
-        Some(received_at) if state == ListState::Uploading => {
-            kept.min(received_at.saturating_add(UPLOAD_KEEP_MS))
+    match received {
+        Some((received_at, bytes)) if state == ListState::Uploading => {
+            let keep = if bytes == 0 { UPLOAD_BEGIN_MS } else { UPLOAD_KEEP_MS };
+            kept.min(received_at.saturating_add(keep))
         }
         _ => kept,
     }

@@ -148,7 +148,8 @@ async fn take_whole(
     let store = Arc::clone(&call.worker.checks.store);
     let bytes_max = call.worker.shared.lists.bytes_max;
     let whole = Whole::new(Arc::clone(&store), list);
-    let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), bytes_max)
+    let room = call.worker.shared.lists.room();
+    let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), bytes_max, room)
         .await
         .map_err(|error| not_stored(error, bytes_max))?;
     take(&mut writer, content, bytes_max).await?;
@@ -213,7 +214,9 @@ pub async fn append(mut call: Call) -> Result<Reply, Refusal> {
         UploadError::TooLong => longer_than_announced(announced),
         error => not_stored(error, announced),
     };
-    let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), announced).await.map_err(refuse)?;
+    let room = call.worker.shared.lists.room();
+    let mut writer =
+        PartWriter::open(Arc::clone(&store), list.clone(), announced, room).await.map_err(refuse)?;
     let offset = take(&mut writer, content.as_mut(), announced).await?;
     if completes {
         if offset != announced {
@@ -266,13 +269,11 @@ fn not_created(made: ListMade) -> Refusal {
             "The account has {} lists, as many as it may have; delete one that you no longer need.",
             store::LISTS_MAX
         )),
-        ListMade::AccountFull => invalid_state(
-            "The lists of the account have reached their size limit; delete one that you no longer need, or compress the content.",
-        ),
-        ListMade::StoreFull => {
-            let message = "There is no space for another list now; retry later.";
-            Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", "60")
+        ListMade::AccountFull => {
+            let message = "The lists of the account have all bytes of its share; delete one that you no longer need, or compress the content.";
+            Refusal::new(ErrorCode::RequestTooLarge, message)
         }
+        ListMade::StoreFull => store_full(),
         ListMade::KeyReused => {
             let message = "This Idempotency-Key came before with another request; use a new key.";
             Refusal::new(ErrorCode::IdempotencyKeyReused, message)
@@ -294,8 +295,14 @@ fn not_stored(error: UploadError, bytes_max: u64) -> Refusal {
         UploadError::TooLong => too_large(bytes_max),
         UploadError::Gone => gone(),
         UploadError::Offset(offset) => other_offset(offset),
+        UploadError::StoreFull => store_full(),
         UploadError::Store(error) => error.into(),
     }
+}
+
+fn store_full() -> Refusal {
+    let message = "There is no space for another list now; retry later.";
+    Refusal::new(ErrorCode::TemporarilyUnavailable, message).header("retry-after", "60")
 }
 
 fn too_large(bytes_max: u64) -> Refusal {
