@@ -258,7 +258,7 @@ impl Summary {
         }
         if self.known > 0 {
             let addresses = addresses(self.known);
-            writeln!(f, "{addresses} not checked again, because the earlier output has new results")?;
+            writeln!(f, "{addresses} not asked about, because the earlier output has the results")?;
             if self.known_undated {
                 writeln!(f, "warning: {UNDATED}")?;
             }

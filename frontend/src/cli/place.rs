@@ -60,7 +60,12 @@ impl Place<'_> {
         if !create && !self.data.join(DATABASE_FILE).exists() {
             return Ok(None);
         }
+        let is_new = !self.data.join(DATABASE_FILE).exists();
         let (store, _) = store_redb::open(self.data, plans, StoreOptions::default(), now)?;
+        if is_new {
+            // It may be a typing mistake: then the server would not know what the command has done.
+            tracing::warn!("{} had no database: created one", self.data.display());
+        }
         Ok(Some(store))
     }
 }

@@ -30,7 +30,8 @@ pub fn to_toml(plan: &Plan) -> String {
     let _ = writeln!(table, "monthly_credits = {monthly_credits}");
     let _ = writeln!(table, "batches = {batches_allowed}\nresets = {resets}\nstored_mib = {stored_mib}");
     let _ = writeln!(table, "[plan.limits]");
-    for (name, limit) in limits.stated().each() {
+    // 0 stands for a limit that follows from another.
+    for (name, limit) in limits.each().into_iter().filter(|(_, limit)| *limit != 0) {
         let _ = writeln!(table, "{name} = {limit}");
     }
     table

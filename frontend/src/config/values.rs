@@ -4,7 +4,7 @@ use super::{Config, StateFile};
 use engine::proto::address::Address;
 use engine::proto::lists::ListKind;
 use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use toml::Value;
@@ -53,7 +53,13 @@ pub(super) fn choice<T: Copy>(text: &str, names: &[(&str, T)]) -> Result<T, Stri
 }
 
 pub(super) fn socket(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is not IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
+    // The name of loopback is the same everywhere (RFC 6761 6.3). Other names may have several addresses, and may change.
+    let loopback = || match text.strip_prefix("localhost:") {
+        Some(port) => Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse::<u16>().map_err(drop)?))),
+        None => Err(()),
+    };
+    let read = text.parse().map_err(drop).or_else(|()| loopback());
+    read.map_err(|()| format!("`{text}` is not IP:PORT, such as 127.0.0.1:8080 or [::1]:8080"))
 }
 
 pub(super) fn resolver(text: &str) -> Result<SocketAddr, String> {

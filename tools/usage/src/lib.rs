@@ -60,8 +60,10 @@ pub fn parse_with<T: Parser>(
 /// The layout of a help: the examples (`after_help`) are before the flags, which can fill several screens.
 const HELP: &str = "{before-help}{about-with-newline}\n{usage-heading} {usage}{after-help}\n\n{all-args}";
 
+/// The help with the examples first. A negative number is a value, so the flag says which values it takes; otherwise clap would take
+/// it for an unknown flag and advise `--`, which helps nobody.
 fn examples_first(command: Command) -> Command {
-    command.help_template(HELP).mut_subcommands(examples_first)
+    command.help_template(HELP).allow_negative_numbers(true).mut_subcommands(examples_first)
 }
 
 /// The error with what clap leaves out: the command of a wrong value, and the flag that was meant.

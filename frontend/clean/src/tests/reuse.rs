@@ -37,7 +37,7 @@ fn results_of_an_earlier_output_are_used_again() {
                 _ => format!("a@x.com,true,mailbox_exists,accepted,{checked_at}\n"),
             };
             assert!(desk.output().contains(&expected), "{}", desk.output());
-            assert!(summary.to_string().contains("1 address not checked again"));
+            assert!(summary.to_string().contains("1 address not asked about"));
             assert!(!summary.to_string().contains("warning"));
         }
     }

@@ -43,7 +43,7 @@ fn texts_are_a_line_and_sentences() {
 #[test]
 fn values_that_could_hurt_are_refused() {
     for (key, value) in [
-        ("listen", "localhost:80"),
+        ("listen", "example.com:80"),
         ("frontends", "-1"),
         ("connections", "0"),
         ("smtp_port", "0"),
