@@ -320,7 +320,7 @@ fn an_account_fills_no_more_than_its_room() {
     upload(&mut browser, "second.txt", content.as_bytes(), "");
     let refused = upload(&mut browser, "third.txt", content.as_bytes(), "");
     assert_eq!(refused.status, 413, "{}", refused.plain());
-    refused.says("have reached their size limit");
+    refused.says("have all bytes of its share");
     upload(&mut browser, "small.txt", b"a@example.com\n", "");
     let page = wait(&mut browser, &first, "Cost");
     browser.press(&page, &format!("{first}/delete"));
