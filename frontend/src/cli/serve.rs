@@ -20,7 +20,6 @@ use checks::keeper::Keeper;
 use checks::limiter::{self, Limiter};
 use checks::own_evidence::OwnEvidence;
 use checks::panics::log_panics;
-use checks::peers::Peers;
 use checks::runtime::{self, Choice};
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
@@ -28,12 +27,13 @@ use list_work::ListWork;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
 use server::admin::server::{AdminServer, Running};
+use server::connection_memory::ConnectionMemory;
 use server::listen::Listeners;
 use server::metrics::Metrics;
 use server::metrics::endpoint::Endpoint;
 use server::reference;
 use server::status::{Phase, Status};
-use server::threads::{Common, FrontendThread};
+use server::threads::{Common, FrontendThread, connections};
 use server::tls::Tls;
 use server::worker::SharedState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -338,8 +338,15 @@ impl Crew<'_> {
         let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max, self.config.batch)
             .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
+        let per_thread = self.config.connections.div_ceil(count);
+        let networks = connections(self.config.connections_per_peer, count, per_thread);
+        // Behind a proxy all clients have one address.
+        let memory = ConnectionMemory::new(self.config.connections_per_peer != 0);
+        let mut shares = vec![networks.figures()];
+        shares.extend(memory.shares());
         let shared = Arc::new(SharedState {
-            shares: Vec::new(),
+            shares,
+            memory,
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),
@@ -358,8 +365,8 @@ impl Crew<'_> {
             own_evidence: Arc::clone(self.own_evidence),
             status: Arc::clone(status),
             shared: Arc::clone(&shared),
-            connections: self.config.connections.div_ceil(count),
-            peers: Peers::new(self.config.connections_per_peer),
+            connections: per_thread,
+            networks,
             tls: self.tls.clone(),
         };
         let mut threads = Vec::with_capacity(count);
