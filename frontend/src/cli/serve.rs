@@ -23,6 +23,7 @@ use checks::panics::log_panics;
 use checks::runtime::{self, Choice};
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
+use engine::proto::sharing::ShareUse;
 use list_work::ListWork;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
@@ -159,7 +160,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     };
     crew.start_feeder(&new_batches)?;
     let webhooks = crew.start_webhooks()?;
-    let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
+    let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status, webhooks.shares())?;
     let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
     metrics.set_shares(shared.shares.clone());
     status.enter(Phase::Ready);
@@ -320,6 +321,7 @@ impl Crew<'_> {
         listeners: Listeners,
         new_batches: &Arc<NewBatches>,
         status: &Arc<Status>,
+        mut shares: Vec<Arc<ShareUse>>,
     ) -> Result<(Vec<Thread>, Arc<SharedState>), Failure> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
@@ -342,7 +344,7 @@ impl Crew<'_> {
         let networks = connections(self.config.connections_per_peer, count, per_thread);
         // Behind a proxy all clients have one address.
         let memory = ConnectionMemory::new(self.config.connections_per_peer != 0);
-        let mut shares = vec![networks.figures()];
+        shares.push(networks.figures());
         shares.extend(memory.shares());
         let shared = Arc::new(SharedState {
             shares,
