@@ -168,6 +168,12 @@ impl HeldBytes {
         closing.into_iter().for_each(Waker::wake);
     }
 
+    /// The bytes that count now.
+    #[cfg(test)]
+    pub fn bytes(&self) -> u64 {
+        self.counted.get().map_or(0, |(_, bytes)| bytes)
+    }
+
     /// Whether something counts now.
     pub fn is_counted(&self) -> bool {
         self.counted.get().is_some()

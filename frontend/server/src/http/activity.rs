@@ -424,6 +424,49 @@ mod tests {
     }
 
     #[test]
+    fn the_next_request_waits_until_everything_is_sent() {
+        let activity = activity(&ConnectionLimit::new(1));
+        let written = || pin!(activity.written()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(written().is_ready());
+        activity.on_sent(&Poll::<()>::Pending, false);
+        assert!(written().is_pending() && activity.awaits_written.get());
+        activity.on_sent(&Poll::Ready(()), false);
+        assert!(written().is_pending(), "a part was sent");
+        activity.on_sent(&Poll::Ready(()), true);
+        assert!(written().is_ready() && !activity.awaits_written.get());
+    }
+
+    #[test]
+    fn what_a_connection_holds_counts_while_it_waits() {
+        let limit = ConnectionLimit::new(1);
+        let activity = activity(&limit);
+        let cx = Context::from_waker(Waker::noop());
+        let counted = |buffered: usize| {
+            activity.count_held(buffered, &cx);
+            activity.held.bytes()
+        };
+        activity.on_bytes(REQUEST_BYTES_FREE);
+        assert_eq!((counted(0), activity.held.is_counted()), (0, false));
+        activity.on_bytes(20_000 - REQUEST_BYTES_FREE);
+        assert_eq!(counted(0), 40_000, "hyper's buffer has doubled");
+        activity.set_busy();
+        activity.on_bytes(50_000);
+        assert_eq!(counted(7), 90_007);
+        activity.on_bytes(150_000);
+        assert_eq!(counted(0), 240_000);
+        activity.set_upload();
+        assert_eq!(counted(0), 40_000 + UPLOAD_BYTES as u64);
+        let body = Full::new(Bytes::from_static(b"answer"));
+        let answer = AnswerBody::new(body, 30_000, Rc::clone(&activity));
+        drop(answer);
+        assert_eq!(counted(0), 40_000, "the peer takes everything");
+        activity.on_sent(&Poll::<()>::Pending, false);
+        assert_eq!(counted(0), 70_000);
+        activity.on_sent(&Poll::Ready(()), true);
+        assert_eq!(counted(0), 40_000);
+    }
+
+    #[test]
     fn a_connection_is_busy_until_its_answer_ends() {
         let mut cx = Context::from_waker(Waker::noop());
         let limit = ConnectionLimit::new(1);

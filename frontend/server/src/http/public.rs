@@ -133,6 +133,10 @@ pub fn shape(response: &mut Response<Outgoing>, body: Vec<u8>, wanted: &Wanted) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     #[test]
     fn gzip_is_used_only_if_it_is_accepted() {
@@ -167,11 +171,25 @@ mod tests {
 
     #[test]
     fn bodies_are_prepared_once_and_few_are_kept() {
-        let body = |n: u8| vec![n; 1000];
-        let (one, again) = (Prepared::of(body(1)), Prepared::of(body(1)));
+        // One test, because the prepared bodies are those of the process.
+        let wanted = |gzip| Wanted { gzip, known: Vec::new() };
+        let body = |gzip| {
+            let mut response = Response::new(Outgoing::Whole(Full::default()));
+            shape(&mut response, vec![b'x'; 5000], &wanted(gzip));
+            assert_eq!(response.body().own_bytes(), 0);
+            let Outgoing::Shared(mut body) = response.into_body() else { panic!("it is not shared") };
+            let frame = pin!(body.frame()).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Some(Ok(frame))) = frame else { panic!("no body") };
+            frame.into_data().unwrap()
+        };
+        assert_eq!(body(false).len(), 5000);
+        assert_eq!(body(false).as_ptr(), body(false).as_ptr());
+        assert_eq!(body(true).as_ptr(), body(true).as_ptr());
+        let plain = |n: u8| vec![n; 1000];
+        let (one, again) = (Prepared::of(plain(1)), Prepared::of(plain(1)));
         assert!(Arc::ptr_eq(&one, &again));
-        assert!(std::thread::spawn(move || Arc::ptr_eq(&one, &Prepared::of(body(1)))).join().unwrap());
-        (0..20).for_each(|n| drop(Prepared::of(body(n))));
+        assert!(std::thread::spawn(move || Arc::ptr_eq(&one, &Prepared::of(plain(1)))).join().unwrap());
+        (0..20).for_each(|n| drop(Prepared::of(plain(n))));
         assert_eq!(PREPARED.read().unwrap().len(), PREPARED_MAX);
     }
 }
