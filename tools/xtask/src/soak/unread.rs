@@ -42,8 +42,8 @@ const FULL: UnreadSize = UnreadSize {
 };
 /// Enough that answers which are copied for each connection would exceed the limit.
 const SMALL: UnreadSize = UnreadSize {
-    connections: 500,
-    most_mib: [160, 180],
+    connections: 300,
+    most_mib: [150, 170],
     stay: Duration::from_millis(500),
     answered_within: Duration::from_secs(5),
     rows: 4_000,
