@@ -10,7 +10,7 @@ use engine::proto::sharing::{Bounds, ShareUse, UsedUp};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Instant;
@@ -24,6 +24,8 @@ const NETWORK_BYTES: u64 = 16 << 20;
 pub struct ConnectionMemory {
     figures: Arc<ShareUse>,
     waiting: Mutex<Waiting>,
+    /// The number of the next connection.
+    next: AtomicU64,
 }
 
 #[derive(Default)]
@@ -32,8 +34,6 @@ struct Waiting {
     /// The networks by what they hold.
     by_bytes: BTreeSet<(u64, IpAddr)>,
     used: u64,
-    /// The number of the next connection.
-    next: u64,
 }
 
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl ConnectionMemory {
 
     fn within(bounds: Bounds) -> Arc<ConnectionMemory> {
         let figures = Arc::new(ShareUse::new("connection_bytes", bounds));
-        Arc::new(ConnectionMemory { figures, waiting: Mutex::default() })
+        Arc::new(ConnectionMemory { figures, waiting: Mutex::default(), next: AtomicU64::new(0) })
     }
 
     /// The figures for metrics.
@@ -80,10 +80,7 @@ impl ConnectionMemory {
 
     /// The part of a new connection from this network.
     pub fn connection(self: &Arc<ConnectionMemory>, network: IpAddr) -> HeldBytes {
-        let mut waiting = self.lock();
-        let number = waiting.next;
-        waiting.next += 1;
-        drop(waiting);
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (memory, counted, must_close) = (Arc::clone(self), Cell::new(None), Arc::default());
         HeldBytes { memory, network, number, counted, must_close }
     }

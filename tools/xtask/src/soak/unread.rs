@@ -43,7 +43,7 @@ const FULL: UnreadSize = UnreadSize {
 /// Enough that answers which are copied for each connection would exceed the limit.
 const SMALL: UnreadSize = UnreadSize {
     connections: 300,
-    most_mib: [150, 170],
+    most_mib: [180, 190],
     stay: Duration::from_millis(500),
     answered_within: Duration::from_secs(5),
     rows: 4_000,
