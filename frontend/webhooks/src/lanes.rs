@@ -5,7 +5,7 @@
 //! the endpoint is slow. So silent endpoints, however many, keep no place from others for longer. Endpoints that have not been
 //! attempted yet have only some of the places, so those that are known to be prompt do not wait for them.
 
-use engine::proto::sharing::{Bounds, Quota, ShareUse, Taken, Turns};
+use engine_proto::sharing::{Bounds, Quota, ShareUse, Taken, Turns};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

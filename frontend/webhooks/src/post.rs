@@ -3,7 +3,7 @@
 //! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
 
 use crate::url::WebhookUrl;
-use engine::proto::sharing::{Bounds, Quota, Taken};
+use engine_proto::sharing::{Bounds, Quota, Taken};
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};

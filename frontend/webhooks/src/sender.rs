@@ -13,7 +13,7 @@ use crate::payload::body;
 use crate::post::{Outgoing, Poster};
 use crate::signature::sign;
 use crate::url::WebhookUrl;
-use engine::proto::sharing::{Bounds, Quota, ShareUse};
+use engine_proto::sharing::{Bounds, Quota, ShareUse};
 use outbound::Destinations;
 use std::collections::HashMap;
 use std::io;
