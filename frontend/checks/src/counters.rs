@@ -23,6 +23,8 @@ pub struct Tally {
     pub gave_way: AtomicU64,
     /// Connections that were closed because their peer was too slow.
     pub too_slow: AtomicU64,
+    /// Connections that were closed because others need the memory that they held while they waited for their peers.
+    pub memory: AtomicU64,
     /// Answers of the engine that the budget of a site's refused recipients is used up.
     pub over_budget: AtomicU64,
     /// Rows of batches without an answer, as of the last turn of the feeder.

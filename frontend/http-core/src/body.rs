@@ -4,8 +4,8 @@
 use crate::Refusal;
 use api::ErrorCode;
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body as _, Incoming};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -83,11 +83,14 @@ impl Unread {
         }
         // Reading sends `100 Continue`.
         self.awaits_consent = false;
-        let mut whole = pin!(Limited::new(&mut self.body, bytes_max).collect());
-        match within(time_max, whole.as_mut()).await {
-            Some(Ok(collected)) => Ok(collected.to_bytes()),
-            Some(Err(error)) if error.is::<LengthLimitError>() => Err(self.discard(too_large()).await),
-            Some(Err(_)) => {
+        let gathered = {
+            let whole = pin!(gather(&mut self.body, bytes_max));
+            within(time_max, whole).await
+        };
+        match gathered {
+            Some(Ok(whole)) => Ok(whole),
+            Some(Err(Incomplete::TooLong)) => Err(self.discard(too_large()).await),
+            Some(Err(Incomplete::Broken)) => {
                 let message = format!("The {name} could not be read to its end.");
                 Err(Refusal::new(ErrorCode::InvalidRequest, message))
             }
@@ -132,6 +135,38 @@ impl Unread {
         }
         refusal
     }
+}
+
+/// The reason why a body was not read to its end.
+#[derive(Debug, PartialEq, Eq)]
+enum Incomplete {
+    TooLong,
+    Broken,
+}
+
+/// Reads a whole body. Nearly all bodies arrive in one piece, which is not copied. Several pieces are: each piece keeps a whole buffer
+/// of hyper in memory, even if it has a single byte.
+async fn gather<B>(mut body: B, bytes_max: usize) -> Result<Bytes, Incomplete>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let mut first = Bytes::new();
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Incomplete::Broken)?;
+        // The other frames are trailers.
+        let Ok(piece) = frame.into_data() else { continue };
+        if first.len() + whole.len() + piece.len() > bytes_max {
+            return Err(Incomplete::TooLong);
+        }
+        if first.is_empty() && whole.is_empty() {
+            first = piece;
+            continue;
+        }
+        whole.extend_from_slice(&std::mem::take(&mut first));
+        whole.extend_from_slice(&piece);
+    }
+    Ok(if whole.is_empty() { first } else { whole.into() })
 }
 
 /// Reads and discards the rest of a body, within limits. If a socket is closed with unread bytes, the connection is
@@ -194,6 +229,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hyper::body::Frame;
+    use std::task::{Context, Waker};
 
     #[track_caller]
     fn check(wanted: ContentType, types: &[&str], fits: bool) {
@@ -216,6 +253,43 @@ mod tests {
         check(&["application/jsonx"], false);
         check(&[""], false);
         check(&["application/json", "text/plain"], false);
+    }
+
+    /// A body in these pieces, of which each is a part of a larger buffer.
+    struct Parts(std::vec::IntoIter<&'static str>);
+
+    impl Body for Parts {
+        type Data = Bytes;
+        type Error = std::convert::Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(Bytes::from_static(piece.as_bytes())))))
+        }
+    }
+
+    #[test]
+    fn several_pieces_are_copied_and_one_is_not() {
+        let gathered = |pieces: Vec<&'static str>, bytes_max| {
+            let polled = pin!(gather(Parts(pieces.into_iter()), bytes_max))
+                .poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(gathered) = polled else { panic!("all pieces are there") };
+            gathered
+        };
+        let one = "one";
+        assert_eq!(gathered(vec![one], 3).unwrap().as_ptr(), one.as_ptr());
+        for (pieces, bytes_max, expected) in [
+            (vec![], 0, Ok("")),
+            (vec!["one"], 2, Err(Incomplete::TooLong)),
+            (vec!["a", "b", "c"], 3, Ok("abc")),
+            (vec!["a", "", "bc"], 3, Ok("abc")),
+            (vec!["", "", "x"], 3, Ok("x")),
+            (vec!["ab", "cd"], 3, Err(Incomplete::TooLong)),
+        ] {
+            assert_eq!(gathered(pieces, bytes_max), expected.map(Bytes::from));
+        }
     }
 
     #[test]

@@ -22,13 +22,14 @@ use crate::connection_limit::{CloseReason, ConnectionPermit};
 use crate::router::{self, Access, Body, Call, Limit, Route, UploadHead};
 use crate::tls::{self, Tls};
 use crate::worker::Worker;
-use activity::{AnswerBody, ConnectionActivity, Patience, SlowPeerTimer, Watched};
+use activity::{AnswerBody, Buffering, ConnectionActivity, Patience, SlowPeerTimer, Watched};
 use api::ErrorCode;
 use bytes::Bytes;
 use checks::auth::{self, AuthError, Caller};
 use checks::counters::{Answered, count};
 use checks::full::PROBE_TIME_MAX;
 use checks::panics::catch_panic;
+use checks::peers::network;
 use http_body_util::Full;
 use http_core::body::{Bounds, ContentType, Unread, within};
 use http_core::refusal::LimitNumbers;
@@ -106,10 +107,11 @@ pub async fn serve(
     tls: Option<&Tls>,
 ) {
     let Ok(stream) = stream.into_poll_io() else { return };
+    let activity = ConnectionActivity::new(permit, worker.shared.memory.connection(network(peer)));
     match tls.map(Tls::accept) {
-        None => serve_stream(stream, worker, permit, peer, false).await,
+        None => serve_stream(stream, worker, activity, peer, false).await,
         Some(Ok(connection)) => {
-            serve_stream(tls::encrypted(stream, connection), worker, permit, peer, true).await;
+            serve_stream(tls::encrypted(stream, connection), worker, activity, peer, true).await;
         }
         Some(Err(error)) => tracing::error!("a connection could not use TLS: {error}"),
     }
@@ -118,14 +120,13 @@ pub async fn serve(
 async fn serve_stream<S>(
     stream: S,
     worker: Rc<Worker>,
-    permit: ConnectionPermit,
+    activity: Rc<ConnectionActivity>,
     peer: IpAddr,
     is_encrypted: bool,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin + 'static,
+    S: AsyncRead + AsyncWrite + Buffering + Unpin + 'static,
 {
     let tally = Arc::clone(&worker.checks.tally);
-    let activity = ConnectionActivity::new(permit);
     let mut timer =
         SlowPeerTimer::new(Rc::clone(&activity), Patience { head: HEAD_TIME_MAX, write: WRITE_TIME_MAX });
     let stream = MonoioIo::new(Watched::new(stream, Rc::clone(&activity)));
@@ -137,8 +138,9 @@ async fn serve_stream<S>(
                 // Waking this task is not enough: the thread takes no completions while a task is ready.
                 monoio::time::sleep(OTHERS_TURN).await;
             }
+            activity.written().await;
             activity.set_busy();
-            let mut response = respond(request, worker, peer).await;
+            let mut response = respond(request, worker, peer, &activity).await;
             if is_encrypted {
                 response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, HTTPS_ONLY);
             }
@@ -146,7 +148,10 @@ async fn serve_stream<S>(
                 // hyper learns of the drain only after this answer if the request came during it.
                 response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            Ok::<_, Infallible>(response.map(|body| AnswerBody::new(body, activity)))
+            Ok::<_, Infallible>(response.map(|body| {
+                let own_bytes = body.own_bytes();
+                AnswerBody::new(body, own_bytes, activity)
+            }))
         }
     });
     let mut connection = pin!(
@@ -179,6 +184,10 @@ async fn serve_stream<S>(
         if Pin::new(&mut connection).poll(cx).is_ready() {
             return Poll::Ready(());
         }
+        if activity.held.must_close() {
+            count(&tally.memory);
+            return Poll::Ready(());
+        }
         let cut_off = timer.poll(cx);
         if cut_off.is_ready() {
             count(&tally.too_slow);
@@ -190,7 +199,7 @@ async fn serve_stream<S>(
 }
 
 /// The fields of a request's log line. They cannot have an address: the path is that of the table, not the caller's.
-struct Note {
+struct Note<'c> {
     method: &'static str,
     path: &'static str,
     request_id: String,
@@ -200,9 +209,15 @@ struct Note {
     standing: Option<Standing>,
     /// A body that is produced during sending, instead of the reply's.
     pieces: Option<Pieces>,
+    activity: &'c ConnectionActivity,
 }
 
-async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -> Response<Outgoing> {
+async fn respond(
+    request: Request<Incoming>,
+    worker: Rc<Worker>,
+    peer: IpAddr,
+    activity: &ConnectionActivity,
+) -> Response<Outgoing> {
     let began = Instant::now();
     let tally = Arc::clone(&worker.checks.tally);
     let mut note = Note {
@@ -213,6 +228,7 @@ async fn respond(request: Request<Incoming>, worker: Rc<Worker>, peer: IpAddr) -
         key: None,
         standing: None,
         pieces: None,
+        activity,
     };
     // Only these need more than the handler gives, so only these cost anything.
     let wanted = matches!(request.method(), &hyper::Method::GET | &hyper::Method::HEAD)
@@ -260,7 +276,7 @@ async fn answer(
     request: Request<Incoming>,
     worker: Rc<Worker>,
     peer: IpAddr,
-    note: &mut Note,
+    note: &mut Note<'_>,
 ) -> Result<Reply, Refusal> {
     let (head, body) = request.into_parts();
     if let Some(refusal) = unclear::refuse(&head.method, head.version, &head.headers) {
@@ -315,7 +331,10 @@ async fn answer(
     }
     let (body, content) = match route.body {
         Body::None => (Ok(Bytes::new()), None),
-        _ if is_content => (Ok(Bytes::new()), Some(Box::new(Upload::new(body)))),
+        _ if is_content => {
+            note.activity.set_upload();
+            (Ok(Bytes::new()), Some(Box::new(Upload::new(body))))
+        }
         _ => (body.read_as(ContentType::Json, &head.headers, BODY).await, None),
     };
     if counter == Counter::InBody {
@@ -396,7 +415,7 @@ fn render(status: u16, headers: &[(&'static str, Cow<'static, str>)], body: Vec<
     response
 }
 
-fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Outgoing> {
+fn render_refusal(refusal: &Refusal, note: &Note<'_>) -> Response<Outgoing> {
     if let Some(inside) = &refusal.inside {
         match refusal.body.error {
             ErrorCode::InternalError => {
@@ -410,7 +429,7 @@ fn render_refusal(refusal: &Refusal, note: &Note) -> Response<Outgoing> {
 }
 
 /// Adds the fields of every answer. By default an answer must not be cached, since nearly all have private data.
-fn finish(mut response: Response<Outgoing>, note: &Note) -> Response<Outgoing> {
+fn finish(mut response: Response<Outgoing>, note: &Note<'_>) -> Response<Outgoing> {
     let is_empty = response.status() == StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     if !is_empty {

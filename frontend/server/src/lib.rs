@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //!
-//! - The memory and time of a connection are limited by named constants ([`http`], [`connection_limit`]). A panic ends
-//!   only its own request.
+//! - The memory and time of a connection are limited by named constants ([`http`], [`connection_limit`]), and so is the memory
+//!   of all connections that wait for their peers ([`connection_memory`]). A panic ends only its own request.
 //! - Each thread serves the connections that it accepted, from the first byte to the last. Threads share nothing except
 //!   [`threads::Common`] and [`worker::SharedState`].
 //! - The interfaces for operators, [`metrics`] and [`admin`], never use the port of the API.
@@ -17,6 +17,7 @@
 
 pub mod admin;
 pub mod connection_limit;
+pub mod connection_memory;
 pub mod http;
 pub mod listen;
 pub mod metrics;

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 const BACKLOG: i32 = 1024;
 /// A peer that acknowledges nothing, or keeps its window closed, for this time is disconnected.
 const PEER_SILENT_MAX: Duration = Duration::from_secs(30);
+/// How many bytes of answers the kernel takes for a peer that does not read. Those on their way do not count, so this does not
+/// limit the speed of a line. Otherwise the kernel would take megabytes for each connection.
+const UNSENT_BYTES_MAX: u32 = 64 * 1024;
 
 /// How long a start waits for an address that is in use.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
@@ -136,8 +139,9 @@ fn set_hops_min(socket: RawFd, is_ipv6: bool, hops: libc::c_int) -> io::Result<(
 fn socket(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // Accepted sockets inherit both options.
+    // Accepted sockets inherit these options.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.set_tcp_user_timeout(Some(PEER_SILENT_MAX))?;
     Ok(socket)
 }

@@ -15,13 +15,15 @@ use checks::full::shared::SharedChecks;
 use checks::limiter::Limiter;
 use checks::own_evidence::OwnEvidence;
 use checks::panics::catch_panic;
-use checks::peers::Peers;
+use checks::peers::network;
 use checks::runtime::{self, Driver};
+use engine::proto::sharing::{Bounds, Quota};
 use monoio::io::AsyncReadRent;
 use monoio::net::{TcpListener, UnixStream};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::pin;
@@ -56,10 +58,18 @@ pub struct Common {
     pub shared: Arc<SharedState>,
     /// The largest number of simultaneous connections of a thread.
     pub connections: usize,
-    /// The numbers of connections by peer.
-    pub peers: Arc<Peers>,
+    /// The connections of each network.
+    pub networks: Arc<Quota<IpAddr>>,
     /// The certificate for HTTPS; `None` for plain HTTP.
     pub tls: Option<Arc<Tls>>,
+}
+
+/// The quota of connections: `per_network` for each network, and no limit for 0. Each of the threads has this many at most, and
+/// accepts one more that waits for its place.
+pub fn connections(per_network: usize, threads: usize, per_thread: usize) -> Arc<Quota<IpAddr>> {
+    let all = (threads * (per_thread + 1)) as u64;
+    let share = if per_network == 0 { all } else { per_network as u64 };
+    Quota::new("connections", Bounds { share, all })
 }
 
 /// A thread before its start.
@@ -112,7 +122,7 @@ impl FrontendThread {
             shared: self.common.shared,
         });
         monoio::spawn(async move { engine.deliver().await });
-        first(accept(&listener, &worker, &self.common.peers, &self.common.tls), released(shutdown)).await;
+        first(accept(&listener, &worker, &self.common.networks, &self.common.tls), released(shutdown)).await;
         limit.drain();
         let ended = async {
             limit.empty().await;
@@ -125,7 +135,12 @@ impl FrontendThread {
     }
 }
 
-async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>, tls: &Option<Arc<Tls>>) {
+async fn accept(
+    listener: &TcpListener,
+    worker: &Rc<Worker>,
+    networks: &Arc<Quota<IpAddr>>,
+    tls: &Option<Arc<Tls>>,
+) {
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -145,7 +160,7 @@ async fn accept(listener: &TcpListener, worker: &Rc<Worker>, peers: &Arc<Peers>,
         }
         let tally = Arc::clone(&worker.checks.tally);
         count(&tally.accepted);
-        let Some(admitted) = peers.enter(peer.ip()) else {
+        let Ok(admitted) = networks.take(network(peer.ip()), 1) else {
             count(&tally.refused);
             count(&tally.ended);
             continue;

@@ -18,8 +18,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tls_stream::{TlsStream, Truncation};
 
-/// How much plaintext of a connection may wait for encryption and sending, in bytes.
-const UNSENT_BYTES_MAX: usize = 64 * 1024;
+/// How much plaintext of a connection may wait for encryption and sending, in bytes: a record (RFC 8446 5.1).
+const UNSENT_BYTES_MAX: usize = 16 * 1024;
 /// Later than the end of any certificate in use: the year 2200.
 const FAR: Duration = Duration::from_secs(7_258_118_400);
 /// The protocol above TLS (RFC 7301).

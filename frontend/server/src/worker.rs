@@ -1,6 +1,7 @@
 //! The state that the handlers of a frontend thread use.
 
 use crate::connection_limit::ConnectionLimit;
+use crate::connection_memory::ConnectionMemory;
 use crate::status::Status;
 use checks::Checks;
 use checks::batch::NewBatches;
@@ -36,6 +37,8 @@ pub struct SharedState {
     pub gateways: RwLock<Arc<Gateways>>,
     /// The addresses that webhooks may contact.
     pub webhook_destinations: Destinations,
+    /// The memory of connections that wait for their peers.
+    pub memory: Arc<ConnectionMemory>,
     /// What accounts and networks share, and how much of it is taken.
     pub shares: Vec<Arc<ShareUse>>,
     /// The faults of this machine.

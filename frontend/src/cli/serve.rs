@@ -20,20 +20,21 @@ use checks::keeper::Keeper;
 use checks::limiter::{self, Limiter};
 use checks::own_evidence::OwnEvidence;
 use checks::panics::log_panics;
-use checks::peers::Peers;
 use checks::runtime::{self, Choice};
 use dashboard::Dashboard;
 use engine::config::EngineConfig;
+use engine::proto::sharing::ShareUse;
 use list_work::ListWork;
 use outbound::Destinations;
 use server::admin::first_run::first_run;
 use server::admin::server::{AdminServer, Running};
+use server::connection_memory::ConnectionMemory;
 use server::listen::Listeners;
 use server::metrics::Metrics;
 use server::metrics::endpoint::Endpoint;
 use server::reference;
 use server::status::{Phase, Status};
-use server::threads::{Common, FrontendThread};
+use server::threads::{Common, FrontendThread, connections};
 use server::tls::Tls;
 use server::worker::SharedState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -159,7 +160,7 @@ pub fn run(args: &ServeArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     };
     crew.start_feeder(&new_batches)?;
     let webhooks = crew.start_webhooks()?;
-    let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status)?;
+    let (threads, shared) = crew.start_frontends(listeners, &new_batches, &status, webhooks.shares())?;
     let reload = Reload { running: &config, lists, store: &*store, shared: &shared, tls: tls.as_deref() };
     metrics.set_shares(shared.shares.clone());
     status.enter(Phase::Ready);
@@ -320,6 +321,7 @@ impl Crew<'_> {
         listeners: Listeners,
         new_batches: &Arc<NewBatches>,
         status: &Arc<Status>,
+        mut shares: Vec<Arc<ShareUse>>,
     ) -> Result<(Vec<Thread>, Arc<SharedState>), Failure> {
         let cannot = |error: io::Error| Failure::failed(format!("cannot prepare a thread: {error}"));
         let count = listeners.sockets.len();
@@ -338,8 +340,15 @@ impl Crew<'_> {
         let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max, self.config.batch)
             .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
+        let per_thread = self.config.connections.div_ceil(count);
+        let networks = connections(self.config.connections_per_peer, count, per_thread);
+        // Behind a proxy all clients have one address.
+        let memory = ConnectionMemory::new(self.config.connections_per_peer != 0);
+        shares.push(networks.figures());
+        shares.extend(memory.shares());
         let shared = Arc::new(SharedState {
-            shares: Vec::new(),
+            shares,
+            memory,
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),
@@ -358,8 +367,8 @@ impl Crew<'_> {
             own_evidence: Arc::clone(self.own_evidence),
             status: Arc::clone(status),
             shared: Arc::clone(&shared),
-            connections: self.config.connections.div_ceil(count),
-            peers: Peers::new(self.config.connections_per_peer),
+            connections: per_thread,
+            networks,
             tls: self.tls.clone(),
         };
         let mut threads = Vec::with_capacity(count);

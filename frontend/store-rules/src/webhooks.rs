@@ -9,7 +9,7 @@
 
 mod claims;
 
-pub(crate) use claims::due_turns;
+pub(crate) use claims::due;
 
 use crate::reason;
 use crate::row::Row;
@@ -105,11 +105,6 @@ fn due_range(webhook: WebhookId, until: UnixMs) -> RangeInclusive<[u8; 40]> {
 /// The range of an endpoint's rows in `deliveries`.
 fn log_range(webhook: WebhookId) -> RangeInclusive<[u8; 32]> {
     join(webhook.to_bytes(), [0; 16])..=join(webhook.to_bytes(), [0xff; 16])
-}
-
-/// Whether an endpoint can be claimed at `now`.
-pub(crate) fn has_due(rows: &dyn Rows, now: UnixMs) -> Result<bool, StoreError> {
-    Ok(!WEBHOOK_TURNS.keys(rows, ..=turn_key(now, WebhookId::from_bytes([0xff; 16])), 1)?.is_empty())
 }
 
 /// The event of a batch that has ended with these answers, one byte per row.

@@ -103,19 +103,24 @@ pub trait WebhookStore {
     /// end with their time.
     fn release_webhooks(&self, now: UnixMs) -> Pending<(), StoreError>;
 
-    /// Whether an endpoint can be claimed at `now`.
+    /// The endpoints that can be claimed at `now`, those that are due for longest first: at most `most`, behind `after`.
     ///
     /// # Errors
     ///
     /// As [`WebhookStore::webhooks`].
-    fn has_due_webhook(&self, now: UnixMs) -> Pending<bool, StoreError>;
+    fn due_webhooks(
+        &self,
+        after: Option<DueWebhook>,
+        most: usize,
+        now: UnixMs,
+    ) -> Pending<Vec<DueWebhook>, StoreError>;
 
-    /// Claims endpoints with a message that is due, each with its first message, as far as the sender has room. An endpoint has one
-    /// claim at a time. `claim` is a new random number.
+    /// Claims endpoints, each with its first message. Those that another sender has claimed meanwhile are missing: an endpoint has
+    /// one claim at a time. `claim` is a new random number.
     fn claim_webhooks(
         &self,
         claim: ClaimNumber,
-        room: SenderRoom,
+        due: Vec<DueWebhook>,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError>;
 

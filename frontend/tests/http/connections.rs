@@ -186,6 +186,43 @@ fn who_does_not_take_its_answers_is_cut_off() {
 }
 
 #[test]
+fn requests_without_an_end_hold_a_bounded_memory() {
+    let server = Server::start(&["--frontends", "2"]);
+    let unfinished = post(&server.test, "/v1/verify", &"x".repeat(200_000))
+        .replace("Content-Length: 200000", "Content-Length: 200001");
+    let connect = |last: u8, count: usize| -> Vec<_> {
+        let open = |_| {
+            let mut connection = server.connect_from([127, 0, 0, last]);
+            connection.send(&unfinished);
+            connection
+        };
+        (0..count).map(open).collect()
+    };
+    let mut other = connect(9, 1);
+    // 120 bodies of 200 kB are more than the 16 MiB of a network.
+    let mut many = connect(8, 120);
+    let closed = || {
+        let metrics = server.administer(&["metrics"]);
+        let line = metrics
+            .lines()
+            .find_map(|line| line.strip_prefix("mailprobe_connections_closed_total{why=\"memory\"} "));
+        line.and_then(|count| count.parse::<u32>().ok()).expect("the metric")
+    };
+    let began = Instant::now();
+    while closed() < 20 {
+        assert!(began.elapsed() < Duration::from_secs(8), "{} were closed", closed());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(many[0].try_read().is_none(), "the one that has waited for longest is closed");
+    assert!(closed() < 60, "no more than necessary");
+    for connection in [&mut other[0], &mut many[119]] {
+        connection.send("x");
+        assert_eq!(connection.read().status, 400, "the body is complete, and no JSON");
+    }
+    assert_eq!(server.get("", "/livez").status, 200);
+}
+
+#[test]
 fn epoll_serves_as_well() {
     let server = Server::start(&["--driver", "epoll", "--frontends", "2"]);
     for n in 0..8 {

@@ -9,6 +9,9 @@ use std::io::{self, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// The bytes that rustls reads at once.
+const READ_BYTES: usize = 4096;
+
 /// The meaning of a close of the connection without close_notify (RFC 8446 6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Truncation {
@@ -25,6 +28,10 @@ pub struct TlsStream<T> {
     truncation: Truncation,
     /// close_notify was sent.
     is_closing: bool,
+    /// The plaintext that waits for encryption and sending.
+    unsent: usize,
+    /// The bytes that arrived since the last plaintext.
+    incomplete: usize,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
@@ -37,7 +44,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
     ) -> TlsStream<T> {
         let mut connection = connection.into();
         connection.set_buffer_limit(Some(unsent_bytes_max));
-        TlsStream { stream, connection, truncation, is_closing: false }
+        TlsStream { stream, connection, truncation, is_closing: false, unsent: 0, incomplete: 0 }
     }
 
     /// Makes the handshake to its end. Its last message is sent too.
@@ -57,6 +64,27 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
         }
     }
 
+    /// Takes plaintext as far as there is room, and sends what waits if there is none.
+    fn poll_take(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut take: impl FnMut(&mut Connection) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let taken = take(&mut self.connection)?;
+            self.unsent += taken;
+            if taken > 0 {
+                return Poll::Ready(Ok(taken));
+            }
+            // The buffer is full: some bytes must be sent first.
+            match self.poll_send(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
     /// Sends the waiting bytes.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.connection.wants_write() {
@@ -68,6 +96,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+        self.unsent = 0;
         Poll::Ready(Ok(()))
     }
 
@@ -76,7 +105,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> TlsStream<T> {
         let mut blocking = Blocking { stream: &mut self.stream, cx };
         match self.connection.read_tls(&mut blocking) {
             Ok(0) => return Poll::Ready(Ok(false)),
-            Ok(_) => {}
+            Ok(length) => self.incomplete += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
             Err(error) => return Poll::Ready(Err(error)),
         }
@@ -98,6 +127,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<T> {
         loop {
             match self.connection.reader().read(buffer.initialize_unfilled()) {
                 Ok(length) => {
+                    self.incomplete = 0;
                     buffer.advance(length);
                     return Poll::Ready(Ok(()));
                 }
@@ -128,18 +158,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<T> {
 
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        loop {
-            let taken = self.connection.writer().write(bytes)?;
-            if taken > 0 || bytes.is_empty() {
-                return Poll::Ready(Ok(taken));
-            }
-            // The buffer is full: some bytes must be sent first.
-            match self.poll_send(cx) {
-                Poll::Ready(Ok(())) => {}
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => return Poll::Pending,
-            }
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
         }
+        self.poll_take(cx, |connection| connection.writer().write(bytes))
+    }
+
+    /// Without this, the protocol above would copy its bytes into one buffer first.
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        self.poll_take(cx, |connection| connection.writer().write_vectored(pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -158,6 +196,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TlsStream<T> {
             Poll::Ready(Ok(())) => Pin::new(&mut self.stream).poll_shutdown(cx),
             other => other,
         }
+    }
+}
+
+impl<T> TlsStream<T> {
+    /// The bytes that the stream holds: those that wait for sending, and those of messages that are not complete, beyond a read
+    /// of rustls.
+    pub fn buffered(&self) -> usize {
+        self.unsent + if self.incomplete > READ_BYTES { self.incomplete } else { 0 }
     }
 }
 

@@ -11,8 +11,8 @@
 //!
 //! Invariants: a connection goes only to an address that was checked. No log has a URL, a secret or the text of an answer.
 
+mod lanes;
 pub mod payload;
-mod places;
 pub mod post;
 mod sender;
 pub mod signature;

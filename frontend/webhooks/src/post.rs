@@ -2,8 +2,8 @@
 //!
 //! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
 
-use crate::places::{Place, Places};
 use crate::url::WebhookUrl;
+use engine_proto::sharing::{Bounds, Quota, Taken};
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
@@ -21,7 +21,7 @@ const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 const ADDRESSES_MAX: usize = 3;
 /// The most connections to one address at the same time, over all host names and accounts. The addresses of an IPv6 network of
 /// 64 bits count as one.
-const ADDRESS_PLACES: usize = 4;
+const ADDRESS_PLACES: Bounds = Bounds { share: 4, all: 1024 };
 /// The longest head of an answer, with those of interim answers, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes of a body that are read, so that a short answer ends in order. Its content is thrown away.
@@ -41,7 +41,7 @@ pub struct Poster {
     destinations: Destinations,
     look_up: Box<LookUp>,
     time_max: Duration,
-    places: Arc<Places<IpAddr>>,
+    places: Arc<Quota<IpAddr>>,
 }
 
 /// The reason why an attempt got no status.
@@ -78,7 +78,7 @@ impl Poster {
     /// TLS is not available.
     pub fn new(destinations: Destinations) -> io::Result<Poster> {
         let trust = Trust::of_system()?;
-        let places = Places::new(ADDRESS_PLACES);
+        let places = Quota::new("webhook_addresses", ADDRESS_PLACES);
         Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX, places })
     }
 
@@ -142,10 +142,10 @@ impl Poster {
         &self,
         addresses: &[SocketAddr],
         deadline: Instant,
-    ) -> Result<(TcpStream, Place<IpAddr>), Unsent> {
+    ) -> Result<(TcpStream, Taken<IpAddr>), Unsent> {
         let mut last = Unsent::Busy;
         for address in addresses {
-            let Some(place) = self.places.take(network(address.ip())) else { continue };
+            let Ok(place) = self.places.take(network(address.ip()), 1) else { continue };
             match connect(&[*address], deadline, CONNECT_TIME_MAX) {
                 Ok(stream) => return Ok((stream, place)),
                 Err(error) => last = fault(&error).into(),

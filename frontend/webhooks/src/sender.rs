@@ -1,19 +1,21 @@
 //! The sender: a thread that claims messages, and one more thread for each attempt under way.
 //!
-//! The thread looks for endpoints with a message that is due. It claims at most as many as it has places, and each claimed
-//! endpoint takes one place. A place attempts a message, notes the result, and gets the next message of the same endpoint with
-//! the answer. This chain ends after [`CHAIN_MAX`] messages, after [`CHAIN_TIME_MAX`], or after a failed attempt. An account has
-//! few of the places. So endpoints with many messages, or with slow hosts, do not keep those of others waiting.
+//! The thread looks for endpoints with a message that is due, and claims those that [`Lanes`] chooses. A claimed endpoint has its
+//! places, and a thread that attempts a message, notes the result, and gets the next message of the same endpoint with the
+//! answer. This chain ends after [`CHAIN_MAX`] messages, after [`PROMPT_TIME_MAX`], or after a failed attempt. So endpoints with
+//! many messages, or with slow hosts, do not keep those of others waiting.
 //!
 //! A message is claimed for a minute, and an attempt takes at most 15 s. If the process dies, or the result cannot be noted,
 //! the message is sent again.
 
+use crate::lanes::{LanePlaces, Lanes, PROMPT_TIME_MAX, Pace};
 use crate::payload::body;
-use crate::places::Places;
 use crate::post::{Outgoing, Poster};
 use crate::signature::sign;
 use crate::url::WebhookUrl;
+use engine_proto::sharing::{Bounds, Quota, ShareUse};
 use outbound::Destinations;
+use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,20 +24,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender as Channel, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use store::webhooks::{
-    Attempt, AttemptFault, AttemptReport, AttemptResult, ClaimNumber, ClaimedMessage, SenderRoom,
+    Attempt, AttemptFault, AttemptReport, AttemptResult, ClaimNumber, ClaimedMessage, DueWebhook,
 };
-use store::{AccountId, Store, StoreError, UnixMs, id::random_bits};
+use store::{Store, StoreError, UnixMs, WebhookId, id::random_bits};
 
-/// The most attempts at once.
-const PLACES: usize = 16;
-/// The most attempts of one account at the same time.
-const ACCOUNT_PLACES: usize = 4;
-/// The most attempts to one host name at the same time, over all accounts.
-const HOST_PLACES: usize = 4;
+/// The most attempts to one host name at the same time, over all accounts. The lanes bound those in all.
+const HOST_PLACES: Bounds = Bounds { share: 4, all: 1024 };
+/// The most endpoints of one look. The next look goes on behind them.
+const DUE_MAX: usize = 1000;
 /// The most messages of an endpoint in a row before others get their turn.
 const CHAIN_MAX: usize = 20;
-/// After this time, no further message of an endpoint follows before others get their turn.
-const CHAIN_TIME_MAX: Duration = Duration::from_secs(15);
 /// The pause between two looks for messages that are due.
 const LOOK: Duration = Duration::from_millis(500);
 /// The pause after the store has failed.
@@ -56,14 +54,17 @@ pub struct Settings {
 pub struct Sender {
     events: Channel<Event>,
     is_draining: Arc<AtomicBool>,
+    shares: Vec<Arc<ShareUse>>,
     thread: Option<JoinHandle<()>>,
 }
 
 enum Event {
     /// No more claims.
     Stop,
-    /// An attempt has ended.
-    Free,
+    /// An attempt at an endpoint has ended.
+    Attempted(WebhookId, Pace),
+    /// The claim with this number has ended, with its thread.
+    Ended(u64),
 }
 
 impl Sender {
@@ -86,20 +87,29 @@ impl Sender {
         store.release_webhooks(clock()).wait().map_err(io::Error::other)?;
         let is_draining = Arc::<AtomicBool>::default();
         let (events, inbox) = channel();
+        let lanes = Lanes::new();
+        let shares = lanes.shares();
         let shared = Arc::new(Shared { store, poster, clock, is_draining: Arc::clone(&is_draining) });
         let main = Main {
             shared,
             events: events.clone(),
-            accounts: Places::new(ACCOUNT_PLACES),
-            hosts: Places::new(HOST_PLACES),
-            count: 0,
+            lanes,
+            hosts: Quota::new("webhook_hosts", HOST_PLACES),
+            under_way: HashMap::new(),
+            begun: 0,
+            after: None,
         };
         let thread = thread::Builder::new().name("webhooks".into()).spawn(move || main.run(&inbox))?;
-        Ok(Sender { events, is_draining, thread: Some(thread) })
+        Ok(Sender { events, is_draining, shares, thread: Some(thread) })
     }
 }
 
 impl Sender {
+    /// The figures for metrics: the lanes of attempts.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.shares.clone()
+    }
+
     /// Begins no further attempts. Those under way end.
     pub fn close(&self) {
         self.is_draining.store(true, Ordering::Release);
@@ -135,10 +145,14 @@ struct Shared {
 struct Main {
     shared: Arc<Shared>,
     events: Channel<Event>,
-    accounts: Arc<Places<AccountId>>,
-    hosts: Arc<Places<String>>,
-    /// The attempts under way.
-    count: usize,
+    lanes: Lanes,
+    hosts: Arc<Quota<String>>,
+    /// The claims with a thread: since when, and their places.
+    under_way: HashMap<u64, (Instant, LanePlaces)>,
+    /// The number of the next one.
+    begun: u64,
+    /// The last endpoint of the look before, if there may be others behind it.
+    after: Option<DueWebhook>,
 }
 
 impl Main {
@@ -148,14 +162,15 @@ impl Main {
         let mut looked = Instant::now();
         loop {
             match inbox.recv_timeout(pause.saturating_sub(looked.elapsed())) {
-                Ok(Event::Free) => self.count -= 1,
+                Ok(Event::Attempted(webhook, pace)) => self.lanes.note(webhook, pace),
+                Ok(Event::Ended(number)) => drop(self.under_way.remove(&number)),
                 Ok(Event::Stop) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
             }
             if self.shared.is_draining.load(Ordering::Acquire) {
-                if self.count == 0 {
+                if self.under_way.is_empty() {
                     return;
                 }
-                // Each attempt sends `Event::Free` when it ends.
+                // Each claim sends `Event::Ended` when it ends.
                 pause = REST;
                 looked = Instant::now();
                 continue;
@@ -180,40 +195,55 @@ impl Main {
 
     /// Claims what is due, as far as there are places, and starts its attempts.
     fn look(&mut self) -> Result<(), StoreError> {
+        for (since, places) in self.under_way.values_mut() {
+            if since.elapsed() > PROMPT_TIME_MAX {
+                self.lanes.leave_prompt(places);
+            }
+        }
         let Shared { store, clock, .. } = &*self.shared;
-        let places = PLACES - self.count;
-        if places == 0 || !store.may_work() || !store.has_due_webhook(clock()).wait()? {
+        if !store.may_work() {
+            return Ok(());
+        }
+        let due = store.due_webhooks(self.after.take(), DUE_MAX, clock()).wait()?;
+        if due.len() == DUE_MAX {
+            self.after = due.last().copied();
+        }
+        let chosen = self.lanes.choose(due);
+        if chosen.is_empty() {
             return Ok(());
         }
         // A claim has its number until it ends, so a report of a claim that was lost is not taken for one of a later claim.
         let number = random_bits().map_err(|error| StoreError::NotDone(error.to_string()))?.to_be_bytes();
-        let claimed = self.accounts.taken();
-        let room = SenderRoom { endpoints: places, per_account: ACCOUNT_PLACES, claimed };
-        for message in store.claim_webhooks(number, room, clock()).wait()? {
-            self.begin(Claimed { number, message });
+        let wanted = chosen.iter().map(|(due, _)| *due).collect();
+        let mut places: HashMap<WebhookId, LanePlaces> =
+            chosen.into_iter().map(|(due, places)| (due.webhook, places)).collect();
+        for message in store.claim_webhooks(number, wanted, clock()).wait()? {
+            if let Some(places) = places.remove(&message.webhook) {
+                self.begin(Claimed { number, message }, places);
+            }
         }
         Ok(())
     }
 
-    fn begin(&mut self, claimed: Claimed) {
+    fn begin(&mut self, claimed: Claimed, places: LanePlaces) {
         let host = host_of(&self.shared, &claimed.message);
-        let places = (self.accounts.take(claimed.message.account), self.hosts.take(host.clone()));
-        let (Some(account_place), Some(host_place)) = places else {
+        let Ok(host_place) = self.hosts.take(host.clone(), 1) else {
             self.shared.put_back(&claimed);
             return;
         };
-        self.count += 1;
+        let number = self.begun;
+        self.begun += 1;
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         let work = move || {
             // A panic was logged at its source. The message is sent again after its claim.
-            let _ = catch_unwind(AssertUnwindSafe(|| shared.send_all(claimed, &host)));
-            drop((account_place, host_place));
+            let _ = catch_unwind(AssertUnwindSafe(|| shared.send_all(claimed, &host, &events)));
+            drop(host_place);
             // The thread waits for all attempts before it ends.
-            let _ = events.send(Event::Free);
+            let _ = events.send(Event::Ended(number));
         };
-        if let Err(error) = thread::Builder::new().name("webhook".into()).spawn(work) {
-            tracing::warn!("a webhook could not be sent now: no thread: {error}");
-            self.count -= 1;
+        match thread::Builder::new().name("webhook".into()).spawn(work) {
+            Ok(_) => drop(self.under_way.insert(number, (Instant::now(), places))),
+            Err(error) => tracing::warn!("a webhook could not be sent now: no thread: {error}"),
         }
     }
 }
@@ -226,8 +256,8 @@ fn host_of(shared: &Shared, claimed: &ClaimedMessage) -> String {
 
 impl Shared {
     /// Attempts a message, and then the next ones of its endpoint.
-    fn send_all(&self, first: Claimed, host: &str) {
-        let until = Instant::now() + CHAIN_TIME_MAX;
+    fn send_all(&self, first: Claimed, host: &str, events: &Channel<Event>) {
+        let until = Instant::now() + PROMPT_TIME_MAX;
         let mut next = Some(first);
         for number in 1..=CHAIN_MAX {
             let Some(claimed) = next else { return };
@@ -236,19 +266,28 @@ impl Shared {
                 self.put_back(&claimed);
                 return;
             }
-            next = self
-                .send(&claimed, |result| number < CHAIN_MAX && result.is_success() && Instant::now() < until);
+            let may_go_on =
+                |result: AttemptResult| number < CHAIN_MAX && result.is_success() && Instant::now() < until;
+            next = self.send(&claimed, events, may_go_on);
         }
     }
 
     /// Makes one attempt and notes its result; returns the next message of the endpoint, if it may be sent after this result.
-    fn send(&self, claimed: &Claimed, may_go_on: impl Fn(AttemptResult) -> bool) -> Option<Claimed> {
+    fn send(
+        &self,
+        claimed: &Claimed,
+        events: &Channel<Event>,
+        may_go_on: impl Fn(AttemptResult) -> bool,
+    ) -> Option<Claimed> {
         let began = Instant::now();
         let Some(result) = self.attempt(&claimed.message) else {
             self.put_back(claimed);
             return None;
         };
-        let took_ms = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let took = began.elapsed();
+        // The thread that looks may have ended, with the server.
+        let _ = events.send(Event::Attempted(claimed.message.webhook, Pace::of(took)));
+        let took_ms = u32::try_from(took.as_millis()).unwrap_or(u32::MAX);
         let attempt = Attempt { at: (self.clock)(), took_ms, result };
         if !result.is_success() {
             let ClaimedMessage { webhook, message, .. } = claimed.message;

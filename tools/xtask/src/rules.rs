@@ -38,7 +38,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("list-work", &["api", "checks", "engine", "lists", "store"]),
     ("http-core", &["api", "checks", "engine", "store"]),
     ("outbound", &["engine"]),
-    ("webhooks", &["api", "outbound", "store"]),
+    ("webhooks", &["api", "engine-proto", "outbound", "store"]),
     ("assistants", &["api", "checks", "engine", "http-core", "outbound", "store"]),
     (
         "dashboard",

@@ -4,17 +4,31 @@
 //! idle connection is cheap, and proxies that keep one open for a minute would use a connection that the server has
 //! already closed. A head that has begun needs little time, and so does reading an answer. So hyper's timer has the
 //! longest limit, and this module has the shorter ones.
+//!
+//! While a connection waits for its peer, the bytes that it holds count in [`ConnectionMemory`]. The module knows them without
+//! a look into hyper: the bytes that arrived for the request in progress, and the length of the answer. hyper has one answer at a
+//! time, because the next request waits until everything is written ([`ConnectionActivity::written`]).
+//!
+//! [`ConnectionMemory`]: crate::connection_memory::ConnectionMemory
 
 use crate::connection_limit::ConnectionPermit;
+use crate::connection_memory::HeldBytes;
 use hyper::body::{Body, Frame, SizeHint};
 use monoio::io::poll_io::{AsyncRead, AsyncWrite, ReadBuf};
+use monoio::net::tcp::stream_poll::TcpStreamPoll;
 use std::cell::Cell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tls_stream::TlsStream;
+
+/// The bytes of a request that every connection has room for. They do not count.
+const REQUEST_BYTES_FREE: usize = 8 * 1024;
+/// What an upload holds at most: the part that is being filled, and its sealed form.
+const UPLOAD_BYTES: usize = 128 * 1024;
 
 /// After this many requests without a pause, or this many bytes of answers to them, a connection yields to others.
 const REQUESTS_IN_A_ROW_MAX: u32 = 8;
@@ -40,20 +54,41 @@ pub struct ConnectionActivity {
     bytes_in_a_row: Cell<usize>,
     /// Whether a request has arrived.
     has_request: Cell<bool>,
+    /// The start of the last head.
+    began: Cell<Instant>,
+    /// The bytes that arrived since the connection was idle, or since the head was complete.
+    received: Cell<usize>,
+    /// The longest head. hyper keeps its buffer.
+    longest_head: Cell<usize>,
+    /// The body is taken while it arrives.
+    is_upload: Cell<bool>,
+    /// The bytes of the answer that only this connection holds.
+    answer: Cell<usize>,
+    /// The next request waits until everything is written.
+    awaits_written: Cell<bool>,
+    /// What counts of the memory of all connections.
+    pub held: HeldBytes,
     /// The permit of the connection, which it may have to free while it is idle.
     pub permit: ConnectionPermit,
 }
 
 impl ConnectionActivity {
     /// The activity of a new connection, which counts as the start of a head.
-    pub fn new(permit: ConnectionPermit) -> Rc<ConnectionActivity> {
-        let state = Cell::new(State::Head(Instant::now()));
+    pub fn new(permit: ConnectionPermit, held: HeldBytes) -> Rc<ConnectionActivity> {
+        let now = Instant::now();
         Rc::new(ConnectionActivity {
-            state,
+            state: Cell::new(State::Head(now)),
             unsent: Cell::new(None),
             requests_in_a_row: Cell::new(0),
             bytes_in_a_row: Cell::new(0),
             has_request: Cell::new(false),
+            began: Cell::new(now),
+            received: Cell::new(0),
+            longest_head: Cell::new(0),
+            is_upload: Cell::new(false),
+            answer: Cell::new(0),
+            awaits_written: Cell::new(false),
+            held,
             permit,
         })
     }
@@ -85,20 +120,69 @@ impl ConnectionActivity {
     pub fn set_busy(&self) {
         self.has_request.set(true);
         self.state.set(State::Busy);
+        self.received.set(0);
         self.permit.set_busy();
+    }
+
+    /// Notes that the body of the request is an upload, which is taken while it arrives.
+    pub fn set_upload(&self) {
+        self.is_upload.set(true);
     }
 
     /// Notes that the answer was handed over completely.
     fn set_idle(&self) {
         self.state.set(State::Idle);
+        self.received.set(0);
+        self.is_upload.set(false);
         self.permit.set_idle();
     }
 
-    fn on_bytes(&self) {
+    fn on_bytes(&self, bytes: usize) {
         if self.state.get() == State::Idle {
-            self.state.set(State::Head(Instant::now()));
+            let now = Instant::now();
+            self.began.set(now);
+            self.state.set(State::Head(now));
             self.permit.set_busy();
         }
+        let received = self.received.get() + bytes;
+        self.received.set(received);
+        if self.state.get() != State::Busy && received > self.longest_head.get() {
+            self.longest_head.set(received);
+        }
+    }
+
+    /// Waits until everything that was written is sent. Otherwise the heads of further answers would gather in memory: callers
+    /// may send requests before they have read the answers (RFC 9112 9.3.2).
+    pub async fn written(&self) {
+        poll_fn(|_| {
+            self.awaits_written.set(self.unsent.get().is_some());
+            if self.awaits_written.get() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Counts what the connection holds while it waits for its peer. `buffered` is what its stream holds.
+    fn count_held(&self, buffered: usize, cx: &Context<'_>) {
+        let longest_head = self.longest_head.get();
+        // A buffer grows by doubling.
+        let head = if longest_head > REQUEST_BYTES_FREE { longest_head * 2 } else { 0 };
+        let most = if self.is_upload.get() { UPLOAD_BYTES } else { usize::MAX };
+        let body = match self.state.get() {
+            State::Busy if self.received.get() > REQUEST_BYTES_FREE => self.received.get().min(most),
+            _ => 0,
+        };
+        let answer = if self.unsent.get().is_some() { self.answer.get() } else { 0 };
+        let bytes = head.saturating_add(body).saturating_add(answer).saturating_add(buffered);
+        if bytes == 0 && !self.held.is_counted() {
+            return;
+        }
+        let since = match self.unsent.get() {
+            Some(since) => since,
+            // It has just brought bytes.
+            None if self.is_upload.get() => Instant::now(),
+            None => self.began.get(),
+        };
+        self.held.set(bytes as u64, since, cx.waker());
     }
 
     /// Notes a write, and how many bytes the peer took.
@@ -106,7 +190,6 @@ impl ConnectionActivity {
         if let Poll::Ready(Ok(bytes)) = polled {
             self.bytes_in_a_row.set(self.bytes_in_a_row.get().saturating_add(*bytes));
         }
-        self.on_sent(polled, false);
     }
 
     /// Notes whether the peer took everything that was written.
@@ -119,6 +202,24 @@ impl ConnectionActivity {
     }
 }
 
+/// A stream that says how many bytes it holds itself.
+pub trait Buffering {
+    /// The bytes that arrived or were written, and were not passed on.
+    fn buffered(&self) -> usize;
+}
+
+impl Buffering for TcpStreamPoll {
+    fn buffered(&self) -> usize {
+        0
+    }
+}
+
+impl<T> Buffering for TlsStream<T> {
+    fn buffered(&self) -> usize {
+        TlsStream::buffered(self)
+    }
+}
+
 /// The body of an answer. Its connection is busy until the body ends. Otherwise a connection with a long download could
 /// be asked to close, would keep its permit to the end, and no other connection would be asked.
 pub struct AnswerBody<B> {
@@ -127,8 +228,9 @@ pub struct AnswerBody<B> {
 }
 
 impl<B> AnswerBody<B> {
-    /// Wraps the body of an answer on this connection.
-    pub fn new(body: B, activity: Rc<ConnectionActivity>) -> AnswerBody<B> {
+    /// Wraps the body of an answer on this connection, which alone holds this many bytes of it.
+    pub fn new(body: B, own_bytes: usize, activity: Rc<ConnectionActivity>) -> AnswerBody<B> {
+        activity.answer.set(own_bytes);
         AnswerBody { body, activity }
     }
 }
@@ -216,7 +318,7 @@ impl<T> Watched<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+impl<T: AsyncRead + Buffering + Unpin> AsyncRead for Watched<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -224,32 +326,48 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before {
-            self.activity.on_bytes();
+        let read = buffer.filled().len() - before;
+        if read > 0 {
+            self.activity.on_bytes(read);
         } else if polled.is_pending() {
             self.activity.on_pause();
+            self.activity.count_held(self.stream.buffered(), cx);
         }
         polled
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+impl<T: Buffering> Watched<T> {
+    /// Notes the end of a write or of a flush, and counts what is held if the peer does not take everything.
+    fn on_sent<R>(&self, polled: &Poll<R>, all: bool, cx: &Context<'_>) {
+        self.activity.on_sent(polled, all);
+        if polled.is_pending() || (all && self.activity.held.is_counted()) {
+            self.activity.count_held(self.stream.buffered(), cx);
+        }
+        if all && polled.is_ready() && self.activity.awaits_written.get() {
+            cx.waker().wake_by_ref();
+        }
+    }
+}
+
+impl<T: AsyncWrite + Buffering + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.activity.on_write(&polled);
+        self.on_sent(&polled, false, cx);
         polled
     }
 
     /// hyper flushes after it has written everything.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
-        self.activity.on_sent(&polled, true);
+        self.on_sent(&polled, true, cx);
         polled
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.activity.on_sent(&polled, true);
+        self.on_sent(&polled, true, cx);
         polled
     }
 
@@ -260,6 +378,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
         self.activity.on_write(&polled);
+        self.on_sent(&polled, false, cx);
         polled
     }
 
@@ -272,8 +391,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
 mod tests {
     use super::*;
     use crate::connection_limit::{CloseReason, ConnectionLimit};
+    use crate::connection_memory::ConnectionMemory;
     use bytes::Bytes;
     use http_body_util::Full;
+    use std::net::Ipv4Addr;
     use std::pin::pin;
     use std::task::Waker;
 
@@ -281,7 +402,8 @@ mod tests {
     fn activity(limit: &Rc<ConnectionLimit>) -> Rc<ConnectionActivity> {
         let permit = pin!(limit.acquire()).poll(&mut Context::from_waker(Waker::noop()));
         let Poll::Ready(permit) = permit else { panic!("no permit") };
-        ConnectionActivity::new(permit)
+        let held = ConnectionMemory::new(true).connection(Ipv4Addr::LOCALHOST.into());
+        ConnectionActivity::new(permit, held)
     }
 
     #[test]
@@ -302,12 +424,55 @@ mod tests {
     }
 
     #[test]
+    fn the_next_request_waits_until_everything_is_sent() {
+        let activity = activity(&ConnectionLimit::new(1));
+        let written = || pin!(activity.written()).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(written().is_ready());
+        activity.on_sent(&Poll::<()>::Pending, false);
+        assert!(written().is_pending() && activity.awaits_written.get());
+        activity.on_sent(&Poll::Ready(()), false);
+        assert!(written().is_pending(), "a part was sent");
+        activity.on_sent(&Poll::Ready(()), true);
+        assert!(written().is_ready() && !activity.awaits_written.get());
+    }
+
+    #[test]
+    fn what_a_connection_holds_counts_while_it_waits() {
+        let limit = ConnectionLimit::new(1);
+        let activity = activity(&limit);
+        let cx = Context::from_waker(Waker::noop());
+        let counted = |buffered: usize| {
+            activity.count_held(buffered, &cx);
+            activity.held.bytes()
+        };
+        activity.on_bytes(REQUEST_BYTES_FREE);
+        assert_eq!((counted(0), activity.held.is_counted()), (0, false));
+        activity.on_bytes(20_000 - REQUEST_BYTES_FREE);
+        assert_eq!(counted(0), 40_000, "hyper's buffer has doubled");
+        activity.set_busy();
+        activity.on_bytes(50_000);
+        assert_eq!(counted(7), 90_007);
+        activity.on_bytes(150_000);
+        assert_eq!(counted(0), 240_000);
+        activity.set_upload();
+        assert_eq!(counted(0), 40_000 + UPLOAD_BYTES as u64);
+        let body = Full::new(Bytes::from_static(b"answer"));
+        let answer = AnswerBody::new(body, 30_000, Rc::clone(&activity));
+        drop(answer);
+        assert_eq!(counted(0), 40_000, "the peer takes everything");
+        activity.on_sent(&Poll::<()>::Pending, false);
+        assert_eq!(counted(0), 70_000);
+        activity.on_sent(&Poll::Ready(()), true);
+        assert_eq!(counted(0), 40_000);
+    }
+
+    #[test]
     fn a_connection_is_busy_until_its_answer_ends() {
         let mut cx = Context::from_waker(Waker::noop());
         let limit = ConnectionLimit::new(1);
         let activity = activity(&limit);
         activity.set_busy();
-        let mut answer = AnswerBody::new(Full::new(Bytes::from_static(b"piece")), Rc::clone(&activity));
+        let mut answer = AnswerBody::new(Full::new(Bytes::from_static(b"piece")), 5, Rc::clone(&activity));
         let mut newcomer = pin!(limit.acquire());
         let mut close_reason = |cx: &mut Context<'_>| {
             assert!(newcomer.as_mut().poll(cx).is_pending());

@@ -35,7 +35,7 @@ pub async fn answer(
     head: Parts,
     body: Incoming,
     peer: IpAddr,
-    note: &mut Note,
+    note: &mut Note<'_>,
 ) -> Result<Reply, Refusal> {
     let body = Unread::new(&head.headers, body);
     let route = match found {

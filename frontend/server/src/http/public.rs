@@ -13,11 +13,10 @@ use http_body_util::Full;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Response, StatusCode};
 use ring::digest::{SHA256, digest};
-use std::cell::RefCell;
 use std::io::Write;
-use std::rc::Rc;
+use std::sync::{Arc, PoisonError, RwLock};
 
-/// The number of answers that a thread keeps prepared: there are fewer public ones.
+/// The number of answers that are kept prepared: there are fewer public ones.
 const PREPARED_MAX: usize = 8;
 /// Smaller bodies are not worth it.
 const BYTES_MIN: usize = 512;
@@ -63,35 +62,37 @@ fn accepts_gzip<'p>(codings: impl Iterator<Item = &'p str>) -> bool {
     named.or(any).unwrap_or(false)
 }
 
-/// A public body with its forms.
+/// A public body with its forms. All answers of all threads share it, so an answer that its client does not read holds nothing.
 struct Prepared {
-    plain: Vec<u8>,
+    plain: Bytes,
     zipped: Bytes,
     /// The tag without its quotes.
     tag: String,
 }
 
-thread_local! {
-    static PREPARED: RefCell<Vec<Rc<Prepared>>> = const { RefCell::new(Vec::new()) };
-}
+static PREPARED: RwLock<Vec<Arc<Prepared>>> = RwLock::new(Vec::new());
 
 impl Prepared {
-    fn of(body: Vec<u8>) -> Rc<Prepared> {
-        PREPARED.with_borrow_mut(|all| {
-            if let Some(known) = all.iter().find(|known| known.plain == body) {
-                return Rc::clone(known);
-            }
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-            // Writing to memory does not fail; without the whole body the plain one is sent.
-            let zipped = encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default();
-            let tag = HEXLOWER.encode(&digest(&SHA256, &body).as_ref()[..16]);
-            let made = Rc::new(Prepared { plain: body, zipped: Bytes::from(zipped), tag });
-            if all.len() == PREPARED_MAX {
-                all.remove(0);
-            }
-            all.push(Rc::clone(&made));
-            made
-        })
+    fn of(body: Vec<u8>) -> Arc<Prepared> {
+        let find = |all: &[Arc<Prepared>]| all.iter().find(|known| known.plain == body).map(Arc::clone);
+        if let Some(known) = find(&PREPARED.read().unwrap_or_else(PoisonError::into_inner)) {
+            return known;
+        }
+        let mut all = PREPARED.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have prepared it meanwhile.
+        if let Some(known) = find(&all) {
+            return known;
+        }
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        // Writing to memory does not fail; without the whole body the plain one is sent.
+        let zipped = encoder.write_all(&body).and_then(|()| encoder.finish()).unwrap_or_default();
+        let tag = HEXLOWER.encode(&digest(&SHA256, &body).as_ref()[..16]);
+        let made = Arc::new(Prepared { plain: Bytes::from(body), zipped: Bytes::from(zipped), tag });
+        if all.len() == PREPARED_MAX {
+            all.remove(0);
+        }
+        all.push(Arc::clone(&made));
+        made
     }
 }
 
@@ -124,14 +125,18 @@ pub fn shape(response: &mut Response<Outgoing>, body: Vec<u8>, wanted: &Wanted) 
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             prepared.zipped.clone()
         }
-        (false, false) => Bytes::copy_from_slice(&prepared.plain),
+        (false, false) => prepared.plain.clone(),
     };
-    *response.body_mut() = Outgoing::Whole(Full::new(body));
+    *response.body_mut() = Outgoing::Shared(Full::new(body));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http_body_util::BodyExt;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
 
     #[test]
     fn gzip_is_used_only_if_it_is_accepted() {
@@ -166,9 +171,25 @@ mod tests {
 
     #[test]
     fn bodies_are_prepared_once_and_few_are_kept() {
-        let body = |n: u8| vec![n; 1000];
-        assert!(Rc::ptr_eq(&Prepared::of(body(1)), &Prepared::of(body(1))));
-        (0..20).for_each(|n| drop(Prepared::of(body(n))));
-        PREPARED.with_borrow(|all| assert_eq!(all.len(), PREPARED_MAX));
+        // One test, because the prepared bodies are those of the process.
+        let wanted = |gzip| Wanted { gzip, known: Vec::new() };
+        let body = |gzip| {
+            let mut response = Response::new(Outgoing::Whole(Full::default()));
+            shape(&mut response, vec![b'x'; 5000], &wanted(gzip));
+            assert_eq!(response.body().own_bytes(), 0);
+            let Outgoing::Shared(mut body) = response.into_body() else { panic!("it is not shared") };
+            let frame = pin!(body.frame()).poll(&mut Context::from_waker(Waker::noop()));
+            let Poll::Ready(Some(Ok(frame))) = frame else { panic!("no body") };
+            frame.into_data().unwrap()
+        };
+        assert_eq!(body(false).len(), 5000);
+        assert_eq!(body(false).as_ptr(), body(false).as_ptr());
+        assert_eq!(body(true).as_ptr(), body(true).as_ptr());
+        let plain = |n: u8| vec![n; 1000];
+        let (one, again) = (Prepared::of(plain(1)), Prepared::of(plain(1)));
+        assert!(Arc::ptr_eq(&one, &again));
+        assert!(std::thread::spawn(move || Arc::ptr_eq(&one, &Prepared::of(plain(1)))).join().unwrap());
+        (0..20).for_each(|n| drop(Prepared::of(plain(n))));
+        assert_eq!(PREPARED.read().unwrap().len(), PREPARED_MAX);
     }
 }

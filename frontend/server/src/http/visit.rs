@@ -56,7 +56,7 @@ pub async fn answer(
     head: Parts,
     body: Incoming,
     peer: IpAddr,
-    note: &mut Note,
+    note: &mut Note<'_>,
 ) -> Reply {
     note.path = found.path();
     let body = Unread::new(&head.headers, body);
@@ -75,7 +75,10 @@ pub async fn answer(
             let form = body.read_as(ContentType::Form, &head.headers, bounds).await;
             Given::Form(form.map_err(Problem::from))
         }
-        Body::Upload => Given::Upload(Box::new(Upload::new(body))),
+        Body::Upload => {
+            note.activity.set_upload();
+            Given::Upload(Box::new(Upload::new(body)))
+        }
     };
     let (reply, inside) = asked.answer(given).await;
     note.pieces = pieces.take();

@@ -87,6 +87,7 @@ impl Metrics {
         family.sample(&[("why", "peer_limit")], sum(|tally| &tally.refused));
         family.sample(&[("why", "gave_way")], sum(|tally| &tally.gave_way));
         family.sample(&[("why", "too_slow")], sum(|tally| &tally.too_slow));
+        family.sample(&[("why", "memory")], sum(|tally| &tally.memory));
     }
 
     fn shares(&self, page: &mut Page) {

@@ -2,7 +2,6 @@
 
 use crate::world::{DAY, START, World};
 use api::Reason::{self, CatchAll, MailboxExists};
-use std::collections::HashMap;
 use store::RowOutcome::{Unanswered, Verified};
 use store::webhooks::schedule::WAITS_MS;
 use store::webhooks::*;
@@ -28,12 +27,12 @@ fn world() -> (World, AccountId, WebhookId) {
     (world, account, id)
 }
 
-fn room(endpoints: usize, per_account: usize) -> SenderRoom {
-    SenderRoom { endpoints, per_account, claimed: HashMap::new() }
+fn due(world: &World, now: UnixMs) -> Vec<DueWebhook> {
+    world.store().due_webhooks(None, 100, now).wait().unwrap()
 }
 
 fn claim(world: &World, number: ClaimNumber) -> Vec<ClaimedMessage> {
-    world.store().claim_webhooks(number, room(10, 10), world.now).wait().unwrap()
+    world.store().claim_webhooks(number, due(world, world.now), world.now).wait().unwrap()
 }
 
 fn claim_one(world: &World, number: ClaimNumber) -> ClaimedMessage {
@@ -141,9 +140,9 @@ fn the_end_of_a_batch_is_a_message_with_its_counts() {
     let (mut world, a, id) = world();
     let batch = world.batch(a, &["one@example.com", "two@example.com", "three@example.com"]);
     world.answer(batch, &[(0, Verified(MailboxExists.into())), (1, Verified(MailboxExists.into()))]);
-    assert_eq!(world.store().has_due_webhook(world.now).wait(), Ok(false));
+    assert_eq!(due(&world, world.now), []);
     assert_eq!(world.answer(batch, &[(2, Unanswered)]), [batch]);
-    assert_eq!(world.store().has_due_webhook(world.now).wait(), Ok(true));
+    assert_eq!(due(&world, world.now).len(), 1);
     let claimed = claim_one(&world, ME);
     let counts = vec![(MailboxExists, 2), (Reason::Unverifiable, 1)];
     let object = EventObject::Batch(batch);
@@ -276,7 +275,7 @@ fn an_endpoint_has_one_claim_until_its_time_is_over() {
 }
 
 #[test]
-fn a_sender_claims_few_endpoints_of_an_account() {
+fn endpoints_are_due_in_the_order_of_their_times_and_claimed_once() {
     let (mut world, a) = World::with_account("free");
     let b = world.account("b", "free");
     for _ in 0..WEBHOOKS_MAX {
@@ -286,17 +285,27 @@ fn a_sender_claims_few_endpoints_of_an_account() {
     complete(&mut world, a);
     world.now += 1;
     complete(&mut world, b);
-    let accounts = |claimed: Vec<ClaimedMessage>| claimed.iter().map(|one| one.account).collect::<Vec<_>>();
     let store = world.store();
-    let claimed = HashMap::from([(a, 1)]);
-    let some = SenderRoom { claimed, ..room(4, 2) };
-    assert_eq!(accounts(store.claim_webhooks(ME, some, world.now).wait().unwrap()), [a, b]);
-    let claimed = HashMap::from([(a, 2), (b, 1)]);
-    let full = SenderRoom { claimed, ..room(4, 2) };
-    assert_eq!(store.claim_webhooks(ME, full, world.now).wait(), Ok(vec![]));
-    assert_eq!(store.claim_webhooks(ME, room(0, 2), world.now).wait(), Ok(vec![]));
-    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 2), world.now).wait().unwrap()), [a, a]);
-    assert_eq!(accounts(store.claim_webhooks(ME, room(4, 9), world.now).wait().unwrap()), [a; 4]);
+    let all = due(&world, world.now);
+    let times: Vec<_> = all.iter().map(|due| (due.account, due.since)).collect();
+    assert_eq!((&times[..10], &times[10..]), (&[(a, START); 10][..], &[(b, START + 1)][..]));
+    assert_eq!(due(&world, START).len(), 10, "the last one is not due yet");
+    let mut pages = Vec::new();
+    loop {
+        let page = store.due_webhooks(pages.last().copied(), 4, world.now).wait().unwrap();
+        pages.extend(&page);
+        if page.len() < 4 {
+            break;
+        }
+    }
+    assert_eq!(pages, all);
+    assert_eq!(store.due_webhooks(all.last().copied(), 4, START).wait(), Ok(vec![]));
+    let accounts = |claimed: Vec<ClaimedMessage>| claimed.iter().map(|one| one.account).collect::<Vec<_>>();
+    let chosen = vec![all[10], all[3]];
+    assert_eq!(accounts(store.claim_webhooks(ME, chosen.clone(), world.now).wait().unwrap()), [b, a]);
+    assert_eq!(store.claim_webhooks(OTHER, chosen, world.now).wait(), Ok(vec![]), "they are claimed");
+    assert_eq!(store.claim_webhooks(OTHER, all, world.now).wait().unwrap().len(), 9);
+    assert_eq!(store.claim_webhooks(OTHER, vec![], world.now).wait(), Ok(vec![]));
 }
 
 #[test]
@@ -401,7 +410,7 @@ fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody()
         assert!(claim(&world, ME).is_empty());
     }
     assert!(log(&world, a, disabled).iter().all(|found| found.state == DeliveryState::Discarded));
-    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    assert_eq!(due(&world, UnixMs::MAX), []);
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX) + 1);
 }
@@ -422,7 +431,7 @@ fn many_messages_of_one_object_are_discarded_in_parts() {
     }
     let states: Vec<_> = log(&world, a, id).iter().map(|found| found.state).collect();
     assert_eq!(states[..499], [DeliveryState::Discarded; 499]);
-    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    assert_eq!(due(&world, UnixMs::MAX), []);
 }
 
 #[test]
@@ -434,7 +443,7 @@ fn many_expired_messages_are_skipped_in_parts() {
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, u64::from(WAITING_MAX));
     let mut claims = 0;
-    while world.store().has_due_webhook(world.now).wait().unwrap() {
+    while !due(&world, world.now).is_empty() {
         assert!(claim(&world, ME).is_empty());
         claims += 1;
     }
@@ -585,7 +594,7 @@ fn a_test_does_not_wait_for_earlier_tests_that_have_failed() {
         note(&world, &claimed, 200);
     }
     assert_eq!(see(&world, a, id).waiting, 0);
-    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    assert_eq!(due(&world, UnixMs::MAX), []);
     // The messages of a batch keep their order.
     complete(&mut world, a);
     note(&world, &claim_one(&world, ME), 500);
@@ -604,7 +613,7 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
     world.now += CLAIM_MS;
     assert!(claim(&world, ME).is_empty());
     assert_eq!(world.store().deliveries(a, id, None, 10).wait(), Err(WebhookError::Unknown));
-    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    assert_eq!(due(&world, UnixMs::MAX), []);
     // Its log is gone, too: an endpoint with its id has none.
     let again = NewWebhook { id, ..new(&mut world, a, EventSet::ALL) };
     world.store().create_webhook(again, world.now).wait().unwrap();
@@ -665,5 +674,5 @@ fn the_log_is_read_in_pages_and_has_bounds() {
     world.purge();
     assert_eq!(see(&world, a, id).waiting, 0);
     assert!(claim(&world, ME).is_empty());
-    assert_eq!(world.store().has_due_webhook(UnixMs::MAX).wait(), Ok(false));
+    assert_eq!(due(&world, UnixMs::MAX), []);
 }

@@ -1,9 +1,7 @@
 //! The methods of webhooks: reads are here, writes in `webhooks.rs`.
 
 use super::RowStore;
-use crate::backend::{Backend, Class, Job, Prepared};
-use crate::rows::Rows;
-use crate::shared::Shared;
+use crate::backend::{Backend, Class, Job};
 use crate::tables::{WEBHOOKS, webhook_key};
 use crate::webhooks;
 use store::webhooks::*;
@@ -70,23 +68,25 @@ impl<B: Backend> WebhookStore for RowStore<B> {
         self.write(Job::general(Class::Answer), move |txn| Ok(txn.release_webhooks(now)?))
     }
 
-    fn has_due_webhook(&self, now: UnixMs) -> Pending<bool, StoreError> {
-        self.read(None, move |_, rows| webhooks::has_due(rows, now))
+    fn due_webhooks(
+        &self,
+        after: Option<DueWebhook>,
+        most: usize,
+        now: UnixMs,
+    ) -> Pending<Vec<DueWebhook>, StoreError> {
+        self.read(None, move |_, rows| webhooks::due(rows, after, most, now))
     }
 
     fn claim_webhooks(
         &self,
         claim: ClaimNumber,
-        room: SenderRoom,
+        due: Vec<DueWebhook>,
         now: UnixMs,
     ) -> Pending<Vec<ClaimedMessage>, StoreError> {
-        let wanted = room.clone();
-        let prepare = move |_: &Shared, rows: &dyn Rows| match webhooks::due_turns(rows, &wanted, now)? {
-            none if none.is_empty() => Ok(Prepared::Done(Vec::new())),
-            _ => Ok(Prepared::Write(())),
-        };
-        let job = Job::general(Class::New);
-        self.write_prepared(job, prepare, move |txn, ()| Ok(txn.claim_webhooks(claim, &room, now)?))
+        if due.is_empty() {
+            return Pending::ready(Ok(Vec::new()));
+        }
+        self.write(Job::general(Class::New), move |txn| Ok(txn.claim_webhooks(claim, &due, now)?))
     }
 
     fn note_attempt(

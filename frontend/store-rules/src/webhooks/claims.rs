@@ -7,8 +7,9 @@ use crate::tables::{
     outbox_key, split_due_key, split_turn_key, turn_key, webhook_key,
 };
 use crate::txn::Txn;
+use std::ops::Bound;
 use store::webhooks::*;
-use store::{AccountId, MessageId, StoreError, UnixMs, WebhookId};
+use store::{MessageId, StoreError, UnixMs, WebhookId};
 
 /// The pause before a message that was claimed and not attempted is due again, in milliseconds.
 const PUT_BACK_MS: UnixMs = 1000;
@@ -19,29 +20,26 @@ const DISCARDED_MAX: usize = 64;
 /// The most expired messages that one claim skips at an endpoint.
 const SKIPPED_MAX: usize = 16;
 
-/// The endpoints that can be claimed now, as far as a sender has room: their keys in `webhook_turns`, and their accounts.
-pub(crate) fn due_turns(
+/// The endpoints that can be claimed now, at most `most`, behind `after`.
+pub(crate) fn due(
     rows: &dyn Rows,
-    room: &SenderRoom,
+    after: Option<DueWebhook>,
+    most: usize,
     now: UnixMs,
-) -> Result<Vec<([u8; 24], AccountId)>, StoreError> {
-    let mut turns = Vec::new();
-    if room.endpoints == 0 {
-        return Ok(turns);
-    }
-    let mut counts = room.claimed.clone();
-    // An account without room has an endpoint among those that are claimed, so the walk passes over few endpoints.
-    let most = (room.endpoints + counts.len()) * WEBHOOKS_MAX;
+) -> Result<Vec<DueWebhook>, StoreError> {
+    let mut due = Vec::new();
+    let after = after.map(|DueWebhook { since, webhook, .. }| turn_key(since, webhook));
+    let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let last = turn_key(now, WebhookId::from_bytes([0xff; 16]));
-    WEBHOOK_TURNS.walk(rows, [0; 24]..=last, most, |key, account| {
-        let count = counts.entry(account).or_default();
-        if *count < room.per_account {
-            *count += 1;
-            turns.push((key, account));
-        }
-        if turns.len() < room.endpoints { Walk::On } else { Walk::Stop }
+    if after.is_some_and(|after| after >= last) {
+        return Ok(due);
+    }
+    WEBHOOK_TURNS.walk(rows, (from, Bound::Included(last)), most, |key, account| {
+        let (since, webhook) = split_turn_key(&key);
+        due.push(DueWebhook { since, webhook, account });
+        Walk::On
     })?;
-    Ok(turns)
+    Ok(due)
 }
 
 impl Txn<'_> {
@@ -64,19 +62,18 @@ impl Txn<'_> {
     pub(crate) fn claim_webhooks(
         &mut self,
         claim: ClaimNumber,
-        room: &SenderRoom,
+        due: &[DueWebhook],
         now: UnixMs,
     ) -> Result<Vec<ClaimedMessage>, StoreError> {
-        let turns = due_turns(self.rows(), room, now)?;
-        let keys: Vec<_> = turns.iter().map(|(turn, id)| webhook_key(*id, split_turn_key(turn).1)).collect();
+        let keys: Vec<_> = due.iter().map(|due| webhook_key(due.account, due.webhook)).collect();
         WEBHOOKS.expect(self.rows(), &keys);
         let mut endpoints = Vec::new();
-        for ((turn, _), key) in turns.iter().zip(keys) {
+        for (due, key) in due.iter().zip(keys) {
             match WEBHOOKS.get(self.rows(), &key)? {
-                Some(row) if row.turn_at == Some(split_turn_key(turn).0) => endpoints.push((key, row)),
-                // Another sender has claimed it before the row was locked.
+                Some(row) if row.turn_at == Some(due.since) && due.since <= now => endpoints.push((key, row)),
+                // Another sender has claimed it.
                 Some(_) => {}
-                None => WEBHOOK_TURNS.remove(self.rows, turn)?,
+                None => WEBHOOK_TURNS.remove(self.rows, &turn_key(due.since, due.webhook))?,
             }
         }
         let most = |row: &WebhookRow| if row.health.is_enabled() { 1 } else { DISCARDED_MAX };

@@ -8,7 +8,7 @@ use crate::shared::{Shared, SharedPlans};
 use crate::tables::{WEBHOOKS, account_range, webhook_key};
 use crate::txn::Txn;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use store::webhooks::*;
@@ -169,8 +169,8 @@ fn change_all(remote: &mut Remote, change: impl Fn(&mut crate::tables::WebhookRo
     }
 }
 
-fn room() -> SenderRoom {
-    SenderRoom { endpoints: 16, per_account: 16, claimed: HashMap::new() }
+fn due(remote: &mut Remote, shared: &Shared) -> Vec<DueWebhook> {
+    remote.run(shared, |txn| super::due(txn.rows(), None, 16, NOW)).0
 }
 
 #[test]
@@ -179,7 +179,8 @@ fn an_event_takes_few_round_trips() {
     change_all(&mut remote, |row| row.logged = DELIVERIES_MAX);
     // A delivery has ended behind others that wait.
     let key = webhook_key(account(), WebhookId::from_bytes([3; 16]));
-    let (claimed, _) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &room(), NOW));
+    let due = due(&mut remote, &shared);
+    let (claimed, _) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &due, NOW));
     assert_eq!(claimed.len(), 10);
     for claimed in &claimed {
         let attempt = Attempt { at: NOW, took_ms: 1, result: AttemptResult::Status(200) };
@@ -210,13 +211,15 @@ fn claims_take_few_round_trips() {
     let (mut remote, shared) = remote(10, 100);
     change_all(&mut remote, |row| row.health.set_enabled(false));
     for _ in 0..2 {
-        let (claimed, trips) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &room(), NOW));
+        let due = due(&mut remote, &shared);
+        let (claimed, trips) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &due, NOW));
         assert!(claimed.is_empty() && trips <= 5 + 10, "{trips}");
     }
     change_all(&mut remote, |row| assert_eq!((row.waiting, row.turn_at), (0, None)));
 
     let (mut remote, shared) = self::remote(10, 100);
-    let (claimed, trips) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &room(), NOW));
+    let due = due(&mut remote, &shared);
+    let (claimed, trips) = remote.run(&shared, |txn| txn.claim_webhooks([1; 16], &due, NOW));
     assert!(claimed.len() == 10 && trips <= 5, "{trips}");
 }
 

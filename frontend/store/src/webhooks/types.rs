@@ -5,7 +5,6 @@ use crate::error::from_store_error;
 use crate::id::{AccountId, BatchId, ListId, MessageId, WebhookId};
 use crate::{StoreError, UnixMs};
 use api::Reason;
-use std::collections::HashMap;
 use std::fmt;
 
 /// The bytes of a secret.
@@ -209,15 +208,15 @@ pub struct WebhookChange {
 /// longer than [`CLAIM_MS`](super::CLAIM_MS) must not continue with a claim that it has lost to itself.
 pub type ClaimNumber = [u8; 16];
 
-/// What a sender has room for.
-#[derive(Debug, Clone)]
-pub struct SenderRoom {
-    /// The most endpoints that it wants to claim now.
-    pub endpoints: usize,
-    /// The most endpoints of one account that it has at the same time.
-    pub per_account: usize,
-    /// How many endpoints it has now, for each account with one.
-    pub claimed: HashMap<AccountId, usize>,
+/// An endpoint with a message that is due. They are in the order of their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DueWebhook {
+    /// The time since which it can be claimed.
+    pub since: UnixMs,
+    /// The endpoint.
+    pub webhook: WebhookId,
+    /// The account.
+    pub account: AccountId,
 }
 
 /// A message that a sender has claimed. `Debug` shows neither the URL nor a secret.

@@ -245,14 +245,16 @@ fn an_address_has_few_connections_whatever_the_names_of_its_host() {
     let port = listener.local_addr().expect("it is bound").port();
     let look_up = |_: &str, port: u16, _: Instant| Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
     let poster = Poster { look_up: Box::new(look_up), ..poster(TIME_MAX) };
-    let post = |number: usize| {
+    let post = |number: u64| {
         let url = WebhookUrl::parse(&format!("http://h{number}.example:{port}/"), &loopback());
         poster.post(&url.expect("a URL"), &outgoing(b"{}"))
     };
     thread::scope(|scope| {
-        let posts: Vec<_> = (0..ADDRESS_PLACES).map(|number| scope.spawn(move || post(number))).collect();
-        let mut streams: Vec<_> = (0..ADDRESS_PLACES).map(|_| listener.accept().expect("one").0).collect();
-        assert_eq!(post(ADDRESS_PLACES), None, "without an attempt");
+        let posts: Vec<_> =
+            (0..ADDRESS_PLACES.share).map(|number| scope.spawn(move || post(number))).collect();
+        let mut streams: Vec<_> =
+            (0..ADDRESS_PLACES.share).map(|_| listener.accept().expect("one").0).collect();
+        assert_eq!(post(ADDRESS_PLACES.share), None, "without an attempt");
         for stream in &mut streams {
             read_request(stream);
             stream.write_all(b"HTTP/1.1 204 X\r\n\r\n").expect("it is read");

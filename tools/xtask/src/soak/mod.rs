@@ -15,6 +15,7 @@
 //! - `timeleft` (timeleft/): the time left that `mailprobe clean` shows, beside the time that it takes;
 //! - `state` (state.rs): `mailprobe clean` four times at once on one state file, with kills;
 //! - `slow` (slow.rs): thousands of slow connections, and one good client beside them;
+//! - `unread` (unread.rs): thousands of connections whose clients read no answer, and the memory of the server;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
 //! - `fuzz` (fuzz/): malformed input to every parser of data from strangers, operators and the store's file;
@@ -62,6 +63,7 @@ mod state;
 mod stops;
 mod timeleft;
 pub mod transport;
+mod unread;
 pub mod visitor;
 pub mod world;
 
@@ -106,8 +108,8 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name. A part
-    /// is an attack, a server, a check, a fault, a target or a run, depending on the campaign.
+    /// abuse, unread, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name.
+    /// A part is an attack, a route, a server, a check, a fault, a target or a run, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// cluster: the `mailprobe` of an earlier version, from which `upgrade` starts and to which it goes back [default: the same].
@@ -139,6 +141,8 @@ enum CampaignName {
     Canary,
     /// Thousands of slow connections: a good client still gets fast answers.
     Slow,
+    /// Thousands of connections that read no answers, on every route, over HTTP and TLS: the memory of the server stays bounded.
+    Unread,
     /// Slow, greedy and malformed requests over HTTP and TLS: good clients get their answers, and no hidden request runs.
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
@@ -205,6 +209,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::State => state::run(options),
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
+        CampaignName::Unread => unread::run(options),
         CampaignName::Cluster => cluster::run(options),
         CampaignName::Fuzz => fuzz::run(options),
         CampaignName::Manners => manners::run(options),

@@ -84,7 +84,11 @@ impl ServerEndpoint {
 
     /// Opens a connection. Reads block, and small writes are not delayed.
     pub fn connect(&self, limit: Duration) -> io::Result<Stream> {
-        let mut stream = TcpStream::connect_timeout(&self.address, limit)?;
+        self.over(TcpStream::connect_timeout(&self.address, limit)?, limit)
+    }
+
+    /// Makes a connection of an open stream to this server. Reads block, and small writes are not delayed.
+    pub fn over(&self, mut stream: TcpStream, limit: Duration) -> io::Result<Stream> {
         stream.set_nodelay(true)?;
         let Some(config) = &self.tls else { return Ok(Stream::Plain(stream)) };
         let mut connection = connection(config)?;

@@ -1,6 +1,7 @@
 //! Shared parts of the campaigns against the binaries: a temporary folder, processes of mailnet and `mailprobe serve`,
 //! and accounts with live keys.
 
+use super::transport::{Certificate, ServerEndpoint};
 use super::{Failure, SoakOptions};
 use crate::interop::process::{self, ServerProcess, target_folder, wait_until};
 use serde_json::Value;
@@ -161,6 +162,29 @@ impl CampaignFolder {
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at mailnet.
     pub fn serve(&self, mailnet: &Mailnet, more: &[&str]) -> Result<Serve, Failure> {
         self.serve_with(&mailnet.dns, &mailnet.smtp_port, more)
+    }
+
+    /// Starts `mailprobe serve` on the folder's data, over TLS if there is a certificate.
+    pub fn serve_over(
+        &self,
+        mailnet: &Mailnet,
+        more: &[&str],
+        certificate: Option<&Certificate>,
+    ) -> Result<(Serve, ServerEndpoint), Failure> {
+        let Some(certificate) = certificate else {
+            let serve = self.serve(mailnet, more)?;
+            let server = ServerEndpoint::from(serve.address);
+            return Ok((serve, server));
+        };
+        let files = [("cert.pem", &certificate.certificate_pem), ("key.pem", &certificate.key_pem)];
+        for (name, text) in files {
+            write(&self.path(name), text)?;
+        }
+        let paths = files.map(|(name, _)| self.path(name).to_string_lossy().into_owned());
+        let tls = ["--tls-cert", paths[0].as_str(), "--tls-key", paths[1].as_str()];
+        let serve = self.serve(mailnet, &[more, &tls].concat())?;
+        let server = ServerEndpoint::over_tls(serve.address, certificate);
+        Ok((serve, server.map_err(|error| Failure(format!("TLS: {error}")))?))
     }
 
     /// Starts `mailprobe serve` on the folder's data, with its engine pointed at a resolver and a port.

@@ -3,7 +3,7 @@
 use super::two_nodes;
 use crate::postgres::{self, InSchema};
 use crate::world::{START, plans};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use store::webhooks::*;
 use store::*;
 
@@ -52,9 +52,12 @@ fn each_message_is_sent_by_one_node() {
             .map(|(node, number)| {
                 scope.spawn(move || {
                     let mut sent = Vec::new();
-                    let room = SenderRoom { endpoints: 2, per_account: 2, claimed: HashMap::new() };
-                    while node.has_due_webhook(START).wait().unwrap() {
-                        for claimed in node.claim_webhooks(number, room.clone(), START).wait().unwrap() {
+                    loop {
+                        let due = node.due_webhooks(None, 2, START).wait().unwrap();
+                        if due.is_empty() {
+                            break;
+                        }
+                        for claimed in node.claim_webhooks(number, due, START).wait().unwrap() {
                             let mut next = Some(claimed);
                             while let Some(claimed) = next {
                                 sent.push(claimed.message);

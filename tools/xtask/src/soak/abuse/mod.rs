@@ -189,22 +189,7 @@ fn start(
     let plans = world.plans()?;
     let mut flags = vec!["--connections", &places, "--connections-per-peer", "0"];
     flags.extend(plans.iter().map(String::as_str));
-    let Some(certificate) = certificate else {
-        let serve = world.serve(mailnet, &flags)?;
-        let server = ServerEndpoint::from(serve.address);
-        return Ok((serve, server));
-    };
-    let files = [("cert.pem", &certificate.certificate_pem), ("key.pem", &certificate.key_pem)];
-    for (name, text) in files {
-        let path = world.path(name);
-        std::fs::write(&path, text).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-    }
-    let paths = files.map(|(name, _)| world.path(name).to_string_lossy().into_owned());
-    flags.extend(["--tls-cert", paths[0].as_str(), "--tls-key", paths[1].as_str()]);
-    let serve = world.serve(mailnet, &flags)?;
-    let server = ServerEndpoint::over_tls(serve.address, certificate);
-    let server = server.map_err(|error| Failure(format!("TLS: {error}")))?;
-    Ok((serve, server))
+    world.serve_over(mailnet, &flags, certificate)
 }
 
 /// The control: a check after a complete request is executed and charged, and both answers are counted. The shapes must
