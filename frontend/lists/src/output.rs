@@ -113,23 +113,37 @@ impl RowCells {
         Ok(())
     }
 
-    /// The cells of a row.
-    pub fn of(&self, shape: &Shape, endings: &Endings, row: &[u8], cells: &mut Vec<String>) -> Result<()> {
+    /// The cells of a row with their columns, in their order. Of JSON objects only those that the row has: a row takes no work for
+    /// the keys of other rows.
+    pub fn of(
+        &self,
+        shape: &Shape,
+        endings: &Endings,
+        row: &[u8],
+        cells: &mut Vec<(usize, String)>,
+    ) -> Result<()> {
         cells.clear();
         let text = endings.decoded(row);
         if shape.format == Format::Jsonl {
             let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
-            cells.resize(self.keys.len(), String::new());
             for (key, value) in object.shown() {
-                let column = self.keys.get(key).ok_or_else(foreign)?;
-                cells[*column] = value;
+                cells.push((*self.keys.get(key).ok_or_else(foreign)?, value));
             }
+            cells.sort_by_key(|(column, _)| *column);
+            // Of equal keys, the last one counts.
+            cells.dedup_by(|later, earlier| {
+                let is_same = later.0 == earlier.0;
+                if is_same {
+                    std::mem::swap(later, earlier);
+                }
+                is_same
+            });
             return Ok(());
         }
         let mut rest = &*text;
         loop {
             let (cell, after) = endings.raw_cell(rest).ok_or_else(foreign)?;
-            cells.push(shape.encoding.text(&cell).into_owned());
+            cells.push((cells.len(), shape.encoding.text(&cell).into_owned()));
             match after.strip_prefix(&[shape.delimiter()]) {
                 Some(next) => rest = next,
                 None => return Ok(()),
@@ -150,7 +164,7 @@ impl RowCells {
         let (mut found, mut cells) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
             self.of(shape, endings, row, &mut cells)?;
-            found.push(cells.clone());
+            found.push(cells.iter().map(|(_, text)| text.clone()).collect());
         }
         Ok((found, shape.has_header()))
     }
