@@ -339,7 +339,7 @@ impl Crew<'_> {
             .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
         let shared = Arc::new(SharedState {
-            shares: Vec::new(),
+            shares: lists.shares(),
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),

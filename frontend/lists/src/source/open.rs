@@ -18,6 +18,9 @@ const SAMPLE_BYTES: u64 = 64 * 1024;
 /// Maximum number of records in the sample.
 const SAMPLE_RECORDS: usize = 1000;
 
+/// The first bytes of an archive, which a spreadsheet is.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
+
 /// The beginning of a list, and its rest.
 struct Beginning {
     head: Vec<u8>,
@@ -44,7 +47,7 @@ impl Beginning {
 
     /// Whether the list is an archive, as spreadsheets are.
     fn is_workbook(&self) -> bool {
-        self.head.starts_with(b"PK\x03\x04")
+        self.head.starts_with(ARCHIVE)
     }
 
     fn whole(self) -> Box<dyn Read> {
@@ -75,7 +78,11 @@ impl Beginning {
 /// # Errors
 /// It cannot be read.
 pub fn is_spreadsheet(input: Box<dyn Read>, name: &str, limits: Option<Limits>) -> Result<bool, ListError> {
-    Ok(beginning(input, name, limits)?.is_workbook())
+    let mut head = Vec::new();
+    let read = unpack::open(input, limits)
+        .and_then(|(input, _)| input.take(ARCHIVE.len() as u64).read_to_end(&mut head));
+    read.map_err(|error| unreadable(name, &error))?;
+    Ok(head == ARCHIVE)
 }
 
 fn beginning(input: Box<dyn Read>, name: &str, limits: Option<Limits>) -> Result<Beginning, ListError> {
