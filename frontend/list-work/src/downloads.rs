@@ -141,7 +141,7 @@ struct Maker {
     opening: Vec<(Waiting, Taken<AccountId>)>,
     waiting: FairQueue<AccountId, Waiting>,
     /// The requested pieces: at most one of each open download.
-    asked: FairQueue<AccountId, (u64, Reply<Option<Vec<u8>>, StoreError>)>,
+    asked: FairQueue<AccountId, AskedPiece>,
     next_id: u64,
 }
 
@@ -151,6 +151,12 @@ struct Making {
     results: Results,
     opened: Instant,
     pieces: u64,
+}
+
+/// A request for the next piece of an open download.
+struct AskedPiece {
+    id: u64,
+    reply: Reply<Option<Vec<u8>>, StoreError>,
 }
 
 struct Waiting {
@@ -228,8 +234,8 @@ impl Maker {
             }
             DownloadJob::Piece(id, reply) => match self.open.get(&id).map(|making| making.account) {
                 Some(account) => {
-                    if let Err((_, (_, reply))) = self.asked.push(account, (id, reply)) {
-                        reply.answer(Err(StoreError::Busy));
+                    if let Err((_, asked)) = self.asked.push(account, AskedPiece { id, reply }) {
+                        asked.reply.answer(Err(StoreError::Busy));
                     }
                 }
                 None => reply.answer(Err(too_slow())),
@@ -252,7 +258,7 @@ impl Maker {
             self.open(waiting, place, now);
         }
         self.admit(now);
-        if let Some((_, (id, reply))) = self.asked.pop() {
+        if let Some((_, AskedPiece { id, reply })) = self.asked.pop() {
             match self.open.get_mut(&id) {
                 Some(making) => {
                     making.pieces += 1;
@@ -300,8 +306,8 @@ impl Maker {
 
     fn close(&mut self, id: u64) {
         self.open.remove(&id);
-        for (_, reply) in self.asked.take_unless(|_, (asked, _)| *asked != id) {
-            reply.answer(Err(too_slow()));
+        for asked in self.asked.take_unless(|_, asked| asked.id != id) {
+            asked.reply.answer(Err(too_slow()));
         }
     }
 
