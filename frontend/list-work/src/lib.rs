@@ -50,11 +50,11 @@ const HOLLOW_BYTES_MAX: u64 = 256 << 10;
 const WINDOW_LOG_MAX: u32 = 23;
 /// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
 const WORKBOOK_BYTES_MAX: u64 = 256 << 20;
-/// Most work for a spreadsheet: about ten seconds. A small upload may cause less. The parts of common spreadsheets have up to thirty
+/// Most work for a spreadsheet: about ten seconds. A small upload may cause less. The parts of usual spreadsheets have up to fifty
 /// times the bytes of the file, and are read up to three times.
 const WORKBOOK_WORK_MAX: u64 = 1 << 30;
 const WORKBOOK_WORK_OF_ALL: u64 = 16 << 20;
-const WORKBOOK_WORK_PER_BYTE: u64 = 100;
+const WORKBOOK_WORK_PER_BYTE: u64 = 200;
 /// Most bytes of the texts that cells of a spreadsheet share. They are in memory while the sheet becomes CSV.
 const WORKBOOK_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Most columns of a list.

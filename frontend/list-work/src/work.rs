@@ -324,7 +324,7 @@ impl Worker {
         let noted = match error {
             SourceError::Store(error) => {
                 tracing::warn!("a list could not continue: {error}");
-                self.troubles.failed(list.id, now);
+                self.troubles.refused(list.id, now);
                 Ok(())
             }
             SourceError::Machine(why) => {

@@ -37,6 +37,11 @@ impl Troubles {
         trouble.until = now + pause;
     }
 
+    /// Notes that the store did not do the turn of a list. It is the same for all lists, and is asked again soon.
+    pub fn refused(&mut self, list: ListId, now: Instant) {
+        self.of(list, now).until = now + PAUSE;
+    }
+
     /// Notes that the turn of a list has panicked. Returns whether to give up the list.
     pub fn panicked(&mut self, list: ListId, now: Instant) -> bool {
         let trouble = self.of(list, now);
@@ -87,6 +92,10 @@ mod tests {
         troubles.went_on(list);
         troubles.failed(list, now);
         assert!(!troubles.rests(list, now + PAUSE));
+        for _ in 0..9 {
+            troubles.refused(list, now);
+            assert!(troubles.rests(list, now) && !troubles.rests(list, now + PAUSE));
+        }
         troubles.retain(|_| false);
         assert!(!troubles.rests(list, now));
     }
