@@ -93,6 +93,7 @@ impl TempFiles {
         TempFiles::with(data, std::env::temp_dir(), Bounds { share: SHARE_BYTES, all: ALL_BYTES })
     }
 
+    /// The same with other folders and bounds.
     pub fn with(sorts: &Path, sheets: PathBuf, bounds: Bounds) -> Arc<TempFiles> {
         Arc::new(TempFiles {
             sorts: sorts.to_owned(),

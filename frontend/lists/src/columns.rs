@@ -104,7 +104,7 @@ impl Sample {
         (0..self.records[row].len()).filter(|&column| !self.is_blank(row, column)).count()
     }
 
-    /// Number of columns.
+    /// The number of columns of the longest row.
     pub fn width(&self) -> usize {
         self.records.iter().map(ByteRecord::len).max().unwrap_or(1)
     }

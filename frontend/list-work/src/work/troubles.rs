@@ -67,7 +67,7 @@ impl Troubles {
 
 #[cfg(test)]
 impl Troubles {
-    /// Ends all pauses.
+    /// Ends the pauses of all lists.
     pub fn wake(&mut self) {
         let now = Instant::now();
         self.0.values_mut().for_each(|trouble| trouble.until = now);

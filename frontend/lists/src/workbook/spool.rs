@@ -69,7 +69,7 @@ pub(crate) struct Spool {
 }
 
 impl SpoolWriter {
-    /// An empty file.
+    /// A writer of an empty file.
     pub fn new(create: &CreateFile<'_>) -> Result<SpoolWriter> {
         let mut key = [0; 32];
         let failed = |_| of_machine(Error::other("no key for a temporary file"));
