@@ -169,3 +169,39 @@ impl RowCells {
         Ok((found, shape.has_header()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadOptions, Row, RowWriter, SheetKeys, Source};
+    use std::io::Cursor;
+
+    /// A key of one object costs the others nothing.
+    #[test]
+    fn a_row_of_objects_has_its_own_cells_only() {
+        let keys: String = (0..16_000).map(|n| format!(",\"k{n}\":{n}")).collect();
+        let list = format!(
+            "{{\"email\":\"a@b.example\"{keys}}}\n{{\"k7\":1,\"email\":\"c@b.example\",\"k7\":\"last\",\"k5\":null}}\n"
+        );
+        let options = ReadOptions::default();
+        let mut source = Source::new(Box::new(Cursor::new(list)), "x", None, &options).unwrap();
+        let (writer, endings) = (RowWriter::new(&source, None), source.shape().endings());
+        let (mut row, mut rows, mut keys) = (Row::default(), Vec::new(), SheetKeys::default());
+        while source.next(&mut row).unwrap() {
+            let mut line = Vec::new();
+            writer.row(&source, &row, Verdict::INVALID_SYNTAX, &mut line);
+            keys.add(&endings, &line).unwrap();
+            rows.push(line);
+        }
+        let (splitter, mut cells) = (RowCells::new(keys.into_numbers()), Vec::new());
+        let mut cells_of = |row: &[u8]| {
+            splitter.of(source.shape(), &endings, row, &mut cells).unwrap();
+            cells.clone()
+        };
+        assert_eq!(cells_of(&rows[0]).len(), 16_003);
+        let cell = |column: usize, text: &str| (column, text.to_owned());
+        let verdict = [cell(16_001, "false"), cell(16_002, "invalid_syntax")];
+        let own = [cell(0, "c@b.example"), cell(6, ""), cell(8, "last")];
+        assert_eq!(cells_of(&rows[1]), [&own[..], &verdict].concat());
+    }
+}

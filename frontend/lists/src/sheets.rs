@@ -106,6 +106,14 @@ impl SheetKeys {
     }
 }
 
+#[cfg(test)]
+impl SheetKeys {
+    /// The keys with the numbers of their columns.
+    pub(crate) fn into_numbers(self) -> HashMap<String, usize> {
+        self.numbers
+    }
+}
+
 /// Writes the rows of an output as a spreadsheet, one after another.
 pub struct SheetRows<W: Write> {
     cells: RowCells,

@@ -267,3 +267,29 @@ fn accounts_get_places_in_turns() {
     assert_eq!(accounts.map(of), [2, 1, 1]);
     assert_eq!(worker.counted_use.used(), 4);
 }
+
+/// Short rows that are filled up to a thousand columns, of which no row is wanted.
+#[test]
+fn a_piece_of_a_download_takes_bounded_work() {
+    let (_folder, store, account) = store_with_account();
+    let content = format!("email{}\n", ",".repeat(999)) + &"x\n".repeat(10_000);
+    let mut list = sent(&store, account, content.as_bytes());
+    (list.column, list.state, list.rows) = ("email".into(), ListState::Completed, 10_000);
+    for format in [ResultFormat::Own, ResultFormat::Xlsx] {
+        let wanted = Wanted::Rows(Selection { format, classes: vec![Class::Deliverable] });
+        let pieces = opened(&contents(&store), &list, &wanted).unwrap().map(Result::unwrap).count();
+        assert!((40..60).contains(&pieces), "{pieces}");
+    }
+}
+
+/// Nothing is looked for in the columns of a list that has too many.
+#[test]
+fn a_list_with_too_many_columns_is_unfit() {
+    let (_folder, store, account) = store_with_account();
+    let content = format!("email{}\n", ",".repeat(1_000)) + &"a@example.com\n".repeat(100);
+    let list = sent(&store, account, content.as_bytes());
+    let mut worker = worker(&store);
+    worker.round(Worker::turn).unwrap();
+    let list = now_of(&store, &list);
+    assert_eq!((list.state, &*list.why), (ListState::Unfit, "The list has more than 1000 columns"));
+}
