@@ -159,7 +159,8 @@ pub struct List {
     /// What the addresses without a verdict wait for. The sum of `addresses` and `checked` is `distinct`. Empty unless the list is
     /// `running`.
     pub waiting: Vec<ListWait>,
-    /// Why the list is `unfit` or `paused`; otherwise null.
+    /// Why the list is `unfit` or `paused`, or why the service cannot go on with it now, while it is `reading` or `running`. Otherwise
+    /// null.
     pub problem: Option<String>,
     /// The time of creation, in RFC 3339 with an offset.
     #[cfg_attr(test, schema(format = DateTime))]

@@ -1,5 +1,6 @@
 //! What owners do with their lists: start, cancel, delete.
 
+use crate::temp::TempFiles;
 use crate::work::Lists;
 use api::{Reason, WaitCause};
 use checks::batch::{Limits, NewBatches};
@@ -15,6 +16,7 @@ pub struct Actions {
     store: Arc<dyn Store>,
     new_batches: Arc<NewBatches>,
     lists: Lists,
+    files: Arc<TempFiles>,
     limits: Limits,
 }
 
@@ -78,9 +80,10 @@ impl Actions {
         store: Arc<dyn Store>,
         new_batches: Arc<NewBatches>,
         lists: Lists,
+        files: Arc<TempFiles>,
         limits: Limits,
     ) -> Actions {
-        Actions { store, new_batches, lists, limits }
+        Actions { store, new_batches, lists, files, limits }
     }
 
     /// Wakes the thread of lists after an upload.
@@ -178,6 +181,7 @@ impl Actions {
         let ended = self.store.delete_list(account, id, clock::now()).await?;
         let existed = ended.is_some();
         self.new_batches.cancel(ended.unwrap_or_default());
+        self.files.forget(id);
         Ok(existed)
     }
 }

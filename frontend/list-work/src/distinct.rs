@@ -10,8 +10,8 @@
 
 use crate::index::IndexWriter;
 use crate::sort::{Sorted, Sorter};
+use crate::temp::WorkFiles;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::{AddressHash, KeyMode, List, Store, StoreError, clock};
 
@@ -19,8 +19,8 @@ use store::{AddressHash, KeyMode, List, Store, StoreError, clock};
 pub const ROWS_MAX: u64 = 5_000_000;
 /// Addresses that the store is asked about at once.
 const ASKED_AT_ONCE: usize = 512;
-/// Records per slice.
-const SLICE_RECORDS: usize = 100_000;
+/// Records per slice: some milliseconds of work.
+const SLICE_RECORDS: usize = 30_000;
 
 /// A hash, the number of a row (big-endian), and whether the address is known.
 const RECORD: usize = 16 + 4 + 1;
@@ -32,7 +32,7 @@ const DUPLICATE: usize = 4 + 4;
 pub enum DistinctError {
     /// The store failed.
     Store(StoreError),
-    /// The temporary file cannot be written or read.
+    /// A temporary file cannot be written or read.
     File(io::Error),
     /// The list was deleted or cancelled while it was read.
     Gone,
@@ -63,7 +63,7 @@ pub struct Counted {
 
 /// Collects the addresses of a list.
 pub struct Addresses {
-    folder: PathBuf,
+    files: WorkFiles,
     sorter: Sorter<RECORD>,
     /// Addresses that the store was not asked about yet.
     waiting: Vec<AddressHash>,
@@ -72,11 +72,11 @@ pub struct Addresses {
 }
 
 impl Addresses {
-    /// No addresses so far. Temporary files are in this folder.
-    pub fn new(folder: &Path) -> Addresses {
+    /// No addresses so far.
+    pub fn new(files: WorkFiles) -> Addresses {
         Addresses {
-            folder: folder.to_owned(),
-            sorter: Sorter::new(folder),
+            sorter: Sorter::new(files.clone()),
+            files,
             waiting: Vec::with_capacity(ASKED_AT_ONCE),
             count: 0,
         }
@@ -123,7 +123,7 @@ impl Addresses {
         let words = (self.count as usize).div_ceil(64);
         Ok(Grouping {
             records: self.sorter.finish()?,
-            duplicates: Sorter::new(&self.folder),
+            duplicates: Sorter::new(self.files),
             bits: Duplicates { words: vec![0; words], before: Vec::new() },
             last: None,
             counted: Counted { addresses: self.count.into(), ..Counted::default() },
@@ -274,6 +274,7 @@ const _: () = assert!(ROWS_MAX < u32::MAX as u64);
 mod tests {
     use super::*;
     use crate::index::Index;
+    use crate::temp::TempFiles;
     use crate::work::tests::store_with_account;
     use std::collections::HashMap;
     use store::{ListId, ListRoom};
@@ -287,7 +288,8 @@ mod tests {
         store.end_upload(&list, None, now).wait().unwrap();
 
         let mut random = fastrand::Rng::with_seed(different);
-        let mut addresses = Addresses::new(folder.path());
+        let files = TempFiles::new(folder.path());
+        let mut addresses = Addresses::new(files.of(account));
         let (mut numbers, mut expected) = (HashMap::new(), Vec::new());
         for _ in 0..count {
             let mut hash = [0; 16];
@@ -327,6 +329,6 @@ mod tests {
     /// Both sorts use their temporary files.
     #[test]
     fn a_long_list_is_sorted_on_disk() {
-        check(700_000, 90_000);
+        check(70_000, 9_000);
     }
 }

@@ -5,22 +5,28 @@
 //!   (`sort`), and writes the index of the list, which `index` reads.
 //! - [`actions`] starts, cancels and deletes lists.
 //! - [`downloads`] is the thread that makes results ([`results`]) while they are sent.
+//! - `conversions` has the threads that convert spreadsheets, so that the other threads work in slices of some milliseconds.
+//! - `temp` creates the temporary files, whose bytes have a bound for each account.
 //!
 //! The store keeps content, index and answers in sealed parts. Invariants: memory does not depend on the length of a list; each
 //! different address is asked about once and costs at most one credit; after a crash, the work continues where it was.
 
 pub mod actions;
+mod conversions;
 mod distinct;
 pub mod downloads;
 mod index;
 pub mod results;
 mod sort;
+mod temp;
 pub mod upload;
 pub mod work;
 
 use actions::Actions;
 use checks::batch::{self, NewBatches};
+use conversions::Conversions;
 use downloads::Downloads;
+use engine::proto::sharing::ShareUse;
 use lists::{Limits, ListError, ReadOptions, Row, Source, Step};
 use std::fmt;
 use std::io::{self, Read};
@@ -28,6 +34,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use store::{List, ListRoom, Store, StoreError};
+use temp::{Refusal, TempFiles};
 use work::Lists;
 
 /// The number of addresses in each batch of a list.
@@ -41,14 +48,27 @@ const UNPACKED_BYTES_MAX: u64 = 2 << 30;
 const HOLLOW_BYTES_MAX: u64 = 256 << 10;
 /// Largest window of Zstandard, as a power of two: 8 MiB, which its levels up to 19 use.
 const WINDOW_LOG_MAX: u32 = 23;
-/// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV: a few seconds of work.
+/// Most decompressed bytes of each part of a spreadsheet, and of its sheet as CSV.
 const WORKBOOK_BYTES_MAX: u64 = 256 << 20;
+/// Most work for a spreadsheet: about ten seconds. A small upload may cause less. The parts of usual spreadsheets have up to fifty
+/// times the bytes of the file, and are read up to three times.
+const WORKBOOK_WORK_MAX: u64 = 1 << 30;
+const WORKBOOK_WORK_OF_ALL: u64 = 16 << 20;
+const WORKBOOK_WORK_PER_BYTE: u64 = 200;
 /// Most bytes of the texts that cells of a spreadsheet share. They are in memory while the sheet becomes CSV.
 const WORKBOOK_TEXT_BYTES_MAX: usize = 64 << 20;
 /// Most columns of a list.
 const COLUMNS_MAX: usize = 1_000;
 /// Most characters of the name of a list.
 pub const NAME_CHARS_MAX: usize = 100;
+
+/// The name of a list in messages.
+const NAME: &str = "The list";
+/// For the owner of a list that takes more than the share of temporary files.
+const TOO_LARGE: &str =
+    "The list takes more temporary space than an account may have. Split it, or save it as CSV.";
+/// The work of a row besides its bytes, in bytes.
+const ROW_WORK: u64 = 128;
 
 /// The work on lists of a server, which all threads share.
 pub struct ListWork {
@@ -58,10 +78,11 @@ pub struct ListWork {
     pub actions: Actions,
     /// Makes results.
     pub downloads: Downloads,
+    shares: Vec<Arc<ShareUse>>,
 }
 
 impl ListWork {
-    /// Starts the threads. Temporary files are in the folder `data`. `limits` are those of the batches.
+    /// Starts the threads. Temporary files of sorts are in the folder `data`. `limits` are those of the batches.
     ///
     /// # Errors
     /// A thread could not be started, or the store or the folder cannot be read.
@@ -72,48 +93,164 @@ impl ListWork {
         bytes_max: u64,
         limits: batch::Limits,
     ) -> io::Result<Arc<ListWork>> {
-        let lists = Lists::start(Arc::clone(store), Arc::clone(new_batches), data.to_owned())?;
-        Ok(Arc::new(ListWork {
-            bytes_max,
-            actions: Actions::new(Arc::clone(store), Arc::clone(new_batches), lists, limits),
-            downloads: Downloads::start(Arc::clone(store))?,
-        }))
+        let files = TempFiles::new(data);
+        let conversions = Arc::new(Conversions::start(Arc::clone(store), Arc::clone(&files))?);
+        let mut shares = vec![files.figures(), conversions.figures()];
+        let contents = Contents { store: Arc::clone(store), conversions };
+        let downloads = Downloads::start(contents.clone(), &mut shares)?;
+        let lists = Lists::start(contents, Arc::clone(new_batches), Arc::clone(&files), &mut shares)?;
+        let actions = Actions::new(Arc::clone(store), Arc::clone(new_batches), lists, files, limits);
+        Ok(Arc::new(ListWork { bytes_max, actions, downloads, shares }))
     }
 
     /// The limits on the bytes of lists.
     pub fn room(&self) -> ListRoom {
         ListRoom { account: self.bytes_max * 2, all: ALL_BYTES_MAX.max(self.bytes_max * 2) }
     }
+
+    /// What accounts share: temporary files, conversions, downloads, lists in progress.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.shares.clone()
+    }
 }
 
 /// The reason why a list cannot be read.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum SourceError {
     /// The store cannot be read now. The list can be read later.
     Store(StoreError),
+    /// This machine lacks space or something else now; the line is for the log. The list can be read later.
+    Machine(String),
+    /// Other work of the account uses its share of temporary files. The list can be read later.
+    Share,
+    /// The list alone takes more than this share ([`TOO_LARGE`]).
+    TooLarge,
+    /// The code that reads the list has panicked.
+    Panic,
     /// One line for the owner: the file cannot be read as a list.
     Unfit(String),
+}
+
+impl SourceError {
+    /// The store's error that was the cause; otherwise that of the reader of lists.
+    fn of(error: ListError, failure: &Failure) -> SourceError {
+        if let Some(error) = failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            return SourceError::Store(error);
+        }
+        SourceError::Unfit(match error {
+            ListError::Machine(why) => return SourceError::Machine(why),
+            ListError::Unreadable(message) => message,
+            ListError::NoAddress(message) => {
+                format!("{message}: name the column of the addresses, or its number, as `column`")
+            }
+            ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
+            ListError::Key(message) => format!("{message}; name one of them as `column`"),
+            ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
+        })
+    }
+}
+
+impl From<StoreError> for SourceError {
+    fn from(error: StoreError) -> SourceError {
+        SourceError::Store(error)
+    }
+}
+
+impl From<Refusal> for SourceError {
+    fn from(refusal: Refusal) -> SourceError {
+        match refusal {
+            Refusal::All => SourceError::Machine("the temporary files of lists have no more room".into()),
+            Refusal::Share => SourceError::Share,
+            Refusal::TooLarge => SourceError::TooLarge,
+        }
+    }
 }
 
 impl fmt::Display for SourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SourceError::Store(error) => error.fmt(f),
-            SourceError::Unfit(why) => f.write_str(why),
+            SourceError::Machine(why) | SourceError::Unfit(why) => f.write_str(why),
+            SourceError::Share => f.write_str("the share of temporary files of the account is used up"),
+            SourceError::TooLarge => f.write_str(TOO_LARGE),
+            SourceError::Panic => f.write_str("a panic"),
         }
+    }
+}
+
+/// The error of the store that stopped a reader. The reader of lists turns errors into text.
+type Failure = Arc<Mutex<Option<StoreError>>>;
+
+/// Opens the contents of lists.
+#[derive(Clone)]
+struct Contents {
+    store: Arc<dyn Store>,
+    conversions: Arc<Conversions>,
+}
+
+impl Contents {
+    /// The rows of a list; `None` while a spreadsheet is converted: try again later.
+    ///
+    /// # Errors
+    /// See [`SourceError`].
+    fn open(&self, list: &List) -> Result<Option<ListSource>, SourceError> {
+        let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
+        let limits = Some(limits(list));
+        let options = ReadOptions { columns: &columns, limits, ..ReadOptions::default() };
+        let parts = || Parts::new(Arc::clone(&self.store), list);
+        let is_spreadsheet = || {
+            let (parts, failure) = parts();
+            lists::is_spreadsheet(Box::new(parts), NAME, limits)
+                .map_err(|error| SourceError::of(error, &failure))
+        };
+        if self.conversions.is_asked(list.id) || is_spreadsheet()? {
+            let Some(sheet) = self.conversions.look(list) else { return Ok(None) };
+            let (sheet, failure) = (sheet?, Failure::default());
+            let source =
+                Source::of_sheet(&sheet, NAME, &options).map_err(|error| SourceError::of(error, &failure))?;
+            return Ok(Some(ListSource { source, failure, row_work: 0 }));
+        }
+        let (parts, failure) = parts();
+        let source = Source::new(Box::new(parts), NAME, None, &options)
+            .map_err(|error| SourceError::of(error, &failure))?;
+        Ok(Some(ListSource { source, failure, row_work: 0 }))
+    }
+}
+
+/// The limits of a list of a stranger.
+fn limits(list: &List) -> Limits {
+    let workbook_work = WORKBOOK_WORK_OF_ALL + list.bytes.saturating_mul(WORKBOOK_WORK_PER_BYTE);
+    Limits {
+        bytes: UNPACKED_BYTES_MAX.max(list.bytes),
+        packed_without_output: HOLLOW_BYTES_MAX,
+        window_log: WINDOW_LOG_MAX,
+        workbook_bytes: WORKBOOK_BYTES_MAX,
+        workbook_text_bytes: WORKBOOK_TEXT_BYTES_MAX,
+        workbook_work: workbook_work.min(WORKBOOK_WORK_MAX),
+        columns: COLUMNS_MAX,
     }
 }
 
 /// The rows of a list, and the error of the store if its content could not be read.
 struct ListSource {
     source: Source,
-    failure: Arc<Mutex<Option<StoreError>>>,
+    failure: Failure,
+    /// The work for rows besides the bytes that were read.
+    row_work: u64,
 }
 
 impl ListSource {
     /// Moves to the next row, as [`Source::step`].
     fn step(&mut self, row: &mut Row) -> Result<Step, SourceError> {
-        self.source.step(row).map_err(|error| of_store(&self.failure, error.to_string()))
+        let step = self.source.step(row).map_err(|error| SourceError::of(error, &self.failure))?;
+        // A short row can be filled up to a thousand columns.
+        self.row_work += ROW_WORK + row.prefix.len() as u64;
+        Ok(step)
+    }
+
+    /// The work so far, in bytes. Slices are measured in it.
+    fn worked(&self) -> u64 {
+        self.source.passed() + self.row_work
     }
 }
 
@@ -125,12 +262,6 @@ impl Deref for ListSource {
     }
 }
 
-/// The error of the store that was the cause; otherwise the list is unfit.
-fn of_store(failure: &Mutex<Option<StoreError>>, why: String) -> SourceError {
-    let failure = failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-    failure.map_or(SourceError::Unfit(why), SourceError::Store)
-}
-
 /// A reader of the content of a list, as it was uploaded.
 struct Parts {
     store: Arc<dyn Store>,
@@ -140,8 +271,18 @@ struct Parts {
     at: usize,
     /// Bytes that are not read yet.
     left: u64,
-    /// The error of the store. The reader of lists turns errors into text.
-    failure: Arc<Mutex<Option<StoreError>>>,
+    failure: Failure,
+}
+
+impl Parts {
+    /// A reader from the first byte on, and the place for its error.
+    fn new(store: Arc<dyn Store>, list: &List) -> (Parts, Failure) {
+        let failure = Failure::default();
+        let (left, list) = (list.bytes, list.clone());
+        let parts =
+            Parts { store, list, next: 0, part: Vec::new(), at: 0, left, failure: Arc::clone(&failure) };
+        (parts, failure)
+    }
 }
 
 impl Read for Parts {
@@ -166,42 +307,5 @@ impl Read for Parts {
     }
 }
 
-/// The rows of a list.
-///
-/// # Errors
-/// The store cannot be read, or the file cannot be read as a list.
-fn source(store: Arc<dyn Store>, list: &List) -> Result<ListSource, SourceError> {
-    let failure = Arc::default();
-    let parts = Box::new(Parts {
-        left: list.bytes,
-        store,
-        list: list.clone(),
-        next: 0,
-        part: Vec::new(),
-        at: 0,
-        failure: Arc::clone(&failure),
-    });
-    let columns = Vec::from_iter(Some(list.column.clone()).filter(|column| !column.is_empty()));
-    let limits = Limits {
-        bytes: UNPACKED_BYTES_MAX.max(list.bytes),
-        packed_without_output: HOLLOW_BYTES_MAX,
-        window_log: WINDOW_LOG_MAX,
-        workbook_bytes: WORKBOOK_BYTES_MAX,
-        workbook_text_bytes: WORKBOOK_TEXT_BYTES_MAX,
-        columns: COLUMNS_MAX,
-    };
-    let options = ReadOptions { columns: &columns, limits: Some(limits), ..ReadOptions::default() };
-    let source = Source::new(parts, "The list", None, &options).map_err(|error| {
-        let why = match error {
-            ListError::Unreadable(message) => message,
-            ListError::NoAddress(message) => {
-                format!("{message}: name the column of the addresses, or its number, as `column`")
-            }
-            ListError::Column(message) => format!("{message}; name one of them, or its number, as `column`"),
-            ListError::Key(message) => format!("{message}; name one of them as `column`"),
-            ListError::NoColumns(message) => format!("{message}: upload the list without `column`"),
-        };
-        of_store(&failure, why)
-    })?;
-    Ok(ListSource { source, failure })
-}
+#[cfg(test)]
+mod tests;

@@ -4,14 +4,14 @@ mod report;
 mod rows;
 mod spreadsheet;
 
+use crate::{Contents, SourceError};
 use api::Reason;
 use lists::{Class, Format, RowWriter, Verdict};
 use report::ReportMaker;
 pub use report::ReportRequest;
 use rows::{AnsweredRows, NextRow};
 use spreadsheet::Spreadsheet;
-use std::sync::Arc;
-use store::{List, Store};
+use store::List;
 
 /// Bytes per piece: less than a millisecond of work.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -112,19 +112,23 @@ enum Content {
 }
 
 impl Results {
-    /// Opens a list after its check.
+    /// Opens a list after its check; `None` while a spreadsheet is converted: try again later.
     ///
     /// # Errors
-    /// A line for the log: the list cannot be read.
-    pub fn open(store: Arc<dyn Store>, list: List, wanted: Wanted) -> Result<Results, String> {
-        let rows = AnsweredRows::open(store, list)?;
+    /// The list cannot be read.
+    pub(crate) fn open(
+        contents: &Contents,
+        list: &List,
+        wanted: &Wanted,
+    ) -> Result<Option<Results>, SourceError> {
+        let Some(rows) = AnsweredRows::open(contents, list)? else { return Ok(None) };
         let (content_type, ending, content) = match wanted {
             Wanted::Report(request) => {
-                let content = Content::Report(Box::new(ReportMaker::new(rows, request)));
+                let content = Content::Report(Box::new(ReportMaker::new(rows, request.clone())));
                 ("text/html; charset=utf-8".to_owned(), "html", content)
             }
             Wanted::Rows(selection) if selection.format == ResultFormat::Xlsx => {
-                let content = Content::Spreadsheet(Box::new(Spreadsheet::new(rows, selection)?));
+                let content = Content::Spreadsheet(Box::new(Spreadsheet::new(rows, selection.clone())?));
                 (
                     "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet".to_owned(),
                     "xlsx",
@@ -132,12 +136,12 @@ impl Results {
                 )
             }
             Wanted::Rows(selection) => {
-                let maker = RowMaker::new(rows, selection);
+                let maker = RowMaker::new(rows, selection.clone());
                 let (content_type, ending) = maker.content();
                 (content_type, ending, Content::Rows(Box::new(maker)))
             }
         };
-        Ok(Results { content_type, ending, content, ended: false })
+        Ok(Some(Results { content_type, ending, content, ended: false }))
     }
 }
 
@@ -205,7 +209,7 @@ impl RowMaker {
 
     fn piece(&mut self) -> Result<Piece, String> {
         let mut bytes = self.head.take().unwrap_or_default();
-        let began = self.rows.source.passed();
+        let began = self.rows.source.worked();
         while bytes.len() < PIECE_BYTES && self.rows.goes_on(began) {
             match self.rows.next()? {
                 NextRow::Row(reason) if self.selection.has(reason) => {

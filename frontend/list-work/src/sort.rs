@@ -2,23 +2,23 @@
 //!
 //! The file has no name, so it does not survive the process.
 
+use crate::temp::{TempFile, WorkFiles};
+use lists::TemporaryFile;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The bytes of the records of a run, which are in memory until they are sorted.
-const RUN_BYTES: usize = 4 << 20;
+const RUN_BYTES: usize = if cfg!(test) { 16 << 10 } else { 4 << 20 };
 /// The bytes of a run that are read at once.
 const READ_BYTES: usize = 64 << 10;
 
 /// Collects records of N bytes, and returns them in the order of their bytes.
 pub struct Sorter<const N: usize> {
-    folder: PathBuf,
+    files: WorkFiles,
     run: Vec<[u8; N]>,
-    file: Option<File>,
+    file: Option<TempFile>,
     /// The ends of the runs in the file, in bytes.
     ends: Vec<u64>,
 }
@@ -32,7 +32,7 @@ pub struct Sorted<const N: usize> {
 
 /// A run that is being read.
 struct Run {
-    file: Option<File>,
+    file: Option<Arc<TempFile>>,
     at: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -42,9 +42,9 @@ struct Run {
 impl<const N: usize> Sorter<N> {
     const RUN_RECORDS: usize = RUN_BYTES / N;
 
-    /// A sorter without records. Its temporary file, if it needs one, is in this folder.
-    pub fn new(folder: &Path) -> Sorter<N> {
-        Sorter { folder: folder.to_owned(), run: Vec::new(), file: None, ends: Vec::new() }
+    /// A sorter without records.
+    pub fn new(files: WorkFiles) -> Sorter<N> {
+        Sorter { files, run: Vec::new(), file: None, ends: Vec::new() }
     }
 
     /// Adds a record.
@@ -60,7 +60,7 @@ impl<const N: usize> Sorter<N> {
         self.run.sort_unstable();
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(tempfile::tempfile_in(&self.folder)?),
+            None => self.file.insert(self.files.create_sort()?),
         };
         let at = self.ends.last().copied().unwrap_or(0);
         file.write_all_at(self.run.as_flattened(), at)?;
@@ -83,10 +83,9 @@ impl<const N: usize> Sorter<N> {
             if !self.run.is_empty() {
                 self.end_run()?;
             }
-            let mut at = 0;
+            let (mut at, file) = (0, self.file.map(Arc::new));
             for &end in &self.ends {
-                let file = self.file.as_ref().map(File::try_clone).transpose()?;
-                runs.push(Run { file, at, end, buffer: Vec::new(), read: 0 });
+                runs.push(Run { file: file.clone(), at, end, buffer: Vec::new(), read: 0 });
                 at = end;
             }
         }
@@ -135,6 +134,8 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temp::TempFiles;
+    use store::AccountId;
 
     fn check(count: usize) {
         let folder = tempfile::tempdir().unwrap();
@@ -146,7 +147,8 @@ mod tests {
                 record
             })
             .collect();
-        let mut sorter = Sorter::new(folder.path());
+        let files = TempFiles::new(folder.path());
+        let mut sorter = Sorter::new(files.of(AccountId::new(0, 1)));
         for record in &records {
             sorter.push(*record).unwrap();
         }

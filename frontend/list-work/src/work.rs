@@ -4,40 +4,47 @@
 //! derived from the id of the list, so each batch is submitted once. A batch has different addresses only: duplicates get the
 //! answer of the first row with their address. A list has few open batches at a time. So the feeder of batches keeps little of the
 //! list in memory, and other accounts get their turn.
+//!
+//! Whatever fails on this machine is tried again later, and the list says so. A list ends for good only if its content cannot be
+//! read, or if the code panics again and again. Then its open batches are cancelled, and what was not answered is refunded.
 
 mod reading;
+mod troubles;
 mod window;
 
-use super::{BATCH_ADDRESSES, ListSource, SourceError};
-use crate::distinct::{Counted, DistinctError, ROWS_MAX};
+use super::{BATCH_ADDRESSES, Contents, ListSource, SourceError, TOO_LARGE};
+use crate::distinct::{Counted, ROWS_MAX};
 use crate::index::Index;
+use crate::temp::TempFiles;
 use api::Reason;
 use checks::batch::NewBatches;
 use checks::{panics, test_mode};
 use engine::proto::address::Address;
+use engine::proto::sharing::{Bounds, ShareUse, Turns};
 use lists::{Row, Step};
-use reading::{ReadError, Reading};
+use reading::{ReadError, Reading, Slice};
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use store::clock;
 use store::{
-    AddressHash, BatchError, BatchMode, BatchOfList, FoundAddresses, HoldError, KeyMode, List, ListId,
-    ListState, NewBatch, NewRow, OpenBatch, Store, StoreError,
+    AccountId, AddressHash, BatchError, BatchMode, BatchOfList, FoundAddresses, HoldError, KeyMode, List,
+    ListId, ListState, NewBatch, NewRow, OpenBatch, Store, StoreError,
 };
+use troubles::Troubles;
 use window::Window;
 
-/// Bytes of a list that are read before the next list gets its turn.
-const SLICE_BYTES: u64 = 2 * 1024 * 1024;
-/// Most lists that are counted at once, and most lists whose rows go into batches at once. Each can use a window of some
-/// MiB, and for the search for duplicates about 10 MiB more and a temporary file of 150 MiB.
+/// Work for a list before the next list gets its turn: some milliseconds.
+const SLICE_WORK: u64 = 1024 * 1024;
+/// Most lists that are counted at once, of all accounts and of one account, and most lists whose rows go into batches at once. Each
+/// can use a window of some MiB, and for the search for duplicates about 10 MiB more and a temporary file of 150 MiB.
 const COUNTED_AT_ONCE: usize = 4;
+const COUNTED_OF_ACCOUNT: usize = 2;
 const SUBMITTED_AT_ONCE: usize = 8;
 /// While other lists wait, a list loses its place after this many batches, or after this time without a batch. To continue,
 /// the list is read again from its beginning.
@@ -47,6 +54,15 @@ const IDLE_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 /// Pause between two rounds without lists, unless the thread is woken.
 const REST: Duration = Duration::from_secs(5);
+/// What a list says while it waits for this machine, for the account's other lists, or after a panic.
+const MACHINE_WAIT: &str =
+    "The service lacks disk space or another resource now. It tries the list again by itself.";
+const SHARE_WAIT: &str = "Other lists and downloads of the account use its share of temporary space. The list is tried again by itself.";
+const PANIC_WAIT: &str =
+    "The service had an internal error with the list. It tries the list again by itself.";
+/// What a list says that was given up after panics.
+const GIVEN_UP: &str =
+    "The list cannot be checked: the service has an internal error. The operator has the details.";
 /// For a list that was read by a release with another rule ([`lists::RULE`]).
 pub(crate) const OTHER_RULE: &str =
     "The list was uploaded before an update that reads lists in another way. Upload it again.";
@@ -55,17 +71,24 @@ pub(crate) const OTHER_RULE: &str =
 pub struct Lists(SyncSender<()>);
 
 impl Lists {
-    /// Starts the thread. Its temporary files are in this folder.
+    /// Starts the thread, and adds the figures of its places.
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn start(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> io::Result<Lists> {
-        if !store.has_nodes() {
+    pub(crate) fn start(
+        contents: Contents,
+        new_batches: Arc<NewBatches>,
+        files: Arc<TempFiles>,
+        shares: &mut Vec<Arc<ShareUse>>,
+    ) -> io::Result<Lists> {
+        if !contents.store.has_nodes() {
             // The uploads of these lists ended with the last process.
-            store.delete_unfinished_lists(None).wait().map_err(io::Error::other)?;
+            contents.store.delete_unfinished_lists(None).wait().map_err(io::Error::other)?;
         }
         let (wake, woken) = sync_channel(1);
-        let work = move || Worker::new(store, new_batches, folder).work(&woken);
+        let figures = Worker::figures();
+        shares.extend(figures.clone());
+        let work = move || Worker::new(contents, new_batches, files, figures).work(&woken);
         thread::Builder::new().name("lists".into()).spawn(work)?;
         Ok(Lists(wake))
     }
@@ -81,16 +104,20 @@ impl Lists {
 
 struct Worker {
     store: Arc<dyn Store>,
+    contents: Contents,
     new_batches: Arc<NewBatches>,
-    /// The folder of temporary files.
-    folder: PathBuf,
+    files: Arc<TempFiles>,
     /// The lists that are read.
     counted: HashMap<ListId, Reading>,
+    counted_use: Arc<ShareUse>,
     /// The lists whose rows go into batches.
     open: HashMap<ListId, Open>,
+    open_use: Arc<ShareUse>,
+    /// The accounts in the order in which they get the next free place, and those that got one in this round.
+    turns: Turns<AccountId>,
+    placed: HashSet<AccountId>,
     windows: HashMap<ListId, Window>,
-    /// The lists whose turn failed, and the time of their next turn.
-    resting: HashMap<ListId, Instant>,
+    troubles: Troubles,
     /// The lists that cannot pay their next batch. They are paused when their open batches are complete.
     unpaid: HashSet<ListId>,
     /// Whether a list can be read further at once.
@@ -117,10 +144,9 @@ struct Open {
 }
 
 impl Open {
-    fn new(store: &Arc<dyn Store>, list: &List) -> Result<Open, SourceError> {
-        let source = super::source(Arc::clone(store), list)?;
+    fn new(source: ListSource) -> Open {
         let (row, index, batch, last) = (Row::default(), Index::default(), Vec::new(), Instant::now());
-        Ok(Open { source, row, index, addresses: 0, batch, made: 0, last })
+        Open { source, row, index, addresses: 0, batch, made: 0, last }
     }
 
     /// Whether this is at another place of the list than its next batch: another node has worked on the list, or has put an earlier
@@ -133,9 +159,9 @@ impl Open {
 
     /// Reads the next slice. Skips duplicates and the addresses already submitted, and returns the next batch when it is complete.
     fn batch(&mut self, store: &Arc<dyn Store>, list: &List) -> Result<Option<Rows>, SourceError> {
-        let until = self.source.passed() + SLICE_BYTES;
+        let until = self.source.worked() + SLICE_WORK;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
-            if self.source.passed() >= until {
+            if self.source.worked() >= until {
                 return Ok(None);
             }
             match self.source.step(&mut self.row)? {
@@ -162,19 +188,37 @@ impl Open {
 }
 
 impl Worker {
-    fn new(store: Arc<dyn Store>, new_batches: Arc<NewBatches>, folder: PathBuf) -> Worker {
-        let (counted, open, windows, resting) =
-            (HashMap::new(), HashMap::new(), HashMap::new(), HashMap::new());
-        let unpaid = HashSet::new();
+    /// The figures of the places of `counted` and `open`.
+    fn figures() -> [Arc<ShareUse>; 2] {
+        let figures = |name, share: usize, all: usize| {
+            Arc::new(ShareUse::new(name, Bounds { share: share as u64, all: all as u64 }))
+        };
+        [
+            figures("lists_being_read", COUNTED_OF_ACCOUNT, COUNTED_AT_ONCE),
+            figures("lists_being_checked", SUBMITTED_AT_ONCE, SUBMITTED_AT_ONCE),
+        ]
+    }
+
+    fn new(
+        contents: Contents,
+        new_batches: Arc<NewBatches>,
+        files: Arc<TempFiles>,
+        [counted_use, open_use]: [Arc<ShareUse>; 2],
+    ) -> Worker {
         Worker {
-            store,
+            store: Arc::clone(&contents.store),
+            contents,
             new_batches,
-            folder,
-            counted,
-            open,
-            windows,
-            resting,
-            unpaid,
+            files,
+            counted: HashMap::new(),
+            counted_use,
+            open: HashMap::new(),
+            open_use,
+            turns: Turns::default(),
+            placed: HashSet::new(),
+            windows: HashMap::new(),
+            troubles: Troubles::default(),
+            unpaid: HashSet::new(),
             more: false,
             waits: false,
         }
@@ -205,7 +249,7 @@ impl Worker {
     /// Gives each list a turn. Returns whether there are lists.
     fn round(
         &mut self,
-        turn: impl Fn(&mut Worker, List) -> Result<(), StoreError>,
+        turn: impl Fn(&mut Worker, List) -> Result<(), SourceError>,
     ) -> Result<bool, StoreError> {
         let claimed = self.store.claim_lists().wait()?;
         if let Some(claimed) = &claimed
@@ -219,32 +263,108 @@ impl Worker {
             lists.retain(|list| claimed.own.contains(&list.id));
         }
         (self.more, self.waits) = (false, false);
-        self.counted.retain(|id, _| lists.iter().any(|list| list.id == *id));
-        self.open.retain(|id, _| lists.iter().any(|list| list.id == *id));
-        self.windows.retain(|id, _| lists.iter().any(|list| list.id == *id));
-        self.unpaid.retain(|id| lists.iter().any(|list| list.id == *id));
-        self.resting.retain(|id, until| Instant::now() < *until && lists.iter().any(|list| list.id == *id));
+        let at_work: HashSet<ListId> = lists.iter().map(|list| list.id).collect();
+        self.counted.retain(|id, _| at_work.contains(id));
+        self.open.retain(|id, _| at_work.contains(id));
+        self.windows.retain(|id, _| at_work.contains(id));
+        self.unpaid.retain(|id| at_work.contains(id));
+        self.troubles.retain(|id| at_work.contains(&id));
+        let (order, lists) = self.in_turns(lists);
         for list in &lists {
-            if self.resting.contains_key(&list.id) {
+            if self.troubles.rests(list.id, Instant::now()) {
                 continue;
             }
             // The state that a panic leaves of this list is dropped below.
             match catch_unwind(AssertUnwindSafe(|| turn(self, list.clone()))) {
                 Ok(Ok(())) => continue,
-                Ok(Err(error)) => tracing::warn!("a list could not continue: {error}"),
+                Ok(Err(error)) => self.failed(list, error),
                 Err(payload) => {
                     panics::forget(payload);
-                    self.give_up(list);
+                    self.failed(list, SourceError::Panic);
                 }
             }
             self.counted.remove(&list.id);
             self.open.remove(&list.id);
-            self.resting.insert(list.id, Instant::now() + REST);
         }
         if self.waits {
             self.make_room();
         }
-        Ok(!lists.is_empty())
+        // Who got a place is last the next time.
+        let (placed, others): (Vec<_>, Vec<_>) =
+            order.into_iter().partition(|account| self.placed.contains(account));
+        others.into_iter().chain(placed).for_each(|account| self.turns.add(account));
+        self.placed.clear();
+        self.counted_use.set_used(self.counted.len() as u64);
+        self.open_use.set_used(self.open.len() as u64);
+        Ok(!at_work.is_empty())
+    }
+
+    /// The accounts in their order, and the lists in turns over them: the first of each account, then the second, and so on.
+    fn in_turns(&mut self, lists: Vec<List>) -> (Vec<AccountId>, Vec<List>) {
+        let mut of_accounts: HashMap<AccountId, VecDeque<List>> = HashMap::new();
+        let count = lists.len();
+        for list in lists {
+            self.turns.add(list.account);
+            of_accounts.entry(list.account).or_default().push_back(list);
+        }
+        let order: Vec<AccountId> = std::iter::from_fn(|| self.turns.take())
+            .filter(|account| of_accounts.contains_key(account))
+            .collect();
+        let mut lists = Vec::with_capacity(count);
+        while lists.len() < count {
+            let next = |account| of_accounts.get_mut(account).and_then(VecDeque::pop_front);
+            lists.extend(order.iter().filter_map(next));
+        }
+        (order, lists)
+    }
+
+    /// Notes that the turn of a list has failed. It gets another one after a pause, or is given up.
+    fn failed(&mut self, list: &List, error: SourceError) {
+        let now = Instant::now();
+        let noted = match error {
+            SourceError::Store(error) => {
+                tracing::warn!("a list could not continue: {error}");
+                self.troubles.refused(list.id, now);
+                Ok(())
+            }
+            SourceError::Machine(why) => {
+                tracing::warn!("a list could not continue: {why}");
+                self.troubles.failed(list.id, now);
+                self.note(list, MACHINE_WAIT)
+            }
+            SourceError::Share => {
+                self.troubles.failed(list.id, now);
+                self.note(list, SHARE_WAIT)
+            }
+            SourceError::Panic if !self.troubles.panicked(list.id, now) => self.note(list, PANIC_WAIT),
+            SourceError::Panic => self.give_up(list, GIVEN_UP.into()),
+            SourceError::TooLarge => self.give_up(list, TOO_LARGE.into()),
+            SourceError::Unfit(why) => self.give_up(list, why),
+        };
+        if let Err(error) = noted {
+            self.troubles.failed(list.id, now);
+            tracing::warn!("the failure of a list could not be noted: {error}");
+        }
+    }
+
+    /// Writes on a list what it waits for.
+    fn note(&self, list: &List, why: &str) -> Result<(), StoreError> {
+        let Some(mut list) = self.store.list(list.account, list.id, clock::now()).wait()? else {
+            return Ok(());
+        };
+        let state = list.state;
+        if list.why == why || !matches!(state, ListState::Reading | ListState::Running) {
+            return Ok(());
+        }
+        list.why = why.into();
+        self.store.put_list(&list, state, None, clock::now()).wait().map(drop)
+    }
+
+    /// Ends a list for good.
+    fn give_up(&self, list: &List, why: String) -> Result<(), StoreError> {
+        let ended = self.store.give_up_list(list.account, list.id, why, clock::now()).wait()?;
+        self.new_batches.cancel(ended.map(|ended| ended.batches).unwrap_or_default());
+        Ok(())
     }
 
     /// Closes the list that has used the most of its turn.
@@ -256,83 +376,59 @@ impl Worker {
         }
     }
 
-    fn turn(&mut self, list: List) -> Result<(), StoreError> {
+    fn turn(&mut self, list: List) -> Result<(), SourceError> {
         match list.state {
             ListState::Reading => self.read(list),
             _ => self.go_on(list),
         }
     }
 
-    /// Marks a list as unfit. Its turn panicked, and would panic again at every turn.
-    fn give_up(&self, list: &List) {
-        let unfit = || {
-            let Some(mut list) = self.store.list(list.account, list.id, clock::now()).wait()? else {
-                return Ok(false);
-            };
-            let before = std::mem::replace(&mut list.state, ListState::Unfit);
-            list.why =
-                "The list cannot be checked: the service has an internal error. The operator has the details."
-                    .into();
-            self.store.put_list(&list, before, None, clock::now()).wait()
-        };
-        if let Err(error) = unfit() {
-            tracing::warn!("a list could not be marked as unfit: {error}");
-        }
-    }
-
-    /// Counts the rows and addresses of a list, or records the reason why it cannot be checked.
-    fn read(&mut self, mut list: List) -> Result<(), StoreError> {
-        match self.count(&list) {
-            Ok(None) => {
+    /// Counts the rows and addresses of a list.
+    fn read(&mut self, mut list: List) -> Result<(), SourceError> {
+        let (rows, counted) = match self.count(&list) {
+            Ok(Slice::More) => {
                 self.more = true;
                 return Ok(());
             }
-            Ok(Some((rows, counted))) => {
-                let Counted { addresses, distinct, known } = counted;
-                let (state, rule) = (ListState::Ready, lists::RULE);
-                let read_at = clock::now();
-                let found = self.counted.get(&list.id).map(Reading::found);
-                list.found = found.map(|found| FoundAddresses { read_at, ..found });
-                list = List { rows, addresses, distinct, known, state, rule, ..list };
-                if addresses == 0 {
-                    list.state = ListState::Unfit;
-                    list.why = "The list has no address.".into();
-                }
-            }
-            Err(ReadError::Unfit(why)) => {
-                list.state = ListState::Unfit;
-                list.why = why;
-            }
-            Err(ReadError::Later(error)) => {
+            Ok(Slice::Waits) => return Ok(()),
+            Ok(Slice::Done(rows, counted)) => (rows, counted),
+            Err(ReadError::Source(error)) => return Err(error),
+            Err(ReadError::Gone) => {
                 self.counted.remove(&list.id);
-                return match error {
-                    DistinctError::Gone => Ok(()),
-                    DistinctError::Store(error) => Err(error),
-                    DistinctError::File(error) => {
-                        Err(StoreError::NotDone(format!("a temporary file of a list: {error}")))
-                    }
-                };
+                return Ok(());
             }
+        };
+        let Counted { addresses, distinct, known } = counted;
+        let (state, rule, why) = (ListState::Ready, lists::RULE, String::new());
+        let read_at = clock::now();
+        let found = self.counted.remove(&list.id).map(|reading| reading.found());
+        list.found = found.map(|found| FoundAddresses { read_at, ..found });
+        list = List { rows, addresses, distinct, known, state, rule, why, ..list };
+        if addresses == 0 {
+            list.state = ListState::Unfit;
+            list.why = "The list has no address.".into();
         }
-        self.counted.remove(&list.id);
-        self.store.put_list(&list, ListState::Reading, None, clock::now()).wait().map(drop)
+        self.store.put_list(&list, ListState::Reading, None, clock::now()).wait()?;
+        Ok(())
     }
 
-    /// Takes a slice of the reading. Returns `None` if more slices remain, or if other lists use all places.
-    fn count(&mut self, list: &List) -> Result<Option<(u64, Counted)>, ReadError> {
-        let room = self.counted.len() < COUNTED_AT_ONCE;
+    /// Takes a slice of the reading, if there is a place for the list.
+    fn count(&mut self, list: &List) -> Result<Slice, ReadError> {
+        let of_account = || self.counted.values().filter(|reading| reading.account == list.account).count();
+        let room = self.counted.len() < COUNTED_AT_ONCE && of_account() < COUNTED_OF_ACCOUNT;
         match self.counted.entry(list.id) {
-            Entry::Occupied(open) => open.into_mut().step(&self.store, list),
+            Entry::Occupied(open) => open.into_mut().step(&self.contents, list),
             Entry::Vacant(place) if room => {
-                let reading = Reading::new(&self.store, list, &self.folder)?;
-                place.insert(reading).step(&self.store, list)
+                self.placed.insert(list.account);
+                let reading = Reading::new(list.account, self.files.of(list.account));
+                place.insert(reading).step(&self.contents, list)
             }
-            Entry::Vacant(_) => Ok(None),
+            Entry::Vacant(_) => Ok(Slice::Waits),
         }
     }
 
     /// Takes the answers of complete batches, and submits new batches.
-    fn go_on(&mut self, mut list: List) -> Result<(), StoreError> {
+    fn go_on(&mut self, mut list: List) -> Result<(), SourceError> {
         while self.take_answers(&mut list)? {}
         if self.unpaid.contains(&list.id) {
             if has_open_batches(&list) {
@@ -346,7 +442,7 @@ impl Worker {
             }
         }
         if list.submitted >= list.to_check() && !has_open_batches(&list) {
-            list.state = ListState::Completed;
+            (list.state, list.why) = (ListState::Completed, String::new());
             self.store.put_list(&list, ListState::Running, None, clock::now()).wait()?;
         }
         Ok(())
@@ -397,32 +493,12 @@ impl Worker {
     }
 
     /// Submits the next batch. Returns whether the list can continue.
-    fn submit(&mut self, list: &mut List) -> Result<bool, StoreError> {
+    fn submit(&mut self, list: &mut List) -> Result<bool, SourceError> {
         if self.open.len() >= SUBMITTED_AT_ONCE && !self.open.contains_key(&list.id) {
             self.waits = true;
             return Ok(false);
         }
-        let rows = match self.next_rows(list) {
-            Ok(Some(rows)) => rows,
-            Ok(None) => {
-                self.more = true;
-                return Ok(false);
-            }
-            Err(SourceError::Store(error)) => {
-                self.open.remove(&list.id);
-                return Err(error);
-            }
-            Err(SourceError::Unfit(why)) => {
-                self.open.remove(&list.id);
-                list.state = ListState::Unfit;
-                list.why = why;
-                return self
-                    .store
-                    .put_list(list, ListState::Running, None, clock::now())
-                    .wait()
-                    .map(|_| false);
-            }
-        };
+        let Some(rows) = self.next_rows(list)? else { return Ok(false) };
         let (now, account, total) = (clock::now(), list.account, rows.len());
         let id = self.store.batch_of_list(list, batches(list.submitted));
         let mode = match list.mode {
@@ -431,7 +507,8 @@ impl Worker {
         };
         let rows = rows.into_iter().map(|(email, address)| NewRow { email, address }).collect();
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode };
-        let with_it = List { submitted: list.submitted + total as u64, ..list.clone() };
+        let submitted = list.submitted + total as u64;
+        let with_it = List { submitted, why: String::new(), ..list.clone() };
         match self.store.submit_batch_of_list(&with_it, new, now).wait() {
             Ok(BatchOfList::Made(made)) => {
                 // Its answers can be taken at once.
@@ -466,34 +543,26 @@ impl Worker {
                     _ => "Get more credits",
                 };
                 list.why = format!("The check stopped: {error}. {remedy}, then start the list again.");
-                return self
-                    .store
-                    .put_list(list, ListState::Running, None, clock::now())
-                    .wait()
-                    .map(|_| false);
+                self.store.put_list(list, ListState::Running, None, clock::now()).wait()?;
+                return Ok(false);
             }
-            Err(BatchError::Store(error)) => {
-                self.open.remove(&list.id);
-                return Err(error);
-            }
+            Err(BatchError::Store(error)) => return Err(error.into()),
             // The account was deleted, and its lists with it.
             Err(BatchError::Hold(HoldError::UnknownAccount)) => {
                 self.open.remove(&list.id);
                 return Ok(false);
             }
-            Err(other) => {
-                self.open.remove(&list.id);
-                return Err(StoreError::Failed(format!("a batch of a list: {other}")));
-            }
+            Err(other) => return Err(StoreError::Failed(format!("a batch of a list: {other}")).into()),
         }
         *list = with_it;
+        self.troubles.went_on(list.id);
         if list.submitted >= list.to_check() {
             self.open.remove(&list.id);
         }
         Ok(true)
     }
 
-    /// The addresses of the next batch; `None` until the batch is complete.
+    /// The addresses of the next batch; `None` until the batch is complete, or until a spreadsheet is converted.
     fn next_rows(&mut self, list: &List) -> Result<Option<Rows>, SourceError> {
         if !has_our_rule(list) {
             return Err(SourceError::Unfit(OTHER_RULE.into()));
@@ -503,9 +572,15 @@ impl Worker {
         }
         let open = match self.open.entry(list.id) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(place) => place.insert(Open::new(&self.store, list)?),
+            Entry::Vacant(place) => {
+                let Some(source) = self.contents.open(list)? else { return Ok(None) };
+                self.placed.insert(list.account);
+                place.insert(Open::new(source))
+            }
         };
-        open.batch(&self.store, list)
+        let rows = open.batch(&self.store, list)?;
+        self.more |= rows.is_none();
+        Ok(rows)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A reader that returns at most the bytes of one row until the caller reports the end of the row.
 
+use crate::machine::is_of_machine;
 use std::io::{Error, ErrorKind, Read, Result};
 
 /// Longest row in bytes. Without this limit an unclosed quote would make the rest of the list one row.
@@ -58,5 +59,5 @@ pub(crate) fn too_long() -> Error {
 
 /// Whether this is the error of [`too_long`].
 pub(crate) fn is_too_long(error: &Error) -> bool {
-    error.kind() == ErrorKind::FileTooLarge
+    error.kind() == ErrorKind::FileTooLarge && !is_of_machine(error)
 }

@@ -96,7 +96,7 @@ impl Sample {
     }
 
     fn is_blank(&self, row: usize, column: usize) -> bool {
-        self.text(row, column).is_empty()
+        self.cell(row, column).is_empty() || self.text(row, column).is_empty()
     }
 
     /// Number of cells with a value.
@@ -104,7 +104,8 @@ impl Sample {
         (0..self.records[row].len()).filter(|&column| !self.is_blank(row, column)).count()
     }
 
-    fn width(&self) -> usize {
+    /// The number of columns of the longest row.
+    pub fn width(&self) -> usize {
         self.records.iter().map(ByteRecord::len).max().unwrap_or(1)
     }
 

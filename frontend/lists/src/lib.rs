@@ -15,6 +15,7 @@ mod columns;
 mod domains;
 mod encoding;
 mod json;
+mod machine;
 mod output;
 pub mod report;
 mod results;
@@ -34,11 +35,11 @@ pub use results::{ResultColumn, Results, VERDICT_NAMES, WrittenResults};
 pub use sheets::{SHEET_COLUMNS_MAX, SheetKeys, SheetNotes, SheetRows, SheetSource, write_sheets};
 pub use source::{
     EarlierResult, Endings, FoundRow, Limits, Notes, ROW_BYTES_MAX, ReadOptions, Row, RowParts, RowScan,
-    Shape, Source, Step, VerdictNames, decompressed, is_stream,
+    Shape, Source, Step, VerdictNames, decompressed, is_spreadsheet, is_stream,
 };
 pub use time::{utc_seconds, utc_text};
 pub use verdict::Verdict;
-pub use workbook::SheetPlace;
+pub use workbook::{ConvertedSheet, CreateFile, SheetPlace, TemporaryFile};
 pub use writer::RowWriter;
 
 use engine_proto::address::Address;
@@ -69,6 +70,8 @@ pub enum Format {
 pub enum ListError {
     /// Reading failed, or the input is not a list.
     Unreadable(String),
+    /// This machine has failed: a disk, a temporary file, the memory. It says nothing about the list.
+    Machine(String),
     /// The first rows have no address. The caller says how to name the column.
     NoAddress(String),
     /// The column of addresses does not exist, or none looks like it. The caller says where the user names one, or its number.
@@ -83,12 +86,22 @@ impl ListError {
     fn unreadable(message: impl Into<String>) -> ListError {
         ListError::Unreadable(message.into())
     }
+
+    /// A list, or what is at this place of it, cannot be read.
+    fn reading(what: impl fmt::Display, error: &std::io::Error) -> ListError {
+        let message = format!("{what}: {error}");
+        match machine::is_of_machine(error) {
+            true => ListError::Machine(message),
+            false => ListError::Unreadable(message),
+        }
+    }
 }
 
 impl fmt::Display for ListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListError::Unreadable(message)
+            | ListError::Machine(message)
             | ListError::NoAddress(message)
             | ListError::Column(message)
             | ListError::Key(message)

@@ -113,23 +113,37 @@ impl RowCells {
         Ok(())
     }
 
-    /// The cells of a row.
-    pub fn of(&self, shape: &Shape, endings: &Endings, row: &[u8], cells: &mut Vec<String>) -> Result<()> {
+    /// The cells of a row with their columns, in their order. Of JSON objects only those that the row has: a row takes no work for
+    /// the keys of other rows.
+    pub fn of(
+        &self,
+        shape: &Shape,
+        endings: &Endings,
+        row: &[u8],
+        cells: &mut Vec<(usize, String)>,
+    ) -> Result<()> {
         cells.clear();
         let text = endings.decoded(row);
         if shape.format == Format::Jsonl {
             let object = Object::parse(text.trim_ascii()).map_err(|_| foreign())?;
-            cells.resize(self.keys.len(), String::new());
             for (key, value) in object.shown() {
-                let column = self.keys.get(key).ok_or_else(foreign)?;
-                cells[*column] = value;
+                cells.push((*self.keys.get(key).ok_or_else(foreign)?, value));
             }
+            cells.sort_by_key(|(column, _)| *column);
+            // Of equal keys, the last one counts.
+            cells.dedup_by(|later, earlier| {
+                let is_same = later.0 == earlier.0;
+                if is_same {
+                    std::mem::swap(later, earlier);
+                }
+                is_same
+            });
             return Ok(());
         }
         let mut rest = &*text;
         loop {
             let (cell, after) = endings.raw_cell(rest).ok_or_else(foreign)?;
-            cells.push(shape.encoding.text(&cell).into_owned());
+            cells.push((cells.len(), shape.encoding.text(&cell).into_owned()));
             match after.strip_prefix(&[shape.delimiter()]) {
                 Some(next) => rest = next,
                 None => return Ok(()),
@@ -150,8 +164,44 @@ impl RowCells {
         let (mut found, mut cells) = (Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
             self.of(shape, endings, row, &mut cells)?;
-            found.push(cells.clone());
+            found.push(cells.iter().map(|(_, text)| text.clone()).collect());
         }
         Ok((found, shape.has_header()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ReadOptions, Row, RowWriter, SheetKeys, Source};
+    use std::io::Cursor;
+
+    /// A key of one object costs the others nothing.
+    #[test]
+    fn a_row_of_objects_has_its_own_cells_only() {
+        let keys: String = (0..16_000).map(|n| format!(",\"k{n}\":{n}")).collect();
+        let list = format!(
+            "{{\"email\":\"a@b.example\"{keys}}}\n{{\"k7\":1,\"email\":\"c@b.example\",\"k7\":\"last\",\"k5\":null}}\n"
+        );
+        let options = ReadOptions::default();
+        let mut source = Source::new(Box::new(Cursor::new(list)), "x", None, &options).unwrap();
+        let (writer, endings) = (RowWriter::new(&source, None), source.shape().endings());
+        let (mut row, mut rows, mut keys) = (Row::default(), Vec::new(), SheetKeys::default());
+        while source.next(&mut row).unwrap() {
+            let mut line = Vec::new();
+            writer.row(&source, &row, Verdict::INVALID_SYNTAX, &mut line);
+            keys.add(&endings, &line).unwrap();
+            rows.push(line);
+        }
+        let (splitter, mut cells) = (RowCells::new(keys.into_numbers()), Vec::new());
+        let mut cells_of = |row: &[u8]| {
+            splitter.of(source.shape(), &endings, row, &mut cells).unwrap();
+            cells.clone()
+        };
+        assert_eq!(cells_of(&rows[0]).len(), 16_003);
+        let cell = |column: usize, text: &str| (column, text.to_owned());
+        let verdict = [cell(16_001, "false"), cell(16_002, "invalid_syntax")];
+        let own = [cell(0, "c@b.example"), cell(6, ""), cell(8, "last")];
+        assert_eq!(cells_of(&rows[1]), [&own[..], &verdict].concat());
     }
 }

@@ -106,10 +106,18 @@ impl SheetKeys {
     }
 }
 
+#[cfg(test)]
+impl SheetKeys {
+    /// The keys with the numbers of their columns.
+    pub(crate) fn into_numbers(self) -> HashMap<String, usize> {
+        self.numbers
+    }
+}
+
 /// Writes the rows of an output as a spreadsheet, one after another.
 pub struct SheetRows<W: Write> {
     cells: RowCells,
-    texts: Vec<String>,
+    texts: Vec<(usize, String)>,
     sheets: SheetWriter<W>,
 }
 
@@ -132,7 +140,7 @@ impl<W: Write> SheetRows<W> {
     /// Writing fails, or the row has another form.
     pub fn row(&mut self, shape: &Shape, endings: &Endings, row: &[u8]) -> Result<()> {
         self.cells.of(shape, endings, row, &mut self.texts)?;
-        self.sheets.row(&self.texts)
+        self.sheets.row(self.texts.iter().map(|(column, text)| (*column, text.as_str())))
     }
 
     /// Ends the file.
@@ -180,18 +188,19 @@ impl<W: Write> SheetWriter<W> {
     /// Writes what is before the first row. A header is repeated on each sheet.
     fn begin(&mut self, head: &[Vec<String>], has_header: bool) -> Result<()> {
         for row in head {
-            self.put(row)?;
+            self.put(numbered(row))?;
         }
         self.header = head.last().filter(|_| has_header).cloned();
         Ok(())
     }
 
-    fn row(&mut self, cells: &[String]) -> Result<()> {
+    /// Writes a row: cells with their columns, in their order.
+    fn row<'a>(&mut self, cells: impl Iterator<Item = (usize, &'a str)>) -> Result<()> {
         if self.next == self.rows_max || self.bytes > SHEET_BYTES_MAX {
             self.end_sheet()?;
             self.begin_sheet()?;
             if let Some(header) = self.header.take() {
-                self.put(&header)?;
+                self.put(numbered(&header))?;
                 self.header = Some(header);
             }
         }
@@ -214,20 +223,20 @@ impl<W: Write> SheetWriter<W> {
         self.zip.start_file(name, self.options).map_err(Error::from)
     }
 
-    fn put(&mut self, cells: &[String]) -> Result<()> {
+    fn put<'a>(&mut self, cells: impl Iterator<Item = (usize, &'a str)>) -> Result<()> {
         self.next += 1;
         let row = self.next.to_string();
         self.xml.clear();
         self.xml.extend_from_slice(b"<row r=\"");
         self.xml.extend_from_slice(row.as_bytes());
         self.xml.extend_from_slice(b"\">");
-        for (at, whole) in cells.iter().enumerate() {
+        for (at, whole) in cells {
             if at >= SHEET_COLUMNS_MAX {
-                self.notes.cut_cells += (cells.len() - at) as u64;
-                break;
+                self.notes.cut_cells += 1;
+                continue;
             }
             // Most cells are short: then the number of bytes is enough to know.
-            let text = if whole.len() > CELL_UNITS_MAX { cut(whole) } else { whole.as_str() };
+            let text = if whole.len() > CELL_UNITS_MAX { cut(whole) } else { whole };
             self.notes.cut_cells += u64::from(text.len() < whole.len());
             if text.is_empty() {
                 continue;
@@ -304,6 +313,11 @@ impl<W: Write> SheetWriter<W> {
     }
 }
 
+/// Texts with the numbers of their columns.
+fn numbered(texts: &[String]) -> impl Iterator<Item = (usize, &str)> {
+    texts.iter().map(String::as_str).enumerate()
+}
+
 fn is_space(c: char) -> bool {
     c.is_ascii_whitespace()
 }
@@ -375,7 +389,7 @@ mod tests {
         let mut sheets = SheetWriter::new(&mut bytes, 4).unwrap();
         sheets.begin(&texts(&[&["title"], &["a", "b"]]), true).unwrap();
         for n in 0..6 {
-            sheets.row(&texts(&[&[&n.to_string(), "=1+1"]])[0]).unwrap();
+            sheets.row(numbered(&texts(&[&[&n.to_string(), "=1+1"]])[0])).unwrap();
         }
         let notes = sheets.finish().unwrap();
         assert_eq!(notes, SheetNotes { rows: 6, sheets: 3, cut_cells: 0 });
@@ -400,7 +414,7 @@ mod tests {
         let cells = ["<b>&\"'", " x ", "a\nb", "\u{1}_x0041_", "_x00", "é😀", "", "007", "_x0041_"];
         let mut bytes = Vec::new();
         let mut sheets = SheetWriter::new(&mut bytes, 9).unwrap();
-        sheets.row(&texts(&[&cells])[0]).unwrap();
+        sheets.row(numbered(&texts(&[&cells])[0])).unwrap();
         sheets.finish().unwrap();
         let range = book(&bytes).worksheet_range("Sheet1").unwrap();
         let row: Vec<String> = range.rows().next().unwrap().iter().map(Data::to_string).collect();
@@ -420,8 +434,8 @@ mod tests {
         let long = "😀".repeat(20_000);
         assert_eq!(cut(&long).chars().count(), CELL_UNITS_MAX / 2);
         let mut sheets = SheetWriter::new(Vec::new(), 9).unwrap();
-        sheets.row(&[long, "x".repeat(CELL_UNITS_MAX), "é".repeat(20_000)]).unwrap();
-        sheets.row(&vec!["x".to_owned(); SHEET_COLUMNS_MAX + 2]).unwrap();
+        sheets.row(numbered(&[long, "x".repeat(CELL_UNITS_MAX), "é".repeat(20_000)])).unwrap();
+        sheets.row(numbered(&vec!["x".to_owned(); SHEET_COLUMNS_MAX + 2])).unwrap();
         assert_eq!(sheets.finish().unwrap().cut_cells, 3);
     }
 }

@@ -6,18 +6,19 @@ mod open;
 mod shape;
 mod unpack;
 
-use crate::SheetPlace;
 use crate::address::in_cell;
 pub use crate::bounded::ROW_BYTES_MAX;
 use crate::bounded::{self, Bounded};
 use crate::json::{self, Object};
 use crate::report::grouped;
+use crate::{ConvertedSheet, SheetPlace};
 use crate::{Format, ListError, ResultColumn, Verdict, WrittenResults, columns};
 use csv::ByteRecord;
 pub(crate) use detect::Dialect;
 use detect::LineEnd;
 pub use endings::{Endings, FoundRow, RowParts, RowScan};
 use engine_proto::address::Address;
+pub use open::is_spreadsheet;
 pub use shape::{Shape, VerdictNames};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -58,6 +59,8 @@ pub struct Limits {
     pub workbook_bytes: u64,
     /// Maximum number of bytes of the texts that cells of a spreadsheet share. They are in memory.
     pub workbook_text_bytes: usize,
+    /// Most work to convert a spreadsheet: about the number of bytes of it, of its parts and of its sheet.
+    pub workbook_work: u64,
     /// Maximum number of columns. Shorter rows are filled up to the number of columns of the list.
     pub columns: usize,
 }
@@ -163,8 +166,8 @@ impl Source {
     /// # Errors
     /// It cannot be read, is not text, or has no column of addresses.
     pub fn open(path: &Path, options: &ReadOptions<'_>) -> Result<Source, ListError> {
-        let unreadable = |why: &dyn std::fmt::Display| {
-            ListError::unreadable(format!("{} cannot be read: {why}", path.display()))
+        let unreadable = |error: &std::io::Error| {
+            ListError::reading(format_args!("{} cannot be read", path.display()), error)
         };
         if is_stream(path) {
             return Source::new(Box::new(std::io::stdin()), "standard input", None, options);
@@ -172,7 +175,8 @@ impl Source {
         let file = File::open(path).map_err(|e| unreadable(&e))?;
         let metadata = file.metadata().map_err(|e| unreadable(&e))?;
         if metadata.is_dir() {
-            return Err(unreadable(&"it is a folder; name a file"));
+            let path = path.display();
+            return Err(ListError::unreadable(format!("{path} cannot be read: it is a folder; name a file")));
         }
         let size = metadata.is_file().then_some(metadata.len());
         let format = options.format.or_else(|| detect::by_name(path));
@@ -191,6 +195,18 @@ impl Source {
         options: &ReadOptions<'_>,
     ) -> Result<Source, ListError> {
         open::open(input, name, size, options)
+    }
+
+    /// Opens the sheet of a spreadsheet. The limits and the columns of the options hold.
+    ///
+    /// # Errors
+    /// As [`Source::open`].
+    pub fn of_sheet(
+        sheet: &ConvertedSheet,
+        name: &str,
+        options: &ReadOptions<'_>,
+    ) -> Result<Source, ListError> {
+        open::open_sheet(sheet, name, options)
     }
 
     /// The form of its rows.
@@ -378,13 +394,12 @@ impl Source {
 
     fn unreadable(&self, error: &std::io::Error) -> ListError {
         let (name, line) = (&self.name, self.line());
-        ListError::unreadable(if bounded::is_too_long(error) {
-            format!(
+        if bounded::is_too_long(error) {
+            return ListError::unreadable(format!(
                 "{name}: the row at line {line} is longer than 1 MiB: look for an unclosed quote or for many blank lines"
-            )
-        } else {
-            format!("{name} cannot be read at line {line}: {error}")
-        })
+            ));
+        }
+        ListError::reading(format_args!("{name} cannot be read at line {line}"), error)
     }
 
     fn unclosed(&self, line: u64) -> ListError {

@@ -19,9 +19,10 @@ mod xml;
 use crate::Encoding;
 use crate::address::in_cell;
 use crate::bounded::ROW_BYTES_MAX;
-use archive::{Archive, broken};
-pub(crate) use spool::Spool;
+use archive::{Archive, Work, broken};
 use spool::SpoolWriter;
+pub use spool::{CreateFile, TemporaryFile};
+pub(crate) use spool::{Spool, own_file};
 use std::borrow::Cow;
 use std::io::{Read, Result, Write};
 use std::rc::Rc;
@@ -32,9 +33,8 @@ const SAMPLE_SHEETS_MAX: usize = 50;
 const SAMPLE_ROWS: u64 = 1000;
 /// Number of bytes of the cells of these rows.
 const SAMPLE_BYTES: usize = 4 << 20;
-/// How often the largest part can be read as a whole. An ods file has all sheets in one part, which is read for their names, for
-/// each sheet in which an address is looked for, and for the rows.
-const READS_MAX: u64 = 4;
+/// The work for a cell of a row, besides its bytes.
+const CELL_WORK: u64 = 4;
 /// Most columns of a sheet, in both formats.
 const SHEET_COLUMNS_MAX: usize = 16_384;
 /// Longest cell in bytes. Spreadsheets allow 32,767 characters.
@@ -47,21 +47,33 @@ pub(crate) struct WorkbookLimits {
     pub part_bytes: u64,
     /// Maximum number of bytes of shared strings.
     pub string_bytes: usize,
+    /// Most work: bytes that are read, and bytes and cells of rows. An ods file has all sheets in one part, which is read for their
+    /// names, for each sheet in which an address is looked for, and for the rows.
+    pub work: u64,
 }
 
 impl WorkbookLimits {
     /// Limits for `mailprobe clean`: a damaged file cannot fill memory or disk.
-    pub const OWN: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20 };
+    pub const OWN: WorkbookLimits =
+        WorkbookLimits { part_bytes: 16 << 30, string_bytes: 512 << 20, work: 256 << 30 };
 }
 
-/// A sheet as CSV.
-pub(crate) struct ConvertedSheet {
+/// A sheet of a spreadsheet as CSV, in a temporary file. Clones have the same file.
+#[derive(Clone)]
+pub struct ConvertedSheet {
     /// UTF-8 with a byte order mark, separated by commas, with CR LF.
-    pub csv: Spool,
+    pub(crate) csv: Spool,
     /// The format and the name of the sheet, for people.
-    pub description: String,
+    pub(crate) description: String,
     /// The sheet among those of the spreadsheet.
-    pub place: SheetPlace,
+    pub(crate) place: SheetPlace,
+}
+
+impl ConvertedSheet {
+    /// Whether there are clones or open lists that have the same file.
+    pub fn is_shared(&self) -> bool {
+        self.csv.is_shared()
+    }
 }
 
 /// A sheet among those of its spreadsheet.
@@ -83,13 +95,16 @@ pub(crate) fn convert(
     input: impl Read,
     wanted: Option<&str>,
     limits: WorkbookLimits,
+    create: &CreateFile<'_>,
 ) -> Result<ConvertedSheet> {
-    let mut writer = SpoolWriter::new()?;
+    let mut writer = SpoolWriter::new(create)?;
     std::io::copy(&mut input.take(limits.part_bytes.saturating_add(1)), &mut writer)?;
     if writer.length() > limits.part_bytes {
         return Err(broken("it is too large: save it as CSV"));
     }
-    let archive = Archive::open(writer.finish()?, limits.part_bytes.saturating_mul(READS_MAX))?;
+    let work = Work::new(limits.work);
+    work.spend(writer.length())?;
+    let archive = Archive::open(writer.finish()?, work.clone())?;
     let mut book: Box<dyn Workbook> = if archive.has("content.xml") {
         Box::new(ods::Ods::open(archive, limits)?)
     } else if archive.has("[Content_Types].xml") && archive.has("xl/workbook.xml") {
@@ -103,23 +118,25 @@ pub(crate) fn convert(
             let names = crate::columns::listed(sheets.iter().map(|sheet| sheet.name.to_string()));
             return Err(broken(&format!("there is no sheet `{wanted}`: it has {names}")));
         };
-        return converted(&mut *book, at, &sheets[at], limits);
+        return converted(&mut *book, at, &sheets[at], (limits, work), create);
     }
     let mut first = None;
     let visible = sheets.iter().enumerate().filter(|(_, sheet)| !sheet.is_hidden);
     for (at, sheet) in visible.take(SAMPLE_SHEETS_MAX) {
         let mut sample = Sampler::default();
-        let stopped = book.rows(at, &mut |row| Ok(sample.take(row)));
-        stopped?;
+        book.rows(at, &mut |row| {
+            work.spend(row_work(row))?;
+            Ok(sample.take(row))
+        })?;
         if sample.has_address {
-            return converted(&mut *book, at, sheet, limits);
+            return converted(&mut *book, at, sheet, (limits, work), create);
         }
         if sample.rows > 0 && first.is_none() {
             first = Some(at);
         }
     }
     match first.or((!sheets.is_empty()).then_some(0)) {
-        Some(at) => converted(&mut *book, at, &sheets[at], limits),
+        Some(at) => converted(&mut *book, at, &sheets[at], (limits, work), create),
         None => Err(broken("it has no sheet")),
     }
 }
@@ -128,12 +145,14 @@ fn converted(
     book: &mut dyn Workbook,
     at: usize,
     sheet: &Sheet,
-    limits: WorkbookLimits,
+    (limits, work): (WorkbookLimits, Work),
+    create: &CreateFile<'_>,
 ) -> Result<ConvertedSheet> {
-    let mut writer = SpoolWriter::new()?;
+    let mut writer = SpoolWriter::new(create)?;
     writer.write_all(Encoding::utf_8(true).bom())?;
     let mut line = Vec::new();
     book.rows(at, &mut |row| {
+        work.spend(row_work(row))?;
         line.clear();
         write_row(row, &mut line);
         writer.write_all(&line)?;
@@ -146,6 +165,11 @@ fn converted(
     let name = crate::columns::listed(std::iter::once(place.name.clone()));
     let description = format!("{}, sheet {name}", book.format());
     Ok(ConvertedSheet { csv: writer.finish()?, description, place })
+}
+
+/// The work for a row.
+fn row_work(row: &[String]) -> u64 {
+    row.iter().map(|cell| cell.len() as u64 + CELL_WORK).sum()
 }
 
 fn write_row(row: &[String], line: &mut Vec<u8>) {

@@ -346,6 +346,7 @@ impl Crew<'_> {
         let memory = ConnectionMemory::new(self.config.connections_per_peer != 0);
         shares.push(networks.figures());
         shares.extend(memory.shares());
+        shares.extend(lists.shares());
         let shared = Arc::new(SharedState {
             shares,
             memory,

@@ -546,10 +546,11 @@ impl Txn<'_> {
     }
 
     /// Ends the check of a list, with those of its batches that are open: their unanswered rows are refunded. The answers so far
-    /// are copied to the list.
-    pub(crate) fn cancel_list(
+    /// are copied to the list. With a reason, the list is unfit then; otherwise its owner has cancelled it.
+    pub(crate) fn end_list(
         &mut self,
         key: [u8; 32],
+        why: Option<&str>,
         finishing_key: &VaultKey,
         now: UnixMs,
     ) -> Result<Option<Cancelled>, WriteError<StoreError>> {
@@ -570,9 +571,26 @@ impl Txn<'_> {
             row.bytes = more.offset;
         }
         row.state = ListState::Cancelled;
+        if let Some(why) = why {
+            row.state = ListState::Unfit;
+            row.texts = self.with_why(&key, &row, why, now)?.unwrap_or(row.texts);
+        }
         self.replace_list(&key, &before, &row, now)?;
         self.note_list_event(&key, &row, now)?;
         Ok(Some(Cancelled { row, batches }))
+    }
+
+    /// The sealed texts of a list with this reason; `None` if its texts cannot be read any longer.
+    fn with_why(
+        &self,
+        key: &[u8; 32],
+        row: &ListRow,
+        why: &str,
+        now: UnixMs,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let vault = &self.shared.vault;
+        let Some(list) = open(vault, key, row.clone(), now) else { return Ok(None) };
+        Ok(Some(seal(vault, &List { why: why.to_owned(), ..list })?.texts))
     }
 
     /// Ends the oldest batch of a list whose answers the list does not have, and copies the answers. Returns the batch if it was

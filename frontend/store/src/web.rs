@@ -219,6 +219,16 @@ pub trait ListStore {
         now: UnixMs,
     ) -> Pending<Option<CancelledList>, StoreError>;
 
+    /// Ends a list as unfit for this reason, as [`ListStore::cancel_list`] ends it: what was answered stays charged, and the rest is
+    /// refunded.
+    fn give_up_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        why: String,
+        now: UnixMs,
+    ) -> Pending<Option<CancelledList>, StoreError>;
+
     /// Deletes a list, whose check is cancelled first. Returns the batches that this ended; `None` if there is no such list.
     fn delete_list(
         &self,

@@ -579,3 +579,70 @@ fn batches_are_listed_and_cancelled() {
     assert_eq!(server.ledger(), (0, 5));
     assert_eq!(cancel(&server.live, "bat_x").status, 404);
 }
+
+/// A spreadsheet (ods) with this row: an archive of one part, which is not compressed.
+fn ods(row: &str) -> Vec<u8> {
+    let part = format!("<d><table:table table:name=\"a\">{row}</table:table></d>");
+    let name = "content.xml";
+    let length = u32::try_from(part.len()).unwrap().to_le_bytes();
+    let name_length = u16::try_from(name.len()).unwrap().to_le_bytes();
+    let fields = |from: &[u8], zeros: usize| [from, &vec![0; zeros]].concat();
+    let sizes = [length, length].concat();
+    let local =
+        [b"PK\x03\x04".to_vec(), vec![0; 14], sizes.clone(), name_length.to_vec(), vec![0; 2]].concat();
+    let local = [&local, name.as_bytes(), part.as_bytes()].concat();
+    let entry = [b"PK\x01\x02".to_vec(), vec![0; 16], sizes, name_length.to_vec(), vec![0; 16]].concat();
+    let entry = [&entry, name.as_bytes()].concat();
+    let at = u32::try_from(local.len()).unwrap().to_le_bytes();
+    let end = [fields(b"PK\x05\x06", 6), vec![1, 0], fields(&[], 4), at.to_vec(), vec![0; 2]].concat();
+    [local, entry, end].concat()
+}
+
+const ROW: &str = "<table:table-row><table:table-cell><text:p>mailbox_exists@b.example.com</text:p></table:table-cell></table:table-row>";
+
+#[test]
+fn a_list_is_read_when_the_folder_of_temporary_files_is_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let server = Server::start_in(folder, &[]);
+    let send = || {
+        let headers = "Content-Type: application/octet-stream\r\n";
+        id(&server.send(request("POST", &server.live, LISTS, headers, &ods(ROW))))
+    };
+    let paid = send();
+    wait(&server, &server.live, &paid, "ready");
+    std::fs::remove_dir(&temporary).unwrap();
+    let list = send();
+    let says = |id: &str, status: &str| {
+        let began = Instant::now();
+        loop {
+            let list = show(&server, &server.live, id);
+            assert_eq!(list["status"], status, "{list}");
+            if let Some(why) = list["problem"].as_str() {
+                assert!(why.contains("tries the list again by itself"), "{why}");
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(25), "{list}");
+            std::thread::sleep(Duration::from_millis(30));
+        }
+    };
+    says(&list, "reading");
+    std::fs::create_dir(&temporary).unwrap();
+    let read = wait(&server, &server.live, &list, "ready");
+    assert_eq!((&read["problem"], &read["rows"]), (&Value::Null, &json!(1)));
+    // A list that takes too much work for its size is refused, and what lists share is measured.
+    let repeated =
+        ROW.replace("<table:table-row>", "<table:table-row table:number-rows-repeated=\"1048576\">");
+    let headers = "Content-Type: application/octet-stream\r\n";
+    let list = id(&server.send(request("POST", &server.live, LISTS, headers, &ods(&repeated))));
+    let unfit = wait(&server, &server.live, &list, "unfit");
+    let why = "The list cannot be read: it takes too much work for its size: save it as CSV";
+    assert_eq!(unfit["problem"], why);
+    let metrics = server.administer(&["metrics"]);
+    for of in ["list_temporary_bytes", "spreadsheet_conversions", "downloads_open", "lists_being_read"] {
+        assert!(metrics.contains(&format!("mailprobe_share_used{{of=\"{of}\"}}")), "{of}");
+    }
+    start(&server, &server.live, &paid);
+    wait(&server, &server.live, &paid, "completed");
+}

@@ -86,6 +86,11 @@ impl Server {
             // For a server that must trust a host of the test.
             program.env("SSL_CERT_FILE", authorities);
         }
+        let temporary = folder.path().join("temporary");
+        if temporary.exists() {
+            // For a server whose folder for temporary files fails.
+            program.env("TMPDIR", temporary);
+        }
         let mut child = program.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut announced = Vec::new();

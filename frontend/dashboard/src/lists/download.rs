@@ -60,6 +60,7 @@ async fn checked_list(visit: &Visit) -> Result<List, Problem> {
     let has_results = match list.state {
         ListState::Completed => true,
         ListState::Cancelled => list.addresses > 0,
+        ListState::Unfit => list.done > 0,
         _ => false,
     };
     if has_results { Ok(list) } else { Err(Problem::new(409, "The check of this list is not complete yet.")) }
@@ -71,7 +72,7 @@ async fn open(visit: &Visit, list: List, wanted: Wanted) -> Result<Opened, Probl
             Problem::new(503, "Too many downloads are open now. Wait until one ends, then try again.")
                 .header("retry-after", "10")
         }
-        over @ StoreError::OverShare(_) => over.into(),
+        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_)) => over.into(),
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     })
 }

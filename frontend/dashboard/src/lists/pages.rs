@@ -206,7 +206,18 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
     Ok(html! {
         @match list.state {
             ListState::Uploading => p { "The upload is not complete yet." },
-            ListState::Reading => p { "The list is being read. Reload the page to see the cost." },
+            ListState::Reading => {
+                @if !list.why.is_empty() { p.notice.warn { (list.why) } }
+                p { "The list is being read. Reload the page to see the cost." }
+            },
+            ListState::Unfit if list.done > 0 => {
+                p.notice.bad {
+                    (list.why) " " (grouped(done.checked)) " of " (grouped(list.to_check()))
+                    " different addresses were checked, the others cost nothing. " (charged(list, done))
+                }
+                (results(list))
+                @if done.checked > 0 { section.card { (chart::verdicts(&done.counts)) } }
+            },
             ListState::Unfit => {
                 p.notice.bad { (list.why) }
                 p { "If the column of the addresses was not found, upload the list again on the page " a href="/lists" { "Lists" } ", and name it in the field " strong { "Address column" } "." }
@@ -234,7 +245,10 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                     (start("Start the check"))
                 }
             }
-            ListState::Running => (progress(list, done)),
+            ListState::Running => {
+                @if !list.why.is_empty() { p.notice.warn { (list.why) } }
+                (progress(list, done))
+            },
             ListState::Paused => {
                 p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost at most " (grouped(remaining_price(list))) " credits." }
                 (progress(list, done))

@@ -11,6 +11,7 @@ use std::sync::Arc;
 const PIECE_DOMAINS: usize = 200;
 
 /// What a report needs besides the list.
+#[derive(Clone)]
 pub struct ReportRequest {
     /// The lists by which typing mistakes are found.
     pub lists: Arc<Lists>,
@@ -66,7 +67,7 @@ impl ReportMaker {
 
     /// Counts rows. Returns whether all are counted.
     fn count(&mut self) -> Result<bool, String> {
-        let began = self.rows.source.passed();
+        let began = self.rows.source.worked();
         while self.rows.goes_on(began) {
             let verdict = match self.rows.next()? {
                 NextRow::Row(reason) => Verdict::from(reason),

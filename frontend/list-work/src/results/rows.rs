@@ -3,14 +3,14 @@
 use crate::BATCH_ADDRESSES;
 use crate::index::Index;
 use crate::work::{OTHER_RULE, has_our_rule};
-use crate::{ListSource, SourceError};
+use crate::{Contents, ListSource, SourceError};
 use api::Reason;
 use lists::{Row, Step};
 use std::sync::Arc;
 use store::{List, ListState, Store};
 
-/// Most bytes of the list that are read for one piece.
-const PIECE_INPUT: u64 = 256 * 1024;
+/// Most work for one piece: some milliseconds.
+const PIECE_WORK: u64 = 256 * 1024;
 
 /// The rows of a list, one after another.
 pub(super) struct AnsweredRows {
@@ -18,7 +18,7 @@ pub(super) struct AnsweredRows {
     pub source: ListSource,
     /// The present row.
     pub row: Row,
-    store: Arc<dyn Store>,
+    contents: Contents,
     index: Index,
     answers: Answers,
     /// Rows and addresses so far.
@@ -29,7 +29,7 @@ pub(super) struct AnsweredRows {
 pub(super) enum NextRow {
     /// A row with its reason.
     Row(Reason),
-    /// A row without an answer, because the list was cancelled first.
+    /// A row without an answer, because the list was cancelled or given up first.
     Unasked,
     /// Nothing yet: the source has worked for long enough.
     Later,
@@ -74,31 +74,38 @@ impl Answers {
 }
 
 impl AnsweredRows {
-    /// The rows of a list after its check.
-    pub fn open(store: Arc<dyn Store>, list: List) -> Result<AnsweredRows, String> {
-        if !has_our_rule(&list) {
-            return Err(OTHER_RULE.into());
+    /// The rows of a list after its check; `None` while a spreadsheet is converted.
+    pub fn open(contents: &Contents, list: &List) -> Result<Option<AnsweredRows>, SourceError> {
+        if !has_our_rule(list) {
+            return Err(SourceError::Unfit(OTHER_RULE.into()));
         }
-        let source = crate::source(Arc::clone(&store), &list).map_err(|error| error.to_string())?;
+        let Some(source) = contents.open(list)? else { return Ok(None) };
+        let (contents, list) = (contents.clone(), list.clone());
         let keeps_all = list.to_check() < list.addresses;
         let answers = Answers { first: 0, answers: Vec::new(), next_batch: 0, keeps_all };
         let (row, index) = (Row::default(), Index::default());
-        Ok(AnsweredRows { list, source, row, store, index, answers, passed: (0, 0) })
+        Ok(Some(AnsweredRows { list, source, row, contents, index, answers, passed: (0, 0) }))
     }
 
     /// The list from its beginning, without answers.
     pub fn source_again(&self) -> Result<ListSource, SourceError> {
-        crate::source(Arc::clone(&self.store), &self.list)
+        let source = self.contents.open(&self.list)?;
+        source.ok_or_else(|| SourceError::Unfit("a list of JSON lines has become a spreadsheet".into()))
     }
 
-    /// Whether a piece that began at this position of the source may read more.
+    /// Whether a piece may go on that began after this work of the source.
     pub fn goes_on(&self, began: u64) -> bool {
         goes_on(&self.source, began)
     }
 
     /// Moves to the next row.
     pub fn next(&mut self) -> Result<NextRow, String> {
-        match self.source.step(&mut self.row).map_err(|error| error.to_string())? {
+        let step = match self.source.step(&mut self.row) {
+            // What was answered before the list became unfit can be read, up to the fault.
+            Err(SourceError::Unfit(_)) if self.list.state == ListState::Unfit => return Ok(NextRow::End),
+            step => step.map_err(|error| error.to_string())?,
+        };
+        match step {
             Step::Row => self.passed.0 += 1,
             Step::End if self.passed == (self.list.rows, self.list.addresses) => return Ok(NextRow::End),
             Step::End => return Err("the list has other rows than were counted".into()),
@@ -108,16 +115,22 @@ impl AnsweredRows {
             return Ok(NextRow::Row(Reason::InvalidSyntax));
         }
         self.passed.1 += 1;
-        let number = self.index.next(&self.store, &self.list).map_err(|error| error.to_string())?;
-        match self.answers.get(&self.store, &self.list, number)? {
+        let store = &self.contents.store;
+        let number = match self.index.next(store, &self.list) {
+            Err(SourceError::Unfit(_)) if self.list.state == ListState::Unfit => return Ok(NextRow::End),
+            number => number.map_err(|error| error.to_string())?,
+        };
+        match self.answers.get(store, &self.list, number)? {
             Some(reason) => Ok(NextRow::Row(reason)),
-            None if self.list.state == ListState::Cancelled => Ok(NextRow::Unasked),
+            None if matches!(self.list.state, ListState::Cancelled | ListState::Unfit) => {
+                Ok(NextRow::Unasked)
+            }
             None => Err("an answer is missing".into()),
         }
     }
 }
 
-/// Whether a piece that began at this position of a source may read more.
-pub(super) fn goes_on(source: &lists::Source, began: u64) -> bool {
-    source.passed() - began < PIECE_INPUT
+/// Whether a piece may go on that began after this work of a source.
+pub(super) fn goes_on(source: &ListSource, began: u64) -> bool {
+    source.worked() - began < PIECE_WORK
 }

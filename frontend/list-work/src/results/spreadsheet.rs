@@ -2,7 +2,7 @@
 
 use super::rows::{AnsweredRows, NextRow, goes_on};
 use super::{PIECE_BYTES, Piece, Selection};
-use crate::ListSource;
+use crate::{ListSource, SourceError};
 use lists::{Endings, Format, Row, RowWriter, SheetKeys, SheetRows, Step, Verdict};
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -44,16 +44,14 @@ impl Write for Made {
 
 impl Spreadsheet {
     /// A spreadsheet of the rows of a list.
-    pub fn new(rows: AnsweredRows, selection: Selection) -> Result<Spreadsheet, String> {
+    pub fn new(rows: AnsweredRows, selection: Selection) -> Result<Spreadsheet, SourceError> {
         let (writer, endings) = (RowWriter::new(&rows.source, None), rows.source.shape().endings());
         let made = Made::default();
         let stage = match rows.source.shape().format {
-            Format::Jsonl => Stage::Keys(
-                Box::new(rows.source_again().map_err(|error| error.to_string())?),
-                SheetKeys::default(),
-            ),
+            Format::Jsonl => Stage::Keys(Box::new(rows.source_again()?), SheetKeys::default()),
             Format::Csv | Format::Text => {
-                Stage::Rows(Box::new(sheet(&rows, &endings, &made, SheetKeys::default())?))
+                let sheet = sheet(&rows, &endings, &made, SheetKeys::default());
+                Stage::Rows(Box::new(sheet.map_err(SourceError::Unfit)?))
             }
         };
         Ok(Spreadsheet { rows, selection, writer, endings, stage, made, line: Vec::new() })
@@ -80,7 +78,7 @@ impl Spreadsheet {
 
     /// Collects keys. Returns whether all are known.
     fn keys(&mut self, source: &mut ListSource, keys: &mut SheetKeys) -> Result<bool, String> {
-        let (began, mut row) = (source.passed(), Row::default());
+        let (began, mut row) = (source.worked(), Row::default());
         while goes_on(source, began) {
             match source.step(&mut row).map_err(|error| error.to_string())? {
                 Step::Row => {
@@ -97,7 +95,7 @@ impl Spreadsheet {
 
     /// Writes rows. Returns whether all are written.
     fn write(&mut self, sheet: &mut SheetRows<Made>) -> Result<bool, String> {
-        let began = self.rows.source.passed();
+        let began = self.rows.source.worked();
         while self.made.0.borrow().len() < PIECE_BYTES && self.rows.goes_on(began) {
             match self.rows.next()? {
                 NextRow::Row(reason) if self.selection.has(reason) => {

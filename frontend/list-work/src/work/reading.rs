@@ -1,21 +1,24 @@
 //! The reading of a list, slice by slice: it counts the rows, and finds duplicates.
 
-use super::{ROWS_MAX, SLICE_BYTES};
+use super::{ROWS_MAX, SLICE_WORK};
 use crate::distinct::{Addresses, Counted, DistinctError, Grouping, Indexing, Step as Stage};
-use crate::{ListSource, NAME_CHARS_MAX, SourceError};
+use crate::temp::WorkFiles;
+use crate::{Contents, ListSource, NAME_CHARS_MAX, SourceError};
 use lists::{Row, Source, Step};
-use std::path::Path;
-use std::sync::Arc;
-use store::{FoundAddresses, List, Store};
+use store::{AccountId, FoundAddresses, List};
 
 /// A list in the state of reading.
 pub(super) struct Reading {
+    pub account: AccountId,
+    files: WorkFiles,
     found: FoundAddresses,
     rows: u64,
     stage: ReadingStage,
 }
 
 enum ReadingStage {
+    /// The list is not open yet.
+    Opening,
     Rows(Box<ListSource>, Row, Addresses),
     /// A list of an earlier version, in which duplicates do not matter.
     RowsOnly(Box<ListSource>, Row, u64),
@@ -25,40 +28,34 @@ enum ReadingStage {
     Failed,
 }
 
-/// The reason why the reading of a list ended.
-pub(super) enum ReadError {
-    /// The list cannot be checked, for this reason.
-    Unfit(String),
-    /// The list can be read later, or is gone.
-    Later(DistinctError),
+/// What a slice of the reading has achieved.
+pub(super) enum Slice {
+    /// There are more slices.
+    More,
+    /// A spreadsheet is being converted.
+    Waits,
+    /// The numbers of rows and addresses.
+    Done(u64, Counted),
 }
 
-impl From<DistinctError> for ReadError {
-    fn from(error: DistinctError) -> ReadError {
-        ReadError::Later(error)
-    }
+/// The reason why the reading of a list ended.
+pub(super) enum ReadError {
+    /// The list cannot be read, now or at all.
+    Source(SourceError),
+    /// The list was deleted or cancelled.
+    Gone,
 }
 
 impl From<SourceError> for ReadError {
     fn from(error: SourceError) -> ReadError {
-        match error {
-            SourceError::Store(error) => ReadError::Later(DistinctError::Store(error)),
-            SourceError::Unfit(why) => ReadError::Unfit(why),
-        }
+        ReadError::Source(error)
     }
 }
 
 impl Reading {
-    /// Opens a list. Temporary files are in this folder.
-    pub(super) fn new(store: &Arc<dyn Store>, list: &List, folder: &Path) -> Result<Reading, ReadError> {
-        let source = crate::source(Arc::clone(store), list)?;
-        let found = found_in(&source);
-        let (source, row) = (Box::new(source), Row::default());
-        let stage = match list.by_row {
-            true => ReadingStage::RowsOnly(source, row, 0),
-            false => ReadingStage::Rows(source, row, Addresses::new(folder)),
-        };
-        Ok(Reading { found, rows: 0, stage })
+    /// Nothing is read yet.
+    pub(super) fn new(account: AccountId, files: WorkFiles) -> Reading {
+        Reading { account, files, found: FoundAddresses::default(), rows: 0, stage: ReadingStage::Opening }
     }
 
     /// Where the addresses of the list are.
@@ -66,24 +63,41 @@ impl Reading {
         self.found.clone()
     }
 
-    /// Takes the next slice of the work. Returns the numbers of rows and addresses at the end.
-    pub(super) fn step(
-        &mut self,
-        store: &Arc<dyn Store>,
-        list: &List,
-    ) -> Result<Option<(u64, Counted)>, ReadError> {
+    /// Takes the next slice of the work.
+    pub(super) fn step(&mut self, contents: &Contents, list: &List) -> Result<Slice, ReadError> {
+        let (store, files) = (&contents.store, self.files.clone());
+        let failed = |error: DistinctError| match error {
+            DistinctError::Gone => ReadError::Gone,
+            DistinctError::Store(error) => SourceError::Store(error).into(),
+            DistinctError::File(error) => match files.refusal() {
+                Some(refusal) => SourceError::from(refusal).into(),
+                None => SourceError::Machine(format!("a temporary file of a list: {error}")).into(),
+            },
+        };
         let stage = std::mem::replace(&mut self.stage, ReadingStage::Failed);
         self.stage = match stage {
+            ReadingStage::Opening => {
+                let Some(source) = contents.open(list)? else {
+                    self.stage = ReadingStage::Opening;
+                    return Ok(Slice::Waits);
+                };
+                self.found = found_in(&source);
+                let (source, row) = (Box::new(source), Row::default());
+                match list.by_row {
+                    true => ReadingStage::RowsOnly(source, row, 0),
+                    false => ReadingStage::Rows(source, row, Addresses::new(self.files.clone())),
+                }
+            }
             ReadingStage::Rows(mut source, mut row, mut addresses) => {
                 let ended = slice(&mut source, &mut row, &mut self.rows, |row| match &row.address {
                     Some(address) => {
                         let hash = store.hash_address(&address.canonical());
-                        addresses.push(store, list, hash).map_err(ReadError::from)
+                        addresses.push(store, list, hash).map_err(failed)
                     }
                     None => Ok(()),
                 })?;
                 match ended {
-                    true => ReadingStage::Grouping(addresses.finish(store, list)?),
+                    true => ReadingStage::Grouping(addresses.finish(store, list).map_err(failed)?),
                     false => ReadingStage::Rows(source, row, addresses),
                 }
             }
@@ -93,21 +107,22 @@ impl Reading {
                     Ok(())
                 };
                 if slice(&mut source, &mut row, &mut self.rows, count)? {
-                    return Ok(Some((self.rows, Counted { addresses, distinct: addresses, known: 0 })));
+                    let counted = Counted { addresses, distinct: addresses, known: 0 };
+                    return Ok(Slice::Done(self.rows, counted));
                 }
                 ReadingStage::RowsOnly(source, row, addresses)
             }
-            ReadingStage::Grouping(mut grouping) => match grouping.step()? {
+            ReadingStage::Grouping(mut grouping) => match grouping.step().map_err(failed)? {
                 Stage::More => ReadingStage::Grouping(grouping),
-                Stage::Done(()) => ReadingStage::Indexing(grouping.finish()?),
+                Stage::Done(()) => ReadingStage::Indexing(grouping.finish().map_err(failed)?),
             },
-            ReadingStage::Indexing(mut indexing) => match indexing.step(store, list)? {
+            ReadingStage::Indexing(mut indexing) => match indexing.step(store, list).map_err(failed)? {
                 Stage::More => ReadingStage::Indexing(indexing),
-                Stage::Done(counted) => return Ok(Some((self.rows, counted))),
+                Stage::Done(counted) => return Ok(Slice::Done(self.rows, counted)),
             },
-            ReadingStage::Failed => return Err(ReadError::Later(DistinctError::Gone)),
+            ReadingStage::Failed => return Err(ReadError::Gone),
         };
-        Ok(None)
+        Ok(Slice::More)
     }
 }
 
@@ -139,8 +154,8 @@ fn slice(
     rows: &mut u64,
     mut each: impl FnMut(&Row) -> Result<(), ReadError>,
 ) -> Result<bool, ReadError> {
-    let until = source.passed() + SLICE_BYTES;
-    while source.passed() < until {
+    let until = source.worked() + SLICE_WORK;
+    while source.worked() < until {
         match source.step(row)? {
             Step::Row => {}
             Step::End => return Ok(true),
@@ -148,7 +163,8 @@ fn slice(
         }
         *rows += 1;
         if *rows > ROWS_MAX {
-            return Err(ReadError::Unfit(format!("The list has more than {ROWS_MAX} rows. Split the list.")));
+            let why = format!("The list has more than {ROWS_MAX} rows. Split the list.");
+            return Err(SourceError::Unfit(why).into());
         }
         each(row)?;
     }

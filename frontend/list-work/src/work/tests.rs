@@ -1,7 +1,9 @@
 //! The turns of lists, with the answers that a test gives.
 
 use super::*;
-use crate::results::{ReportRequest, ResultFormat, Results, Selection, Wanted};
+use crate::results::{ReportRequest, ResultFormat, Selection, Wanted};
+use crate::temp::faults::Fault;
+use crate::tests::{contents, contents_with, opened};
 use calamine::{Data, Reader as _, Xlsx};
 use lists::{Class, ReadOptions, Source};
 use std::cell::RefCell;
@@ -19,15 +21,22 @@ fn one_lists_failure_is_not_that_of_others() {
     let turn = |_: &mut Worker, list: List| {
         turns.borrow_mut().push(list.id);
         assert_ne!(list.id, made[0], "a defect");
-        if list.id == made[1] { Err(StoreError::Failed("a fault".into())) } else { Ok(()) }
+        if list.id == made[1] { Err(StoreError::Failed("a fault".into()).into()) } else { Ok(()) }
     };
-    assert_eq!(worker.round(turn), Ok(true));
-    assert_eq!(*turns.borrow(), made);
-    let state = |n: usize| store.list(account, made[n], clock::now()).wait().unwrap().unwrap().state;
-    assert_eq!([state(0), state(1), state(2)], [ListState::Unfit, ListState::Reading, ListState::Reading]);
-    turns.borrow_mut().clear();
-    assert_eq!(worker.round(turn), Ok(true));
-    assert_eq!(*turns.borrow(), [made[2]], "one is marked as unfit, and one rests");
+    let list = |n: usize| store.list(account, made[n], clock::now()).wait().unwrap().unwrap();
+    for panics in 1..=3 {
+        turns.borrow_mut().clear();
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), made);
+        let why = if panics < 3 { PANIC_WAIT } else { GIVEN_UP };
+        assert_eq!([&*list(0).why, &list(1).why, &list(2).why], [why, "", ""]);
+        turns.borrow_mut().clear();
+        assert_eq!(worker.round(turn), Ok(true));
+        assert_eq!(*turns.borrow(), [made[2]], "two rest, or one is given up");
+        worker.troubles.wake();
+    }
+    let states = [0, 1, 2].map(|n| list(n).state);
+    assert_eq!(states, [ListState::Unfit, ListState::Reading, ListState::Reading]);
 }
 
 #[test]
@@ -41,7 +50,7 @@ fn nothing_is_charged_for_a_list_that_is_gone() {
         if is_deleted {
             assert!(store.delete_list(account, list.id, clock::now()).wait().unwrap().is_some());
         }
-        worker.go_on(list).unwrap();
+        assert_eq!(worker.go_on(list).is_err(), is_deleted);
         all_held() - before
     };
     assert_eq!((held(1, false), held(2, true)), (1_000, 0));
@@ -71,14 +80,25 @@ fn few_lists_are_open_at_once_and_all_have_their_turn() {
     assert_eq!(begun(&store), 12);
 }
 
+/// Uploads a list.
+pub(crate) fn sent(store: &Arc<dyn Store>, account: AccountId, content: &[u8]) -> List {
+    let now = clock::now();
+    let mut list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
+    list.bytes = content.len() as u64;
+    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
+    for (number, piece) in (0..).zip(content.chunks(store::LIST_PART_BYTES)) {
+        let from = u64::from(number) * store::LIST_PART_BYTES as u64;
+        let part = NewPart { number, from, to: from + piece.len() as u64, plain: piece };
+        assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
+    }
+    store.end_upload(&list, None, now).wait().unwrap();
+    store.list(account, list.id, now).wait().unwrap().unwrap()
+}
+
 /// Uploads a list and reads it.
 fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
     let now = clock::now();
-    let list = List::new(ListId::new(now, 77 + content.len() as u128), account, now, String::new());
-    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-    let part = NewPart { number: 0, from: 0, to: content.len() as u64, plain: content.as_bytes() };
-    store.put_list_part(&list, part, ListRoom::MOST, now).wait().unwrap();
-    store.end_upload(&list, None, now).wait().unwrap();
+    let list = sent(store, account, content.as_bytes());
     let mut worker = worker(store);
     loop {
         worker.round(Worker::turn).unwrap();
@@ -91,7 +111,7 @@ fn uploaded(store: &Arc<dyn Store>, account: AccountId, content: &str) -> List {
 
 fn text(store: &Arc<dyn Store>, list: &List, classes: &[Class]) -> String {
     let selection = Selection { format: ResultFormat::Own, classes: classes.to_vec() };
-    let pieces = Results::open(Arc::clone(store), list.clone(), Wanted::Rows(selection)).unwrap();
+    let pieces = opened(&contents(store), list, &Wanted::Rows(selection)).unwrap();
     String::from_utf8(pieces.flat_map(Result::unwrap).collect()).unwrap()
 }
 
@@ -170,7 +190,7 @@ fn an_outage_of_the_store_is_no_fault_of_the_list() {
     let text = "a@example.com\n".repeat(100_000).leak();
     let input = Failing { text: Cursor::new(text), failure: Arc::clone(&failure) };
     let source = Source::new(Box::new(input), "x", None, &ReadOptions::default()).unwrap();
-    let (mut source, mut row, mut rows) = (ListSource { source, failure }, Row::default(), 0);
+    let (mut source, mut row, mut rows) = (ListSource { source, failure, row_work: 0 }, Row::default(), 0);
     let error = loop {
         match source.step(&mut row) {
             Ok(Step::Row) => rows += 1,
@@ -189,7 +209,7 @@ fn an_outage_of_the_store_is_no_fault_of_the_list() {
 fn a_worker_that_was_away_begins_again_where_the_list_is() {
     let (_folder, store, account) = store_with_account();
     let list = running(&store, account, 1, 1_000);
-    let mut open = Open::new(&store, &list).unwrap();
+    let mut open = Open::new(contents(&store).open(&list).unwrap().unwrap());
     let first = |rows: Option<Rows>| rows.map(|rows| rows[0].0.clone());
     for number in 0..3 {
         let list = List { submitted: number * BATCH_ADDRESSES, ..list.clone() };
@@ -239,16 +259,16 @@ fn a_list_that_another_rule_has_read_is_not_used() {
     let list = checked(&store, account, "a@example.com\nb@example.com\n");
     assert_eq!(list.rule, lists::RULE);
     let other = List { rule: lists::RULE + 1, ..list.clone() };
-    assert!(Results::open(Arc::clone(&store), other, Wanted::Rows(Selection::ALL)).is_err());
+    assert!(opened(&contents(&store), &other, &Wanted::Rows(Selection::ALL)).is_err());
     // Whatever the cause: verdicts of other rows are never shown.
     let longer = List { rows: list.rows + 1, ..list };
-    let mut results = Results::open(Arc::clone(&store), longer, Wanted::Rows(Selection::ALL)).unwrap();
+    let mut results = opened(&contents(&store), &longer, &Wanted::Rows(Selection::ALL)).unwrap();
     assert!(results.any(|piece| piece.is_err()));
 
     let list = running(&store, account, 9, 1_000);
     let other = List { rule: lists::RULE + 1, ..list };
     assert_eq!(store.put_list(&other, ListState::Running, None, clock::now()).wait(), Ok(true));
-    worker(&store).go_on(other.clone()).unwrap();
+    worker(&store).round(Worker::turn).unwrap();
     let unfit = store.list(account, other.id, clock::now()).wait().unwrap().unwrap();
     assert_eq!((unfit.state, unfit.submitted), (ListState::Unfit, 0));
     assert!(unfit.why.contains("Upload it again"));
@@ -327,7 +347,7 @@ fn results_can_be_a_spreadsheet_or_a_report() {
     ] {
         let list = checked(&store, account, content);
         let made = |wanted| -> Vec<u8> {
-            let results = Results::open(Arc::clone(&store), list.clone(), wanted).unwrap();
+            let results = opened(&contents(&store), &list, &wanted).unwrap();
             results.flat_map(Result::unwrap).collect()
         };
         let rows = |classes: &[Class]| {
@@ -353,7 +373,12 @@ fn results_can_be_a_spreadsheet_or_a_report() {
 }
 
 fn worker(store: &Arc<dyn Store>) -> Worker {
-    Worker::new(Arc::clone(store), Arc::new(NewBatches::default()), std::env::temp_dir())
+    worker_with(store, &TempFiles::new(&std::env::temp_dir()))
+}
+
+fn worker_with(store: &Arc<dyn Store>, files: &Arc<TempFiles>) -> Worker {
+    let new_batches = Arc::new(NewBatches::default());
+    Worker::new(contents_with(store, files), new_batches, Arc::clone(files), Worker::figures())
 }
 
 pub(crate) fn store_with_account() -> (tempfile::TempDir, Arc<dyn Store>, AccountId) {
@@ -431,3 +456,5 @@ fn the_reading_of_a_list_says_where_the_addresses_are() {
     assert_eq!(found("{\"mail\":\"a@example.com\"}\n"), ("mail".to_owned(), 0, 0));
     assert_eq!(found("a@example.com\nb@example.com\n").2, 0);
 }
+
+mod machine;

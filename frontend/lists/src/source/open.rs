@@ -1,13 +1,14 @@
 //! Opens a list: samples its beginning, and detects its encoding, format and columns.
 
 use super::{
-    BUFFER, Bounded, Input, Notes, ReadOptions, Reader, Shape, Source, Step, csv_reader, detect, unpack,
+    BUFFER, Bounded, Input, Limits, Notes, ReadOptions, Reader, Shape, Source, Step, csv_reader, detect,
+    unpack,
 };
 use crate::address::in_cell;
 use crate::columns::{self, Columns, Sample};
 use crate::encoding::{self, Encoding, utf16};
 use crate::json::{self, Object};
-use crate::workbook::{self, WorkbookLimits};
+use crate::workbook::{self, ConvertedSheet, CreateFile, WorkbookLimits};
 use crate::{Format, ListError};
 use csv::ByteRecord;
 use std::io::{BufReader, Cursor, Read};
@@ -16,6 +17,9 @@ use std::io::{BufReader, Cursor, Read};
 const SAMPLE_BYTES: u64 = 64 * 1024;
 /// Maximum number of records in the sample.
 const SAMPLE_RECORDS: usize = 1000;
+
+/// The first bytes of an archive, which a spreadsheet is.
+const ARCHIVE: &[u8] = b"PK\x03\x04";
 
 /// The beginning of a list, and its rest.
 struct Beginning {
@@ -41,6 +45,11 @@ impl Beginning {
         self.skipped += count;
     }
 
+    /// Whether the list is an archive, as spreadsheets are.
+    fn is_workbook(&self) -> bool {
+        self.head.starts_with(ARCHIVE)
+    }
+
     fn whole(self) -> Box<dyn Read> {
         Box::new(Cursor::new(self.head).chain(self.rest))
     }
@@ -64,6 +73,58 @@ impl Beginning {
     }
 }
 
+/// Whether a list is a spreadsheet, by its first bytes after decompression.
+///
+/// # Errors
+/// It cannot be read.
+pub fn is_spreadsheet(input: Box<dyn Read>, name: &str, limits: Option<Limits>) -> Result<bool, ListError> {
+    let mut head = Vec::new();
+    let read = unpack::open(input, limits)
+        .and_then(|(input, _)| input.take(ARCHIVE.len() as u64).read_to_end(&mut head));
+    read.map_err(|error| unreadable(name, &error))?;
+    Ok(head == ARCHIVE)
+}
+
+fn beginning(input: Box<dyn Read>, name: &str, limits: Option<Limits>) -> Result<Beginning, ListError> {
+    let unreadable = |error| unreadable(name, &error);
+    let (input, consumed) = unpack::open(input, limits).map_err(unreadable)?;
+    Beginning::read(input, consumed).map_err(unreadable)
+}
+
+fn unreadable(name: &str, error: &std::io::Error) -> ListError {
+    ListError::reading(format_args!("{name} cannot be read"), error)
+}
+
+impl ConvertedSheet {
+    /// Converts a list that is a spreadsheet. It takes much time: at most that for the work that the limits allow.
+    ///
+    /// # Errors
+    /// It cannot be read, or has no such sheet.
+    pub fn convert(
+        input: Box<dyn Read>,
+        name: &str,
+        options: &ReadOptions<'_>,
+        create: &CreateFile<'_>,
+    ) -> Result<ConvertedSheet, ListError> {
+        converted(beginning(input, name, options.limits)?, name, options, create)
+    }
+}
+
+fn converted(
+    beginning: Beginning,
+    name: &str,
+    options: &ReadOptions<'_>,
+    create: &CreateFile<'_>,
+) -> Result<ConvertedSheet, ListError> {
+    let limits = options.limits.map_or(WorkbookLimits::OWN, |limits| WorkbookLimits {
+        part_bytes: limits.workbook_bytes,
+        string_bytes: limits.workbook_text_bytes,
+        work: limits.workbook_work,
+    });
+    workbook::convert(beginning.whole(), options.sheet, limits, create)
+        .map_err(|error| unreadable(name, &error))
+}
+
 /// Opens a list from any reader; `name` is its name in messages.
 pub(super) fn open(
     input: Box<dyn Read>,
@@ -71,36 +132,44 @@ pub(super) fn open(
     size: Option<u64>,
     options: &ReadOptions<'_>,
 ) -> Result<Source, ListError> {
-    let unreadable = |e| ListError::unreadable(format!("{name} cannot be read: {e}"));
-    let (input, consumed) = unpack::open(input, options.limits).map_err(unreadable)?;
-    let mut beginning = Beginning::read(input, consumed).map_err(unreadable)?;
-    let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
-    let is_workbook = beginning.head.starts_with(b"PK\x03\x04");
-    let (mut sheet, mut sheet_place) = (None, None);
-    let mut size = size;
-    if is_workbook {
-        let limits = options.limits.map_or(WorkbookLimits::OWN, |limits| WorkbookLimits {
-            part_bytes: limits.workbook_bytes,
-            string_bytes: limits.workbook_text_bytes,
-        });
-        let converted = workbook::convert(beginning.whole(), options.sheet, limits).map_err(unreadable)?;
-        (size, sheet) = (Some(converted.csv.length()), Some(converted.description));
-        sheet_place = Some(converted.place);
-        beginning = Beginning::read(Box::new(converted.csv), None).map_err(unreadable)?;
-    } else if options.sheet.is_some() {
+    let beginning = beginning(input, name, options.limits)?;
+    if beginning.is_workbook() {
+        return open_sheet(&converted(beginning, name, options, &workbook::own_file)?, name, options);
+    }
+    if options.sheet.is_some() {
         return Err(ListError::unreadable(format!("{name} is no spreadsheet: omit the name of the sheet")));
     }
+    open_text(beginning, name, (size, None), options)
+}
+
+/// Opens the sheet of a spreadsheet.
+pub(super) fn open_sheet(
+    sheet: &ConvertedSheet,
+    name: &str,
+    options: &ReadOptions<'_>,
+) -> Result<Source, ListError> {
+    let beginning =
+        Beginning::read(Box::new(sheet.csv.clone()), None).map_err(|error| unreadable(name, &error))?;
+    let options = ReadOptions { format: None, ..*options };
+    open_text(beginning, name, (Some(sheet.csv.length()), Some(sheet)), &options)
+}
+
+/// Opens a list that is text, or was converted to text.
+fn open_text(
+    mut beginning: Beginning,
+    name: &str,
+    (size, sheet): (Option<u64>, Option<&ConvertedSheet>),
+    options: &ReadOptions<'_>,
+) -> Result<Source, ListError> {
+    let not_text = |what: &str| ListError::unreadable(format!("{name} {what}: save it as CSV in UTF-8"));
     if let Some(what) = detect::known_binary(&beginning.head) {
         return Err(not_text(what));
     }
     let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| not_text(why.0))?;
     beginning.skip(encoding.bom().len());
-    let beginning = beginning.decoded(encoding).map_err(unreadable)?;
-    let options = &ReadOptions { format: options.format.filter(|_| !is_workbook), ..*options };
-    let (beginning, shape) = shape(beginning, encoding, name, options, sheet.as_deref())?;
-    if let Some(limits) = options.limits.filter(|limits| shape.columns.width > limits.columns) {
-        return Err(ListError::unreadable(format!("{name} has more than {} columns", limits.columns)));
-    }
+    let beginning = beginning.decoded(encoding).map_err(|error| unreadable(name, &error))?;
+    let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();
+    let (beginning, shape) = shape(beginning, encoding, name, options, description.as_deref())?;
     let (skipped, consumed) = (beginning.skipped as u64, beginning.consumed.clone());
     let input: Input = Bounded::new(beginning.whole());
     let reader = match shape.format {
@@ -113,8 +182,8 @@ pub(super) fn open(
         shape,
         reader,
         name: name.to_owned(),
-        sheet,
-        sheet_place,
+        sheet: description,
+        sheet_place: place,
         size,
         skipped,
         consumed,
@@ -242,8 +311,15 @@ fn shape(
     let found = match format {
         Format::Csv => {
             let records = detect::records(head, &dialect, is_whole, SAMPLE_RECORDS);
-            columns::find(&Sample { records, encoding }, options.columns, options.results)
-                .map(|found| shape.columns = found)
+            let sample = Sample { records, encoding };
+            // Before anything is looked for in each column.
+            if let Some(limits) = options.limits.filter(|limits| sample.width() > limits.columns) {
+                return Err(ListError::unreadable(format!(
+                    "{name} has more than {} columns",
+                    limits.columns
+                )));
+            }
+            columns::find(&sample, options.columns, options.results).map(|found| shape.columns = found)
         }
         Format::Jsonl => key(name, &beginning, &mut shape, options.columns),
         Format::Text if !options.columns.is_empty() => {

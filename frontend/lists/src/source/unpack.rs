@@ -164,6 +164,7 @@ mod tests {
         window_log: 21,
         workbook_bytes: 0,
         workbook_text_bytes: 0,
+        workbook_work: 0,
         columns: 9,
     };
 

@@ -1,6 +1,5 @@
 //! ZIP archives (APPNOTE 6.3), as far as spreadsheets use them: stored and deflated parts, no encryption, no ZIP64. The directory
-//! takes a bounded amount of memory, whatever the archive says, and the parts together decompress to a bounded number of bytes,
-//! however often they are read.
+//! takes a bounded amount of memory, whatever the archive says, and the work that all its parts together take is bounded ([`Work`]).
 
 use super::spool::Spool;
 use flate2::read::DeflateDecoder;
@@ -22,8 +21,28 @@ const LOCAL_BYTES: u64 = 30;
 pub(super) struct Archive {
     spool: Spool,
     parts: Vec<Part>,
-    /// How many more bytes may be read from parts.
-    left: Rc<Cell<u64>>,
+    work: Work,
+}
+
+/// How much work a spreadsheet may still take: bytes that are read of it and of its parts, however often, and cells of rows.
+#[derive(Clone)]
+pub(super) struct Work(Rc<Cell<u64>>);
+
+impl Work {
+    /// The work that is allowed.
+    pub fn new(most: u64) -> Work {
+        Work(Rc::new(Cell::new(most)))
+    }
+
+    /// Counts work.
+    ///
+    /// # Errors
+    /// It is more than is left.
+    pub fn spend(&self, work: u64) -> Result<()> {
+        let left = self.0.get().checked_sub(work);
+        self.0.set(left.ok_or_else(|| broken("it takes too much work for its size: save it as CSV"))?);
+        Ok(())
+    }
 }
 
 /// A part of an archive.
@@ -36,11 +55,11 @@ struct Part {
 }
 
 impl Archive {
-    /// Reads the directory of an archive. All reads of parts together give at most `most` bytes.
+    /// Reads the directory of an archive. What is read of its parts counts as work.
     ///
     /// # Errors
     /// It is broken, or has what is not supported.
-    pub fn open(mut spool: Spool, most: u64) -> Result<Archive> {
+    pub fn open(mut spool: Spool, work: Work) -> Result<Archive> {
         let length = spool.length();
         let tail_at = length.saturating_sub(END_BYTES_MAX);
         spool.seek(SeekFrom::Start(tail_at))?;
@@ -54,7 +73,7 @@ impl Archive {
         }
         spool.seek(SeekFrom::Start(at.into()))?;
         let parts = (0..count).map(|_| entry(&mut spool)).collect::<Result<_>>()?;
-        Ok(Archive { spool, parts, left: Rc::new(Cell::new(most)) })
+        Ok(Archive { spool, parts, work })
     }
 
     /// Whether there is a part with this name.
@@ -81,7 +100,7 @@ impl Archive {
         let packed = spool.take(part.packed);
         let plain: Box<dyn Read> =
             if part.is_deflated { Box::new(DeflateDecoder::new(packed)) } else { Box::new(packed) };
-        Ok(Some(Box::new(Bound { input: plain, left: most, left_of_all: self.left.clone() })))
+        Ok(Some(Box::new(Bound { input: plain, left: most, work: self.work.clone() })))
     }
 }
 
@@ -113,18 +132,16 @@ fn entry(spool: &mut Spool) -> Result<Part> {
 struct Bound {
     input: Box<dyn Read>,
     left: u64,
-    /// The same for all parts of the archive.
-    left_of_all: Rc<Cell<u64>>,
+    /// That of all parts of the archive.
+    work: Work,
 }
 
 impl Read for Bound {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         let count = self.input.read(buffer)?;
-        let rest = |left: u64| {
-            left.checked_sub(count as u64).ok_or_else(|| broken("it is too large: save it as CSV"))
-        };
-        self.left = rest(self.left)?;
-        self.left_of_all.set(rest(self.left_of_all.get())?);
+        let left = self.left.checked_sub(count as u64);
+        self.left = left.ok_or_else(|| broken("it is too large: save it as CSV"))?;
+        self.work.spend(count as u64)?;
         Ok(count)
     }
 }

@@ -1,18 +1,55 @@
 //! A temporary file without a name, encrypted under a key that exists only in memory: lists have personal data.
 
+use crate::machine::of_machine;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fs::File;
 use std::io::{Error, Read, Result, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Number of bytes that are encrypted together.
 const BLOCK: usize = 64 * 1024;
 
+/// A temporary file without a name. Its content is gone when it is dropped.
+pub trait TemporaryFile: Send + Sync {
+    /// Writes bytes at a position.
+    ///
+    /// # Errors
+    /// The file cannot be written, or may not be longer.
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()>;
+
+    /// Reads bytes at a position.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is shorter.
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()>;
+}
+
+impl TemporaryFile for File {
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        FileExt::write_all_at(self, bytes, at)
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        FileExt::read_exact_at(self, bytes, at)
+    }
+}
+
+/// A file in the folder for temporary files.
+///
+/// # Errors
+/// It cannot be created.
+pub(crate) fn own_file() -> Result<Box<dyn TemporaryFile>> {
+    Ok(Box::new(tempfile::tempfile()?))
+}
+
+/// Creates empty temporary files.
+pub type CreateFile<'a> = dyn Fn() -> Result<Box<dyn TemporaryFile>> + 'a;
+
 /// A file that is being written. Each block is written once, so its number is its nonce.
 pub(super) struct SpoolWriter {
-    file: File,
+    file: Box<dyn TemporaryFile>,
     key: LessSafeKey,
     /// Number of blocks in the file.
     blocks: u64,
@@ -22,8 +59,8 @@ pub(super) struct SpoolWriter {
 /// A complete file. Clones read the same file independently.
 #[derive(Clone)]
 pub(crate) struct Spool {
-    file: Rc<File>,
-    key: Rc<LessSafeKey>,
+    file: Arc<dyn TemporaryFile>,
+    key: Arc<LessSafeKey>,
     length: u64,
     at: u64,
     /// The number of the block in `block`.
@@ -32,13 +69,13 @@ pub(crate) struct Spool {
 }
 
 impl SpoolWriter {
-    /// An empty file in the folder for temporary files.
-    pub fn new() -> Result<SpoolWriter> {
+    /// A writer of an empty file.
+    pub fn new(create: &CreateFile<'_>) -> Result<SpoolWriter> {
         let mut key = [0; 32];
-        let failed = |_| Error::other("no key for a temporary file");
+        let failed = |_| of_machine(Error::other("no key for a temporary file"));
         SystemRandom::new().fill(&mut key).map_err(failed)?;
         let key = UnboundKey::new(&AES_256_GCM, &key).map_err(failed)?;
-        let file = tempfile::tempfile()?;
+        let file = create().map_err(of_machine)?;
         Ok(SpoolWriter { file, key: LessSafeKey::new(key), blocks: 0, block: Vec::with_capacity(BLOCK + 16) })
     }
 
@@ -52,8 +89,8 @@ impl SpoolWriter {
         let length = self.length();
         self.seal()?;
         Ok(Spool {
-            file: Rc::new(self.file),
-            key: Rc::new(self.key),
+            file: self.file.into(),
+            key: Arc::new(self.key),
             length,
             at: 0,
             number: None,
@@ -64,8 +101,8 @@ impl SpoolWriter {
     fn seal(&mut self) -> Result<()> {
         let nonce = nonce(self.blocks);
         let sealed = self.key.seal_in_place_append_tag(nonce, Aad::empty(), &mut self.block);
-        sealed.map_err(|_| Error::other("a temporary file cannot be encrypted"))?;
-        self.file.write_all(&self.block)?;
+        sealed.map_err(|_| of_machine(Error::other("a temporary file cannot be encrypted")))?;
+        self.file.write_all_at(&self.block, place(self.blocks)).map_err(of_machine)?;
         self.block.clear();
         self.blocks += 1;
         Ok(())
@@ -93,14 +130,19 @@ impl Spool {
         self.length
     }
 
+    /// Whether there are clones.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.file) > 1
+    }
+
     fn load(&mut self, number: u64) -> Result<()> {
         let start = number * BLOCK as u64;
         let plain = (self.length - start).min(BLOCK as u64) as usize;
         self.number = None;
         self.block.resize(plain + AES_256_GCM.tag_len(), 0);
-        self.file.read_exact_at(&mut self.block, number * (BLOCK + AES_256_GCM.tag_len()) as u64)?;
+        self.file.read_exact_at(&mut self.block, place(number)).map_err(of_machine)?;
         let opened = self.key.open_in_place(nonce(number), Aad::empty(), &mut self.block);
-        opened.map_err(|_| Error::other("a temporary file was changed"))?;
+        opened.map_err(|_| of_machine(Error::other("a temporary file was changed")))?;
         self.block.truncate(plain);
         self.number = Some(number);
         Ok(())
@@ -136,6 +178,11 @@ impl Seek for Spool {
     }
 }
 
+/// The position of a block in the file.
+fn place(block: u64) -> u64 {
+    block * (BLOCK + AES_256_GCM.tag_len()) as u64
+}
+
 fn nonce(block: u64) -> Nonce {
     let mut bytes = [0; NONCE_LEN];
     bytes[..8].copy_from_slice(&block.to_le_bytes());
@@ -150,7 +197,7 @@ mod tests {
     fn what_is_written_is_read_from_any_position() {
         for length in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7] {
             let content: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
-            let mut writer = SpoolWriter::new().unwrap();
+            let mut writer = SpoolWriter::new(&own_file).unwrap();
             writer.write_all(&content).unwrap();
             let mut spool = writer.finish().unwrap();
             let mut again = Vec::new();

@@ -4,7 +4,7 @@ use super::*;
 use std::io::Cursor;
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-const LIMITS: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 20, string_bytes: 1 << 20 };
+const LIMITS: WorkbookLimits = WorkbookLimits { part_bytes: 16 << 20, string_bytes: 1 << 20, work: 64 << 20 };
 
 fn archive(parts: &[(&str, &str)]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
@@ -51,7 +51,8 @@ fn read(file: Vec<u8>) -> std::result::Result<String, String> {
 }
 
 fn read_with(file: Vec<u8>, limits: WorkbookLimits) -> std::result::Result<String, String> {
-    let mut csv = convert(Cursor::new(file), None, limits).map_err(|error| error.to_string())?.csv;
+    let sheet = convert(Cursor::new(file), None, limits, &own_file);
+    let mut csv = sheet.map_err(|error| error.to_string())?.csv;
     let mut text = String::new();
     csv.read_to_string(&mut text).unwrap();
     Ok(text)
@@ -137,21 +138,93 @@ fn dates_have_formats_with_codes() {
     assert_eq!(read(file), Ok("\u{feff}2024-01-01,45292,2024-01-01\r\n".to_owned()));
 }
 
+const TOO_MUCH_WORK: &str = "it takes too much work for its size: save it as CSV";
+
 /// A part decompresses to less than the limit, but is read again for each sheet.
 #[test]
 fn all_reads_of_parts_together_are_bounded() {
-    let limits = |part_bytes| WorkbookLimits { part_bytes, ..LIMITS };
-    let too_large = "it is too large: save it as CSV".to_owned();
+    let limits = |work| WorkbookLimits { work, ..LIMITS };
     let rows = repeated(1, &"x".repeat(40_000));
     let names: Vec<String> = (0..30).map(|n| format!("s{n}")).collect();
     let mut sheets: Vec<(&str, &str)> = names.iter().map(|name| (&**name, &*rows)).collect();
     let last = repeated(1, "a@b.example");
     sheets.push(("last", &last));
-    assert!(read_with(ods(&sheets), limits(16 << 20)).unwrap().contains("a@b.example"));
-    assert_eq!(read_with(ods(&sheets), limits(2 << 20)), Err(too_large.clone()));
+    assert!(read_with(ods(&sheets), limits(64 << 20)).unwrap().contains("a@b.example"));
+    assert_eq!(read_with(ods(&sheets), limits(8 << 20)), Err(TOO_MUCH_WORK.to_owned()));
     let blank = "<row><c t=\"s\"><v>9</v></c></row>".repeat(10_000);
-    assert!(read_with(xlsx(&blank, "x", 1), limits(1 << 20)).is_ok());
-    assert_eq!(read_with(xlsx(&blank, "x", 10_000), limits(1 << 20)), Err(too_large));
+    assert!(read_with(xlsx(&blank, "x", 1), limits(4 << 20)).is_ok());
+    assert_eq!(read_with(xlsx(&blank, "x", 10_000), limits(4 << 20)), Err(TOO_MUCH_WORK.to_owned()));
+}
+
+/// What an archive makes of few bytes takes work: rows and cells that are repeated, and empty cells before a far one.
+#[test]
+fn rows_and_cells_take_work() {
+    let limits = WorkbookLimits { work: 1 << 20, ..LIMITS };
+    let of_rows = |count: u32, row: &str| {
+        let row = row.replace(
+            "<table:table-row>",
+            &format!("<table:table-row table:number-rows-repeated=\"{count}\">"),
+        );
+        ods(&[("a", &row)])
+    };
+    let address = repeated(1, "a@b.example");
+    assert_eq!(read_with(of_rows(1_000, &address), limits).map(|text| text.lines().count()), Ok(1_000));
+    assert_eq!(read_with(of_rows(1_000_000, &address), limits), Err(TOO_MUCH_WORK.to_owned()));
+    let wide = repeated(SHEET_COLUMNS_MAX, "x");
+    assert_eq!(read_with(of_rows(100, &wide), limits), Err(TOO_MUCH_WORK.to_owned()));
+    let far = "<row><c r=\"XFD1\" t=\"s\"><v>0</v></c></row>";
+    assert_eq!(read_with(xlsx(&far.repeat(100), "a@b.example", 1), limits), Err(TOO_MUCH_WORK.to_owned()));
+    // Blank rows up to the end of the sheet are no rows.
+    let blank = of_rows(1_000_000, &repeated(SHEET_COLUMNS_MAX, ""));
+    assert_eq!(read_with(blank, limits), Ok("\u{feff}".to_owned()));
+}
+
+/// A temporary file that fails after some operations.
+struct FailingFile(std::sync::Arc<std::sync::atomic::AtomicU32>);
+
+impl FailingFile {
+    fn operation(&self) -> Result<()> {
+        let left = &self.0;
+        match left.fetch_sub(1, std::sync::atomic::Ordering::Relaxed) {
+            1 => Err(std::io::Error::from_raw_os_error(28)),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl TemporaryFile for (FailingFile, std::fs::File) {
+    fn write_all_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        self.0.operation()?;
+        self.1.write_all_at(bytes, at)
+    }
+
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        self.0.operation()?;
+        self.1.read_exact_at(bytes, at)
+    }
+}
+
+#[test]
+fn errors_of_temporary_files_are_those_of_the_machine() {
+    use crate::{ListError, ReadOptions};
+    let file = xlsx("<row><c t=\"s\"><v>0</v></c></row>", "a@b.example", 1);
+    for fails_at in 1.. {
+        let left = std::sync::Arc::new(std::sync::atomic::AtomicU32::new(fails_at));
+        let create = || -> Result<Box<dyn TemporaryFile>> {
+            let file = FailingFile(left.clone());
+            file.operation()?;
+            Ok(Box::new((file, tempfile::tempfile()?)))
+        };
+        let input = Box::new(Cursor::new(file.clone()));
+        match ConvertedSheet::convert(input, "The list", &ReadOptions::default(), &create) {
+            Ok(_) => {
+                assert!(fails_at > 5, "{fails_at}");
+                break;
+            }
+            Err(ListError::Machine(why)) => assert!(why.contains("No space left on device"), "{why}"),
+            Err(other) => panic!("operation {fails_at}: {other}"),
+        }
+    }
 }
 
 #[test]
@@ -186,7 +259,7 @@ fn a_file_that_is_too_large_is_not_copied_to_its_end() {
     let mut read = 0;
     // Without a limit, the copy ends too.
     let input = Endless(&mut read).take(64 << 20);
-    let refused = convert(input, None, WorkbookLimits { part_bytes: 1 << 20, ..LIMITS });
+    let refused = convert(input, None, WorkbookLimits { part_bytes: 1 << 20, ..LIMITS }, &own_file);
     assert_eq!(
         refused.err().map(|error| error.to_string()),
         Some("it is too large: save it as CSV".to_owned())

@@ -3,6 +3,7 @@
 
 use super::archive::broken;
 use crate::bounded::Bounded;
+use crate::machine::{is_of_machine, of_machine};
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
@@ -86,6 +87,9 @@ impl Xml {
 /// The error of a part: our own ones say what is wrong.
 fn unreadable(error: &quick_xml::Error) -> Error {
     match error {
+        quick_xml::Error::Io(error) if is_of_machine(error) => {
+            of_machine(Error::new(error.kind(), error.to_string()))
+        }
         quick_xml::Error::Io(error) if error.kind() == ErrorKind::Other => broken(&error.to_string()),
         _ => broken("a part of it is damaged or too long"),
     }

@@ -274,6 +274,32 @@ fn a_cancelled_list_keeps_its_answers_and_gets_the_rest_back() {
     assert_eq!(world.store().cancel_list(other, list.id, world.now).wait(), Ok(None));
 }
 
+#[test]
+fn a_list_that_is_given_up_keeps_its_answers_and_gets_the_rest_back() {
+    let (mut world, a) = World::with_account("free");
+    let mut list = running(&world, a, 1, 5);
+    let batch = submit(&mut world, &mut list, &["a@example.com", "b@example.com", "c@example.com"]);
+    world.answer(batch, &[(1, Verified(MailboxExists.into()))]);
+    let give_up = |world: &World, id| {
+        world.store().give_up_list(a, id, "It cannot be read.".into(), world.now).wait().unwrap()
+    };
+    let ended = give_up(&world, list.id).unwrap();
+    assert_eq!((ended.list.state, &*ended.list.why), (ListState::Unfit, "It cannot be read."));
+    assert_eq!((ended.list.answered(), ended.list.charged, ended.list.done), (1, 1, 1));
+    assert_eq!((ended.batches, &ended.list.found), (vec![batch], &list.found));
+    world.check(a, (99, 0, 0, 1, 0));
+    let answers = world.store().list_answers(&ended.list, 0).wait().unwrap().unwrap();
+    assert_eq!(answers, [None, Some(MailboxExists), None]);
+    assert_eq!(world.answer(batch, &[(0, Verified(MailboxExists.into()))]), []);
+    world.reopen();
+    let kept = world.store().list(a, list.id, world.now).wait().unwrap().unwrap();
+    assert_eq!(kept, ended.list);
+    world.check(a, (99, 0, 0, 1, 0));
+    // A list that has ended stays as it is.
+    assert_eq!(give_up(&world, list.id).map(|ended| ended.batches), Some(vec![]));
+    assert_eq!(give_up(&world, ListId::new(0, 9)), None);
+}
+
 /// As many as a list has at most. Each of them is read and written in the same transaction.
 #[test]
 fn a_hundred_open_batches_end_at_once() {

@@ -216,19 +216,17 @@ impl<B: Backend> ListStore for RowStore<B> {
         id: ListId,
         now: UnixMs,
     ) -> Pending<Option<CancelledList>, StoreError> {
-        let key = list_key(account, id);
-        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
-            Ok(key) => key,
-            Err(error) => return Pending::ready(Err(error)),
-        };
-        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
-        self.write(job, move |txn| {
-            let Some(Cancelled { row, batches }) = txn.cancel_list(key, &finishing_key, now)? else {
-                return Ok(None);
-            };
-            let list = lists::open(&txn.shared.vault, &key, row, now);
-            Ok(list.map(|list| CancelledList { list, batches }))
-        })
+        self.end_list(account, id, None, now)
+    }
+
+    fn give_up_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        why: String,
+        now: UnixMs,
+    ) -> Pending<Option<CancelledList>, StoreError> {
+        self.end_list(account, id, Some(why), now)
     }
 
     fn delete_list(
@@ -266,6 +264,30 @@ fn want_list(account: AccountId, id: ListId) -> impl Fn(&mut Vec<Want>) + Send +
 }
 
 impl<B: Backend> RowStore<B> {
+    /// Ends a list, as unfit if there is a reason, otherwise as cancelled.
+    fn end_list(
+        &self,
+        account: AccountId,
+        id: ListId,
+        why: Option<String>,
+        now: UnixMs,
+    ) -> Pending<Option<CancelledList>, StoreError> {
+        let key = list_key(account, id);
+        let finishing_key = match batches::finishing_key(&self.shared().vault, now) {
+            Ok(key) => key,
+            Err(error) => return Pending::ready(Err(error)),
+        };
+        let job = Job::of(account, Class::New).with_wants(want_list(account, id));
+        self.write(job, move |txn| {
+            let Some(Cancelled { row, batches }) = txn.end_list(key, why.as_deref(), &finishing_key, now)?
+            else {
+                return Ok(None);
+            };
+            let list = lists::open(&txn.shared.vault, &key, row, now);
+            Ok(list.map(|list| CancelledList { list, batches }))
+        })
+    }
+
     fn list_request(&self, list: &List, key: Option<Idempotency>) -> Option<PreparedKey> {
         let vault = &self.shared().vault;
         key.map(|key| batches::prepare_key(&key, vault, list.account, list.mode, KeyEndpoint::Lists))

@@ -193,6 +193,7 @@ const LIST_LIMITS: Limits = Limits {
     window_log: 20,
     workbook_bytes: 256 * 1024,
     workbook_text_bytes: 64 * 1024,
+    workbook_work: 1 << 20,
     columns: 64,
 };
 

@@ -37,7 +37,7 @@ pub async fn list(call: &Call, list: List) -> Result<api::List, Refusal> {
         progress,
         credits_required: when_read(list.price()),
         credits_charged: charged,
-        problem: (!list.why.is_empty()).then(|| list.why.clone()),
+        problem: (!list.why.is_empty() && list.state != ListState::Cancelled).then(|| list.why.clone()),
         created_at: Iso8601(list.created_at).to_string(),
         expires_at: Iso8601(list.expires_at()).to_string(),
         counts: Counts(counts),

@@ -42,6 +42,7 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
         ListState::Completed => {}
         ListState::Cancelled if list.addresses > 0 => {}
         ListState::Cancelled => return Err(invalid_state("The list was cancelled before it was read.")),
+        ListState::Unfit if list.done > 0 => {}
         ListState::Unfit => {
             return Err(invalid_state(
                 "The list cannot be checked, so it has no results. `problem` says why.",
@@ -65,7 +66,7 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
             let message = "Too many downloads are open now; retry when one has ended.";
             Refusal::new(api::ErrorCode::TemporarilyUnavailable, message).header("retry-after", "10")
         }
-        over @ StoreError::OverShare(_) => over.into(),
+        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_)) => over.into(),
         error => Refusal::unready().inside(format!("a list cannot be read: {error}")),
     })?;
     let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;

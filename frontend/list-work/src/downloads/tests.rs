@@ -1,0 +1,239 @@
+//! Downloads and their places.
+
+use super::*;
+use crate::results::Selection;
+use crate::temp::TempFiles;
+use crate::tests::{contents_with, xlsx_of};
+use std::cell::Cell;
+use std::task::Waker;
+use store::clock;
+use store::{ListId, ListRoom, ListState, NewAccount, NewPart, PartPut, PlanTable, Store};
+use store_redb::StoreOptions;
+
+/// A list that needs no answers.
+fn list(store: &Arc<dyn Store>, account: AccountId, number: u128, content: &[u8], rows: u64) -> List {
+    let now = clock::now();
+    let mut list = List::new(ListId::new(now, number), account, now, String::new());
+    list.column = "email".into();
+    store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
+    list.bytes = content.len() as u64;
+    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content };
+    assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
+    list.state = ListState::Completed;
+    list.rows = rows;
+    assert!(store.put_list(&list, ListState::Uploading, None, clock::now()).wait().unwrap());
+    list
+}
+
+struct TestStore {
+    _folder: tempfile::TempDir,
+    store: Arc<dyn Store>,
+    files: Arc<TempFiles>,
+    maker: Maker,
+    jobs: Sender<DownloadJob>,
+    queue: Receiver<DownloadJob>,
+    /// Downloads that were requested. Each list has its own id.
+    opened: Cell<u128>,
+}
+
+impl TestStore {
+    fn new() -> TestStore {
+        let (folder, now) = (tempfile::tempdir().unwrap(), clock::now());
+        let options = StoreOptions::default();
+        let store = store_redb::open(folder.path(), PlanTable::standard(), options, now).unwrap().0;
+        let files = TempFiles::new(folder.path());
+        let (places, waiting) = Maker::shares();
+        let maker = Maker::new(contents_with(&store, &files), places, waiting);
+        let (jobs, queue) = channel();
+        TestStore { _folder: folder, store, files, maker, jobs, queue, opened: Cell::new(0) }
+    }
+
+    /// Requests a download of 2,000 rows without addresses.
+    fn open(&self, account: u128) -> Pending<Opened, StoreError> {
+        let content = "email\n".to_owned() + &"nothing\n".repeat(2_000);
+        self.open_content(account, content.as_bytes(), 2_000)
+    }
+
+    fn open_content(&self, account: u128, content: &[u8], rows: u64) -> Pending<Opened, StoreError> {
+        self.opened.set(self.opened.get() + 1);
+        let number = account * 1_000 + self.opened.get();
+        let (id, now) = (AccountId::new(0, account), clock::now());
+        if self.store.account(id, now).wait().unwrap().is_none() {
+            let new = NewAccount { id, name: format!("account {account}"), plan: "scale".into() };
+            self.store.create_account(new, now).wait().unwrap();
+        }
+        let list = list(&self.store, id, number, content, rows);
+        Downloads(self.jobs.clone()).open(list, Wanted::Rows(Selection::ALL))
+    }
+
+    /// Processes all requests so far.
+    fn turn(&mut self, now: Instant) {
+        while let Ok(job) = self.queue.try_recv() {
+            self.maker.take(job);
+        }
+        self.maker.turn(now);
+        while self.maker.next_look(now) == Some(Duration::ZERO) {
+            self.maker.turn(now);
+        }
+    }
+}
+
+fn state<T>(pending: &mut Pending<T, StoreError>) -> Option<Result<T, StoreError>> {
+    match Pin::new(pending).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => Some(outcome),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_download_comes_whole() {
+    let mut test = TestStore::new();
+    let mut opened = test.open(1);
+    test.turn(Instant::now());
+    let mut pieces = state(&mut opened).unwrap().unwrap().pieces;
+    let mut text = Vec::new();
+    loop {
+        match pieces.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => test.turn(Instant::now()),
+            Poll::Ready(Some(piece)) => text.extend(piece.unwrap()),
+            Poll::Ready(None) => break,
+        }
+    }
+    assert_eq!(text.iter().filter(|&&byte| byte == b'\n').count(), 2_001);
+    assert!(test.maker.open.is_empty(), "the download keeps its place after its end");
+}
+
+#[test]
+fn few_are_open_at_once_and_the_others_wait_for_their_place() {
+    let (mut test, now) = (TestStore::new(), Instant::now());
+    let mut of_one: Vec<_> = (0..2).map(|_| test.open(1)).collect();
+    test.turn(now);
+    of_one.extend((0..6).map(|_| test.open(1)));
+    test.turn(now);
+    // Two are open, four wait, two are refused.
+    let states: Vec<_> = of_one.iter_mut().map(state).collect();
+    let is_open = |state: &Option<Result<Opened, StoreError>>| matches!(state, Some(Ok(_)));
+    assert!(is_open(&states[0]) && is_open(&states[1]), "two are open");
+    assert!(states[2..6].iter().all(Option::is_none), "four wait");
+    assert!(states[6..].iter().all(|state| matches!(state, Some(Err(StoreError::OverShare(_))))));
+    // Other accounts get places, until all places are in use.
+    let mut of_others: Vec<_> = (2..9).map(|account| test.open(account)).collect();
+    test.turn(now);
+    let others: Vec<_> = of_others.iter_mut().map(state).collect();
+    assert!(others[..6].iter().all(is_open) && others[6].is_none());
+    // One ends, and another account gets the place: the first account already has two.
+    drop(others);
+    test.turn(now);
+    assert!(is_open(&state(&mut of_others[6])));
+    assert!(of_one[2..6].iter_mut().all(|pending| state(pending).is_none()));
+    drop(states);
+    test.turn(now);
+    assert!(is_open(&state(&mut of_one[2])) && is_open(&state(&mut of_one[3])));
+    // Their places became free with the answers. A download that has waited too long is refused.
+    let held = [test.open(1), test.open(1), test.open(1)];
+    test.turn(now);
+    // Their time began when they were taken, which may be long after `now` on a busy machine.
+    test.turn(Instant::now() + WAIT_MAX);
+    assert!(test.maker.waiting.is_empty());
+    drop(held);
+}
+
+#[test]
+fn one_that_is_hardly_taken_gives_up_its_place_while_others_wait() {
+    let (mut test, now) = (TestStore::new(), Instant::now());
+    let mut slow: Vec<_> = (1..=u128::from(OPEN.all)).map(|account| test.open(account)).collect();
+    test.turn(now);
+    let mut opened: Vec<_> = slow.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect();
+    let mut next = test.open(99);
+    test.turn(now + SLOW_AFTER - Duration::from_secs(25));
+    assert!(state(&mut next).is_none());
+    test.turn(now + SLOW_AFTER);
+    assert!(matches!(state(&mut next), Some(Ok(_))));
+    assert_eq!(test.maker.open.len() as u64, OPEN.all);
+    let ended = opened
+        .iter_mut()
+        .filter_map(|opened| {
+            let cx = &mut Context::from_waker(Waker::noop());
+            let _ = opened.pieces.poll_next(cx);
+            test.turn(now);
+            match opened.pieces.poll_next(cx) {
+                Poll::Ready(Some(Err(error))) => Some(error),
+                _ => None,
+            }
+        })
+        .count();
+    assert_eq!(ended, 1, "as many as got a place instead");
+}
+
+/// A spreadsheet of 1,000 rows without addresses.
+fn sheet() -> Vec<u8> {
+    xlsx_of(std::iter::once("email".to_owned()).chain((0..1_000).map(|_| "nothing".to_owned())))
+}
+
+/// Takes turns until a download is open or refused.
+fn wait_for(test: &mut TestStore, pending: &mut Pending<Opened, StoreError>) -> Result<Opened, StoreError> {
+    loop {
+        test.turn(Instant::now());
+        match state(pending) {
+            Some(opened) => return opened,
+            None => thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}
+
+#[test]
+fn a_spreadsheet_is_converted_elsewhere_and_its_sheet_is_kept() {
+    let mut test = TestStore::new();
+    let mut slow = test.open_content(1, &sheet(), 1_000);
+    test.turn(Instant::now());
+    let mut other = test.open(2);
+    test.turn(Instant::now());
+    assert!(matches!(state(&mut other), Some(Ok(_))), "others are opened meanwhile");
+    let opened = wait_for(&mut test, &mut slow).unwrap();
+    let list = test.store.lists(AccountId::new(0, 1), clock::now()).wait().unwrap().remove(0);
+    let before = test.files.faults.operations();
+    let mut again = Downloads(test.jobs.clone()).open(list, Wanted::Rows(Selection::ALL));
+    test.turn(Instant::now());
+    assert!(matches!(state(&mut again), Some(Ok(_))), "it is opened at once");
+    let operations = test.files.faults.operations() - before;
+    assert!(operations <= 2, "the kept sheet is read: {operations}");
+    drop(opened);
+}
+
+#[test]
+fn a_conversion_that_takes_too_long_gives_up_its_place() {
+    let mut test = TestStore::new();
+    let mut slow = test.open_content(1, &sheet(), 1_000);
+    let now = Instant::now();
+    test.turn(now);
+    assert!(state(&mut slow).is_none() && test.maker.opening.len() == 1);
+    // The sheet is not looked for any longer, as if it were not there.
+    let list = test.store.lists(AccountId::new(0, 1), clock::now()).wait().unwrap().remove(0);
+    while test.maker.contents.conversions.is_asked(list.id) {
+        thread::sleep(Duration::from_millis(2));
+    }
+    test.files.forget(list.id);
+    test.turn(now + CONVERSION_MAX);
+    assert!(matches!(state(&mut slow), Some(Err(StoreError::Busy))));
+    assert_eq!(test.maker.places.figures().used(), 0);
+}
+
+#[test]
+fn pieces_are_made_in_turns_over_accounts() {
+    let (mut test, now) = (TestStore::new(), Instant::now());
+    let mut opened: Vec<_> = [1, 1, 2].map(|account| test.open(account)).into_iter().collect();
+    test.turn(now);
+    let mut opened: Vec<_> = opened.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect();
+    // Both of one account are asked for before the one of the other account.
+    let cx = &mut Context::from_waker(Waker::noop());
+    for opened in &mut opened {
+        assert!(opened.pieces.poll_next(cx).is_pending());
+    }
+    for job in test.queue.try_iter() {
+        test.maker.take(job);
+    }
+    test.maker.turn(now);
+    test.maker.turn(now);
+    let came: Vec<bool> = opened.iter_mut().map(|opened| opened.pieces.poll_next(cx).is_ready()).collect();
+    assert_eq!(came, [true, false, true]);
+}
