@@ -338,8 +338,10 @@ impl Crew<'_> {
         let lists = ListWork::start(self.store, new_batches, &self.config.data, bytes_max, self.config.batch)
             .map_err(cannot)?;
         let dashboard = self.start_dashboard(listeners.address, &reference, &lists).map_err(cannot)?;
+        let mut shares = outbound::shares();
+        shares.extend(dashboard.iter().flat_map(|dashboard| dashboard.shares()));
         let shared = Arc::new(SharedState {
-            shares: Vec::new(),
+            shares,
             in_progress: Arc::default(),
             new_batches: Arc::clone(new_batches),
             faults: Arc::clone(self.faults),
