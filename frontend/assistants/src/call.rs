@@ -7,6 +7,7 @@ use bytes::Bytes;
 use checks::Checks;
 use checks::throttle::Throttle;
 use engine::config::Network;
+use engine::proto::sharing::ShareUse;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -44,7 +45,7 @@ impl Assistants {
     /// Starts the state of assistants. If assistants cannot connect, logs the reason and returns `None`.
     ///
     /// # Errors
-    /// A thread could not be started.
+    /// TLS is not available.
     pub fn start(settings: Settings) -> io::Result<Option<Arc<Assistants>>> {
         let Settings { public_url, listen, tls, allowed_networks, networks_are_told } = settings;
         let site = match Site::new(public_url.as_deref(), listen, tls) {
@@ -54,11 +55,16 @@ impl Assistants {
                 return Ok(None);
             }
         };
-        let fetcher = Fetcher::start(allowed_networks)?;
+        let fetcher = Fetcher::start(allowed_networks, networks_are_told)?;
         let documents_usable = fetcher.usable;
         let throttle = Throttle::new(networks_are_told);
         let documents = Documents::new(fetcher);
         Ok(Some(Arc::new(Assistants { site, documents, documents_usable, throttle })))
+    }
+
+    /// What accounts and networks share.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.documents.shares()
     }
 }
 

@@ -25,6 +25,7 @@ use store::credits::calendar::DAY_MS;
 use store::id::random_bits;
 use store::{
     ATTEMPTS_MAX, Authority, CONNECTION_MS_MAX, CONNECTIONS_MAX, ConnectError, ConnectionId, NewConnection,
+    StoreError,
 };
 
 const DAYS_MAX: u64 = CONNECTION_MS_MAX / DAY_MS;
@@ -95,7 +96,8 @@ impl<'f> Request<'f> {
     async fn read(visit: &Visit, fields: &'f Form) -> Result<Request<'f>, Problem> {
         let assistants = visit.dashboard.assistants.clone().ok_or_else(Problem::not_found)?;
         let id = fields.get("client_id").unwrap_or_default();
-        let client = client::find(&visit.checks, &assistants, id).await.map_err(no_client)?;
+        let (account, peer) = (visit.signed_in()?.account, visit.head.peer);
+        let client = client::find(&visit.checks, &assistants, id, account, peer).await.map_err(no_client)?;
         let wrong = "The assistant wants you to be sent to an address that it has not registered. Nothing was allowed. \
                      Remove the connection in the assistant and add it again.";
         let redirect = fields.get("redirect_uri").and_then(|asked| client.redirect(asked));
@@ -267,6 +269,9 @@ fn no_client(why: NoClient) -> Problem {
              the assistant and add it again.",
         ),
         NoClient::Document(NoDocument::Fetch(FetchError::Busy)) => Problem::unready(),
+        NoClient::Document(NoDocument::Fetch(FetchError::OverShare(share))) => {
+            StoreError::OverShare(share.into()).into()
+        }
         NoClient::Document(NoDocument::Fetch(error)) => Problem::new(
             400,
             format!("The metadata of the assistant could not be read: {error}. Nothing was allowed."),

@@ -3,8 +3,10 @@
 
 use super::form::token_field;
 use super::page;
-use super::session::{SESSION_COOKIE, set_cookie, token_hash};
-use super::signin::{busy, notice};
+use super::proof;
+use super::session::{SESSION_COOKIE, set_cookie};
+use super::signin::notice;
+use crate::password::Waiter;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use checks::deletion::remove_rows;
@@ -52,10 +54,11 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&visit, "The typed name is not the name of the account. Nothing was deleted.", 400)
             .await;
     }
-    // Attempts count like attempts to sign in, so an open session does not allow more guesses.
-    visit.dashboard.throttle.sign_in(token_hash(&user.email.to_lowercase()), visit.head.peer, now)?;
-    let given = visit.form.text("password").to_owned();
-    if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
+    let attempt = visit.dashboard.throttle.in_session(session, now)?;
+    let given = visit.form.text("password");
+    let verified = proof::verify(&visit, attempt, Waiter::Account(id), given, Some(user.password));
+    let (is_it, _counts) = verified.await?;
+    if !is_it {
         return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;
     }
     let by = Authority { session: Some(session), password: Some(user.password) };

@@ -29,6 +29,7 @@ pub mod page;
 pub mod password;
 pub mod plan;
 pub mod problem;
+mod proof;
 pub mod routes;
 pub mod session;
 pub mod sessions;

@@ -2,11 +2,17 @@
 //! separate thread.
 //!
 //! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread serves thousands of connections. So one
-//! thread computes all hashes, one after another, and refuses a job when too many jobs wait.
+//! thread computes all hashes, one after another, in turns over those who wait ([`lanes`]).
+
+mod lanes;
+
+pub use lanes::Waiter;
 
 use argon2::{Algorithm, Argon2, Params, Version};
+use engine::proto::sharing::ShareUse;
+use lanes::Lanes;
 use std::io;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use store::{PasswordHash, Pending, Reply, StoreError, pending};
 
@@ -19,16 +25,33 @@ const MEMORY_KIB: u32 = 64 * 1024;
 const PASSES: u32 = 3;
 const LANES: u32 = 4;
 
-/// Most jobs that wait: a few seconds of work.
-const WAITING_MAX: usize = 32;
+/// Handle of the password thread. The thread ends when this is dropped, after the jobs that wait.
+pub struct Passwords(Arc<Queue>);
 
-/// Handle of the password thread. The thread ends when this is dropped.
-pub struct Passwords(SyncSender<PasswordJob>);
+struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+struct Waiting {
+    lanes: Lanes<PasswordJob>,
+    /// No further job is taken: the handle was dropped, or the thread has ended.
+    is_closed: bool,
+}
 
 enum PasswordJob {
     Hash(String, Reply<PasswordHash, StoreError>),
     /// The hash is `None` if there is no such user. Then the job takes the same time, and fails.
     Verify(String, Option<PasswordHash>, Reply<bool, StoreError>),
+}
+
+impl PasswordJob {
+    fn refuse(self, error: StoreError) {
+        match self {
+            PasswordJob::Hash(_, reply) => reply.answer(Err(error)),
+            PasswordJob::Verify(_, _, reply) => reply.answer(Err(error)),
+        }
+    }
 }
 
 impl Passwords {
@@ -37,33 +60,107 @@ impl Passwords {
     /// # Errors
     /// The thread could not be started.
     pub fn start() -> io::Result<Passwords> {
-        let (jobs, queue) = sync_channel(WAITING_MAX);
-        thread::Builder::new().name("passwords".into()).spawn(move || work(&queue))?;
-        Ok(Passwords(jobs))
+        let passwords = Passwords::without_thread();
+        let thread = Thread(Arc::clone(&passwords.0));
+        thread::Builder::new().name("passwords".into()).spawn(move || thread.work())?;
+        Ok(passwords)
     }
 
-    /// Computes a hash with a new salt; [`StoreError::Busy`] if too many jobs wait.
-    pub fn hash(&self, password: String) -> Pending<PasswordHash, StoreError> {
+    fn without_thread() -> Passwords {
+        let waiting = Mutex::new(Waiting { lanes: Lanes::default(), is_closed: false });
+        Passwords(Arc::new(Queue { waiting, changed: Condvar::new() }))
+    }
+
+    /// Computes a hash with a new salt. [`StoreError::OverShare`] if the waiter has its share of the waiting jobs,
+    /// [`StoreError::Busy`] if too many others wait.
+    pub fn hash(&self, waiter: Waiter, password: String) -> Pending<PasswordHash, StoreError> {
         let (reply, answer) = pending();
-        self.send(PasswordJob::Hash(password, reply));
+        self.send(waiter, PasswordJob::Hash(password, reply));
         answer
     }
 
-    /// Whether the password matches the hash; [`StoreError::Busy`] if too many jobs wait.
-    pub fn verify(&self, password: String, against: Option<PasswordHash>) -> Pending<bool, StoreError> {
+    /// Whether the password matches the hash. The errors are those of [`Passwords::hash`].
+    pub fn verify(
+        &self,
+        waiter: Waiter,
+        password: String,
+        against: Option<PasswordHash>,
+    ) -> Pending<bool, StoreError> {
         let (reply, answer) = pending();
-        self.send(PasswordJob::Verify(password, against, reply));
+        self.send(waiter, PasswordJob::Verify(password, against, reply));
         answer
     }
 
-    fn send(&self, job: PasswordJob) {
-        match self.0.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => match job {
-                PasswordJob::Hash(_, reply) => reply.answer(Err(StoreError::Busy)),
-                PasswordJob::Verify(_, _, reply) => reply.answer(Err(StoreError::Busy)),
-            },
+    /// The waiting jobs of each lane.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.0.lock().lanes.shares()
+    }
+
+    fn send(&self, waiter: Waiter, job: PasswordJob) {
+        let mut waiting = self.0.lock();
+        if waiting.is_closed {
+            return job.refuse(StoreError::Closed);
         }
+        let refused = waiting.lanes.push(waiter, job);
+        drop(waiting);
+        self.0.changed.notify_one();
+        if let Some((job, error)) = refused {
+            job.refuse(error);
+        }
+    }
+}
+
+impl Drop for Passwords {
+    fn drop(&mut self) {
+        self.0.lock().is_closed = true;
+        self.0.changed.notify_one();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next job; `None` after the last one.
+    fn next(&self) -> Option<PasswordJob> {
+        let mut waiting = self.lock();
+        loop {
+            if let Some(job) = waiting.lanes.pop() {
+                return Some(job);
+            }
+            if waiting.is_closed {
+                return None;
+            }
+            waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The only thread that computes hashes.
+struct Thread(Arc<Queue>);
+
+impl Thread {
+    fn work(self) {
+        while let Some(job) = self.0.next() {
+            match job {
+                PasswordJob::Hash(password, reply) => reply.answer(hash(&password)),
+                PasswordJob::Verify(password, against, reply) => {
+                    reply.answer(verify(&password, against.as_ref()));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Thread {
+    /// After a panic nobody waits for a job that no thread takes.
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        waiting.is_closed = true;
+        let left: Vec<PasswordJob> = std::iter::from_fn(|| waiting.lanes.pop()).collect();
+        drop(waiting);
+        left.into_iter().for_each(|job| job.refuse(StoreError::Closed));
     }
 }
 
@@ -99,17 +196,6 @@ pub fn hash(password: &str) -> Result<PasswordHash, StoreError> {
     Ok(PasswordHash { tag: tag(password, &made)?, ..made })
 }
 
-fn work(queue: &Receiver<PasswordJob>) {
-    while let Ok(job) = queue.recv() {
-        match job {
-            PasswordJob::Hash(password, reply) => reply.answer(hash(&password)),
-            PasswordJob::Verify(password, against, reply) => {
-                reply.answer(verify(&password, against.as_ref()))
-            }
-        }
-    }
-}
-
 fn verify(password: &str, against: Option<&PasswordHash>) -> Result<bool, StoreError> {
     let nobody =
         PasswordHash { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], tag: [0; 32] };
@@ -131,28 +217,40 @@ fn tag(password: &str, with: &PasswordHash) -> Result<[u8; 32], StoreError> {
 mod tests {
     use super::*;
 
+    const WAITER: Waiter = Waiter::User([1; 32]);
+
     #[test]
     fn the_password_is_known_again_and_no_other() {
         let passwords = Passwords::start().unwrap();
-        let kept = passwords.hash("correct horse".into()).wait().unwrap();
+        let kept = passwords.hash(WAITER, "correct horse".into()).wait().unwrap();
         assert_eq!((kept.memory_kib, kept.passes, kept.lanes), (65_536, 3, 4));
-        assert_eq!(passwords.verify("correct horse".into(), Some(kept)).wait(), Ok(true));
-        assert_eq!(passwords.verify("correct horsf".into(), Some(kept)).wait(), Ok(false));
-        assert_eq!(passwords.verify("correct horse".into(), None).wait(), Ok(false));
-        let again = passwords.hash("correct horse".into()).wait().unwrap();
+        let verify = |password: &str, against| passwords.verify(WAITER, password.into(), against).wait();
+        assert_eq!(verify("correct horse", Some(kept)), Ok(true));
+        assert_eq!(verify("correct horsf", Some(kept)), Ok(false));
+        assert_eq!(verify("correct horse", None), Ok(false));
+        let again = passwords.hash(WAITER, "correct horse".into()).wait().unwrap();
         assert!(again.salt != kept.salt && again.tag != kept.tag);
         assert_eq!(format!("{kept:?}"), "PasswordHash");
     }
 
     #[test]
-    fn when_too_many_wait_more_are_refused_at_once() {
-        let (jobs, queue) = sync_channel(1);
-        let passwords = Passwords(jobs);
-        let waiting = passwords.verify("a".into(), None);
-        assert_eq!(passwords.verify("b".into(), None).wait(), Err(StoreError::Busy));
-        drop(queue);
-        assert_eq!(waiting.wait(), Err(StoreError::Closed));
-        assert!(passwords.hash("c".into()).wait().is_err());
+    fn who_has_its_share_is_refused_at_once_and_nobody_waits_for_a_thread_that_has_ended() {
+        let passwords = Passwords::without_thread();
+        let verify = || passwords.verify(WAITER, "a".into(), None);
+        let mut waiting: Vec<_> = (0..lanes::BOUNDS.share).map(|_| verify()).collect();
+        assert!(matches!(verify().wait(), Err(StoreError::OverShare(_))));
+        assert_eq!(passwords.shares().iter().map(|share| share.used()).sum::<u64>(), lanes::BOUNDS.share);
+        drop(Thread(Arc::clone(&passwords.0)));
+        waiting.push(verify());
+        assert!(waiting.into_iter().all(|answer| answer.wait() == Err(StoreError::Closed)));
+    }
+
+    #[test]
+    fn jobs_that_wait_are_done_before_the_thread_ends() {
+        let passwords = Passwords::start().unwrap();
+        let waiting: Vec<_> = (0..2).map(|_| passwords.verify(WAITER, "a".into(), None)).collect();
+        drop(passwords);
+        assert!(waiting.into_iter().all(|answer| answer.wait() == Ok(false)));
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `/sessions`: the sessions of the account's user. The user can end them and set the password.
 
 use super::form::token_field;
-use super::session::{SignedIn, token_hash};
-use super::signin::{EMAIL_BYTES_MAX, busy, notice};
-use super::{page, password};
+use super::session::SignedIn;
+use super::signin::{EMAIL_BYTES_MAX, notice};
+use super::{page, password, proof};
+use crate::password::Waiter;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use data_encoding::HEXLOWER;
@@ -60,29 +61,27 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     if let Err(why) = password::check(new, email) {
         return refuse(&visit, &why, 400).await;
     }
-    // Attempts count like attempts to sign in, so an open session does not allow more guesses.
-    visit.dashboard.throttle.sign_in(token_hash(&email.to_lowercase()), visit.head.peer, now)?;
+    let mut attempt = visit.dashboard.throttle.in_session(signed_in.session, now)?;
+    let waiter = Waiter::Account(signed_in.account);
     if let Some(user) = &user {
-        let given = visit.form.text("password").to_owned();
-        if !visit.dashboard.passwords.verify(given, Some(user.password)).await.map_err(busy)? {
+        let is_it;
+        let given = visit.form.text("password");
+        (is_it, attempt) = proof::verify(&visit, attempt, waiter, given, Some(user.password)).await?;
+        if !is_it {
             return refuse(&visit, "The current password is wrong.", 403).await;
         }
     }
-    let made = visit.dashboard.passwords.hash(new.to_owned()).await.map_err(busy)?;
+    let (made, _counts) = proof::hash(&visit, attempt, waiter, new).await?;
     let address = user.is_none().then(|| email.to_owned());
     let by =
         Authority { session: Some(signed_in.session), password: user.as_ref().map(|user| user.password) };
     match store.set_user(signed_in.account, address, made, by, clock::now()).await {
         Ok(()) => {
-            render(
-                &visit,
-                Some(
-                    "The password is set. All other sessions have ended. API keys and assistants still work."
-                        .into(),
-                ),
-                None,
-            )
-            .await
+            visit.dashboard.throttle.set_password(proof::mark(&made), visit.head.peer, now);
+            let done =
+                "The password is set. All other sessions have ended. API keys and assistants still work.";
+            let reply = render(&visit, Some(done.into()), None).await?;
+            Ok(reply.header("set-cookie", proof::known_cookie(&made)))
         }
         Err(UserError::Outdated) => Err(Problem::outdated()),
         Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409).await,

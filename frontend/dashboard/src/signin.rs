@@ -4,8 +4,8 @@
 //! are counted before the password is checked.
 
 use super::form::token_field;
-use super::session::{Beginning, SESSION_COOKIE, set_cookie, token_hash};
-use super::{guard, page};
+use super::session::{Beginning, FORM_COOKIE, SESSION_COOKIE, set_cookie, token_hash};
+use super::{guard, page, proof};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use checks::throttle::TooOften;
@@ -51,12 +51,13 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
 
 /// Begins a session and redirects to `next` if an account has this address and password.
 pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Result<Option<Reply>, Problem> {
-    let now = clock::now();
-    let subject = token_hash(&email.to_lowercase());
-    visit.dashboard.throttle.sign_in(subject, visit.head.peer, now)?;
+    let throttle = &visit.dashboard.throttle;
     let user = visit.checks.store.user_of(email).await?;
+    let claimant = proof::claimant(visit, email, user.as_ref());
+    let attempt = throttle.sign_in(&claimant, clock::now())?;
+    let waiter = proof::waiter(visit, claimant.user, attempt.is_known);
     let kept = user.as_ref().map(|user| user.password);
-    let is_it = visit.dashboard.passwords.verify(password.to_owned(), kept).await.map_err(busy)?;
+    let (is_it, attempt) = proof::verify(visit, attempt, waiter, password, kept).await?;
     let Some(user) = user.filter(|_| is_it) else { return Ok(None) };
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let by = Authority::password(user.password);
@@ -64,11 +65,15 @@ pub async fn enter(visit: &Visit, email: &str, password: &str, next: &str) -> Re
         Ok(()) => {}
         // The password was replaced, or the account deleted, while this one was being verified: it is wrong now.
         Err(UserError::Outdated | UserError::Account(ChangeError::UnknownAccount)) => return Ok(None),
-        Err(error) => return Err(Problem::unready().inside(error)),
+        Err(error) => {
+            throttle.give_back(attempt);
+            return Err(Problem::unready().inside(error));
+        }
     }
-    visit.dashboard.throttle.signed_in(subject);
+    throttle.signed_in(&claimant, attempt, clock::now());
     end_former(visit).await?;
-    Ok(Some(Beginning::send_to(cookie, next)))
+    let known = proof::known_cookie(&user.password);
+    Ok(Some(Beginning::send_to(cookie, next).header("set-cookie", known)))
 }
 
 /// Ends the session that was open in this browser before the new one began.
@@ -79,7 +84,7 @@ pub async fn end_former(visit: &Visit) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Converts an error of the password thread. Its queue can be full.
+/// Converts an error of the password thread. Its queue can be full, or the share of this visitor.
 pub fn busy(error: StoreError) -> Problem {
     match error {
         StoreError::Busy => Problem::new(503, "Many users are signing in. Try again in a few seconds.")
@@ -150,6 +155,8 @@ pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
     visit.dashboard.throttle.of_network(visit.head.peer, now)?;
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let link = token_hash(visit.form.text("token"));
+    // Guesses do not reach the queue of writes.
+    visit.checks.store.link(&link, now).await?.ok_or_else(used_up)?;
     visit.checks.store.use_link(link, session, now).await?.ok_or_else(used_up)?;
     end_former(&visit).await?;
     Ok(Beginning::send_to(cookie, "/"))
@@ -163,7 +170,9 @@ fn used_up() -> Problem {
 pub async fn sign_out(visit: Visit) -> Result<Reply, Problem> {
     let signed_in = visit.signed_in()?;
     visit.checks.store.end_session(signed_in.account, signed_in.session).await?;
+    // All cookies but the one that the browser has signed in before.
     Ok(page::see_other("/")
         .header("set-cookie", set_cookie(SESSION_COOKIE, "", 0))
-        .header("clear-site-data", "\"cache\", \"cookies\", \"storage\""))
+        .header("set-cookie", set_cookie(FORM_COOKIE, "", 0))
+        .header("clear-site-data", "\"cache\", \"storage\""))
 }

@@ -4,9 +4,9 @@
 //! secret, and an address is personal data.
 
 use super::form::token_field;
-use super::session::Beginning;
-use super::signin::{EMAIL_BYTES_MAX, busy, end_former, enter, notice};
-use super::{guard, page, password};
+use super::session::{Beginning, token_hash};
+use super::signin::{EMAIL_BYTES_MAX, end_former, enter, notice};
+use super::{guard, page, password, proof};
 use crate::problem::Problem;
 use crate::visit::Visit;
 use engine::proto::address::Address;
@@ -44,15 +44,16 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&why, 400);
     }
     let now = clock::now();
-    visit.dashboard.throttle.sign_up(visit.head.peer, now)?;
-    let password = visit.dashboard.passwords.hash(password.to_owned()).await.map_err(busy)?;
+    let attempt = visit.dashboard.throttle.sign_up(visit.head.peer, now)?;
+    let waiter = proof::waiter(&visit, token_hash(&email.to_lowercase()), attempt.is_known);
+    let (password, _counts) = proof::hash(&visit, attempt, waiter, password).await?;
     let bits = random_bits().map_err(|error| Problem::unready().inside(error))?;
     let id = AccountId::new(now, bits);
     let (session, cookie) = Beginning::new(&visit.head)?.split();
     let account = NewAccount { id, name: name(id), plan: PLAN.into() };
     let new = NewUser { account, email: email.to_owned(), password, session };
     match visit.checks.store.sign_up(new, now).await {
-        Ok(_) => {}
+        Ok(_) => visit.dashboard.throttle.set_password(proof::mark(&password), visit.head.peer, now),
         // This form may have created the account: its answer was lost, or stated that the result is unknown.
         Err(UserError::EmailTaken) => {
             return match enter(&visit, email, visit.form.text("password"), "/").await? {
@@ -63,7 +64,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
         Err(error) => return Err(Problem::unready().inside(format!("a sign-up failed: {error}"))),
     }
     end_former(&visit).await?;
-    Ok(Beginning::send_to(cookie, "/"))
+    Ok(Beginning::send_to(cookie, "/").header("set-cookie", proof::known_cookie(&password)))
 }
 
 /// A name that is as unique as the id, but is not a valid id.

@@ -10,6 +10,7 @@ use assistants::Assistants;
 use checks::Checks;
 use checks::faults::Faults;
 use checks::throttle::Throttle;
+use engine::proto::sharing::ShareUse;
 use list_work::ListWork;
 use list_work::downloads::Pieces;
 use list_work::upload::Incoming;
@@ -28,6 +29,8 @@ pub struct Dashboard {
     pub origin: Option<String>,
     /// Computes and checks password hashes.
     pub passwords: Passwords,
+    /// Whether each peer connects from its own address.
+    pub networks_are_told: bool,
     /// Limits on the attempts to sign in and to sign up.
     pub throttle: Throttle,
     /// The work on lists.
@@ -77,6 +80,7 @@ impl Dashboard {
             sign_up: settings.sign_up,
             origin: settings.public_url.as_deref().map(guard::origin_of),
             passwords: Passwords::start()?,
+            networks_are_told: settings.networks_are_told,
             throttle: Throttle::new(settings.networks_are_told),
             lists: settings.lists,
             reference: settings.reference,
@@ -85,6 +89,12 @@ impl Dashboard {
             webhook_destinations: settings.webhook_destinations,
             batch_wait: settings.batch_wait,
         }))
+    }
+
+    /// What accounts and networks share, of the dashboard and of assistants.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        let of_assistants = self.assistants.as_ref().map(|assistants| assistants.shares());
+        self.passwords.shares().into_iter().chain(of_assistants.into_iter().flatten()).collect()
     }
 }
 

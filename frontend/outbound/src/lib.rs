@@ -15,7 +15,7 @@ mod lookup;
 mod stream;
 
 pub use destinations::Destinations;
-pub use lookup::{LOOKUPS_MAX, look_up};
+pub use lookup::{AccountBytes, LOOKUPS, look_up, shares};
 pub use stream::{Bounded, connect, left};
 
 use rustls::{ClientConfig, RootCertStore};

@@ -347,6 +347,8 @@ impl Crew<'_> {
         shares.push(networks.figures());
         shares.extend(memory.shares());
         shares.extend(lists.shares());
+        shares.extend(outbound::shares());
+        shares.extend(dashboard.iter().flat_map(|dashboard| dashboard.shares()));
         let shared = Arc::new(SharedState {
             shares,
             memory,

@@ -5,7 +5,7 @@ use crate::http::scripted::{ARGUMENTS, ASKED, PROGRAM};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -157,10 +157,7 @@ impl Server {
 
     /// A connection from another address of loopback.
     pub fn connect_from(&self, source: [u8; 4]) -> Connection {
-        let socket = tcp();
-        socket.bind(&SocketAddr::from((source, 0)).into()).unwrap();
-        socket.connect(&self.address.into()).unwrap();
-        Connection::over(TcpStream::from(socket))
+        Connection::over(stream_from(source, self.address).unwrap())
     }
 
     /// A connection with a client that reads in small portions.
@@ -261,6 +258,14 @@ fn tcp() -> Socket {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     socket
+}
+
+/// A connection from this address of loopback.
+pub fn stream_from(source: [u8; 4], to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = tcp();
+    socket.bind(&SocketAddr::from((source, 0)).into())?;
+    socket.connect(&to.into())?;
+    Ok(socket.into())
 }
 
 /// Runs the real binary to its end, without the caller's environment.

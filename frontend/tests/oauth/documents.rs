@@ -169,3 +169,27 @@ fn hosts_inside_are_not_asked() {
 fn a_certificate_that_nobody_vouches_for_is_refused() {
     not_asked(world(false, true), "no connection: ");
 }
+
+#[test]
+fn hosts_that_do_not_answer_delay_only_their_account() {
+    let (server, host, mut browser) = world(true, true);
+    let url = host.document("/client.json", |_| {});
+    let mut hostile = Browser::signed_up(&server, "jane@example.com");
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let path =
+        |number: usize| consent_path(&asking(&server, &format!("https://localhost:{port}/{number}.json")));
+    // The share of an account. The host has accepted both and says nothing.
+    let _waiting: Vec<_> = (0..2)
+        .map(|number| {
+            let page = hostile.begin(&format!("GET {} HTTP/1.1\r\n", path(number)), "");
+            (page, silent.accept().unwrap())
+        })
+        .collect();
+    for number in 2..12 {
+        let page = hostile.get_once(&path(number));
+        assert_eq!((page.status, page.header("retry-after")), (429, Some("5")));
+        page.says("This account has all of its share of the fetches of assistants' metadata.");
+    }
+    browser.get(&consent_path(&asking(&server, &url))).says("Documented");
+}

@@ -1,6 +1,6 @@
 //! A browser without script: it keeps cookies, follows redirects, and sends the forms of pages unchanged.
 
-use crate::http::server::Server;
+use crate::http::server::{Server, stream_from};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -13,6 +13,8 @@ pub const PASSWORD: &str = "correct horse battery";
 /// One visitor.
 pub struct Browser {
     address: SocketAddr,
+    /// The address of loopback from which it connects.
+    pub source: [u8; 4],
     pub cookies: BTreeMap<String, String>,
     /// Headers of every request, in addition to those of a browser.
     pub extra: String,
@@ -37,7 +39,12 @@ pub fn signed_up() -> (Server, Browser) {
 
 impl Browser {
     pub fn new(server: &Server) -> Browser {
-        Browser { address: server.address, cookies: BTreeMap::new(), extra: String::new() }
+        Browser::at(server, [127, 0, 0, 1])
+    }
+
+    /// A visitor with this address.
+    pub fn at(server: &Server, source: [u8; 4]) -> Browser {
+        Browser { address: server.address, source, cookies: BTreeMap::new(), extra: String::new() }
     }
 
     /// A visitor with a new account.
@@ -132,16 +139,21 @@ impl Browser {
 
     /// Sends only the head of a request.
     pub fn begin(&self, first: &str, headers: &str) -> TcpStream {
+        self.try_begin(first, headers).unwrap()
+    }
+
+    /// As [`Browser::begin`]; `None` if the server has ended meanwhile.
+    pub fn try_begin(&self, first: &str, headers: &str) -> Option<TcpStream> {
         let mut head =
             format!("{first}Host: {}\r\nConnection: close\r\n{headers}{}", self.address, self.extra);
         if !self.cookies.is_empty() {
             let _ = write!(head, "Cookie: {}\r\n", self.cookies());
         }
         head.push_str("\r\n");
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        stream.write_all(head.as_bytes()).unwrap();
-        stream
+        let mut stream = stream_from(self.source, self.address).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
+        stream.write_all(head.as_bytes()).ok()?;
+        Some(stream)
     }
 
     /// The value of the header `Cookie`.

@@ -11,6 +11,7 @@ mod downloads;
 mod keys;
 mod lists;
 mod sessions;
+mod shares;
 mod sign_in;
 mod sign_up;
 mod webhooks;

@@ -4,7 +4,7 @@
 
 use crate::url::WebhookUrl;
 use engine_proto::sharing::{Bounds, Quota, Taken};
-use outbound::{Bounded, Destinations, Trust, connect, look_up};
+use outbound::{AccountBytes, Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
@@ -32,8 +32,8 @@ const BODY_TIME_MAX: Duration = Duration::from_millis(500);
 const RAW_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 100;
 
-/// Finds the addresses of a host, within a time limit.
-pub type LookUp = dyn Fn(&str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+/// Finds the addresses of a host for an account, within a time limit.
+pub type LookUp = dyn Fn(AccountBytes, &str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync;
 
 /// What attempts need besides their message.
 pub struct Poster {
@@ -60,6 +60,8 @@ impl From<AttemptFault> for Unsent {
 
 /// A message that is ready to be sent.
 pub struct Outgoing<'m> {
+    /// The account of the endpoint, which has a share of the look-ups.
+    pub account: AccountBytes,
     /// The header `webhook-id`.
     pub id: String,
     /// The header `webhook-timestamp`, in seconds since 1970.
@@ -86,7 +88,7 @@ impl Poster {
     #[cfg(test)]
     pub fn with_look_up(
         destinations: Destinations,
-        look_up: impl Fn(&str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+        look_up: impl Fn(AccountBytes, &str, u16, Instant) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> io::Result<Poster> {
         Ok(Poster { look_up: Box::new(look_up), ..Poster::new(destinations)? })
     }
@@ -113,7 +115,7 @@ impl Poster {
 
     fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, Unsent> {
         let deadline = Instant::now() + self.time_max;
-        let addresses = self.addresses(url, deadline)?;
+        let addresses = self.addresses(outgoing.account, url, deadline)?;
         let (stream, _place) = self.connect(&addresses, deadline)?;
         let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
         let request = request(url, outgoing);
@@ -155,9 +157,15 @@ impl Poster {
     }
 
     /// The addresses that the connection may go to. There is no look-up after this one.
-    fn addresses(&self, url: &WebhookUrl, deadline: Instant) -> Result<Vec<SocketAddr>, Unsent> {
-        let found = (self.look_up)(url.host(), url.port(), deadline).map_err(|error| match error.kind() {
-            io::ErrorKind::ResourceBusy => Unsent::Busy,
+    fn addresses(
+        &self,
+        account: AccountBytes,
+        url: &WebhookUrl,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Unsent> {
+        let found = (self.look_up)(account, url.host(), url.port(), deadline);
+        let found = found.map_err(|error| match error.kind() {
+            io::ErrorKind::ResourceBusy | io::ErrorKind::QuotaExceeded => Unsent::Busy,
             io::ErrorKind::TimedOut => AttemptFault::Timeout.into(),
             _ => AttemptFault::NoAddress.into(),
         })?;
@@ -203,7 +211,7 @@ fn is_of_tls(error: &io::Error) -> bool {
 
 /// The whole request.
 fn request(url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Vec<u8> {
-    let Outgoing { id, timestamp, signature, body } = outgoing;
+    let Outgoing { id, timestamp, signature, body, .. } = outgoing;
     let mut request = format!(
         "POST {} HTTP/1.1\r\nhost: {}\r\nuser-agent: mailprobe\r\naccept: */*\r\ncontent-type: application/json\r\n\
          content-length: {}\r\nwebhook-id: {id}\r\nwebhook-timestamp: {timestamp}\r\nwebhook-signature: {signature}\r\n\

@@ -306,8 +306,8 @@ impl Shared {
         let body = body(&claimed.event, claimed.created_at);
         let timestamp = (self.clock)() / 1000;
         let signature = sign(&claimed.secrets, claimed.message, timestamp, &body);
-        self.poster
-            .post(&url, &Outgoing { id: claimed.message.to_string(), timestamp, signature, body: &body })
+        let (account, id) = (claimed.account.to_bytes(), claimed.message.to_string());
+        self.poster.post(&url, &Outgoing { account, id, timestamp, signature, body: &body })
     }
 
     /// Ends a claim without an attempt.

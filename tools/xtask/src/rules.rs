@@ -122,10 +122,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     // The store converts the errors of redb for store-redb only.
     ("redb", &["store", "store-redb"]),
     ("hyper", &["http-core", "loadtest", "server", "xtask"]),
-    (
-        "monoio",
-        &["assistants", "checks", "engine", "http-core", "loadtest", "server", "store-pg", "tls-stream"],
-    ),
+    ("monoio", &["checks", "engine", "http-core", "loadtest", "server", "store-pg", "tls-stream"]),
     ("glommio", &["engine"]),
     ("tokio-postgres", &["store-pg"]),
     ("io-uring", &["checks", "engine"]),

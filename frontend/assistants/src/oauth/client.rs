@@ -7,8 +7,9 @@ use super::document::NoDocument;
 use super::uri::Uri;
 use crate::call::Assistants;
 use checks::Checks;
+use std::net::IpAddr;
 use store::clock;
-use store::{CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
+use store::{AccountId, CLIENT_NAME_CHARS_MAX, ClientId, StoreError};
 
 /// The name of a client without a name.
 const NAMELESS: &str = "A program without a name";
@@ -37,11 +38,17 @@ pub enum NoClient {
     Store(StoreError),
 }
 
-/// Finds a client. Fetches its metadata if necessary.
+/// Finds a client for an account that has opened its page from this peer. Fetches its metadata if necessary.
 ///
 /// # Errors
 /// [`NoClient`].
-pub async fn find(checks: &Checks, assistants: &Assistants, id: &str) -> Result<Client, NoClient> {
+pub async fn find(
+    checks: &Checks,
+    assistants: &Assistants,
+    id: &str,
+    account: AccountId,
+    peer: IpAddr,
+) -> Result<Client, NoClient> {
     if let Ok(registered) = id.parse::<ClientId>() {
         let found = checks.store.client(registered, clock::now()).await.map_err(NoClient::Store)?;
         let found = found.ok_or(NoClient::Unknown)?;
@@ -49,7 +56,7 @@ pub async fn find(checks: &Checks, assistants: &Assistants, id: &str) -> Result<
         return Ok(Client { id: id.to_owned(), name: found.name, redirect_uris, host: None });
     }
     let url = Uri::parse(id).filter(Uri::names_a_document).ok_or(NoClient::Unknown)?;
-    assistants.documents.client(&url).await.map_err(NoClient::Document)
+    assistants.documents.client(&url, account, peer).await.map_err(NoClient::Document)
 }
 
 impl Client {

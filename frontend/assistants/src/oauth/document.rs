@@ -1,16 +1,18 @@
 //! Clients that are known by the URL of their metadata (draft-ietf-oauth-client-id-metadata-document).
 //!
 //! A document is fetched when a signed-in user opens the consent page of its client, and is kept for some time. So only users
-//! with an account can make this server fetch a document, and the [`Fetcher`] limits the number of fetches.
+//! with an account can make this server fetch a document, and the [`Fetcher`] limits the number of fetches of each.
 
 use super::client::{Client, clean_name};
-use super::fetch::{FetchError, Fetched, Fetcher, WAIT_MAX};
+use super::fetch::{FetchError, Fetched, Fetcher};
 use super::uri::Uri;
+use engine::proto::sharing::ShareUse;
 use serde_json::Value;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use store::clock;
-use store::{REDIRECT_URIS_MAX, UnixMs};
+use store::{AccountId, REDIRECT_URIS_MAX, UnixMs};
 
 /// How long a document is kept if its answer sets no time, and the bounds for a time that it sets.
 const KEEP_MS: UnixMs = 10 * 60 * 1000;
@@ -47,24 +49,26 @@ impl Documents {
         Documents { fetcher, kept: Mutex::default() }
     }
 
-    /// The client whose metadata is at a URL.
+    /// The fetches under way.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.fetcher.shares()
+    }
+
+    /// The client whose metadata is at a URL, for an account that has opened its page from this peer.
     ///
     /// # Errors
     /// [`NoDocument`].
-    pub async fn client(&self, url: &Uri) -> Result<Client, NoDocument> {
+    pub async fn client(&self, url: &Uri, account: AccountId, peer: IpAddr) -> Result<Client, NoDocument> {
         let now = clock::now();
         if let Some(outcome) = self.kept(url, now) {
             return outcome;
         }
-        let mut fetching = self.fetcher.fetch(url.clone());
-        let fetched = match monoio::time::timeout(WAIT_MAX, &mut fetching.answer).await {
-            Ok(fetched) => fetched,
-            Err(_elapsed) if fetching.began() => Err(FetchError::Slow),
-            Err(_elapsed) => Err(FetchError::Busy),
-        };
-        // A full queue does not concern this document, so the failure is not kept.
-        if matches!(fetched, Err(FetchError::Busy)) {
-            return Err(NoDocument::Fetch(FetchError::Busy));
+        let fetched = self.fetcher.fetch(url.clone(), account, peer).await;
+        // It does not concern this document, so the failure is not kept.
+        if let Err(refusal) = fetched.as_ref()
+            && refusal.is_refusal()
+        {
+            return Err(NoDocument::Fetch(refusal.clone()));
         }
         let (keep_ms, outcome) = match fetched {
             Ok(fetched) => (keep_ms(&fetched), read(url, &fetched.body)),
@@ -84,8 +88,10 @@ impl Documents {
         if kept.len() >= KEPT_MAX {
             kept.retain(|_, kept| now < kept.until);
         }
+        // Only one gives way, so nobody makes all others be fetched again at once.
         if kept.len() >= KEPT_MAX {
-            kept.clear();
+            let next = kept.iter().min_by_key(|(_, kept)| kept.until).map(|(url, _)| url.clone());
+            next.map(|url| kept.remove(&url));
         }
         kept.insert(url.as_str().to_owned(), outcome);
     }

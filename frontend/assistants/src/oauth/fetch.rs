@@ -1,29 +1,30 @@
 //! Fetches the metadata of clients. The URLs come from strangers, so every part of a fetch is bounded.
 //!
-//! One thread makes one fetch after another, from a short queue. It uses only `https`, follows no redirects, and limits time
-//! and bytes. The crate `outbound` checks the addresses of the host, and connects to a checked address only.
+//! Each fetch has a thread and a place until it ends. An account and a network have a share of the places, so hosts that do not
+//! answer take nothing from others. A fetch uses only `https`, follows no redirects, and limits time and bytes. The crate
+//! `outbound` looks up the host, checks its addresses, and connects to a checked address only.
 
 use super::uri::Uri;
+use checks::peers::network;
 use engine::config::Network;
-use outbound::{Bounded, Destinations, Trust, connect};
+use engine::proto::sharing::{Bounds, Quota, ShareUse, Taken, UsedUp};
+use outbound::{Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{Pending, Reply, StoreError, pending};
+use store::{AccountId, Pending, Reply, StoreError, pending};
 
-/// Most fetches that wait.
-const WAITING_MAX: usize = 8;
-/// Longest time for a fetch and the fetches before it. It protects users from slow name lookups of the system.
-pub const WAIT_MAX: Duration = Duration::from_secs(15);
-/// Longest time for one fetch, without the lookup of the name, which the system limits.
-const TIME_MAX: Duration = Duration::from_secs(5);
+/// The most fetches at once, of one account and in all.
+const ACCOUNTS: Bounds = Bounds { share: 2, all: 32 };
+/// The most fetches at once, of one network and in all, if networks can be distinguished.
+const NETWORKS: Bounds = Bounds { share: 8, ..ACCOUNTS };
+/// Longest time for one fetch, from the look-up of the name to the end of the answer.
+const TIME_MAX: Duration = Duration::from_secs(10);
 /// Longest time to connect to one address.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Most addresses of a host that are tried.
@@ -46,8 +47,10 @@ pub struct Fetched {
 /// The reason why a fetch failed. No text contains more of the URL than its owner wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FetchError {
-    /// Too many fetches wait.
+    /// Too many fetches are under way.
     Busy,
+    /// The account or the network has all of its share of the fetches.
+    OverShare(&'static str),
     /// The host has no address that can be contacted.
     Address,
     /// The connection failed or broke, or the certificate is not valid; with the message of the system.
@@ -60,15 +63,22 @@ pub enum FetchError {
     Answer(&'static str),
 }
 
+impl FetchError {
+    /// Whether the document was not asked for, so that nothing is known of it.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, FetchError::Busy | FetchError::OverShare(_))
+    }
+}
+
 impl fmt::Display for FetchError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FetchError::Busy => f.write_str("too many documents are being fetched; try again in a moment"),
+            FetchError::OverShare(share) | FetchError::Answer(share) => f.write_str(share),
             FetchError::Address => f.write_str("its host has no address that may be contacted"),
             FetchError::Connection(why) => write!(f, "no connection: {why}"),
             FetchError::Slow => f.write_str("it took too long"),
             FetchError::Status(status) => write!(f, "its host answered with status {status}"),
-            FetchError::Answer(why) => f.write_str(why),
         }
     }
 }
@@ -85,88 +95,101 @@ impl From<io::Error> for FetchError {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => FetchError::Slow,
             io::ErrorKind::ResourceBusy => FetchError::Busy,
+            io::ErrorKind::QuotaExceeded => FetchError::OverShare(
+                "This account has all of its share of the look-ups of names. Try again when they have ended.",
+            ),
             _ => FetchError::Connection(error.to_string()),
         }
     }
 }
 
-/// Handle of the fetching thread. The thread ends when this is dropped.
+/// Starts fetches and counts them.
 pub struct Fetcher {
-    jobs: SyncSender<Job>,
+    config: Arc<ClientConfig>,
+    destinations: Arc<Destinations>,
+    accounts: Arc<Quota<AccountId>>,
+    networks: Option<Arc<Quota<IpAddr>>>,
     /// Whether the system knows at least one authority. Without one, no certificate is valid.
     pub usable: bool,
 }
 
-struct Job {
-    uri: Uri,
-    asked: Instant,
-    began: Arc<AtomicBool>,
-    reply: Reply<Fetched, FetchError>,
-}
-
-/// A requested fetch, which may still wait.
-pub struct Fetching {
-    began: Arc<AtomicBool>,
-    /// The result of the fetch, when it has ended.
-    pub answer: Pending<Fetched, FetchError>,
-}
-
-impl Fetching {
-    /// Whether the fetch has begun. From then on, the host causes any delay.
-    pub fn began(&self) -> bool {
-        self.began.load(Ordering::Relaxed)
-    }
-}
+/// The place of a fetch, until it ends.
+type Place = (Taken<AccountId>, Option<Taken<IpAddr>>);
 
 impl Fetcher {
-    /// Starts the thread. The networks in `allowed` can be contacted although they are not public.
+    /// Prepares TLS. The networks in `allowed` can be contacted although they are not public. `networks_are_told` states whether the
+    /// peer's address distinguishes callers.
     ///
     /// # Errors
-    /// The thread could not be started, or TLS is not available.
-    pub fn start(allowed: Vec<Network>) -> io::Result<Fetcher> {
+    /// TLS is not available.
+    pub fn start(allowed: Vec<Network>, networks_are_told: bool) -> io::Result<Fetcher> {
         let Trust { config, usable } = Trust::of_system()?;
-        let destinations = Destinations::new(allowed);
-        let (jobs, queue) = sync_channel(WAITING_MAX);
-        let work = move || work(&queue, &config, &destinations);
-        thread::Builder::new().name("client-metadata".into()).spawn(work)?;
-        Ok(Fetcher { jobs, usable })
+        let destinations = Arc::new(Destinations::new(allowed));
+        let accounts = Quota::new("client_metadata", ACCOUNTS);
+        let networks = networks_are_told.then(|| Quota::new("client_metadata_of_networks", NETWORKS));
+        Ok(Fetcher { config, destinations, accounts, networks, usable })
     }
 
-    /// Requests a fetch; [`FetchError::Busy`] if too many fetches wait.
-    pub fn fetch(&self, uri: Uri) -> Fetching {
-        let (reply, answer) = pending();
-        let began = Arc::new(AtomicBool::new(false));
-        let job = Job { uri, asked: Instant::now(), began: Arc::clone(&began), reply };
-        match self.jobs.try_send(job) {
-            Ok(()) => {}
-            Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) => {
-                job.reply.answer(Err(FetchError::Busy));
-            }
+    /// The fetches under way, by account and by network.
+    pub fn shares(&self) -> Vec<Arc<ShareUse>> {
+        let of_networks = self.networks.as_ref().map(|networks| networks.figures());
+        [self.accounts.figures()].into_iter().chain(of_networks).collect()
+    }
+
+    /// Starts a fetch for an account, from the page that this peer has opened. It ends within 10 seconds.
+    pub fn fetch(&self, uri: Uri, account: AccountId, peer: IpAddr) -> Pending<Fetched, FetchError> {
+        match self.place(account, peer) {
+            Ok(place) => self.begin(uri, account, place),
+            Err(error) => Pending::ready(Err(error)),
         }
-        Fetching { began, answer }
+    }
+
+    fn place(&self, account: AccountId, peer: IpAddr) -> Result<Place, FetchError> {
+        let of_account = self.accounts.take(account, 1).map_err(|used_up| match used_up {
+            UsedUp::Share => FetchError::OverShare(
+                "This account has all of its share of the fetches of assistants' metadata. Try again when they have ended.",
+            ),
+            UsedUp::All => FetchError::Busy,
+        })?;
+        let of_network = self.networks.as_ref().map(|networks| networks.take(network(peer), 1)).transpose();
+        let of_network = of_network.map_err(|used_up| match used_up {
+            UsedUp::Share => FetchError::OverShare(
+                "Your network has all of its share of the fetches of assistants' metadata. Try again when they have ended.",
+            ),
+            UsedUp::All => FetchError::Busy,
+        })?;
+        Ok((of_account, of_network))
+    }
+
+    fn begin(&self, uri: Uri, account: AccountId, place: Place) -> Pending<Fetched, FetchError> {
+        let (reply, answer): (Reply<Fetched, FetchError>, _) = pending();
+        let (config, destinations) = (Arc::clone(&self.config), Arc::clone(&self.destinations));
+        let work = move || {
+            let fetched = fetch(&uri, account, &config, &destinations);
+            drop(place);
+            reply.answer(fetched);
+        };
+        // Without a thread the reply is dropped, which is an answer too: too many fetches.
+        if let Err(error) = thread::Builder::new().name("client-metadata".into()).spawn(work) {
+            tracing::warn!("a thread for the metadata of an assistant could not be started: {error}");
+        }
+        answer
     }
 }
 
-fn work(queue: &Receiver<Job>, config: &Arc<ClientConfig>, destinations: &Destinations) {
-    while let Ok(Job { uri, asked, began, reply }) = queue.recv() {
-        if asked.elapsed() >= WAIT_MAX {
-            // The requester no longer waits for this fetch.
-            reply.answer(Err(FetchError::Busy));
-            continue;
-        }
-        began.store(true, Ordering::Relaxed);
-        reply.answer(fetch(&uri, config, destinations));
-    }
-}
-
-fn fetch(uri: &Uri, config: &Arc<ClientConfig>, destinations: &Destinations) -> Result<Fetched, FetchError> {
-    let addresses = (uri.host(), uri.port()).to_socket_addrs()?;
-    let permitted = addresses.filter(|address| destinations.permits(address.ip()));
+fn fetch(
+    uri: &Uri,
+    account: AccountId,
+    config: &Arc<ClientConfig>,
+    destinations: &Destinations,
+) -> Result<Fetched, FetchError> {
+    let deadline = Instant::now() + TIME_MAX;
+    let found = look_up(account.to_bytes(), uri.host(), uri.port(), deadline)?;
+    let permitted = found.into_iter().filter(|address| destinations.permits(address.ip()));
     let addresses: Vec<SocketAddr> = permitted.take(ADDRESSES_MAX).collect();
     if addresses.is_empty() {
         return Err(FetchError::Address);
     }
-    let deadline = Instant::now() + TIME_MAX;
     let stream = connect(&addresses, deadline, CONNECT_TIME_MAX)?;
     let name = ServerName::try_from(uri.host().to_owned()).map_err(|_| FetchError::Address)?;
     let connection = ClientConnection::new(Arc::clone(config), name)
@@ -265,7 +288,7 @@ fn max_age(control: &str) -> Option<u64> {
 mod tests {
     use super::*;
     use rustls::RootCertStore;
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     fn check(answer: &str, expected: Result<(&str, Option<u64>), FetchError>) {
         let expected = expected.map(|(body, max_age_s)| Fetched { body: body.into(), max_age_s });
@@ -307,15 +330,48 @@ mod tests {
         );
     }
 
+    fn account(number: u128) -> AccountId {
+        AccountId::new(1, number)
+    }
+
+    const PEER: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
     #[test]
     fn hosts_inside_are_not_contacted() {
-        let fetcher = Fetcher::start(Vec::new()).unwrap();
-        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
-        assert_eq!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Address));
-        let allowed = vec![Network::parse("127.0.0.0/8").unwrap(), Network::parse("::1").unwrap()];
-        let fetcher = Fetcher::start(allowed).unwrap();
-        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
-        assert!(matches!(fetcher.fetch(uri).answer.wait(), Err(FetchError::Connection(_))));
+        let fetch = |allowed: &[&str]| {
+            let allowed = allowed.iter().map(|network| Network::parse(network).unwrap()).collect();
+            let uri = Uri::parse("https://localhost:1/client.json").unwrap();
+            Fetcher::start(allowed, true).unwrap().fetch(uri, account(1), PEER).wait()
+        };
+        assert_eq!(fetch(&[]), Err(FetchError::Address));
+        assert!(matches!(fetch(&["127.0.0.0/8", "::1"]), Err(FetchError::Connection(_))));
+    }
+
+    #[test]
+    fn accounts_and_networks_have_shares_of_the_places() {
+        let fetcher = Fetcher::start(Vec::new(), true).unwrap();
+        let peer = |network: u8| IpAddr::from([192, 0, 2, network]);
+        let place = |holder: u8, network: u8| fetcher.place(account(holder.into()), peer(network));
+        let of_one: Vec<Place> = (0..9).map_while(|network| place(1, network).ok()).collect();
+        assert_eq!(of_one.len() as u64, ACCOUNTS.share);
+        let refused = place(1, 9).err();
+        assert!(
+            matches!(refused, Some(FetchError::OverShare(why)) if why.contains("account")),
+            "{refused:?}"
+        );
+        let of_a_network: Vec<Place> = (2..90).map_while(|account| place(account, 200).ok()).collect();
+        assert_eq!(of_a_network.len() as u64, NETWORKS.share);
+        let refused = place(99, 200).err();
+        assert!(
+            matches!(refused, Some(FetchError::OverShare(why)) if why.contains("network")),
+            "{refused:?}"
+        );
+        let others: Vec<Place> = (100..200).map_while(|both| place(both, both).ok()).collect();
+        assert_eq!(others.len() as u64, ACCOUNTS.all - ACCOUNTS.share - NETWORKS.share);
+        assert_eq!(place(201, 201).err(), Some(FetchError::Busy));
+        assert!(fetcher.shares().iter().all(|share| share.is_used_up()));
+        drop((of_one, of_a_network, others));
+        assert!(fetcher.shares().iter().all(|share| share.used() == 0), "refusals take nothing");
     }
 
     fn tls() -> Arc<ClientConfig> {
@@ -345,24 +401,5 @@ mod tests {
         assert_eq!(converse(&uri, StreamOwned::new(connection, stream)), Err(FetchError::Slow));
         assert!(Instant::now() < deadline + Duration::from_secs(5), "it held the thread");
         host.join().unwrap();
-    }
-
-    #[test]
-    fn it_is_known_whether_a_fetch_began() {
-        let (jobs, queue) = sync_channel(WAITING_MAX);
-        let fetcher = Fetcher { jobs, usable: false };
-        let uri = Uri::parse("https://localhost:1/client.json").unwrap();
-        let first = fetcher.fetch(uri.clone());
-        let (reply, late) = pending();
-        let asked = Instant::now().checked_sub(WAIT_MAX).unwrap();
-        let began = Arc::new(AtomicBool::new(false));
-        fetcher.jobs.send(Job { uri, asked, began: Arc::clone(&began), reply }).unwrap();
-        assert!(!first.began());
-        drop(fetcher);
-        work(&queue, &tls(), &Destinations::default());
-        assert!(first.began());
-        assert_eq!(first.answer.wait(), Err(FetchError::Address));
-        assert!(!began.load(Ordering::Relaxed), "no requester waits for it");
-        assert_eq!(late.wait(), Err(FetchError::Busy));
     }
 }

@@ -25,7 +25,7 @@ fn poster(time_max: Duration) -> Poster {
 }
 
 fn outgoing(body: &[u8]) -> Outgoing<'_> {
-    Outgoing { id: "msg_1".into(), timestamp: 7, signature: "v1,x".into(), body }
+    Outgoing { account: [1; 16], id: "msg_1".into(), timestamp: 7, signature: "v1,x".into(), body }
 }
 
 /// Sends a message to a receiver that does this with its connection.
@@ -194,7 +194,7 @@ fn a_port_without_a_server_is_a_failed_connection() {
 fn poster_with(destinations: Destinations, turns: Vec<Vec<Ipv4Addr>>) -> (Poster, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let look_up = move |_: &str, port: u16, _: Instant| {
+    let look_up = move |_: AccountBytes, _: &str, port: u16, _: Instant| {
         let turn = counted.fetch_add(1, Ordering::AcqRel);
         let found = turns.get(turn).cloned().unwrap_or_default();
         Ok(found.into_iter().map(|address| SocketAddr::from((address, port))).collect())
@@ -243,7 +243,9 @@ fn only_permitted_addresses_are_contacted_after_one_look_up() {
 fn an_address_has_few_connections_whatever_the_names_of_its_host() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
-    let look_up = |_: &str, port: u16, _: Instant| Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))]);
+    let look_up = |_: AccountBytes, _: &str, port: u16, _: Instant| {
+        Ok(vec![SocketAddr::from((Ipv4Addr::LOCALHOST, port))])
+    };
     let poster = Poster { look_up: Box::new(look_up), ..poster(TIME_MAX) };
     let post = |number: u64| {
         let url = WebhookUrl::parse(&format!("http://h{number}.example:{port}/"), &loopback());

@@ -324,8 +324,10 @@ fn a_message_without_a_look_up_waits_and_has_no_failed_attempt() {
     world.test(webhook);
     let (looks, address) = (Arc::new(AtomicU64::new(0)), hook.address);
     let counted = Arc::clone(&looks);
-    let look_up = move |_: &str, _: u16, _: Instant| match counted.fetch_add(1, Ordering::AcqRel) {
+    let look_up = move |_: [u8; 16], _: &str, _: u16, _: Instant| match counted.fetch_add(1, Ordering::AcqRel)
+    {
         0 => Err(io::ErrorKind::ResourceBusy.into()),
+        1 => Err(io::ErrorKind::QuotaExceeded.into()),
         _ => Ok(vec![address]),
     };
     let poster = Poster::with_look_up(loopback(), look_up).expect("TLS");
