@@ -3,13 +3,11 @@
 //! Only the status of the answer matters. Redirects are not followed, and proxies are not used.
 
 use crate::url::WebhookUrl;
-use engine_proto::sharing::{Bounds, Quota, Taken};
 use outbound::{AccountBytes, Bounded, Destinations, Trust, connect, look_up};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use store::webhooks::{AttemptFault, AttemptResult};
 
@@ -19,9 +17,6 @@ pub const TIME_MAX: Duration = Duration::from_secs(15);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 /// The most addresses of a host that are tried.
 const ADDRESSES_MAX: usize = 3;
-/// The most connections to one address at the same time, over all host names and accounts. The addresses of an IPv6 network of
-/// 64 bits count as one.
-const ADDRESS_PLACES: Bounds = Bounds { share: 4, all: 1024 };
 /// The longest head of an answer, with those of interim answers, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// The most bytes of a body that are read, so that a short answer ends in order. Its content is thrown away.
@@ -41,7 +36,6 @@ pub struct Poster {
     destinations: Destinations,
     look_up: Box<LookUp>,
     time_max: Duration,
-    places: Arc<Quota<IpAddr>>,
 }
 
 /// The reason why an attempt got no status.
@@ -80,8 +74,7 @@ impl Poster {
     /// TLS is not available.
     pub fn new(destinations: Destinations) -> io::Result<Poster> {
         let trust = Trust::of_system()?;
-        let places = Quota::new("webhook_addresses", ADDRESS_PLACES);
-        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX, places })
+        Ok(Poster { trust, destinations, look_up: Box::new(look_up), time_max: TIME_MAX })
     }
 
     /// A poster that finds addresses in this way.
@@ -103,8 +96,7 @@ impl Poster {
         self.trust.usable
     }
 
-    /// Sends a message once. `None` if there was no attempt, because too many look-ups are under way, or too many attempts to the
-    /// same address.
+    /// Sends a message once. `None` if there was no attempt, because too many look-ups are under way.
     pub fn post(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Option<AttemptResult> {
         match self.attempt(url, outgoing) {
             Ok(status) => Some(AttemptResult::Status(status)),
@@ -116,7 +108,7 @@ impl Poster {
     fn attempt(&self, url: &WebhookUrl, outgoing: &Outgoing<'_>) -> Result<u16, Unsent> {
         let deadline = Instant::now() + self.time_max;
         let addresses = self.addresses(outgoing.account, url, deadline)?;
-        let (stream, _place) = self.connect(&addresses, deadline)?;
+        let stream = connect(&addresses, deadline, CONNECT_TIME_MAX).map_err(|error| fault(&error))?;
         let mut stream = Bounded::new(stream, deadline, RAW_BYTES_MAX);
         let request = request(url, outgoing);
         if !url.is_https() {
@@ -137,23 +129,6 @@ impl Poster {
         stream.sock.end_within(BODY_TIME_MAX);
         skip_body(&mut stream, body_bytes);
         Ok(status)
-    }
-
-    /// Connects to the first address that accepts, of those that have a place.
-    fn connect(
-        &self,
-        addresses: &[SocketAddr],
-        deadline: Instant,
-    ) -> Result<(TcpStream, Taken<IpAddr>), Unsent> {
-        let mut last = Unsent::Busy;
-        for address in addresses {
-            let Ok(place) = self.places.take(network(address.ip()), 1) else { continue };
-            match connect(&[*address], deadline, CONNECT_TIME_MAX) {
-                Ok(stream) => return Ok((stream, place)),
-                Err(error) => last = fault(&error).into(),
-            }
-        }
-        Err(last)
     }
 
     /// The addresses that the connection may go to. There is no look-up after this one.
@@ -179,14 +154,6 @@ impl Poster {
         };
         let permitted: Vec<SocketAddr> = found.into_iter().filter(permits).take(ADDRESSES_MAX).collect();
         if permitted.is_empty() { Err(AttemptFault::AddressNotAllowed.into()) } else { Ok(permitted) }
-    }
-}
-
-/// The part of an address that usually belongs to one host.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 

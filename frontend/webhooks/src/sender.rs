@@ -13,7 +13,7 @@ use crate::payload::body;
 use crate::post::{Outgoing, Poster};
 use crate::signature::sign;
 use crate::url::WebhookUrl;
-use engine_proto::sharing::{Bounds, Quota, ShareUse};
+use engine_proto::sharing::ShareUse;
 use outbound::Destinations;
 use std::collections::HashMap;
 use std::io;
@@ -28,8 +28,6 @@ use store::webhooks::{
 };
 use store::{Store, StoreError, UnixMs, WebhookId, id::random_bits};
 
-/// The most attempts to one host name at the same time, over all accounts. The lanes bound those in all.
-const HOST_PLACES: Bounds = Bounds { share: 4, all: 1024 };
 /// The most endpoints of one look. The next look goes on behind them.
 const DUE_MAX: usize = 1000;
 /// The most messages of an endpoint in a row before others get their turn.
@@ -90,15 +88,8 @@ impl Sender {
         let lanes = Lanes::new();
         let shares = lanes.shares();
         let shared = Arc::new(Shared { store, poster, clock, is_draining: Arc::clone(&is_draining) });
-        let main = Main {
-            shared,
-            events: events.clone(),
-            lanes,
-            hosts: Quota::new("webhook_hosts", HOST_PLACES),
-            under_way: HashMap::new(),
-            begun: 0,
-            after: None,
-        };
+        let main =
+            Main { shared, events: events.clone(), lanes, under_way: HashMap::new(), begun: 0, after: None };
         let thread = thread::Builder::new().name("webhooks".into()).spawn(move || main.run(&inbox))?;
         Ok(Sender { events, is_draining, shares, thread: Some(thread) })
     }
@@ -146,7 +137,6 @@ struct Main {
     shared: Arc<Shared>,
     events: Channel<Event>,
     lanes: Lanes,
-    hosts: Arc<Quota<String>>,
     /// The claims with a thread: since when, and their places.
     under_way: HashMap<u64, (Instant, LanePlaces)>,
     /// The number of the next one.
@@ -226,18 +216,12 @@ impl Main {
     }
 
     fn begin(&mut self, claimed: Claimed, places: LanePlaces) {
-        let host = host_of(&self.shared, &claimed.message);
-        let Ok(host_place) = self.hosts.take(host.clone(), 1) else {
-            self.shared.put_back(&claimed);
-            return;
-        };
         let number = self.begun;
         self.begun += 1;
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         let work = move || {
             // A panic was logged at its source. The message is sent again after its claim.
-            let _ = catch_unwind(AssertUnwindSafe(|| shared.send_all(claimed, &host, &events)));
-            drop(host_place);
+            let _ = catch_unwind(AssertUnwindSafe(|| shared.send_all(claimed, &events)));
             // The thread waits for all attempts before it ends.
             let _ = events.send(Event::Ended(number));
         };
@@ -248,24 +232,13 @@ impl Main {
     }
 }
 
-/// The host of a message; empty if its URL is not allowed.
-fn host_of(shared: &Shared, claimed: &ClaimedMessage) -> String {
-    let url = WebhookUrl::parse(&claimed.url, shared.poster.destinations());
-    url.map(|url| url.host().to_owned()).unwrap_or_default()
-}
-
 impl Shared {
     /// Attempts a message, and then the next ones of its endpoint.
-    fn send_all(&self, first: Claimed, host: &str, events: &Channel<Event>) {
+    fn send_all(&self, first: Claimed, events: &Channel<Event>) {
         let until = Instant::now() + PROMPT_TIME_MAX;
         let mut next = Some(first);
         for number in 1..=CHAIN_MAX {
             let Some(claimed) = next else { return };
-            if number > 1 && host_of(self, &claimed.message) != host {
-                // The owner has changed the URL, and the other host has its own places.
-                self.put_back(&claimed);
-                return;
-            }
             let may_go_on =
                 |result: AttemptResult| number < CHAIN_MAX && result.is_success() && Instant::now() < until;
             next = self.send(&claimed, events, may_go_on);

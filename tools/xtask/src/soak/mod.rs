@@ -18,6 +18,7 @@
 //! - `unread` (unread.rs): thousands of connections whose clients read no answer, and the memory of the server;
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
+//! - `tenants` (tenants/): other accounts, or strangers, take of each shared thing as much as they may, beside a customer;
 //! - `fuzz` (fuzz/): malformed input to every parser of data from strangers, operators and the store's file;
 //! - `evidence` (evidence/): servers that stop distinguishing mailboxes, and honest ones beside them;
 //! - `manners` (manners/): a client must not look like a directory harvest to a mail server;
@@ -61,6 +62,7 @@ mod slow_peers;
 mod ssrf;
 mod state;
 mod stops;
+mod tenants;
 mod timeleft;
 pub mod transport;
 mod unread;
@@ -143,6 +145,8 @@ enum CampaignName {
     Slow,
     /// Thousands of connections that read no answers, on every route, over HTTP and TLS: the memory of the server stays bounded.
     Unread,
+    /// Accounts and strangers take of each shared thing as much as they may: the requests of another account succeed, and soon.
+    Tenants,
     /// Slow, greedy and malformed requests over HTTP and TLS: good clients get their answers, and no hidden request runs.
     Abuse,
     /// Kill `clean` of a long list several times: each line is in the output once, with its verdict.
@@ -210,6 +214,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Abuse => abuse::run(options),
         CampaignName::Slow => slow::run(options),
         CampaignName::Unread => unread::run(options),
+        CampaignName::Tenants => tenants::run(options),
         CampaignName::Cluster => cluster::run(options),
         CampaignName::Fuzz => fuzz::run(options),
         CampaignName::Manners => manners::run(options),

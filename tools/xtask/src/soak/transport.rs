@@ -2,9 +2,10 @@
 
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use socket2::{Domain, Socket, Type};
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,8 @@ const NAME: &str = "localhost";
 #[derive(Clone)]
 pub struct ServerEndpoint {
     pub address: SocketAddr,
+    /// The address of the client, if it is not left to the system.
+    source: Option<IpAddr>,
     tls: Option<Arc<ClientConfig>>,
 }
 
@@ -33,7 +36,7 @@ pub struct Certificate {
 
 impl From<SocketAddr> for ServerEndpoint {
     fn from(address: SocketAddr) -> ServerEndpoint {
-        ServerEndpoint { address, tls: None }
+        ServerEndpoint { address, source: None, tls: None }
     }
 }
 
@@ -60,7 +63,12 @@ impl ServerEndpoint {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
         let config = versions.with_root_certificates(roots).with_no_client_auth();
-        Ok(ServerEndpoint { address, tls: Some(Arc::new(config)) })
+        Ok(ServerEndpoint { address, source: None, tls: Some(Arc::new(config)) })
+    }
+
+    /// The same server, for a client at another address of this machine: to the server it is another network.
+    pub fn at_source(&self, source: IpAddr) -> ServerEndpoint {
+        ServerEndpoint { source: Some(source), ..self.clone() }
     }
 
     /// Whether connections to it use TLS.
@@ -84,7 +92,13 @@ impl ServerEndpoint {
 
     /// Opens a connection. Reads block, and small writes are not delayed.
     pub fn connect(&self, limit: Duration) -> io::Result<Stream> {
-        self.over(TcpStream::connect_timeout(&self.address, limit)?, limit)
+        let Some(source) = self.source else {
+            return self.over(TcpStream::connect_timeout(&self.address, limit)?, limit);
+        };
+        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+        socket.connect_timeout(&self.address.into(), limit)?;
+        self.over(socket.into(), limit)
     }
 
     /// Makes a connection of an open stream to this server. Reads block, and small writes are not delayed.

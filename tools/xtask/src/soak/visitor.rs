@@ -52,6 +52,15 @@ impl Visitor {
         Ok(Visitor { browser, csrf })
     }
 
+    /// Signs in as a user who has signed up before, in a new browser.
+    pub fn sign_in(server: &ServerEndpoint, email: &str) -> Result<(), Failure> {
+        let mut browser = HttpClient::browser(server.clone());
+        let page = expect(&mut browser, &HttpRequest::get("/signin"), 200)?;
+        let mut fields = form(&page, "/signin")?;
+        fields.extend([("email".into(), email.into()), ("password".into(), PASSWORD.into())]);
+        expect(&mut browser, &HttpRequest::form("/signin", &borrowed(&fields)), 303).map(drop)
+    }
+
     /// Requests a page, which must be there.
     pub fn look(&mut self, path: &str) -> Result<HttpReply, Failure> {
         expect(&mut self.browser, &HttpRequest::get(path), 200)

@@ -292,7 +292,12 @@ impl CampaignFolder {
 
     /// Writes the plans `free` and `unlimited`, and returns the flags that make a server read them.
     pub fn plans(&self) -> Result<[String; 2], Failure> {
-        let free = "[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n";
+        self.plans_with("")
+    }
+
+    /// As [`CampaignFolder::plans`], with further settings of the plan `free`.
+    pub fn plans_with(&self, more: &str) -> Result<[String; 2], Failure> {
+        let free = format!("[[plan]]\nid = \"free\"\nname = \"Free\"\nmonthly_credits = 100\n{more}");
         self.plans_of(&format!("{free}{}", plan("unlimited", 0)))
     }
 

@@ -1,0 +1,403 @@
+//! The attacks: each takes as much of one shared thing as free accounts, or strangers without one, are allowed to.
+
+use super::super::client::{HttpClient, HttpRequest, Lost};
+use super::super::transport::ServerEndpoint;
+use super::super::visitor::Visitor;
+use super::super::{Failure, http};
+use crate::interop::process::interrupted;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// The most clients of an attack at the same time.
+const CLIENTS: usize = 48;
+/// How long a connection that reads nothing stays before it is opened again.
+const UNREAD_TIME: Duration = Duration::from_secs(25);
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+/// The pause of a client after a refusal: a real one could not do more either, and shares the machine with the server here.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The things that accounts and strangers share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attack {
+    FastChecks,
+    TestBatches,
+    Announcements,
+    Uploads,
+    Spreadsheets,
+    Passwords,
+    SignUps,
+    Assistants,
+    Webhooks,
+    Unread,
+    Idle,
+}
+
+/// All attacks in the order of the campaign.
+pub const ALL: [Attack; 11] = [
+    Attack::FastChecks,
+    Attack::TestBatches,
+    Attack::Announcements,
+    Attack::Uploads,
+    Attack::Spreadsheets,
+    Attack::Passwords,
+    Attack::SignUps,
+    Attack::Assistants,
+    Attack::Webhooks,
+    Attack::Unread,
+    Attack::Idle,
+];
+
+/// The attackers: what they have.
+pub struct Attackers {
+    pub server: ServerEndpoint,
+    /// Live keys of free accounts: one of each, and several more of the first one.
+    pub live: Vec<String>,
+    /// Test keys of the first account.
+    pub test: Vec<String>,
+    /// Users with accounts of their own.
+    pub visitors: Vec<Visitor>,
+    /// The connections of an attack that only holds them.
+    pub connections: usize,
+    /// A host that accepts connections and says nothing.
+    pub silent: Silent,
+}
+
+/// The answers of the server to an attack: how many of each status, and one text of each refusal.
+#[derive(Default)]
+pub struct Answers {
+    counts: Mutex<BTreeMap<u16, (u64, String)>>,
+}
+
+impl Answers {
+    fn note(&self, status: u16, text: &str) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, first) = counts.entry(status).or_default();
+        *count += 1;
+        // The words about a share are those that matter.
+        if first.is_empty() || (text.contains("share") && !first.contains("share")) {
+            *first = text.chars().take(200).collect();
+        }
+    }
+
+    /// A line for the report, or what is wrong: another error of the server than 503, or no refusal that names a share where there
+    /// must be one.
+    pub fn judge(&self, must_name_share: bool) -> Result<String, String> {
+        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let line =
+            counts.iter().map(|(status, (count, _))| format!("{count} x {status}")).collect::<Vec<_>>();
+        let line = line.join(", ");
+        if let Some((status, (_, text))) =
+            counts.iter().find(|(status, _)| **status >= 500 && **status != 503)
+        {
+            return Err(format!("{line}; {status}: {text}"));
+        }
+        let named = [413, 429]
+            .iter()
+            .any(|status| counts.get(status).is_some_and(|(_, text)| text.contains("share")));
+        match must_name_share && !named {
+            true => Err(format!("{line}; no refusal names the share: {:?}", *counts)),
+            false => Ok(line),
+        }
+    }
+}
+
+impl Attack {
+    /// The name in the report, and for `--only`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Attack::FastChecks => "fast checks of all keys of an account",
+            Attack::TestBatches => "batches of test keys with the longest addresses",
+            Attack::Announcements => "announced uploads of many accounts",
+            Attack::Uploads => "uploads without an end",
+            Attack::Spreadsheets => "small spreadsheets with much work",
+            Attack::Passwords => "wrong passwords from many networks",
+            Attack::SignUps => "sign-ups from many networks",
+            Attack::Assistants => "metadata of assistants on silent hosts",
+            Attack::Webhooks => "webhooks with silent hosts",
+            Attack::Unread => "answers that nobody reads",
+            Attack::Idle => "connections that say nothing",
+        }
+    }
+
+    /// Whether the attack uses up a share whose refusal has to name it.
+    pub fn must_name_share(self) -> bool {
+        matches!(self, Attack::TestBatches | Attack::Announcements)
+    }
+
+    /// Goes on until `ended`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be set up.
+    pub fn run(self, by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(), Failure> {
+        let server = &by.server;
+        match self {
+            Attack::FastChecks => clients(CLIENTS, ended, |number| {
+                let key = &by.live[number % by.live.len()];
+                call(server, answers, key, "/v1/verify", &json!({ "email": "a@a-1.example", "mode": "fast" }))
+            }),
+            Attack::TestBatches => {
+                let long = |n: usize| format!("{n:0>64}@{0}.{0}.{1}.com", "d".repeat(63), "d".repeat(56));
+                let emails: Vec<String> = (0..200).map(long).collect();
+                let body = json!({ "emails": emails });
+                clients(CLIENTS, ended, |number| {
+                    call(server, answers, &by.test[number % by.test.len()], "/v1/verify/batch", &body)
+                });
+            }
+            Attack::Announcements => clients(CLIENTS, ended, |number| {
+                let key = &by.live[number % by.live.len()];
+                call(server, answers, key, "/v1/lists", &json!({ "bytes": 100 << 20, "name": "x.csv" }))
+            }),
+            Attack::Uploads => clients(CLIENTS, ended, |number| {
+                let key = &by.live[number % by.live.len()];
+                let head = format!(
+                    "POST /v1/lists HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {key}\r\nContent-Type: text/csv\r\n\
+                     Transfer-Encoding: chunked\r\n\r\n"
+                );
+                let chunk = format!("8000\r\n{}\r\n", "a".repeat(0x8000));
+                hold(server, source(number), &[head, chunk].concat(), Some(answers), ended);
+            }),
+            Attack::Spreadsheets => {
+                let books = books().map_err(|error| Failure(format!("a spreadsheet: {error}")))?;
+                clients(CLIENTS / 4, ended, |number| {
+                    let key = &by.live[number % by.live.len()];
+                    let book = &books[number % books.len()];
+                    let answer = http::request(server.address, key, ("POST", "/v1/lists"), "", book);
+                    note(answers, answer);
+                });
+            }
+            Attack::Passwords => clients(CLIENTS, ended, |number| {
+                let fields = [("email", "victim@people.example"), ("password", "a wrong password")];
+                form(&server.at_source(source(number)), answers, "/signin", &fields);
+            }),
+            Attack::SignUps => clients(CLIENTS, ended, |number| {
+                let email = format!("taker-{}@people.example", fastrand::u64(..));
+                let fields = [("email", email.as_str()), ("password", "correct horse battery")];
+                form(&server.at_source(source(number)), answers, "/signup", &fields);
+            }),
+            Attack::Assistants => clients(CLIENTS, ended, |number| {
+                let client = format!("https%3A%2F%2Flocalhost%3A{}%2Fc{number}", by.silent.address.port());
+                let path = format!("/oauth/authorize?response_type=code&client_id={client}&redirect_uri=x");
+                let mut browser = by.visitors[number % by.visitors.len()].client();
+                page(answers, browser.send(&HttpRequest::get(path)));
+            }),
+            Attack::Webhooks => self.webhooks(by, answers, ended)?,
+            Attack::Unread => clients(by.connections, ended, |number| {
+                let request = "GET /docs HTTP/1.1\r\nHost: t\r\n\r\n".repeat(4);
+                hold(server, source(number), &request, None, ended);
+            }),
+            Attack::Idle => clients(by.connections, ended, |number| {
+                hold(server, source(number), "", None, ended);
+            }),
+        }
+        Ok(())
+    }
+
+    /// Each account has as many endpoints as it may have, whose host never answers, and asks for messages to them.
+    fn webhooks(self, by: &Attackers, answers: &Answers, ended: &AtomicBool) -> Result<(), Failure> {
+        let address = by.server.address;
+        let mut endpoints = Vec::new();
+        for key in &by.live {
+            for number in 0..10 {
+                let url = format!("http://{}/{number}", by.silent.address);
+                let made =
+                    http::call(address, key, ("POST", "/v1/webhooks"), &json!({ "url": url }).to_string());
+                let made = made.map_err(Failure)?;
+                if made.status != 201 {
+                    answers.note(made.status, &made.body.to_string());
+                    break;
+                }
+                endpoints.push((key, format!("/v1/webhooks/{}/test", made.text("webhook_id"))));
+            }
+        }
+        clients(CLIENTS, ended, |number| {
+            if let Some((key, path)) = endpoints.get(number * endpoints.len() / CLIENTS) {
+                call(&by.server, answers, key, path, &json!({}));
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Runs a client in each of some threads, again and again until `ended`.
+fn clients(count: usize, ended: &AtomicBool, client: impl Fn(usize) + Sync) {
+    thread::scope(|scope| {
+        for number in 0..count {
+            let client = &client;
+            let work = move || {
+                while !ended.load(Ordering::Relaxed) && interrupted().is_ok() {
+                    client(number);
+                    thread::sleep(PAUSE);
+                }
+            };
+            if thread::Builder::new().stack_size(256 << 10).spawn_scoped(scope, work).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// An address of loopback for each client, as of a network of its own.
+pub fn source(number: usize) -> IpAddr {
+    let [high, low] = u16::try_from(number % 65_000).unwrap_or(0).to_be_bytes();
+    Ipv4Addr::new(127, 1, high, low.max(1)).into()
+}
+
+fn call(server: &ServerEndpoint, answers: &Answers, key: &str, path: &str, body: &serde_json::Value) {
+    note(answers, http::call(server.address, key, ("POST", path), &body.to_string()));
+}
+
+fn note(answers: &Answers, answer: Result<http::ApiAnswer, String>) {
+    // A connection that the server has closed is no answer, and an attacker tries again.
+    if let Ok(answer) = answer {
+        answers.note(answer.status, &answer.body.to_string());
+    }
+}
+
+/// Fills in a form of the pages.
+fn form(server: &ServerEndpoint, answers: &Answers, path: &str, given: &[(&str, &str)]) {
+    let mut browser = HttpClient::browser(server.clone());
+    let Ok(shown) = browser.send(&HttpRequest::get(path)) else { return };
+    let Some(mut fields) = shown.form(path) else { return answers.note(shown.status, &shown.text()) };
+    fields.extend(given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let fields: Vec<(&str, &str)> =
+        fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    page(answers, browser.send(&HttpRequest::form(path, &fields)));
+}
+
+fn page(answers: &Answers, reply: Result<super::super::client::HttpReply, Lost>) {
+    if let Ok(reply) = reply {
+        answers.note(reply.status, &reply.text());
+    }
+}
+
+/// Opens a connection, sends something and reads nothing, until the server closes it or the time is over. `trickle`: goes on sending
+/// small pieces, and notes an answer that comes early.
+fn hold(server: &ServerEndpoint, source: IpAddr, sent: &str, answers: Option<&Answers>, ended: &AtomicBool) {
+    let Ok(mut stream) = server.at_source(source).connect(CONNECT_LIMIT) else { return };
+    let _ = stream.tcp().set_write_timeout(Some(Duration::from_millis(200)));
+    let _ = stream.write_all(sent.as_bytes());
+    let step = Duration::from_millis(100);
+    let mut held = Duration::ZERO;
+    while !ended.load(Ordering::Relaxed) && held < UNREAD_TIME {
+        thread::sleep(step);
+        held += step;
+        if let Some(answers) = answers {
+            let piece = format!("400\r\n{}\r\n", "a".repeat(0x400));
+            if stream.write_all(piece.as_bytes()).is_err() {
+                let _ = stream.tcp().set_read_timeout(Some(step));
+                let mut head = [0; 512];
+                let length = stream.read(&mut head).unwrap_or(0);
+                let head = String::from_utf8_lossy(&head[..length]).into_owned();
+                if let Some(status) = head.get(9..12).and_then(|status| status.parse().ok()) {
+                    answers.note(status, &head);
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// A host that accepts connections and never says anything.
+pub struct Silent {
+    address: std::net::SocketAddr,
+}
+
+impl Silent {
+    /// Starts it. It ends with the process.
+    ///
+    /// # Errors
+    ///
+    /// There is no port.
+    pub fn start() -> Result<Silent, Failure> {
+        let failed = |error: std::io::Error| Failure(format!("a silent host: {error}"));
+        let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let accept = move || {
+            let mut open = std::collections::VecDeque::new();
+            for stream in listener.incoming().flatten() {
+                open.push_back(stream);
+                if open.len() > 512 {
+                    open.pop_front();
+                }
+            }
+        };
+        thread::Builder::new().name("silent".into()).spawn(accept).map_err(failed)?;
+        Ok(Silent { address })
+    }
+}
+
+/// Spreadsheets of some KiB whose conversion takes much more than their bytes suggest, and a line of JSON with many keys.
+fn books() -> std::io::Result<Vec<Vec<u8>>> {
+    let keys: String = (0..16_000).map(|n| format!("\"k{n}\":{n},")).collect();
+    let json =
+        format!("{{{keys}\"email\":\"a@a-1.example\"}}\n{}", "{\"email\":\"b@a-1.example\"}\n".repeat(2_000));
+    Ok(vec![ods()?, xlsx()?, json.into_bytes()])
+}
+
+/// A sheet whose two rows are repeated a million times, with cells that are repeated too.
+fn ods() -> std::io::Result<Vec<u8>> {
+    let row = "<table:table-row table:number-rows-repeated=\"1000000\"><table:table-cell office:value-type=\"string\" \
+               table:number-columns-repeated=\"50\"><text:p>a@a-1.example</text:p></table:table-cell></table:table-row>";
+    let content = format!(
+        "<?xml version=\"1.0\"?><office:document-content xmlns:office=\"urn:oasis:names:tc:opendocument:xmlns:office:1.0\" \
+         xmlns:table=\"urn:oasis:names:tc:opendocument:xmlns:table:1.0\" \
+         xmlns:text=\"urn:oasis:names:tc:opendocument:xmlns:text:1.0\"><office:body><office:spreadsheet>\
+         <table:table table:name=\"a\">{}</table:table></office:spreadsheet></office:body></office:document-content>",
+        row.repeat(2)
+    );
+    zip(&[
+        ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+        (
+            "META-INF/manifest.xml",
+            "<?xml version=\"1.0\"?><manifest:manifest xmlns:manifest=\"urn:oasis:names:tc:opendocument:xmlns:manifest:1.0\"/>",
+        ),
+        ("content.xml", &content),
+    ])
+}
+
+/// A workbook with thousands of sheets.
+fn xlsx() -> std::io::Result<Vec<u8>> {
+    let sheets: String =
+        (1..=9_000).map(|n| format!("<sheet name=\"s{n}\" sheetId=\"{n}\" r:id=\"rId1\"/>")).collect();
+    let workbook = format!(
+        "<?xml version=\"1.0\"?><workbook xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\" \
+         xmlns:r=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships\"><sheets>{sheets}</sheets></workbook>"
+    );
+    let relations = "<?xml version=\"1.0\"?><Relationships xmlns=\"http://schemas.openxmlformats.org/package/2006/relationships\">\
+         <Relationship Id=\"rId1\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet\" \
+         Target=\"worksheets/sheet1.xml\"/></Relationships>";
+    let rows: String = (1..=2_000)
+        .map(|n| {
+            format!("<row r=\"{n}\"><c r=\"A{n}\" t=\"inlineStr\"><is><t>a{n}@a-1.example</t></is></c></row>")
+        })
+        .collect();
+    let sheet = format!(
+        "<?xml version=\"1.0\"?><worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\">\
+         <sheetData>{rows}</sheetData></worksheet>"
+    );
+    zip(&[
+        (
+            "[Content_Types].xml",
+            "<?xml version=\"1.0\"?><Types xmlns=\"http://schemas.openxmlformats.org/package/2006/content-types\"/>",
+        ),
+        ("xl/workbook.xml", &workbook),
+        ("xl/_rels/workbook.xml.rels", relations),
+        ("xl/worksheets/sheet1.xml", &sheet),
+    ])
+}
+
+fn zip(files: &[(&str, &str)]) -> std::io::Result<Vec<u8>> {
+    let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    for (name, content) in files {
+        zip.start_file(*name, zip::write::SimpleFileOptions::default())?;
+        zip.write_all(content.as_bytes())?;
+    }
+    Ok(zip.finish()?.into_inner())
+}

@@ -1,0 +1,272 @@
+//! The victim: an account whose requests have to succeed beside any other account, and how long each takes.
+
+use super::super::client::{HttpClient, HttpRequest};
+use super::super::transport::ServerEndpoint;
+use super::super::visitor::{Visitor, expect};
+use super::super::{Failure, http};
+use crate::interop::process::{sleep, wait_until};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The domains of the scenario.
+pub const DOMAINS: u64 = 50;
+const ROWS: u64 = 1_000;
+const BATCH_ROWS: u64 = 20;
+const UPLOAD_BYTES: usize = 2 << 20;
+/// A downloaded result has at least this many bytes, and each of its rows these.
+const DOWNLOAD_BYTES: usize = 4_000_000;
+const DOWNLOAD_ROW_BYTES: usize = 190;
+const LOOK: Duration = Duration::from_millis(20);
+/// A step that takes longer has failed, whatever it took before.
+const STEP_LIMIT: Duration = Duration::from_secs(120);
+/// The pause between two actions of one kind.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// What the victim does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    FastCheck,
+    FullCheck,
+    Page,
+    SignIn,
+    Batch,
+    Webhook,
+    Upload,
+    List,
+    Download,
+}
+
+impl Action {
+    /// Actions of milliseconds: their median and a percentile count.
+    pub const SHORT: [Action; 3] = [Action::FastCheck, Action::FullCheck, Action::Page];
+    /// Actions of less than a second: the median counts.
+    pub const MEDIUM: [Action; 3] = [Action::SignIn, Action::Batch, Action::Webhook];
+    /// Actions of seconds: the worst counts.
+    pub const LONG: [Action; 3] = [Action::Upload, Action::List, Action::Download];
+}
+
+/// How often each action is done.
+#[derive(Clone, Copy)]
+pub struct Samples {
+    pub short: usize,
+    pub medium: usize,
+    pub long: usize,
+}
+
+/// The times of all actions that succeeded.
+pub type ActionTimes = BTreeMap<Action, Vec<Duration>>;
+
+/// An account with credits, a user, a list with a long result, and an endpoint of webhooks.
+pub struct Victim {
+    server: ServerEndpoint,
+    key: String,
+    visitor: Visitor,
+    email: String,
+    webhook: String,
+    delivered: Mutex<Receiver<Instant>>,
+    download: String,
+    /// The number of the next address, so that no check is a repeat.
+    next: AtomicU64,
+}
+
+impl Victim {
+    /// Prepares the account. The key is that of an account without limits; the user has an account of its own.
+    ///
+    /// # Errors
+    ///
+    /// A step failed.
+    pub fn prepare(server: &ServerEndpoint, key: String) -> Result<Victim, Failure> {
+        let email = "victim@people.example".to_owned();
+        let mut visitor = Visitor::sign_up(server, &email)?;
+        // One address, so that the list costs one credit.
+        let note = "n".repeat(150);
+        let rows = DOWNLOAD_BYTES / DOWNLOAD_ROW_BYTES + 1;
+        let content = format!("email,note\n{}", format!("user-0@a-1.example,{note}\n").repeat(rows));
+        let download = visitor.checked_list("long.csv", content.as_bytes())?;
+        let (url, delivered) = receiver()?;
+        let body = json!({ "url": url, "events": ["list.unfit"] }).to_string();
+        let made = http::call(server.address, &key, ("POST", "/v1/webhooks"), &body).map_err(Failure)?;
+        let webhook = made.text("webhook_id").to_owned();
+        if made.status != 201 || webhook.is_empty() {
+            return Err(Failure(format!("a webhook: {} {}", made.status, made.body)));
+        }
+        let (server, delivered) = (server.clone(), Mutex::new(delivered));
+        Ok(Victim { server, key, visitor, email, webhook, delivered, download, next: AtomicU64::new(1) })
+    }
+
+    /// Does everything, in three lines of work at a time.
+    ///
+    /// # Errors
+    ///
+    /// An action did not succeed.
+    pub fn act(&self, samples: Samples) -> Result<ActionTimes, Failure> {
+        let lines =
+            [(Action::SHORT, samples.short), (Action::MEDIUM, samples.medium), (Action::LONG, samples.long)];
+        thread::scope(|scope| {
+            let lines = lines.map(|(actions, count)| scope.spawn(move || self.act_in_turn(&actions, count)));
+            let mut all = ActionTimes::new();
+            for line in lines {
+                match line.join() {
+                    Ok(times) => all.extend(times?),
+                    Err(payload) => std::panic::resume_unwind(payload),
+                }
+            }
+            Ok(all)
+        })
+    }
+
+    fn act_in_turn(&self, actions: &[Action], count: usize) -> Result<ActionTimes, Failure> {
+        let mut times = ActionTimes::new();
+        for _ in 0..count {
+            for action in actions {
+                let took = self.once(*action).map_err(|why| Failure(format!("{action:?}: {}", why.0)))?;
+                times.entry(*action).or_default().push(took);
+                sleep(PAUSE)?;
+            }
+        }
+        Ok(times)
+    }
+
+    fn once(&self, action: Action) -> Result<Duration, Failure> {
+        let began = Instant::now();
+        match action {
+            Action::FastCheck => {
+                let body = json!({ "email": "user-1@a-1.example", "mode": "fast" });
+                let answer = self.send(HttpRequest::json("/v1/verify", &body), 200)?;
+                right(answer["reason"] == "fast_check_passed", &answer)?;
+            }
+            Action::FullCheck => {
+                let body = json!({ "email": self.address() });
+                let answer = self.send(HttpRequest::json("/v1/verify", &body), 200)?;
+                right(answer["reason"] == "mailbox_exists", &answer)?;
+            }
+            Action::Page => {
+                expect(&mut self.visitor.client(), &HttpRequest::get("/"), 200)?;
+            }
+            Action::SignIn => Visitor::sign_in(&self.server, &self.email)?,
+            Action::Batch => self.batch()?,
+            Action::Webhook => return self.webhook(),
+            Action::Upload => drop(self.upload(&"x@a-1.example\n".repeat(UPLOAD_BYTES / 14), "unread")?),
+            Action::List => self.list()?,
+            Action::Download => {
+                let reply =
+                    expect(&mut self.visitor.client(), &HttpRequest::get(self.download.as_str()), 200)?;
+                right(reply.body.len() >= DOWNLOAD_BYTES, &json!(reply.body.len()))?;
+            }
+        }
+        Ok(began.elapsed())
+    }
+
+    /// An address that was never asked about.
+    fn address(&self) -> String {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        format!("user-{number}@a-{}.example", number % DOMAINS + 1)
+    }
+
+    fn batch(&self) -> Result<(), Failure> {
+        let emails: Vec<String> = (0..BATCH_ROWS).map(|_| self.address()).collect();
+        let body = json!({ "emails": emails });
+        let made = self.send(HttpRequest::json("/v1/verify/batch", &body), 202)?;
+        let path = format!("/v1/verify/batch/{}", text(&made, "batch_id")?);
+        let mut last = Value::Null;
+        self.wait_for(&path, &mut last, "completed")?;
+        let exist = last["results"]
+            .as_array()
+            .map(|rows| rows.iter().filter(|row| row["reason"] == "mailbox_exists").count() as u64);
+        right(exist == Some(BATCH_ROWS), &last)
+    }
+
+    /// The time from the request for a message to its delivery.
+    fn webhook(&self) -> Result<Duration, Failure> {
+        let delivered = self.delivered.lock().unwrap_or_else(PoisonError::into_inner);
+        while delivered.try_recv().is_ok() {}
+        let began = Instant::now();
+        self.send(HttpRequest::json(format!("/v1/webhooks/{}/test", self.webhook), &json!({})), 202)?;
+        let arrived = delivered.recv_timeout(STEP_LIMIT);
+        arrived.map(|at| at - began).map_err(|_| Failure("the message did not arrive".into()))
+    }
+
+    /// Uploads a list and deletes it, unless its check is wanted.
+    fn upload(&self, content: &str, what: &str) -> Result<String, Failure> {
+        let path = format!("/v1/lists?name={what}");
+        let fields = "Content-Type: text/csv\r\n";
+        let address = self.server.address;
+        let made = http::request(address, &self.key, ("POST", &path), fields, content.as_bytes());
+        let made = made.map_err(Failure)?;
+        right(made.status == 201, &made.body)?;
+        let path = format!("/v1/lists/{}", made.text("list_id"));
+        if what == "unread" {
+            self.delete(&path)?;
+        }
+        Ok(path)
+    }
+
+    fn list(&self) -> Result<(), Failure> {
+        let rows: String = (0..ROWS).map(|_| format!("{}\n", self.address())).collect();
+        let path = self.upload(&format!("email\n{rows}"), "checked")?;
+        let mut last = Value::Null;
+        self.wait_for(&path, &mut last, "ready")?;
+        self.send(HttpRequest::json(format!("{path}/start"), &json!({})), 202)?;
+        self.wait_for(&path, &mut last, "completed")?;
+        right(last["credits_charged"] == ROWS, &last)?;
+        self.delete(&path)
+    }
+
+    fn delete(&self, path: &str) -> Result<(), Failure> {
+        let deleted = http::call(self.server.address, &self.key, ("DELETE", path), "{}").map_err(Failure)?;
+        right(deleted.status == 204, &deleted.body)
+    }
+
+    fn wait_for(&self, path: &str, last: &mut Value, status: &str) -> Result<(), Failure> {
+        let waited = wait_until(path, STEP_LIMIT, || {
+            *last = self.send(HttpRequest::get(path), 200)?;
+            sleep(LOOK)?;
+            Ok(last["status"] == status)
+        });
+        waited.map_err(|failure| Failure(format!("{}: {last}", failure.0)))
+    }
+
+    fn send(&self, request: HttpRequest, status: u16) -> Result<Value, Failure> {
+        let mut client = HttpClient::program(self.server.clone());
+        Ok(expect(&mut client, &request.bearer(&self.key), status)?.json())
+    }
+}
+
+fn right(is_right: bool, answer: &Value) -> Result<(), Failure> {
+    if is_right { Ok(()) } else { Err(Failure(format!("a wrong answer: {answer}"))) }
+}
+
+fn text(answer: &Value, field: &str) -> Result<String, Failure> {
+    let found = answer[field].as_str().map(str::to_owned);
+    found.ok_or_else(|| Failure(format!("an answer without {field}: {answer}")))
+}
+
+/// A receiver of webhooks, which tells when a message has arrived.
+fn receiver() -> Result<(String, Receiver<Instant>), Failure> {
+    let failed = |error: std::io::Error| Failure(format!("a receiver of webhooks: {error}"));
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+    let url = format!("http://{}/", listener.local_addr().map_err(failed)?);
+    let (arrived, arrivals) = channel();
+    let take = move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut request = [0; 16 * 1024];
+            // A message fits into one read, or the answer comes early, which the sender permits.
+            if stream.read(&mut request).is_ok_and(|length| length > 0)
+                && stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").is_ok()
+                && arrived.send(Instant::now()).is_err()
+            {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("receiver".into()).spawn(take).map_err(failed)?;
+    Ok((url, arrivals))
+}
