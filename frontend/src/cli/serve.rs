@@ -346,6 +346,7 @@ impl Crew<'_> {
         let memory = ConnectionMemory::new(self.config.connections_per_peer != 0);
         shares.push(networks.figures());
         shares.extend(memory.shares());
+        shares.extend(self.store.shares());
         shares.extend(lists.shares());
         shares.extend(outbound::shares());
         shares.extend(dashboard.iter().flat_map(|dashboard| dashboard.shares()));

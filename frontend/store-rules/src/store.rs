@@ -20,6 +20,7 @@ use crate::txn::{Txn, find_plan, read_account};
 use crate::write_error::{WriteError, refuse};
 use crate::{audit, clock_check, days, deletion, limits, refusals};
 use engine::KeptRefusals;
+use engine::proto::sharing::ShareUse;
 use std::io::Write;
 use std::ops::{Bound, Deref};
 use std::sync::Arc;
@@ -543,6 +544,10 @@ impl<B: Backend> Store for RowStore<B> {
 
     fn figures(&self) -> StoreFigures {
         self.0.figures()
+    }
+
+    fn shares(&self) -> Vec<Arc<ShareUse>> {
+        self.shared().disk.figures().into_iter().collect()
     }
 }
 

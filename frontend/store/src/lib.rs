@@ -40,6 +40,7 @@ pub use webhooks::WebhookStore;
 use backup::{BackupError, BackupSummary};
 use credits::Balance;
 use engine::KeptRefusals;
+use engine::proto::sharing::ShareUse;
 use rate_limit::{Kept, Leased, Overrides, WindowId};
 use std::io::Write;
 use std::sync::Arc;
@@ -402,4 +403,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
 
     /// The current figures of the store. It reads memory only.
     fn figures(&self) -> StoreFigures;
+
+    /// What accounts share in the store, for metrics: the disk of the data folder, unless the database is elsewhere.
+    fn shares(&self) -> Vec<Arc<ShareUse>>;
 }
