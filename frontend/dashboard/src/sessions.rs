@@ -73,8 +73,10 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     }
     let (made, _counts) = proof::hash(&visit, attempt, waiter, new).await?;
     let address = user.is_none().then(|| email.to_owned());
-    let by =
-        Authority { session: Some(signed_in.session), password: user.as_ref().map(|user| user.password) };
+    let by = Authority {
+        password: user.as_ref().map(|user| user.password),
+        ..Authority::session(signed_in.session)
+    };
     match store.set_user(signed_in.account, address, made, by, clock::now()).await {
         Ok(()) => {
             visit.dashboard.throttle.set_password(proof::mark(&made), visit.head.peer, now);

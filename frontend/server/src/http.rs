@@ -343,6 +343,14 @@ async fn answer(
         meter::count(&worker, route, caller, counter, &mut note.standing).await?;
     }
     let body = body?;
+    // The body may have taken seconds to arrive. Writes compare the key once more, in their transaction.
+    if route.body != Body::None
+        && let Some(caller) = caller
+        && let Some(key) = caller.authority().key
+        && !worker.checks.store.is_key_in_force(key, caller.account, clock::now())
+    {
+        return Err(Refusal::outdated_key());
+    }
     let parameter = parameter.to_owned();
     let values = |name: &HeaderName| -> Vec<Vec<u8>> {
         head.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()

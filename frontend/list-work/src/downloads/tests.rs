@@ -7,7 +7,7 @@ use crate::tests::{contents_with, xlsx_of};
 use std::cell::Cell;
 use std::task::Waker;
 use store::clock;
-use store::{ListId, ListRoom, ListState, NewAccount, NewPart, PartPut, PlanTable, Store};
+use store::{Authority, ListId, ListRoom, ListState, NewAccount, NewPart, PartPut, PlanTable, Store};
 use store_redb::StoreOptions;
 
 /// A list that needs no answers.
@@ -17,7 +17,7 @@ fn list(store: &Arc<dyn Store>, account: AccountId, number: u128, content: &[u8]
     list.column = "email".into();
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     list.bytes = content.len() as u64;
-    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content };
+    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content, by: Authority::OPERATOR };
     assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     list.state = ListState::Completed;
     list.rows = rows;

@@ -41,12 +41,13 @@ impl<B: Backend> ListStore for RowStore<B> {
         &self,
         list: &List,
         key: Option<Idempotency>,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<UploadEnd, StoreError> {
         let (account, id) = (list.account, list.id);
         let key = self.list_request(list, key);
         let job = Job::of(account, Class::New).with_wants(want_list(account, id));
-        self.write(job, move |txn| Ok(txn.end_upload((account, id), key.as_ref(), now)?))
+        self.write(job, move |txn| txn.end_upload((account, id), key.as_ref(), &by, now))
     }
 
     fn put_list(
@@ -105,13 +106,12 @@ impl<B: Backend> ListStore for RowStore<B> {
         room: ListRoom,
         now: UnixMs,
     ) -> Pending<PartPut, StoreError> {
-        let NewPart { number, from, to, plain } = part;
+        let NewPart { number, from, to, plain, by } = part;
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
         let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
         match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
-            Ok(sealed) => self.write(job, move |txn| {
-                Ok(txn.put_list_part(key, (&part, &sealed), (from, to), room, now)?)
-            }),
+            Ok(sealed) => self
+                .write(job, move |txn| txn.put_list_part(key, (&part, &sealed), (from, to), room, &by, now)),
             Err(error) => Pending::ready(Err(error)),
         }
     }
