@@ -13,7 +13,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{Authority, Session, User, UserError};
+use store::{Authority, ChangeError, Session, User, UserError};
 
 /// `GET /sessions`: the open sessions, and the form for a new password.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -85,7 +85,9 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
             let reply = render(&visit, Some(done.into()), None).await?;
             Ok(reply.header("set-cookie", proof::known_cookie(&made)))
         }
-        Err(UserError::Outdated) => Err(Problem::outdated()),
+        Err(UserError::Outdated | UserError::Account(ChangeError::UnknownAccount)) => {
+            Err(Problem::outdated())
+        }
         Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409).await,
         Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
     }
