@@ -388,7 +388,7 @@ impl Txn<'_> {
         by: &Authority,
         now: UnixMs,
     ) -> Result<UploadEnd, WriteError<StoreError>> {
-        self.check_uploader(account, by, now)?;
+        self.check_caller(account, by, now)?;
         let key = list_key(account, id);
         let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
         let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
@@ -406,8 +406,8 @@ impl Txn<'_> {
         Ok(UploadEnd::Done)
     }
 
-    /// Whether an upload may go on: it can take long, and its session or key may have ended meanwhile.
-    fn check_uploader(
+    /// Refuses what a session or key began that has ended meanwhile: uploads can take long.
+    pub(crate) fn check_caller(
         &mut self,
         account: AccountId,
         by: &Authority,
@@ -528,7 +528,7 @@ impl Txn<'_> {
         now: UnixMs,
     ) -> Result<PartPut, WriteError<StoreError>> {
         let account = AccountId::from_bytes(split(&key).0);
-        self.check_uploader(account, by, now)?;
+        self.check_caller(account, by, now)?;
         let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
         let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
             return Ok(PartPut::Gone);

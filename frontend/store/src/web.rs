@@ -130,6 +130,16 @@ pub trait ListStore {
         now: UnixMs,
     ) -> Pending<bool, StoreError>;
 
+    /// Gives a list that has the expected state the state of `list`, as its owner wants; returns whether it had. Refused with
+    /// [`StoreError::Outdated`] if `by` does not hold any more.
+    fn start_list(
+        &self,
+        list: &List,
+        expected: ListState,
+        by: Authority,
+        now: UnixMs,
+    ) -> Pending<bool, StoreError>;
+
     /// Creates the next batch of a running list and updates the list in one transaction, so that no batch of a deleted
     /// list is charged.
     fn submit_batch_of_list(

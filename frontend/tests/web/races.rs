@@ -213,6 +213,19 @@ fn pages_and_codes_from_before_an_end_are_worth_nothing() {
     }
 }
 
+#[test]
+fn a_message_of_an_assistant_ends_with_its_connection() {
+    let (server, mut owner) = signed_up();
+    let tokens = assistant::connect(&server, &mut owner, 1, 1);
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} }).to_string();
+    let request = post(&tokens.access, "/mcp", &body).into_bytes();
+    assert_ne!(Halted::send(&server, &request).finish().status, 401, "the token is valid");
+    let halted = Halted::send(&server, &request);
+    let page = owner.get("/connections");
+    owner.press(&page, "/connections/end").says("The connection is ended.");
+    assert_eq!(halted.finish().status, 401);
+}
+
 /// Passwords that wait, `each` from every one of these networks, in a turn over the networks.
 fn crowd<'s>(scope: &'s thread::Scope<'s, '_>, server: &'s Server, networks: &[[u8; 4]], each: usize) {
     for &network in networks {

@@ -31,6 +31,8 @@ enum Begun {
     Part,
     /// The end of the upload of a list.
     Upload,
+    /// The start of a list that was read.
+    Start,
     Check,
     Batch,
 }
@@ -45,7 +47,7 @@ enum End {
     Deletion,
 }
 
-const BEGUN: [Begun; 12] = [
+const BEGUN: [Begun; 13] = [
     Begun::SignIn,
     Begun::Key,
     Begun::Consent,
@@ -56,12 +58,13 @@ const BEGUN: [Begun; 12] = [
     Begun::Rotation,
     Begun::Part,
     Begun::Upload,
+    Begun::Start,
     Begun::Check,
     Begun::Batch,
 ];
 /// What keys begin too.
-const BY_KEY: [Begun; 6] =
-    [Begun::Webhook, Begun::Rotation, Begun::Part, Begun::Upload, Begun::Check, Begun::Batch];
+const BY_KEY: [Begun; 7] =
+    [Begun::Webhook, Begun::Rotation, Begun::Part, Begun::Upload, Begun::Start, Begun::Check, Begun::Batch];
 const ENDS: [End; 5] = [End::Change, End::Reset, End::SignOut, End::SignOutEverywhere, End::Deletion];
 
 fn user() -> (World, AccountId) {
@@ -77,6 +80,12 @@ fn user() -> (World, AccountId) {
     world.store().create_webhook(hook, Authority::session(MINE), world.now).wait().unwrap();
     let made = world.store().create_list(&list(id, world.now), ListRoom::MOST, None, world.now).wait();
     assert_eq!(made, Ok(ListMade::Made));
+    let read = ready(id, world.now);
+    let uploaded = List { state: ListState::Uploading, ..read.clone() };
+    let made = world.store().create_list(&uploaded, ListRoom::MOST, None, world.now).wait();
+    assert_eq!(made, Ok(ListMade::Made));
+    let put = world.store().put_list(&read, ListState::Uploading, None, world.now).wait();
+    assert_eq!(put, Ok(true));
     (world, id)
 }
 
@@ -98,6 +107,12 @@ fn list(account: AccountId, now: UnixMs) -> List {
 
 fn both(session: TokenHash) -> Authority {
     Authority { password: Some(PASSWORD), ..Authority::session(session) }
+}
+
+/// The list that was read, and is not started.
+fn ready(account: AccountId, now: UnixMs) -> List {
+    let read = List::new(ListId::new(now, 2), account, now, "read.csv".into());
+    List { state: ListState::Ready, bytes: 15, rows: 1, addresses: 1, ..read }
 }
 
 /// Does a thing that was begun by the session, with what was verified then; returns whether it was refused as outdated.
@@ -131,6 +146,11 @@ fn finish_by(world: &mut World, id: AccountId, begun: Begun, mine: Authority) ->
         Begun::Upload => {
             let ended = world.store().end_upload(&list(id, START), None, mine, now).wait();
             ended.map(|ended| assert_eq!(ended, UploadEnd::Done)).map_err(is_outdated)
+        }
+        Begun::Start => {
+            let list = List { state: ListState::Running, ..ready(id, START) };
+            let started = world.store().start_list(&list, ListState::Ready, mine, now).wait();
+            started.map(|started| assert!(started)).map_err(is_outdated)
         }
         Begun::Check => {
             let hold = HoldRef { account: id, id: EntryId::new(now, world.random()) };

@@ -79,6 +79,23 @@ impl<B: Backend> ListStore for RowStore<B> {
         }
     }
 
+    fn start_list(
+        &self,
+        list: &List,
+        expected: ListState,
+        by: Authority,
+        now: UnixMs,
+    ) -> Pending<bool, StoreError> {
+        let (account, key) = (list.account, list_key(list.account, list.id));
+        match lists::seal(&self.shared().vault, list) {
+            Ok(row) => self.write(Job::of(account, Class::New), move |txn| {
+                txn.check_caller(account, &by, now)?;
+                Ok(txn.put_list(key, &row, expected, None, now)?)
+            }),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
     fn submit_batch_of_list(
         &self,
         list: &List,
