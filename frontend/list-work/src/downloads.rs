@@ -59,8 +59,7 @@ pub struct Pieces {
 }
 
 enum DownloadJob {
-    /// A list, and the sender for the requests of its pieces.
-    Open(Box<List>, Wanted, Authority, Sender<DownloadJob>, Reply<Opened, StoreError>),
+    Open(Box<Waiting>),
     /// The next piece; `None` after the last.
     Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
     Close(u64),
@@ -90,7 +89,9 @@ impl Downloads {
     pub fn open(&self, list: List, wanted: Wanted, by: Authority) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
         // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.
-        let _ = self.0.send(DownloadJob::Open(Box::new(list), wanted, by, self.0.clone(), reply));
+        let until = Instant::now() + WAIT_MAX;
+        let waiting = Waiting { list, wanted, by, jobs: self.0.clone(), reply, until };
+        let _ = self.0.send(DownloadJob::Open(Box::new(waiting)));
         answer
     }
 }
@@ -161,6 +162,7 @@ struct AskedPiece {
     reply: Reply<Option<Vec<u8>>, StoreError>,
 }
 
+/// A list, and the sender for the requests of its pieces.
 struct Waiting {
     list: List,
     wanted: Wanted,
@@ -225,16 +227,12 @@ impl Maker {
 
     fn take(&mut self, job: DownloadJob) {
         match job {
-            DownloadJob::Open(list, wanted, by, jobs, reply) => {
-                let until = Instant::now() + WAIT_MAX;
-                let account = list.account;
-                match self.waiting.push(account, Waiting { list: *list, wanted, by, jobs, reply, until }) {
-                    Ok(None) => {}
-                    Ok(Some(other)) => other.reply.answer(Err(StoreError::Busy)),
-                    Err((UsedUp::Share, waiting)) => waiting.reply.answer(Err(over_share())),
-                    Err((UsedUp::All, waiting)) => waiting.reply.answer(Err(StoreError::Busy)),
-                }
-            }
+            DownloadJob::Open(waiting) => match self.waiting.push(waiting.list.account, *waiting) {
+                Ok(None) => {}
+                Ok(Some(other)) => other.reply.answer(Err(StoreError::Busy)),
+                Err((UsedUp::Share, waiting)) => waiting.reply.answer(Err(over_share())),
+                Err((UsedUp::All, waiting)) => waiting.reply.answer(Err(StoreError::Busy)),
+            },
             DownloadJob::Piece(id, reply) => match self.open.get(&id).map(|making| making.account) {
                 Some(account) => {
                     if let Err((_, asked)) = self.asked.push(account, AskedPiece { id, reply }) {

@@ -337,12 +337,6 @@ async fn answer(
         }
         _ => (body.read_as(ContentType::Json, &head.headers, BODY).await, None),
     };
-    if counter == Counter::InBody {
-        // The rate is judged before the body: over the limit, an error in the body does not matter.
-        let counter = meter::by_body(body.as_deref().ok());
-        meter::count(&worker, route, caller, counter, &mut note.standing).await?;
-    }
-    let body = body?;
     // The body may have taken seconds to arrive. Writes compare the key once more, in their transaction.
     if route.body != Body::None
         && let Some(caller) = caller
@@ -351,6 +345,12 @@ async fn answer(
     {
         return Err(Refusal::outdated_key());
     }
+    if counter == Counter::InBody {
+        // The rate is judged before the body: over the limit, an error in the body does not matter.
+        let counter = meter::by_body(body.as_deref().ok());
+        meter::count(&worker, route, caller, counter, &mut note.standing).await?;
+    }
+    let body = body?;
     let parameter = parameter.to_owned();
     let values = |name: &HeaderName| -> Vec<Vec<u8>> {
         head.headers.get_all(name).iter().map(|value| value.as_bytes().to_vec()).collect()
