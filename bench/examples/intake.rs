@@ -17,8 +17,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 use store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable,
+    AccountId, Authority, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch,
+    NewRow, Plan, PlanTable,
 };
 use store_redb::StoreOptions;
 
@@ -101,7 +101,7 @@ fn through_the_store(folder: &Path, batches: u64, under_way: usize) -> Result<Fi
             // Far from the numbers of the store's own entries.
             let id = BatchId::new(NOW, 1 << 60 | u128::from(number));
             let new = NewBatch { id, account, name: None, rows, idempotency, mode: BatchMode::Live };
-            waiting.push_back((since, store.create_batch(new, NOW)));
+            waiting.push_back((since, store.create_batch(new, Authority::OPERATOR, NOW)));
         }
     }
     let (seconds, cpu_s) = (began.elapsed().as_secs_f64(), cpu() - cpu_before);

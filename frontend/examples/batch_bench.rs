@@ -13,8 +13,8 @@ use std::error::Error;
 use std::io::Write;
 use std::time::Instant;
 use store::{
-    AccountId, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch, NewRow,
-    Plan, PlanTable, RowAnswer, RowOutcome, Store,
+    AccountId, Authority, BATCH_ROWS_MAX, BatchId, BatchMode, CREDITS_MAX, Idempotency, NewAccount, NewBatch,
+    NewRow, Plan, PlanTable, RowAnswer, RowOutcome, Store,
 };
 use store_redb::StoreOptions;
 
@@ -67,7 +67,7 @@ fn make(store: &dyn Store, account: AccountId, thread: u128, batches: u128) -> u
         let idempotency = Some(Idempotency { key: format!("{thread} {number}"), body: [1; 32] });
         let (id, name, mode) = (id(thread, number), None, BatchMode::Live);
         let new = NewBatch { id, account, name, rows, idempotency, mode };
-        under_way.push_back(store.create_batch(new, NOW));
+        under_way.push_back(store.create_batch(new, Authority::OPERATOR, NOW));
         if under_way.len() == UNDER_WAY {
             made += under_way.pop_front().map_or(0, |pending| u32::from(pending.wait().is_ok()));
         }

@@ -20,7 +20,7 @@ use store::KeyId;
 use store::clock;
 use store::credits::calendar::Iso8601;
 use store::rate_limit::Row;
-use store::{AttemptError, Connection};
+use store::{AttemptError, Authority, Connection};
 use tools::VerifyCall;
 
 /// How long a client can cache content that is the same for all users of a version, in milliseconds.
@@ -112,7 +112,11 @@ impl Visit<'_> {
                 findings,
             });
         };
-        let payer = Payer { account: self.connection.account, connection: Some(self.connection.id) };
+        let payer = Payer {
+            account: self.connection.account,
+            connection: Some(self.connection.id),
+            by: Authority::OPERATOR,
+        };
         match full::check(self.checks, payer, address).await {
             Ok(checked) => Ok(Verification {
                 email,

@@ -6,7 +6,7 @@
 //! neither salt nor a slow hash.
 
 use std::fmt;
-use store::{AccountId, KeyHash, KeyId, KeyLookup, KeyMode, KeyScopes, UnixMs};
+use store::{AccountId, Authority, KeyHash, KeyId, KeyLookup, KeyMode, KeyScopes, UnixMs};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const PREFIX_CHARS: usize = 8;
@@ -98,6 +98,16 @@ pub struct Caller {
     pub mode: KeyMode,
     /// The parts of the API that the key may use.
     pub scopes: KeyScopes,
+}
+
+impl Caller {
+    /// What the transactions of the request compare. The user of a gateway has no key, and the bits of its account in its place.
+    pub fn authority(&self) -> Authority {
+        match self.key.to_bytes() == self.account.to_bytes() {
+            true => Authority::OPERATOR,
+            false => Authority::key(self.key),
+        }
+    }
 }
 
 /// The reasons why a request has no caller; each is a 401.

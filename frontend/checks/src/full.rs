@@ -28,7 +28,7 @@ use store::clock;
 use store::id::random_bits;
 use store::rate_limit::fair_use;
 use store::{
-    AccountId, AddressHash, AttemptError, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
+    AccountId, AddressHash, AttemptError, Authority, Begun, ConnectionId, EntryId, HoldRef, Known, NewCheck,
     ResultRecord, SettleError, Settlement, StoreError, StoredResult, UnixMs,
 };
 
@@ -57,6 +57,8 @@ pub struct Payer {
     pub account: AccountId,
     /// The connection of an assistant, which allows a number of charged checks; `None` if the account itself asks.
     pub connection: Option<ConnectionId>,
+    /// The key or the session of the request. The connection of an assistant is compared by itself.
+    pub by: Authority,
 }
 
 /// An address with the account that asks about it.
@@ -104,7 +106,7 @@ async fn check_by_servers(
 /// Makes one check at a time for an account and an address. A second request for the same address finds a repeat after
 /// the first has succeeded, and fails with it if it fails.
 ///
-/// An error about a connection's permissions does not fail requests that others make.
+/// An error about a connection's permissions, or about a key or session that has ended, does not fail requests that others make.
 async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checked, CheckError> {
     loop {
         match checks.shared_checks.join((question.payer.account, question.hash)) {
@@ -112,7 +114,7 @@ async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checke
                 let outcome = catch_panic(look_then_charge(checks, &question)).await;
                 let outcome = outcome.unwrap_or(Err(CheckError::Defect("a check panicked")));
                 match &outcome {
-                    Ok(_) | Err(CheckError::Attempt(_)) => {}
+                    Ok(_) | Err(CheckError::Attempt(_) | CheckError::Store(StoreError::Outdated)) => {}
                     Err(error) => check.fail(error),
                 }
                 return outcome;
@@ -129,7 +131,7 @@ async fn one_at_a_time(checks: &Checks, question: PaidQuestion) -> Result<Checke
 /// No other task checks the address for this account from here on, so the store's answer remains true.
 async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Checked, CheckError> {
     let now = clock::now();
-    let Payer { account, connection } = question.payer;
+    let Payer { account, connection, by } = question.payer;
     let bits = random_bits().map_err(|error| CheckError::NoRandomBits(error.to_string()))?;
     let hold = HoldRef { account, id: EntryId::new(now, bits) };
     let (share, fair_use) = match checks.limiter.fair_use(account, now) {
@@ -142,7 +144,7 @@ async fn look_then_charge(checks: &Checks, question: &PaidQuestion) -> Result<Ch
         },
     };
     let charge = |share: Option<Share<'_>>| share.map_or((), Share::charged);
-    let check = NewCheck { hold, connection, address: question.hash, fair_use };
+    let check = NewCheck { hold, connection, address: question.hash, fair_use, by };
     let begun = begin(checks, check, now).await.map_err(|error| match (error, fair_use) {
         (AttemptError::FairUse { wait_ms }, Some(limits)) => fair_use::limited(limits, wait_ms, now).into(),
         (error, _) => CheckError::from(error),

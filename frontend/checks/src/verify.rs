@@ -54,7 +54,7 @@ async fn full_check(
         (Err(_), _) => (free(Reason::InvalidSyntax), None),
         (Ok(address), KeyMode::Test) => (free(test_mode::reason(address.local())), None),
         (Ok(address), KeyMode::Live) => {
-            let payer = Payer { account: caller.account, connection: None };
+            let payer = Payer { account: caller.account, connection: None, by: caller.authority() };
             let checked = full::check(checks, payer, address.clone()).await?;
             let detail = match question.detail {
                 Some(DetailLevel::Full) => {

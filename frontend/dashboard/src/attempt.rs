@@ -17,7 +17,7 @@ use lists::words::{advice, sentence, title};
 use maud::{Markup, html};
 use store::clock;
 use store::rate_limit::Row;
-use store::{AccountId, KeyId};
+use store::{AccountId, Authority, KeyId};
 
 /// The result of a check.
 struct Outcome {
@@ -70,7 +70,9 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
             let lists = visit.checks.engine.lists();
             let suggestion = lists.suggest(address.domain().as_str());
             let suggestion = suggestion.map(|domain| format!("{}@{domain}", address.local()));
-            let checked = full::check(&visit.checks, Payer { account, connection: None }, address).await?;
+            let by = Authority::session(visit.signed_in()?.session);
+            let checked =
+                full::check(&visit.checks, Payer { account, connection: None, by }, address).await?;
             let repeat = "Nothing: this is your own answer from the last 24 hours.";
             (checked.reason, suggestion, if checked.cached { repeat } else { "1 credit." })
         }

@@ -61,7 +61,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     if !is_it {
         return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;
     }
-    let by = Authority { session: Some(session), password: Some(user.password) };
+    let by = Authority { password: Some(user.password), ..Authority::session(session) };
     match store.close_account(id, by, clock::now()).await {
         Ok(()) => {}
         Err(ChangeError::UnknownAccount) => return Ok(gone()),

@@ -73,7 +73,7 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
             )
             .await
         }
-        Err(ChangeError::Outdated) => Err(Problem::outdated()),
+        Err(ChangeError::Outdated | ChangeError::UnknownAccount) => Err(Problem::outdated()),
         Err(ChangeError::TooManyKeys) => {
             let why = format!("The account has {KEYS_MAX} valid keys. Revoke a key that you do not use.");
             refuse(&visit, &why, 409).await

@@ -107,13 +107,19 @@ impl From<Refusal> for Problem {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
-        Refusal::from(error).into()
+        match error {
+            StoreError::Outdated => Problem::outdated(),
+            error => Refusal::from(error).into(),
+        }
     }
 }
 
 impl From<CheckError> for Problem {
     fn from(error: CheckError) -> Problem {
-        Refusal::from(error).into()
+        match error {
+            CheckError::Store(error) => error.into(),
+            error => Refusal::from(error).into(),
+        }
     }
 }
 

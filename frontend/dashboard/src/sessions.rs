@@ -13,7 +13,7 @@ use http_core::Reply;
 use maud::{Markup, html};
 use store::clock;
 use store::credits::calendar::Iso8601;
-use store::{Authority, Session, User, UserError};
+use store::{Authority, ChangeError, Session, User, UserError};
 
 /// `GET /sessions`: the open sessions, and the form for a new password.
 pub async fn show(visit: Visit) -> Result<Reply, Problem> {
@@ -73,8 +73,10 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     }
     let (made, _counts) = proof::hash(&visit, attempt, waiter, new).await?;
     let address = user.is_none().then(|| email.to_owned());
-    let by =
-        Authority { session: Some(signed_in.session), password: user.as_ref().map(|user| user.password) };
+    let by = Authority {
+        password: user.as_ref().map(|user| user.password),
+        ..Authority::session(signed_in.session)
+    };
     match store.set_user(signed_in.account, address, made, by, clock::now()).await {
         Ok(()) => {
             visit.dashboard.throttle.set_password(proof::mark(&made), visit.head.peer, now);
@@ -83,7 +85,9 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
             let reply = render(&visit, Some(done.into()), None).await?;
             Ok(reply.header("set-cookie", proof::known_cookie(&made)))
         }
-        Err(UserError::Outdated) => Err(Problem::outdated()),
+        Err(UserError::Outdated | UserError::Account(ChangeError::UnknownAccount)) => {
+            Err(Problem::outdated())
+        }
         Err(UserError::EmailTaken) => refuse(&visit, "Another account has this address.", 409).await,
         Err(error) => Err(Problem::unready().inside(format!("a password was not set: {error}"))),
     }

@@ -20,7 +20,7 @@ use store::webhooks::{
     EventObject, EventSet, NewWebhook, WEBHOOK_LABEL_CHARS_MAX, WEBHOOK_URL_BYTES_MAX, WEBHOOKS_MAX, Webhook,
     WebhookChange, WebhookError, WebhookSecret,
 };
-use store::{MessageId, WebhookId};
+use store::{Authority, MessageId, WebhookId};
 use webhooks::signature::{random_secret, reveal};
 use webhooks::url::WebhookUrl;
 
@@ -47,7 +47,8 @@ pub async fn create(visit: Visit) -> Result<Reply, Problem> {
     let Ok(nonce) = visit.form.text("nonce").parse::<WebhookId>() else { return Err(Problem::not_found()) };
     let id = WebhookId(id_of(&visit.signed_in()?.session, nonce.0, now));
     let new = NewWebhook { id, account, url, label, events, secret };
-    match visit.checks.store.create_webhook(new, now).await {
+    let by = Authority::session(visit.signed_in()?.session);
+    match visit.checks.store.create_webhook(new, by, now).await {
         Ok(made) => render_one(&visit, &made, None, Some(&secret)).await,
         Err(WebhookError::TooMany) => {
             let why = format!("The account has {WEBHOOKS_MAX} webhooks. Delete one that you do not use.");
@@ -108,8 +109,9 @@ pub async fn rotate(visit: Visit) -> Result<Reply, Problem> {
     }
     let secret = random_secret().map_err(|error| Problem::unready().inside(error))?;
     let change = WebhookChange { secret: Some(secret), ..WebhookChange::default() };
-    let account = visit.signed_in()?.account;
-    match visit.checks.store.change_webhook(account, webhook.id, change, clock::now()).await {
+    let SignedIn { account, session, .. } = *visit.signed_in()?;
+    let by = Authority::session(session);
+    match visit.checks.store.change_webhook(account, webhook.id, change, by, clock::now()).await {
         Ok(changed) => render_one(&visit, &changed, None, Some(&secret)).await,
         Err(error @ WebhookError::TooManySecrets) => {
             let why = format!("The secret was not replaced: {error}.");
@@ -158,8 +160,9 @@ async fn find_to_change(visit: &Visit, row: Row) -> Result<Webhook, Problem> {
 }
 
 async fn apply(visit: &Visit, webhook: &Webhook, change: WebhookChange) -> Result<Webhook, Problem> {
-    let account = visit.signed_in()?.account;
-    visit.checks.store.change_webhook(account, webhook.id, change, clock::now()).await.map_err(problem)
+    let SignedIn { account, session, .. } = *visit.signed_in()?;
+    let by = Authority::session(session);
+    visit.checks.store.change_webhook(account, webhook.id, change, by, clock::now()).await.map_err(problem)
 }
 
 fn problem(error: WebhookError) -> Problem {

@@ -73,6 +73,15 @@ impl Refusal {
         Refusal::new(code, message).header("www-authenticate", "Bearer realm=\"mailprobe\"")
     }
 
+    /// 401: the API key was revoked, or its time ended, after the request had begun.
+    pub fn outdated_key() -> Refusal {
+        let mut refusal = Refusal::unauthorized(ErrorCode::ApiKeyRevoked);
+        refusal.body.message =
+            "This API key was revoked or has expired during the request. Nothing was done. Use another key."
+                .into();
+        refusal
+    }
+
     /// 401: the time of the API key is over. The code is that of a revoked key, since the contract has no other one.
     pub fn expired_key() -> Refusal {
         let mut refusal = Refusal::unauthorized(ErrorCode::ApiKeyRevoked);
@@ -280,6 +289,7 @@ impl From<StoreError> for Refusal {
             StoreError::OverShare(share) => {
                 Refusal::new(ErrorCode::RateLimited, share).header("retry-after", RETRY_SHARE_S)
             }
+            StoreError::Outdated => Refusal::outdated_key(),
             StoreError::OverQuota(share) => Refusal::new(ErrorCode::RequestTooLarge, share),
             StoreError::Away(_) => Refusal::away().inside(error),
             StoreError::Unknown(_) => Refusal::unknown().inside(error),

@@ -7,8 +7,8 @@ use checks::batch::{Limits, NewBatches};
 use std::sync::Arc;
 use std::time::Duration;
 use store::{
-    AccountId, List, ListId, ListProgress, ListState, Store, StoreError, SubscriptionStatus, UnixMs,
-    WaitingRows, clock,
+    AccountId, Authority, List, ListId, ListProgress, ListState, Store, StoreError, SubscriptionStatus,
+    UnixMs, WaitingRows, clock,
 };
 
 /// Starts, cancels and deletes lists.
@@ -92,11 +92,11 @@ impl Actions {
     }
 
     /// Starts a list that is ready, or continues one that has stopped. A list that has been started already stays as it is.
-    /// Returns the list as it is then.
+    /// Returns the list as it is then. The session or key of `by` must hold when it happens.
     ///
     /// # Errors
     /// See [`StartError`].
-    pub async fn start(&self, list: List) -> Result<List, StartError> {
+    pub async fn start(&self, list: List, by: Authority) -> Result<List, StartError> {
         let before = list.state;
         match before {
             ListState::Ready | ListState::Paused => {}
@@ -114,7 +114,7 @@ impl Actions {
             return Err(StartError::Insufficient { required, available });
         }
         let list = List { state: ListState::Running, why: String::new(), ..list };
-        if !self.store.put_list(&list, before, None, clock::now()).await? {
+        if !self.store.start_list(&list, before, by, clock::now()).await? {
             // Another request was faster.
             let now = self.store.list(list.account, list.id, clock::now()).await?;
             return now.ok_or(StartError::Gone);

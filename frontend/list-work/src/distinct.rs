@@ -277,7 +277,7 @@ mod tests {
     use crate::temp::TempFiles;
     use crate::work::tests::store_with_account;
     use std::collections::HashMap;
-    use store::{ListId, ListRoom};
+    use store::{Authority, ListId, ListRoom};
 
     /// Searches the different ones of random addresses, and compares the index with a simple search.
     fn check(count: usize, different: u64) {
@@ -285,7 +285,7 @@ mod tests {
         let now = clock::now();
         let list = List::new(ListId::new(now, 2), account, now, String::new());
         store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
-        store.end_upload(&list, None, now).wait().unwrap();
+        store.end_upload(&list, None, Authority::OPERATOR, now).wait().unwrap();
 
         let mut random = fastrand::Rng::with_seed(different);
         let files = TempFiles::new(folder.path());

@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
-use store::{AccountId, List, Pending, Reply, StoreError, pending};
+use store::{AccountId, Authority, List, Pending, Reply, Store, StoreError, clock, pending};
 
 /// Most open downloads.
 const OPEN: Bounds = Bounds { share: 2, all: 8 };
@@ -59,8 +59,7 @@ pub struct Pieces {
 }
 
 enum DownloadJob {
-    /// A list, and the sender for the requests of its pieces.
-    Open(Box<List>, Wanted, Sender<DownloadJob>, Reply<Opened, StoreError>),
+    Open(Box<Waiting>),
     /// The next piece; `None` after the last.
     Piece(u64, Reply<Option<Vec<u8>>, StoreError>),
     Close(u64),
@@ -84,12 +83,15 @@ impl Downloads {
         Ok(Downloads(jobs))
     }
 
-    /// Opens a download of a list after its check. The answer is [`StoreError::OverShare`] if the account has too many downloads, and
+    /// Opens a download of a list after its check, for a request with the session or key of `by`: when this ends, so does the
+    /// download, with [`StoreError::Outdated`]. The answer is [`StoreError::OverShare`] if the account has too many downloads, and
     /// [`StoreError::Busy`] if no place is free in time.
-    pub fn open(&self, list: List, wanted: Wanted) -> Pending<Opened, StoreError> {
+    pub fn open(&self, list: List, wanted: Wanted, by: Authority) -> Pending<Opened, StoreError> {
         let (reply, answer) = pending();
         // A job that cannot be sent is dropped, and its reply then reports that the thread has ended. The same holds below.
-        let _ = self.0.send(DownloadJob::Open(Box::new(list), wanted, self.0.clone(), reply));
+        let until = Instant::now() + WAIT_MAX;
+        let waiting = Waiting { list, wanted, by, jobs: self.0.clone(), reply, until };
+        let _ = self.0.send(DownloadJob::Open(Box::new(waiting)));
         answer
     }
 }
@@ -148,6 +150,7 @@ struct Maker {
 struct Making {
     _place: Taken<AccountId>,
     account: AccountId,
+    by: Authority,
     results: Results,
     opened: Instant,
     pieces: u64,
@@ -159,9 +162,11 @@ struct AskedPiece {
     reply: Reply<Option<Vec<u8>>, StoreError>,
 }
 
+/// A list, and the sender for the requests of its pieces.
 struct Waiting {
     list: List,
     wanted: Wanted,
+    by: Authority,
     jobs: Sender<DownloadJob>,
     reply: Reply<Opened, StoreError>,
     until: Instant,
@@ -222,16 +227,12 @@ impl Maker {
 
     fn take(&mut self, job: DownloadJob) {
         match job {
-            DownloadJob::Open(list, wanted, jobs, reply) => {
-                let until = Instant::now() + WAIT_MAX;
-                let account = list.account;
-                match self.waiting.push(account, Waiting { list: *list, wanted, jobs, reply, until }) {
-                    Ok(None) => {}
-                    Ok(Some(other)) => other.reply.answer(Err(StoreError::Busy)),
-                    Err((UsedUp::Share, waiting)) => waiting.reply.answer(Err(over_share())),
-                    Err((UsedUp::All, waiting)) => waiting.reply.answer(Err(StoreError::Busy)),
-                }
-            }
+            DownloadJob::Open(waiting) => match self.waiting.push(waiting.list.account, *waiting) {
+                Ok(None) => {}
+                Ok(Some(other)) => other.reply.answer(Err(StoreError::Busy)),
+                Err((UsedUp::Share, waiting)) => waiting.reply.answer(Err(over_share())),
+                Err((UsedUp::All, waiting)) => waiting.reply.answer(Err(StoreError::Busy)),
+            },
             DownloadJob::Piece(id, reply) => match self.open.get(&id).map(|making| making.account) {
                 Some(account) => {
                     if let Err((_, asked)) = self.asked.push(account, AskedPiece { id, reply }) {
@@ -262,7 +263,10 @@ impl Maker {
             match self.open.get_mut(&id) {
                 Some(making) => {
                     making.pieces += 1;
-                    let made = guarded(|| making.results.next().transpose().map_err(SourceError::Unfit));
+                    let made = guarded(|| {
+                        check(&*self.contents.store, &making.by, making.account)?;
+                        making.results.next().transpose().map_err(SourceError::Unfit)
+                    });
                     if !matches!(made, Ok(Some(_))) {
                         self.close(id);
                     }
@@ -323,11 +327,14 @@ impl Maker {
 
     /// Opens a download that has a place, if its list can be read already.
     fn open(&mut self, waiting: Waiting, place: Taken<AccountId>, now: Instant) {
-        let Waiting { list, wanted, jobs, reply, until } = waiting;
-        let results = match guarded(|| Results::open(&self.contents, &list, &wanted)) {
+        let Waiting { list, wanted, by, jobs, reply, until } = waiting;
+        let results = match guarded(|| {
+            check(&*self.contents.store, &by, list.account)?;
+            Results::open(&self.contents, &list, &wanted)
+        }) {
             Ok(Some(results)) => results,
             Ok(None) if now < until => {
-                self.opening.push((Waiting { list, wanted, jobs, reply, until }, place));
+                self.opening.push((Waiting { list, wanted, by, jobs, reply, until }, place));
                 return;
             }
             Ok(None) => return reply.answer(Err(StoreError::Busy)),
@@ -336,10 +343,24 @@ impl Maker {
         let (id, content_type, ending) = (self.next_id, results.content_type.clone(), results.ending);
         self.next_id += 1;
         self.open
-            .insert(id, Making { _place: place, account: list.account, results, opened: now, pieces: 0 });
+            .insert(id, Making { _place: place, account: list.account, by, results, opened: now, pieces: 0 });
         // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
         reply.answer(Ok(Opened { content_type, ending, pieces: Pieces { jobs, id, asked: None } }));
     }
+}
+
+/// Whether the session or key of a download is still valid: a download can take long.
+fn check(store: &dyn Store, by: &Authority, account: AccountId) -> Result<(), SourceError> {
+    let now = clock::now();
+    let key_holds = by.key.is_none_or(|key| store.is_key_in_force(key, account, now));
+    let session_holds = match &by.session {
+        Some(session) => {
+            let session = store.session(session, now).wait().map_err(SourceError::Store)?;
+            session.is_some_and(|session| session.account == account)
+        }
+        None => true,
+    };
+    if key_holds && session_holds { Ok(()) } else { Err(SourceError::Store(StoreError::Outdated)) }
 }
 
 fn over_share() -> StoreError {

@@ -4,7 +4,9 @@ use bytes::Bytes;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use store::{AccountId, LIST_PART_BYTES, List, ListId, ListRoom, NewPart, PartPut, Store, StoreError, clock};
+use store::{
+    AccountId, Authority, LIST_PART_BYTES, List, ListId, ListRoom, NewPart, PartPut, Store, StoreError, clock,
+};
 
 /// A request body, piece by piece. The implementation limits the time.
 pub trait Incoming {
@@ -63,10 +65,11 @@ pub struct PartWriter {
     stored: u64,
     bytes_max: u64,
     room: ListRoom,
+    by: Authority,
 }
 
 impl PartWriter {
-    /// A writer that continues at the offset of the list.
+    /// A writer that continues at the offset of the list, for a request with the session or the key of `by`.
     ///
     /// # Errors
     /// The last part, which may be continued, cannot be read.
@@ -75,6 +78,7 @@ impl PartWriter {
         list: List,
         bytes_max: u64,
         room: ListRoom,
+        by: Authority,
     ) -> Result<PartWriter, UploadError> {
         let (stored, mut part) = (list.offset, Vec::new());
         if stored % LIST_PART_BYTES as u64 != 0 {
@@ -82,7 +86,7 @@ impl PartWriter {
             part.truncate((stored % LIST_PART_BYTES as u64) as usize);
         }
         part.reserve(LIST_PART_BYTES);
-        Ok(PartWriter { store, list, part, stored, bytes_max, room })
+        Ok(PartWriter { store, list, part, stored, bytes_max, room, by })
     }
 
     /// Adds content, and stores the parts that are full.
@@ -121,7 +125,8 @@ impl PartWriter {
         if to == self.stored {
             return Ok(to);
         }
-        let part = NewPart { number: number(self.stored), from: self.stored, to, plain: &self.part };
+        let part =
+            NewPart { number: number(self.stored), from: self.stored, to, plain: &self.part, by: self.by };
         match self.store.put_list_part(&self.list, part, self.room, clock::now()).await? {
             PartPut::Stored => self.stored = to,
             PartPut::Offset(offset) => return Err(UploadError::Offset(offset)),

@@ -337,6 +337,14 @@ async fn answer(
         }
         _ => (body.read_as(ContentType::Json, &head.headers, BODY).await, None),
     };
+    // The body may have taken seconds to arrive. Writes compare the key once more, in their transaction.
+    if route.body != Body::None
+        && let Some(caller) = caller
+        && let Some(key) = caller.authority().key
+        && !worker.checks.store.is_key_in_force(key, caller.account, clock::now())
+    {
+        return Err(Refusal::outdated_key());
+    }
     if counter == Counter::InBody {
         // The rate is judged before the body: over the limit, an error in the body does not matter.
         let counter = meter::by_body(body.as_deref().ok());

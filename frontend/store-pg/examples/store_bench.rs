@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::credits::Balance;
 use store::{
-    AccountId, AddressHash, AttemptError, Begun, CREDITS_MAX, EntryId, HoldRef, NewAccount, NewCheck,
-    Pending, Plan, PlanTable, ResultRecord, SettleError, Settlement, Store,
+    AccountId, AddressHash, AttemptError, Authority, Begun, CREDITS_MAX, EntryId, HoldRef, NewAccount,
+    NewCheck, Pending, Plan, PlanTable, ResultRecord, SettleError, Settlement, Store,
 };
 use store_pg::{NodeSettings, PgOptions, Target};
 use vault::Vault;
@@ -128,7 +128,13 @@ fn run(
             let node = (*placed / ids.len() as u128) as usize % stores.len();
             let hold = HoldRef { account, id: EntryId::new(now, 1 << 61 | *placed) };
             let address = stores[node].hash_address(&format!("{placed}@example.com"));
-            let check = NewCheck { hold, connection: None, address, fair_use: Some((1_000_000, 1_000_000)) };
+            let check = NewCheck {
+                hold,
+                connection: None,
+                address,
+                fair_use: Some((1_000_000, 1_000_000)),
+                by: Authority::OPERATOR,
+            };
             let pending = stores[node].begin_check(check, now);
             under_way.push_back((Instant::now(), UnderWay::Check(hold, node, address, pending)));
         }

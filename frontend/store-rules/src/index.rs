@@ -167,6 +167,15 @@ impl KeyIndex {
         })
     }
 
+    /// Whether the account has this key, and it is neither revoked nor expired.
+    pub fn is_in_force(&self, id: KeyId, account: AccountId, now: UnixMs) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.by_id.get(&id).is_some_and(|key| {
+            let is_expired = some_time(key.row.expires_at).is_some_and(|at| at <= now);
+            key.row.account == account && key.revoked_at.load(Ordering::Acquire) == 0 && !is_expired
+        })
+    }
+
     /// The account's terms. Its plan is in the table: opening the store and changing a plan ensure that.
     pub fn terms(&self, account: AccountId, plans: &PlanTable) -> Option<Terms> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);

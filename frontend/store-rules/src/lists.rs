@@ -21,7 +21,9 @@ use crate::write_error::{WriteError, refuse};
 use api::WaitCause;
 use std::collections::BTreeMap;
 use store::webhooks::EventKind;
-use store::{AccountId, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError};
+use store::{
+    AccountId, Authority, BATCH_ROWS_MAX, BatchCreated, BatchError, BatchId, HoldError, ListId, StoreError,
+};
 use store::{
     BatchOfList, FoundAddresses, LIST_KEEP_MS, LISTS_MAX, List, ListMade, ListProgress, ListRoom, ListState,
     UnixMs,
@@ -383,8 +385,10 @@ impl Txn<'_> {
         &mut self,
         (account, id): (AccountId, ListId),
         given: Option<&PreparedKey>,
+        by: &Authority,
         now: UnixMs,
-    ) -> Result<UploadEnd, StoreError> {
+    ) -> Result<UploadEnd, WriteError<StoreError>> {
+        self.check_caller(account, by, now)?;
         let key = list_key(account, id);
         let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
         let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
@@ -400,6 +404,20 @@ impl Txn<'_> {
         let row = ListRow { state: ListState::Reading, bytes: more.offset, ..before.clone() };
         self.replace_list(&key, &before, &row, now)?;
         Ok(UploadEnd::Done)
+    }
+
+    /// Refuses what a session or key began that has ended meanwhile: uploads can take long.
+    pub(crate) fn check_caller(
+        &mut self,
+        account: AccountId,
+        by: &Authority,
+        now: UnixMs,
+    ) -> Result<(), WriteError<StoreError>> {
+        // The account's row comes first: it guards the sessions. A deleted account has neither sessions nor keys.
+        if *by != Authority::OPERATOR && !(self.has_account(account)? && self.holds(by, account, now)?) {
+            return refuse(StoreError::Outdated);
+        }
+        Ok(())
     }
 
     /// Writes a list, and the note of its expiry if it has changed.
@@ -506,8 +524,11 @@ impl Txn<'_> {
         (part, sealed): (&[u8; 20], &[u8]),
         (from, to): (u64, u64),
         room: ListRoom,
+        by: &Authority,
         now: UnixMs,
-    ) -> Result<PartPut, StoreError> {
+    ) -> Result<PartPut, WriteError<StoreError>> {
+        let account = AccountId::from_bytes(split(&key).0);
+        self.check_caller(account, by, now)?;
         let row = LISTS.get(self.rows(), &key)?.filter(|row| row.state == ListState::Uploading);
         let Some((before, more)) = row.and_then(|row| row.more.map(|more| (row, more))) else {
             return Ok(PartPut::Gone);
@@ -521,7 +542,6 @@ impl Txn<'_> {
         let more = ListMore { offset: to, received_at: more.received_at.max(now), ..more };
         let row = ListRow { more: Some(more), ..before.clone() };
         let grows_by = row.counted_bytes().saturating_sub(before.counted_bytes());
-        let account = AccountId::from_bytes(split(&key).0);
         if self.shared.disk.check().is_err() || (grows_by > 0 && !self.has_room(account, grows_by, room)?) {
             return Ok(PartPut::StoreFull);
         }

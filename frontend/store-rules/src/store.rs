@@ -231,6 +231,10 @@ impl<B: Backend> Store for RowStore<B> {
         self.shared().index.look_up(hash)
     }
 
+    fn is_key_in_force(&self, id: KeyId, account: AccountId, now: UnixMs) -> bool {
+        self.shared().index.is_in_force(id, account, now)
+    }
+
     fn keys(&self, account: AccountId) -> Pending<Vec<KeyInfo>, StoreError> {
         Pending::of(|| Ok(self.shared().index.of_account(account)))
     }
@@ -374,7 +378,7 @@ impl<B: Backend> Store for RowStore<B> {
     }
 
     fn begin_check(&self, check: NewCheck, now: UnixMs) -> Pending<Begun, AttemptError> {
-        let NewCheck { hold, connection, address, fair_use } = check;
+        let NewCheck { hold, connection, address, fair_use, by } = check;
         let has_nodes = self.shared().has_nodes;
         let job = Job::of(hold.account, Class::New).with_wants(move |out| {
             want_entry(hold, out);
@@ -391,6 +395,9 @@ impl<B: Backend> Store for RowStore<B> {
         });
         let prepare = move |shared: &Shared, rows: &dyn Rows| Ok(prepare_check(shared, rows, &check, now)?);
         self.write_prepared(job, prepare, move |txn, prepared| {
+            if !txn.holds(&by, hold.account, now)? {
+                return refuse(StoreError::Outdated.into());
+            }
             let take = |fair_use| txn.take_fair_use(hold.account, fair_use, now);
             let bucket = fair_use.map(take).transpose()?;
             let begun = match prepared {
@@ -412,12 +419,17 @@ impl<B: Backend> Store for RowStore<B> {
         })
     }
 
-    fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError> {
-        let job = Job::of(new.account, Class::New);
+    fn create_batch(&self, new: NewBatch, by: Authority, now: UnixMs) -> Pending<BatchCreated, BatchError> {
+        let account = new.account;
         let prepare = move |shared: &Shared, rows: &dyn Rows| {
             batches::prepare(Results(rows), &shared.vault, &new, None, now).map(Prepared::Write)
         };
-        self.write_prepared(job, prepare, move |txn, batch| txn.create_batch(batch, now))
+        self.write_prepared(Job::of(account, Class::New), prepare, move |txn, batch| {
+            if !txn.holds(&by, account, now)? {
+                return refuse(StoreError::Outdated.into());
+            }
+            txn.create_batch(batch, now)
+        })
     }
 
     fn open_batches(&self) -> Pending<Vec<OpenBatch>, StoreError> {

@@ -88,6 +88,10 @@ impl Txn<'_> {
         {
             return Ok(false);
         }
+        // The index has every revocation that was answered on this node. It learns of those of other nodes within 2 seconds.
+        if by.key.is_some_and(|key| !self.shared.index.is_in_force(key, account, now)) {
+            return Ok(false);
+        }
         let Some(verified) = by.password else { return Ok(true) };
         Ok(USERS.get(self.rows(), &account.to_bytes())?.is_some_and(|user| user.password == verified))
     }
@@ -246,6 +250,11 @@ impl Txn<'_> {
     /// Removes the row of a link.
     pub(crate) fn remove_link(&mut self, hash: &TokenHash) -> Result<(), StoreError> {
         SIGN_IN_LINKS.remove(self.rows, hash)
+    }
+
+    /// Whether a session of this account has not been ended.
+    pub(crate) fn has_session(&self, account: AccountId, hash: &TokenHash) -> Result<bool, StoreError> {
+        Ok(self.read_session(hash)?.is_some_and(|row| row.account == account))
     }
 
     fn read_session(&self, hash: &TokenHash) -> Result<Option<SessionRow>, StoreError> {

@@ -24,7 +24,7 @@ use crate::write_error::{WriteError, refuse};
 use api::Reason;
 use std::ops::RangeInclusive;
 use store::webhooks::*;
-use store::{AccountId, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
+use store::{AccountId, Authority, BatchId, ListId, ListState, MessageId, StoreError, UnixMs, WebhookId};
 use vault::{Place, Vault};
 
 /// How many of the oldest deliveries are read first in the search for one that has ended: usually it is the oldest one.
@@ -147,6 +147,7 @@ impl Txn<'_> {
     pub(crate) fn create_webhook(
         &mut self,
         new: &NewWebhook,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<Webhook, WriteError<WebhookError>> {
         let NewWebhook { id, account, ref url, ref label, events, secret } = *new;
@@ -156,6 +157,9 @@ impl Txn<'_> {
         }
         if !self.has_account(account)? {
             return refuse(WebhookError::Unknown);
+        }
+        if !self.holds(by, account, now)? {
+            return refuse(StoreError::Outdated.into());
         }
         if WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?.len() >= WEBHOOKS_MAX {
             return refuse(WebhookError::TooMany);
@@ -181,8 +185,16 @@ impl Txn<'_> {
         &mut self,
         (account, id): (AccountId, WebhookId),
         change: &WebhookChange,
+        by: &Authority,
         now: UnixMs,
     ) -> Result<Webhook, WriteError<WebhookError>> {
+        // The account's row comes first: it guards the sessions.
+        if !self.has_account(account)? {
+            return refuse(WebhookError::Unknown);
+        }
+        if !self.holds(by, account, now)? {
+            return refuse(StoreError::Outdated.into());
+        }
         let key = webhook_key(account, id);
         let Some(mut row) = WEBHOOKS.get(self.rows(), &key)? else { return refuse(WebhookError::Unknown) };
         let Some(mut texts) = open(&self.shared.vault, &key, &row.texts)? else {

@@ -16,6 +16,8 @@ pub enum StoreError {
     OverShare(String),
     /// As [`StoreError::OverShare`], for bytes: waiting does not help, but something smaller, or a deletion, does.
     OverQuota(String),
+    /// The session, the password or the key that was verified before is not valid any more. Nothing was done.
+    Outdated,
     /// The store was closed, or its writer has ended. The write was not done.
     Closed,
     /// The database did not answer in time, or other writes were in the way for long. A write was not done, except for the
@@ -54,6 +56,7 @@ impl fmt::Display for StoreError {
         match self {
             StoreError::Busy => f.write_str("too many writes are waiting; try again later"),
             StoreError::OverShare(share) | StoreError::OverQuota(share) => f.write_str(share),
+            StoreError::Outdated => f.write_str(OUTDATED),
             StoreError::Closed => f.write_str("the store is closed"),
             StoreError::Away(why) => {
                 write!(f, "the database is not available now ({why}); try again in some seconds")
@@ -232,7 +235,7 @@ pub enum SettleError {
 }
 
 /// The text of errors about an [`Authority`](super::Authority) that does not hold any more.
-pub(crate) const OUTDATED: &str = "the session has ended or the password has changed meanwhile";
+pub(crate) const OUTDATED: &str = "the session or the key has ended, or the password has changed meanwhile";
 
 /// The reason why an account or a key was not changed or created.
 #[derive(Debug, Clone, PartialEq, Eq)]

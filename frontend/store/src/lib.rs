@@ -162,6 +162,9 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// answered.
     fn key_by_hash(&self, hash: &KeyHash) -> Option<KeyLookup>;
 
+    /// Whether the account has this key, and it is neither revoked nor expired. It reads memory only, as [`Store::key_by_hash`].
+    fn is_key_in_force(&self, id: KeyId, account: AccountId, now: UnixMs) -> bool;
+
     /// The account's keys with the revoked and expired ones, oldest first.
     ///
     /// # Errors
@@ -292,7 +295,7 @@ pub trait Store: Connections + ListStore + WebStore + WebhookStore + Send + Sync
     /// batch may be complete at once.
     ///
     /// The batch's credits are a hold that is not voided when the store opens. It is settled when the batch completes.
-    fn create_batch(&self, new: NewBatch, now: UnixMs) -> Pending<BatchCreated, BatchError>;
+    fn create_batch(&self, new: NewBatch, by: Authority, now: UnixMs) -> Pending<BatchCreated, BatchError>;
 
     /// Every batch with unanswered rows, in the order of creation.
     ///

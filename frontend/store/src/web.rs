@@ -68,7 +68,8 @@ pub trait WebStore {
     /// Ends a session of this account; returns whether it existed.
     fn end_session(&self, account: AccountId, hash: TokenHash) -> Pending<bool, StoreError>;
 
-    /// Ends all sessions and links of the account, except the session with this hash; returns their number.
+    /// Ends all sessions and links of the account, except the session with this hash; returns their number. If that session has ended
+    /// meanwhile, nothing ends: its request has no right to it any more.
     fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError>;
 
     /// Creates a link that signs in once within [`SIGN_IN_LINK_MS`].
@@ -109,11 +110,13 @@ pub trait ListStore {
         now: UnixMs,
     ) -> Pending<ListMade, StoreError>;
 
-    /// Ends the upload of a list, which is being read from then on. `bytes` of the list becomes its offset.
+    /// Ends the upload of a list, which is being read from then on. Refused with [`StoreError::Outdated`] if `by` does not hold any
+    /// more, since an upload can take long. `bytes` of the list becomes its offset.
     fn end_upload(
         &self,
         list: &List,
         key: Option<Idempotency>,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<UploadEnd, StoreError>;
 
@@ -124,6 +127,16 @@ pub trait ListStore {
         list: &List,
         expected: ListState,
         answers: Option<&[Reason]>,
+        now: UnixMs,
+    ) -> Pending<bool, StoreError>;
+
+    /// Gives a list that has the expected state the state of `list`, as its owner wants; returns whether it had. Refused with
+    /// [`StoreError::Outdated`] if `by` does not hold any more.
+    fn start_list(
+        &self,
+        list: &List,
+        expected: ListState,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<bool, StoreError>;
 

@@ -16,7 +16,7 @@ pub use health::{DisableReason, EndpointHealth, EndpointState};
 pub use queue::ObjectQueue;
 pub use types::*;
 
-use crate::{AccountId, MessageId, Pending, StoreError, UnixMs, WebhookId};
+use crate::{AccountId, Authority, MessageId, Pending, StoreError, UnixMs, WebhookId};
 
 /// The most endpoints of an account.
 pub const WEBHOOKS_MAX: usize = 10;
@@ -52,7 +52,7 @@ const _: () = assert!(schedule::TOTAL_MS_MAX < DELIVERY_KEEP_MS);
 /// The methods of the store for webhooks. The invariants of [`Store`](crate::Store) apply.
 pub trait WebhookStore {
     /// Creates an endpoint, if the account has fewer than [`WEBHOOKS_MAX`].
-    fn create_webhook(&self, new: NewWebhook, now: UnixMs) -> Pending<Webhook, WebhookError>;
+    fn create_webhook(&self, new: NewWebhook, by: Authority, now: UnixMs) -> Pending<Webhook, WebhookError>;
 
     /// The endpoints of an account, oldest first.
     ///
@@ -75,6 +75,7 @@ pub trait WebhookStore {
         account: AccountId,
         id: WebhookId,
         change: WebhookChange,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<Webhook, WebhookError>;
 

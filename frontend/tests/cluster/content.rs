@@ -91,7 +91,7 @@ pub fn fill(store: &dyn Store, now: UnixMs) -> Ids {
             idempotency: None,
             mode: BatchMode::Live,
         };
-        store.create_batch(new, now).wait().unwrap();
+        store.create_batch(new, Authority::OPERATOR, now).wait().unwrap();
         id
     };
     let (open, complete) = (batch(), batch());

@@ -56,16 +56,22 @@ fn fill(store: &dyn Store, now: UnixMs) -> AccountId {
     let (url, label) = (format!("https://{CANARY}.example/in"), format!("{CANARY} hook"));
     let (secret, hook) = (WebhookSecret([7; 24]), WebhookId::new(now, 5));
     let new = NewWebhook { id: hook, account: id, url, label, events: EventSet::ALL, secret };
-    store.create_webhook(new, now).wait().unwrap();
+    store.create_webhook(new, Authority::OPERATOR, now).wait().unwrap();
     let row = |email: String| NewRow { address: store.hash_address(&email), email };
     let rows = vec![row(format!("{CANARY}@batch.example"))];
     let (name, mode) = (Some(format!("{CANARY} batch")), BatchMode::Live);
     let batch = NewBatch { id: BatchId::new(now, 6), account: id, name, rows, idempotency: None, mode };
-    store.create_batch(batch, now).wait().unwrap();
+    store.create_batch(batch, Authority::OPERATOR, now).wait().unwrap();
     let list = List::new(ListId::new(now, 7), id, now, format!("{CANARY}.csv"));
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     let plain = format!("{CANARY}@list.example");
-    let part = NewPart { number: 0, from: 0, to: plain.len() as u64, plain: plain.as_bytes() };
+    let part = NewPart {
+        number: 0,
+        from: 0,
+        to: plain.len() as u64,
+        plain: plain.as_bytes(),
+        by: Authority::OPERATOR,
+    };
     store.put_list_part(&list, part, ListRoom::MOST, now).wait().unwrap();
     id
 }

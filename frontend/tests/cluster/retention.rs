@@ -133,7 +133,11 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
         let rows = (0..ROWS).map(|_| row(numbers.address())).collect();
         let (name, mode) = (Some(format!("{CANARY} {number}")), BatchMode::Live);
         store
-            .create_batch(NewBatch { id, account, name, rows, idempotency: None, mode }, now)
+            .create_batch(
+                NewBatch { id, account, name, rows, idempotency: None, mode },
+                Authority::OPERATOR,
+                now,
+            )
             .wait()
             .unwrap();
         // Of an open batch, one row is answered.
@@ -151,7 +155,8 @@ fn fill(store: &dyn Store, now: UnixMs) -> Written {
     for part in 0..PARTS {
         let text: String = (0..PART_ROWS).map(|_| numbers.address() + "\n").collect();
         let to = list.offset + text.len() as u64;
-        let new = NewPart { number: part, from: list.offset, to, plain: text.as_bytes() };
+        let new =
+            NewPart { number: part, from: list.offset, to, plain: text.as_bytes(), by: Authority::OPERATOR };
         assert_eq!(store.put_list_part(&list, new, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
         list.offset = to;
     }

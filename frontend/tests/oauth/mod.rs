@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod assistant;
+pub mod assistant;
 mod attacks;
 mod connections;
 mod consent;

@@ -47,6 +47,11 @@ impl Browser {
         Browser { address: server.address, source, cookies: BTreeMap::new(), extra: String::new() }
     }
 
+    /// With the cookies of another browser.
+    pub fn with(self, other: &Browser) -> Browser {
+        Browser { cookies: other.cookies.clone(), ..self }
+    }
+
     /// A visitor with a new account.
     pub fn signed_up(server: &Server, email: &str) -> Browser {
         let mut browser = Browser::new(server);

@@ -10,6 +10,7 @@ mod deletion;
 mod downloads;
 mod keys;
 mod lists;
+mod races;
 mod sessions;
 mod shares;
 mod sign_in;

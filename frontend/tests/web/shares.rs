@@ -20,7 +20,7 @@ fn signs_in(browser: &mut Browser) -> bool {
 }
 
 /// Tries a password. The answer is empty if the server has ended.
-fn try_once(browser: &Browser, token: &str, email: &str) -> String {
+pub fn try_once(browser: &Browser, token: &str, email: &str) -> String {
     let body = format!("csrf={token}&email={}&password={}", escape(email), escape(WRONG));
     let kind = "Content-Type: application/x-www-form-urlencoded";
     let first = format!("POST /signin HTTP/1.1\r\n{kind}\r\nContent-Length: {}\r\n", body.len());

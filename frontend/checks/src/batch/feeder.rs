@@ -380,7 +380,8 @@ fn may_pass(error: &StoreError, has_nodes: bool) -> bool {
     match error {
         StoreError::NotDone(_) | StoreError::Busy | StoreError::OverShare(_) | StoreError::Away(_) => true,
         StoreError::Unknown(_) => has_nodes,
-        StoreError::Closed
+        StoreError::Outdated
+        | StoreError::Closed
         | StoreError::Failed(_)
         | StoreError::OverQuota(_)
         | StoreError::OldFormat { .. } => false,

@@ -10,7 +10,7 @@ use http_core::Reply;
 use list_work::downloads::Opened;
 use list_work::results::{ReportRequest, ResultFormat, Selection, Wanted};
 use lists::Class;
-use store::{List, ListState, StoreError, clock};
+use store::{Authority, List, ListState, StoreError, clock};
 
 /// The values of the field `format`, with the words for people. The first one is the default.
 pub const FORMATS: [(&str, &str, ResultFormat); 4] = [
@@ -67,12 +67,13 @@ async fn checked_list(visit: &Visit) -> Result<List, Problem> {
 }
 
 async fn open(visit: &Visit, list: List, wanted: Wanted) -> Result<Opened, Problem> {
-    visit.dashboard.lists.downloads.open(list, wanted).await.map_err(|error| match error {
+    let by = Authority::session(visit.signed_in()?.session);
+    visit.dashboard.lists.downloads.open(list, wanted, by).await.map_err(|error| match error {
         StoreError::Busy => {
             Problem::new(503, "Too many downloads are open now. Wait until one ends, then try again.")
                 .header("retry-after", "10")
         }
-        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_)) => over.into(),
+        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_) | StoreError::Outdated) => over.into(),
         error => Problem::unready().inside(format!("a list cannot be read: {error}")),
     })
 }

@@ -13,7 +13,7 @@ use lists::report::{counted, grouped};
 use lists::words::sentence;
 use maud::{Markup, html};
 use store::clock;
-use store::{FoundAddresses, KeyMode, List, ListId, ListState};
+use store::{Authority, FoundAddresses, KeyMode, List, ListId, ListState};
 
 /// `GET /lists`: all lists of the account.
 pub async fn index(visit: Visit) -> Result<Reply, Problem> {
@@ -29,7 +29,8 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
 /// `POST /lists/{id}/start`. Each batch checks the credits again.
 pub async fn start(visit: Visit) -> Result<Reply, Problem> {
     let list = find(&visit).await?;
-    let why = match visit.dashboard.lists.actions.start(list.clone()).await {
+    let by = Authority::session(visit.signed_in()?.session);
+    let why = match visit.dashboard.lists.actions.start(list.clone(), by).await {
         Ok(_) | Err(StartError::State(_)) => {
             return Ok(page::see_other(format!("/lists/{}", list.id)));
         }

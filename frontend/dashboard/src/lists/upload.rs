@@ -22,7 +22,7 @@ use list_work::upload::{BodyError, Incoming, PartWriter, UploadError, Whole};
 use std::sync::Arc;
 use store::clock;
 use store::id::random_bits;
-use store::{List, ListId, ListMade, UploadEnd};
+use store::{Authority, List, ListId, ListMade, StoreError, UploadEnd};
 
 /// Longest field besides the file, in bytes.
 const FIELD_BYTES_MAX: usize = 4 * 1024;
@@ -74,14 +74,21 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
         return Ok(page::with_status(pages::render(&visit, Some(why)).await?, status));
     }
     let whole = Whole::new(Arc::clone(&store), &list);
-    if let Err(problem) = take(&visit, &mut body, &list).await {
+    let by = Authority::session(visit.signed_in()?.session);
+    if let Err(problem) = take(&visit, &mut body, &list, by).await {
         whole.end();
         visit.dashboard.lists.actions.delete(account, list.id).await?;
         return Err(problem);
     }
     whole.end();
-    if store.end_upload(&list, None, clock::now()).await? != UploadEnd::Done {
-        return Err(gone());
+    match store.end_upload(&list, None, by, clock::now()).await {
+        Ok(UploadEnd::Done) => {}
+        Ok(_) => return Err(gone()),
+        Err(StoreError::Outdated) => {
+            visit.dashboard.lists.actions.delete(account, list.id).await?;
+            return Err(Problem::outdated());
+        }
+        Err(error) => return Err(error.into()),
     }
     visit.dashboard.lists.actions.wake();
     Ok(page::see_other(format!("/lists/{}", list.id)))
@@ -122,7 +129,7 @@ async fn fields(body: &mut Multipart) -> Result<(String, String, String), Proble
 }
 
 /// Reads the content and stores it in parts.
-async fn take(visit: &Visit, body: &mut Multipart, list: &List) -> Result<(), Problem> {
+async fn take(visit: &Visit, body: &mut Multipart, list: &List, by: Authority) -> Result<(), Problem> {
     let bytes_max = visit.dashboard.lists.bytes_max;
     let problem = |error| match error {
         UploadError::Body(error) => not_arrived(error),
@@ -132,9 +139,8 @@ async fn take(visit: &Visit, body: &mut Multipart, list: &List) -> Result<(), Pr
         UploadError::Store(error) => error.into(),
     };
     let store = Arc::clone(&visit.checks.store);
-    let mut writer = PartWriter::open(store, list.clone(), bytes_max, visit.dashboard.lists.room())
-        .await
-        .map_err(problem)?;
+    let room = visit.dashboard.lists.room();
+    let mut writer = PartWriter::open(store, list.clone(), bytes_max, room, by).await.map_err(problem)?;
     while let Some(piece) = body.piece().await? {
         writer.push(&piece).await.map_err(problem)?;
     }

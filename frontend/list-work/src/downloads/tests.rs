@@ -7,7 +7,10 @@ use crate::tests::{contents_with, xlsx_of};
 use std::cell::Cell;
 use std::task::Waker;
 use store::clock;
-use store::{ListId, ListRoom, ListState, NewAccount, NewPart, PartPut, PlanTable, Store};
+use store::{
+    Authority, KeyId, KeyMode, KeyScopes, ListId, ListRoom, ListState, NewAccount, NewKey, NewPart,
+    NewSession, PartPut, PlanTable, Store,
+};
 use store_redb::StoreOptions;
 
 /// A list that needs no answers.
@@ -17,7 +20,7 @@ fn list(store: &Arc<dyn Store>, account: AccountId, number: u128, content: &[u8]
     list.column = "email".into();
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     list.bytes = content.len() as u64;
-    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content };
+    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content, by: Authority::OPERATOR };
     assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     list.state = ListState::Completed;
     list.rows = rows;
@@ -34,6 +37,8 @@ struct TestStore {
     queue: Receiver<DownloadJob>,
     /// Downloads that were requested. Each list has its own id.
     opened: Cell<u128>,
+    /// What the downloads rest on.
+    by: Authority,
 }
 
 impl TestStore {
@@ -45,7 +50,16 @@ impl TestStore {
         let (places, waiting) = Maker::shares();
         let maker = Maker::new(contents_with(&store, &files), places, waiting);
         let (jobs, queue) = channel();
-        TestStore { _folder: folder, store, files, maker, jobs, queue, opened: Cell::new(0) }
+        TestStore {
+            _folder: folder,
+            store,
+            files,
+            maker,
+            jobs,
+            queue,
+            opened: Cell::new(0),
+            by: Authority::OPERATOR,
+        }
     }
 
     /// Requests a download of 2,000 rows without addresses.
@@ -63,7 +77,7 @@ impl TestStore {
             self.store.create_account(new, now).wait().unwrap();
         }
         let list = list(&self.store, id, number, content, rows);
-        Downloads(self.jobs.clone()).open(list, Wanted::Rows(Selection::ALL))
+        Downloads(self.jobs.clone()).open(list, Wanted::Rows(Selection::ALL), self.by)
     }
 
     /// Processes all requests so far.
@@ -192,7 +206,8 @@ fn a_spreadsheet_is_converted_elsewhere_and_its_sheet_is_kept() {
     let opened = wait_for(&mut test, &mut slow).unwrap();
     let list = test.store.lists(AccountId::new(0, 1), clock::now()).wait().unwrap().remove(0);
     let before = test.files.faults.operations();
-    let mut again = Downloads(test.jobs.clone()).open(list, Wanted::Rows(Selection::ALL));
+    let mut again =
+        Downloads(test.jobs.clone()).open(list, Wanted::Rows(Selection::ALL), Authority::OPERATOR);
     test.turn(Instant::now());
     assert!(matches!(state(&mut again), Some(Ok(_))), "it is opened at once");
     let operations = test.files.faults.operations() - before;
@@ -236,4 +251,46 @@ fn pieces_are_made_in_turns_over_accounts() {
     test.maker.turn(now);
     let came: Vec<bool> = opened.iter_mut().map(|opened| opened.pieces.poll_next(cx).is_ready()).collect();
     assert_eq!(came, [true, false, true]);
+}
+
+#[test]
+fn a_download_ends_with_its_session_or_key() {
+    let (session, key, now) = ([7; 32], KeyId::new(0, 7), clock::now());
+    for by in [Authority::session(session), Authority::key(key)] {
+        let mut test = TestStore { by, ..TestStore::new() };
+        let account = AccountId::new(0, 1);
+        let new = NewAccount { id: account, name: "account 1".into(), plan: "scale".into() };
+        test.store.create_account(new, now).wait().unwrap();
+        let new = NewSession { hash: session, agent: String::new() };
+        test.store.begin_session(account, new, Authority::OPERATOR, now).wait().unwrap();
+        let (label, scopes) = (String::new(), KeyScopes::ALL);
+        let (mode, hash, last4) = (KeyMode::Live, [7; 32], *b"last");
+        let new = NewKey { id: key, account, mode, hash, last4, label, scopes, expires_at: None };
+        test.store.create_key(new, Authority::OPERATOR, now).wait().unwrap();
+        let end = |test: &TestStore| {
+            test.store.end_session(account, session).wait().unwrap();
+            test.store.revoke_key(key, now).wait().unwrap();
+        };
+        // Random text, so that no compression makes one piece of it.
+        let mut random = fastrand::Rng::with_seed(1);
+        let row = |_| format!("{:x}\n", random.u128(..));
+        let content = "email\n".to_owned() + &(0..40_000).map(row).collect::<String>();
+        let mut opened = test.open_content(1, content.as_bytes(), 40_000);
+        test.turn(Instant::now());
+        let mut pieces = state(&mut opened).unwrap().unwrap().pieces;
+        let mut next = |test: &mut TestStore| loop {
+            match pieces.poll_next(&mut Context::from_waker(Waker::noop())) {
+                Poll::Pending => test.turn(Instant::now()),
+                Poll::Ready(piece) => return piece.map(|piece| piece.map(drop)),
+            }
+        };
+        assert_eq!(next(&mut test), Some(Ok(())));
+        end(&test);
+        assert_eq!(next(&mut test), Some(Err(StoreError::Outdated)));
+        // One that is opened later.
+        let mut opened = test.open(1);
+        test.turn(Instant::now());
+        assert_eq!(state(&mut opened).unwrap().err(), Some(StoreError::Outdated));
+        assert!(test.maker.open.is_empty(), "it keeps its place after its end");
+    }
 }

@@ -9,7 +9,7 @@ use lists::{Class, ReadOptions, Source};
 use std::cell::RefCell;
 use std::io::{Cursor, Read};
 use std::sync::Mutex;
-use store::{AccountId, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
+use store::{AccountId, Authority, ListRoom, NewAccount, NewPart, PartPut, PlanTable, RowAnswer, RowOutcome};
 use store_redb::StoreOptions;
 
 #[test]
@@ -88,10 +88,11 @@ pub(crate) fn sent(store: &Arc<dyn Store>, account: AccountId, content: &[u8]) -
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     for (number, piece) in (0..).zip(content.chunks(store::LIST_PART_BYTES)) {
         let from = u64::from(number) * store::LIST_PART_BYTES as u64;
-        let part = NewPart { number, from, to: from + piece.len() as u64, plain: piece };
+        let part =
+            NewPart { number, from, to: from + piece.len() as u64, plain: piece, by: Authority::OPERATOR };
         assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     }
-    store.end_upload(&list, None, now).wait().unwrap();
+    store.end_upload(&list, None, Authority::OPERATOR, now).wait().unwrap();
     store.list(account, list.id, now).wait().unwrap().unwrap()
 }
 
@@ -398,7 +399,8 @@ fn running(store: &Arc<dyn Store>, account: AccountId, number: u128, addresses: 
     let mut list = List::new(ListId::new(now, number), account, now, String::new());
     store.create_list(&list, ListRoom::MOST, None, now).wait().unwrap();
     list.bytes = content.len() as u64;
-    let part = NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes() };
+    let part =
+        NewPart { number: 0, from: 0, to: list.bytes, plain: content.as_bytes(), by: Authority::OPERATOR };
     assert_eq!(store.put_list_part(&list, part, ListRoom::MOST, now).wait(), Ok(PartPut::Stored));
     (list.rows, list.addresses, list.distinct) = (addresses, addresses, addresses);
     list.state = ListState::Running;

@@ -56,6 +56,14 @@ pub async fn answer(
         None => Bytes::new(),
         Some(wanted) => body.read_as(wanted, &head.headers, BODY).await?,
     };
+    // The body may have taken seconds to arrive, and its connection may have ended meanwhile.
+    let connection = match connection {
+        Some(_) => match route.admit(&worker.checks, &assistants, &read_head).await {
+            Ok(connection) => connection,
+            Err(reply) => return Ok(reply),
+        },
+        None => None,
+    };
     Ok(route
         .answer(Call { checks: Rc::clone(&worker.checks), assistants, head: read_head, connection, body })
         .await)

@@ -42,7 +42,8 @@ pub async fn show(call: Call) -> Result<Reply, Refusal> {
 /// `POST /v1/lists/{list_id}/start`. A repetition changes nothing.
 pub async fn start(call: Call) -> Result<Reply, Refusal> {
     let list = find(&call).await?;
-    let list = call.worker.shared.lists.actions.start(list).await.map_err(not_started)?;
+    let by = call.caller()?.authority();
+    let list = call.worker.shared.lists.actions.start(list, by).await.map_err(not_started)?;
     reply(&call, 202, list).await
 }
 

@@ -41,7 +41,8 @@ pub async fn create(call: Call) -> Result<Reply, Refusal> {
         events: events.map_or(EventSet::ALL, |events| set_of(&events)),
         secret,
     };
-    let made = call.worker.checks.store.create_webhook(new, now).await.map_err(refusal)?;
+    let made =
+        call.worker.checks.store.create_webhook(new, caller.authority(), now).await.map_err(refusal)?;
     with_secret(201, made, &secret)
 }
 
@@ -72,7 +73,9 @@ pub async fn change(call: Call) -> Result<Reply, Refusal> {
     let events = events.as_deref().map(set_of);
     let change = WebhookChange { url, label, events, enabled, secret: None };
     let store = &call.worker.checks.store;
-    let changed = store.change_webhook(caller.account, id, change, clock::now()).await.map_err(refusal)?;
+    let by = caller.authority();
+    let changed =
+        store.change_webhook(caller.account, id, change, by, clock::now()).await.map_err(refusal)?;
     Reply::json(200, &convert::webhook(changed))
 }
 
@@ -92,7 +95,9 @@ pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
     let secret = random_secret().map_err(|error| Refusal::unready().inside(error))?;
     let change = WebhookChange { secret: Some(secret), ..WebhookChange::default() };
     let store = &call.worker.checks.store;
-    let changed = store.change_webhook(caller.account, id, change, clock::now()).await.map_err(refusal)?;
+    let by = caller.authority();
+    let changed =
+        store.change_webhook(caller.account, id, change, by, clock::now()).await.map_err(refusal)?;
     with_secret(200, changed, &secret)
 }
 

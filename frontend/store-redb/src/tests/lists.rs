@@ -14,7 +14,7 @@ fn list(account: AccountId) -> List {
 }
 
 fn part(number: u32, from: u64, plain: &str) -> NewPart<'_> {
-    NewPart { number, from, to: from + plain.len() as u64, plain: plain.as_bytes() }
+    NewPart { number, from, to: from + plain.len() as u64, plain: plain.as_bytes(), by: Authority::OPERATOR }
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn addresses_of_users_and_lists_are_sealed_and_a_lists_key_ends_with_it() {
     let list = list(id);
     store.create_list(&list, ListRoom::MOST, None, NOW).wait().unwrap();
     store.put_list_part(&list, part(0, 0, NEEDLE), ListRoom::MOST, NOW).wait().unwrap();
-    store.end_upload(&list, None, NOW).wait().unwrap();
+    store.end_upload(&list, None, Authority::OPERATOR, NOW).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, NEEDLE.as_bytes()).wait(), Ok(true));
     check_index(&store);
     drop(store);

@@ -86,7 +86,7 @@ fn submit(store: &RedbStore, account: AccountId, addresses: &[&str], now: UnixMs
     let id = BatchId::new(now, id::random_bits().unwrap());
     let rows = addresses.iter().map(row).collect();
     let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-    store.create_batch(new, now).wait().unwrap().batch
+    store.create_batch(new, Authority::OPERATOR, now).wait().unwrap().batch
 }
 
 fn answer(store: &RedbStore, batch: BatchId, index: u32, now: UnixMs) {

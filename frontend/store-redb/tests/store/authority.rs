@@ -1,6 +1,7 @@
 //! What was verified before a change still holds when the change happens, in every order of the steps.
 
-use crate::world::{DAY, World};
+use crate::world::{DAY, START, World};
+use store::webhooks::{EventSet, NewWebhook, WebhookChange, WebhookError, WebhookSecret};
 use store::*;
 
 const EMAIL: &str = "joe@example.com";
@@ -23,6 +24,17 @@ enum Begun {
     Token,
     Change,
     Deletion,
+    Webhook,
+    /// A new secret of an endpoint.
+    Rotation,
+    /// A part of a list.
+    Part,
+    /// The end of the upload of a list.
+    Upload,
+    /// The start of a list that was read.
+    Start,
+    Check,
+    Batch,
 }
 
 /// Something after which what rested on the old password or on the session must not happen any more.
@@ -35,8 +47,24 @@ enum End {
     Deletion,
 }
 
-const BEGUN: [Begun; 6] =
-    [Begun::SignIn, Begun::Key, Begun::Consent, Begun::Token, Begun::Change, Begun::Deletion];
+const BEGUN: [Begun; 13] = [
+    Begun::SignIn,
+    Begun::Key,
+    Begun::Consent,
+    Begun::Token,
+    Begun::Change,
+    Begun::Deletion,
+    Begun::Webhook,
+    Begun::Rotation,
+    Begun::Part,
+    Begun::Upload,
+    Begun::Start,
+    Begun::Check,
+    Begun::Batch,
+];
+/// What keys begin too.
+const BY_KEY: [Begun; 7] =
+    [Begun::Webhook, Begun::Rotation, Begun::Part, Begun::Upload, Begun::Start, Begun::Check, Begun::Batch];
 const ENDS: [End; 5] = [End::Change, End::Reset, End::SignOut, End::SignOutEverywhere, End::Deletion];
 
 fn user() -> (World, AccountId) {
@@ -48,17 +76,94 @@ fn user() -> (World, AccountId) {
     world.store().sign_up(new, world.now).wait().unwrap();
     let other = NewSession { hash: OTHER, agent: "other".into() };
     world.store().begin_session(id, other, Authority::password(PASSWORD), world.now).wait().unwrap();
+    let hook = webhook(id, 1, world.now);
+    world.store().create_webhook(hook, Authority::session(MINE), world.now).wait().unwrap();
+    let made = world.store().create_list(&list(id, world.now), ListRoom::MOST, None, world.now).wait();
+    assert_eq!(made, Ok(ListMade::Made));
+    let read = ready(id, world.now);
+    let uploaded = List { state: ListState::Uploading, ..read.clone() };
+    let made = world.store().create_list(&uploaded, ListRoom::MOST, None, world.now).wait();
+    assert_eq!(made, Ok(ListMade::Made));
+    let put = world.store().put_list(&read, ListState::Uploading, None, world.now).wait();
+    assert_eq!(put, Ok(true));
     (world, id)
 }
 
-fn both(session: TokenHash) -> Authority {
-    Authority { session: Some(session), password: Some(PASSWORD) }
+fn webhook(account: AccountId, number: u128, now: UnixMs) -> NewWebhook {
+    NewWebhook {
+        id: WebhookId::new(now, number),
+        account,
+        url: "https://hooks.example/".into(),
+        label: String::new(),
+        events: EventSet::ALL,
+        secret: WebhookSecret([7; 24]),
+    }
 }
 
-/// Does a thing that was begun, with what was verified then; returns whether it was refused as outdated.
+/// The list that is being uploaded.
+fn list(account: AccountId, now: UnixMs) -> List {
+    List { bytes: 15, ..List::new(ListId::new(now, 1), account, now, "list.csv".into()) }
+}
+
+fn both(session: TokenHash) -> Authority {
+    Authority { password: Some(PASSWORD), ..Authority::session(session) }
+}
+
+/// The list that was read, and is not started.
+fn ready(account: AccountId, now: UnixMs) -> List {
+    let read = List::new(ListId::new(now, 2), account, now, "read.csv".into());
+    List { state: ListState::Ready, bytes: 15, rows: 1, addresses: 1, ..read }
+}
+
+/// Does a thing that was begun by the session, with what was verified then; returns whether it was refused as outdated.
 fn finish(world: &mut World, id: AccountId, begun: Begun) -> Result<(), bool> {
-    let (mine, now) = (Authority::session(MINE), world.now);
+    finish_by(world, id, begun, Authority::session(MINE))
+}
+
+fn finish_by(world: &mut World, id: AccountId, begun: Begun, mine: Authority) -> Result<(), bool> {
+    let now = world.now;
+    let is_outdated = |error: StoreError| error == StoreError::Outdated;
     match begun {
+        Begun::Webhook => {
+            let done = world.store().create_webhook(webhook(id, 2, START), mine, now).wait().map(drop);
+            done.map_err(|error| {
+                matches!(error, WebhookError::Store(StoreError::Outdated) | WebhookError::Unknown)
+            })
+        }
+        Begun::Rotation => {
+            let change = WebhookChange { secret: Some(WebhookSecret([8; 24])), ..WebhookChange::default() };
+            let hook = WebhookId::new(START, 1);
+            let done = world.store().change_webhook(id, hook, change, mine, now).wait().map(drop);
+            done.map_err(|error| {
+                matches!(error, WebhookError::Store(StoreError::Outdated) | WebhookError::Unknown)
+            })
+        }
+        Begun::Part => {
+            let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: mine };
+            let put = world.store().put_list_part(&list(id, START), part, ListRoom::MOST, now).wait();
+            put.map(|put| assert_eq!(put, PartPut::Stored)).map_err(is_outdated)
+        }
+        Begun::Upload => {
+            let ended = world.store().end_upload(&list(id, START), None, mine, now).wait();
+            ended.map(|ended| assert_eq!(ended, UploadEnd::Done)).map_err(is_outdated)
+        }
+        Begun::Start => {
+            let list = List { state: ListState::Running, ..ready(id, START) };
+            let started = world.store().start_list(&list, ListState::Ready, mine, now).wait();
+            started.map(|started| assert!(started)).map_err(is_outdated)
+        }
+        Begun::Check => {
+            let hold = HoldRef { account: id, id: EntryId::new(now, world.random()) };
+            let address = world.store().hash_address("one@example.com");
+            let check = NewCheck { hold, connection: None, address, fair_use: None, by: mine };
+            let begun = world.store().begin_check(check, now).wait().map(drop);
+            begun.map_err(|error| matches!(error, AttemptError::Store(StoreError::Outdated)))
+        }
+        Begun::Batch => {
+            let new = world.new_batch(id, &["one@example.com"]);
+            let made = world.store().create_batch(new, mine, now).wait().map(drop);
+            made.map_err(|error| matches!(error, BatchError::Store(StoreError::Outdated)))
+        }
         Begun::SignIn => {
             let new = NewSession { hash: NEW, agent: "new".into() };
             let by = Authority::password(PASSWORD);
@@ -143,6 +248,14 @@ fn is_open(world: &World, hash: TokenHash) -> bool {
     world.store().session(&hash, world.now).wait().unwrap().is_some()
 }
 
+/// The endpoints, lists, batches and credits of an account.
+fn others(world: &World, id: AccountId) -> impl PartialEq + std::fmt::Debug + use<> {
+    let (store, now) = (world.store(), world.now);
+    let balance = store.account(id, now).wait().unwrap().map(|account| account.balance);
+    let batches = store.open_batches().wait().unwrap().len();
+    (store.webhooks(id).wait().unwrap(), store.lists(id, now).wait().unwrap(), batches, balance)
+}
+
 #[test]
 fn what_was_begun_with_what_has_been_replaced_is_refused() {
     for begun in BEGUN {
@@ -154,6 +267,7 @@ fn what_was_begun_with_what_has_been_replaced_is_refused() {
             end(&world, id, of);
             let (keys, before) =
                 (world.store().keys(id).wait().unwrap().len(), world.store().user(id).wait());
+            let others = others(&world, id);
             let expected = if may_follow(begun, of) { Ok(()) } else { Err(true) };
             assert_eq!(finish(&mut world, id, begun), expected, "{begun:?} after {of:?}");
             if expected.is_ok() {
@@ -165,6 +279,7 @@ fn what_was_begun_with_what_has_been_replaced_is_refused() {
             assert_eq!(world.store().user(id).wait(), before);
             assert_eq!(world.store().connections(id, world.now).wait(), Ok(vec![]));
             assert_eq!(world.store().connection_of(&[53; 32], world.now).wait(), Ok(None));
+            assert_eq!(self::others(&world, id), others, "{begun:?} after {of:?}");
         }
     }
 }
@@ -199,7 +314,8 @@ fn what_was_finished_before_an_end_goes_with_it() {
                     };
                     assert_eq!(finish(&mut world, id, Begun::Token), expected, "{place}");
                 }
-                Begun::Change | Begun::Deletion => {}
+                // Not in this table.
+                _ => {}
             }
         }
     }
@@ -233,4 +349,53 @@ fn a_first_password_is_set_once() {
     let new = world.new_key(id, "key");
     let made = world.store().create_key(new, Authority::session(MINE), late).wait();
     assert_eq!(made, Err(ChangeError::Outdated));
+}
+
+#[test]
+fn what_is_begun_is_done_while_its_session_or_key_is_valid() {
+    for begun in BEGUN {
+        let (mut world, id) = user();
+        if begun == Begun::Token {
+            finish(&mut world, id, Begun::Consent).unwrap();
+        }
+        assert_eq!(finish(&mut world, id, begun), Ok(()), "{begun:?}");
+    }
+    for begun in BY_KEY {
+        let (mut world, id) = user();
+        let key = world.new_key(id, "key");
+        world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+        assert_eq!(finish_by(&mut world, id, begun, Authority::key(key.id)), Ok(()), "{begun:?}");
+    }
+}
+
+#[test]
+fn what_a_key_began_is_refused_after_its_end() {
+    for begun in BY_KEY {
+        for of in ["revocation", "expiry", "deletion", "key of another account"] {
+            let (mut world, id) = user();
+            let owner = if of.starts_with("key") { world.account("b", "free") } else { id };
+            let expires_at = Some(world.now + 1000);
+            let key = NewKey { expires_at, ..world.new_key(owner, "key") };
+            world.store().create_key(key.clone(), Authority::OPERATOR, world.now).wait().unwrap();
+            match of {
+                "revocation" => drop(world.store().revoke_key(key.id, world.now).wait().unwrap()),
+                "expiry" => world.now += 1000,
+                "deletion" => world.store().close_account(id, Authority::OPERATOR, world.now).wait().unwrap(),
+                _ => {}
+            }
+            let before = others(&world, id);
+            let done = finish_by(&mut world, id, begun, Authority::key(key.id));
+            assert_eq!(done, Err(true), "{begun:?} after {of}");
+            assert_eq!(others(&world, id), before, "{begun:?} after {of}");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_has_ended_ends_no_others() {
+    let (world, id) = user();
+    assert_eq!(world.store().end_session(id, MINE).wait(), Ok(true));
+    assert_eq!(world.store().end_sessions(id, Some(MINE)).wait(), Ok(0));
+    assert!(is_open(&world, OTHER));
+    assert_eq!(world.store().end_sessions(id, None).wait(), Ok(1), "the operator needs no session");
 }

@@ -348,7 +348,7 @@ fn batches_of_many_threads_are_charged_once_each() {
             let store = &store;
             scope.spawn(move || {
                 for new in batches {
-                    let id = store.create_batch(new.clone(), now).wait().unwrap().batch;
+                    let id = store.create_batch(new.clone(), Authority::OPERATOR, now).wait().unwrap().batch;
                     let rows = store.unanswered(id).wait().unwrap();
                     for row in rows {
                         let outcome = Verified(MailboxExists.into());

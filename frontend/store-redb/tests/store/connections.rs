@@ -66,8 +66,13 @@ fn begin(
     address: &str,
 ) -> (HoldRef, Result<Begun, AttemptError>) {
     let hold = HoldRef { account, id: world.entry_id() };
-    let check =
-        NewCheck { hold, connection: Some(id), address: world.store().hash_address(address), fair_use: None };
+    let check = NewCheck {
+        hold,
+        connection: Some(id),
+        address: world.store().hash_address(address),
+        fair_use: None,
+        by: Authority::OPERATOR,
+    };
     (hold, world.store().begin_check(check, world.now).wait())
 }
 

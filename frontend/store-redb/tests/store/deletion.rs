@@ -41,7 +41,7 @@ fn fill(world: &mut World) -> Traces {
     let (url, label) = (format!("https://{CANARY}.example/in"), format!("{CANARY} hook"));
     let secret = WebhookSecret([7; 24]);
     let new = NewWebhook { id: webhook, account: id, url, label, events: EventSet::ALL, secret };
-    world.store().create_webhook(new, world.now).wait().unwrap();
+    world.store().create_webhook(new, Authority::OPERATOR, world.now).wait().unwrap();
     world.verify(id, &format!("{CANARY}@checked.example"), MailboxExists);
     let mut batch = |addresses: &[&str]| {
         let mut new = world.new_batch(id, addresses);
@@ -58,7 +58,13 @@ fn fill(world: &mut World) -> Traces {
     let list = List::new(ListId::new(world.now, world.random()), id, world.now, format!("{CANARY}.csv"));
     world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
     let plain = format!("{CANARY}@list.example");
-    let part = NewPart { number: 0, from: 0, to: plain.len() as u64, plain: plain.as_bytes() };
+    let part = NewPart {
+        number: 0,
+        from: 0,
+        to: plain.len() as u64,
+        plain: plain.as_bytes(),
+        by: Authority::OPERATOR,
+    };
     world.store().put_list_part(&list, part, ListRoom::MOST, world.now).wait().unwrap();
     Traces { account: id, key: key.hash, list, open, webhook }
 }

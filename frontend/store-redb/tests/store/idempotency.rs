@@ -99,8 +99,10 @@ fn only_what_was_made_is_remembered() {
 fn one_of_many_at_once_makes_the_batch() {
     let (mut world, a) = World::with_account("free");
     let requests: Vec<_> = (0..20).map(|_| keyed(&mut world, a, "k", 1)).collect();
-    let pending: Vec<_> =
-        requests.into_iter().map(|new| world.store().create_batch(new, world.now)).collect();
+    let pending: Vec<_> = requests
+        .into_iter()
+        .map(|new| world.store().create_batch(new, Authority::OPERATOR, world.now))
+        .collect();
     let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(made.iter().filter(|made| !made.replayed).count(), 1);
     assert!(made.iter().all(|one| one.batch == made[0].batch));

@@ -15,7 +15,7 @@ fn list(world: &World, account: AccountId, n: u128) -> List {
 /// A part of a list in which each part has the same length.
 fn part(number: u32, plain: &[u8]) -> NewPart<'_> {
     let from = u64::from(number) * plain.len() as u64;
-    NewPart { number, from, to: from + plain.len() as u64, plain }
+    NewPart { number, from, to: from + plain.len() as u64, plain, by: Authority::OPERATOR }
 }
 
 /// A running list of these different addresses.
@@ -350,7 +350,15 @@ fn an_upload_continues_at_its_offset_only() {
     let store = world.store();
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     let put = |number, from, to, plain, now| {
-        store.put_list_part(&list, NewPart { number, from, to, plain }, ListRoom::MOST, now).wait().unwrap()
+        store
+            .put_list_part(
+                &list,
+                NewPart { number, from, to, plain, by: Authority::OPERATOR },
+                ListRoom::MOST,
+                now,
+            )
+            .wait()
+            .unwrap()
     };
     assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Stored);
     assert_eq!(put(0, 0, 3, b"abc", START), PartPut::Offset(3));
@@ -362,10 +370,10 @@ fn an_upload_continues_at_its_offset_only() {
     let found = read(&world, &list);
     assert_eq!((found.state, found.offset, found.bytes), (ListState::Uploading, 5, 30));
     assert_eq!(world.store().list_part(&list, 0).wait().unwrap().as_deref(), Some(&b"abcde"[..]));
-    assert_eq!(world.store().end_upload(&list, None, START).wait(), Ok(UploadEnd::Done));
+    assert_eq!(world.store().end_upload(&list, None, Authority::OPERATOR, START).wait(), Ok(UploadEnd::Done));
     let found = read(&world, &list);
     assert_eq!((found.state, found.bytes), (ListState::Reading, 5));
-    assert_eq!(world.store().end_upload(&list, None, START).wait(), Ok(UploadEnd::Gone));
+    assert_eq!(world.store().end_upload(&list, None, Authority::OPERATOR, START).wait(), Ok(UploadEnd::Gone));
     world.now = START + LIST_KEEP_MS - 1;
     assert_eq!(read(&world, &list).bytes, 5);
     world.now += 1;
@@ -410,9 +418,18 @@ fn an_idempotency_key_creates_one_list() {
     assert_eq!(create(&world, 1, key(1), false), ListMade::Made);
     // It is not stored before the end of the upload. Of two uploads with one key, the faster one counts.
     assert_eq!(create(&world, 2, key(1), false), ListMade::Made);
-    assert_eq!(world.store().end_upload(&two, key(1), START).wait(), Ok(UploadEnd::Done));
-    assert_eq!(world.store().end_upload(&one, key(1), START).wait(), Ok(UploadEnd::Replayed(two.id)));
-    assert_eq!(world.store().end_upload(&one, key(2), START).wait(), Ok(UploadEnd::KeyReused));
+    assert_eq!(
+        world.store().end_upload(&two, key(1), Authority::OPERATOR, START).wait(),
+        Ok(UploadEnd::Done)
+    );
+    assert_eq!(
+        world.store().end_upload(&one, key(1), Authority::OPERATOR, START).wait(),
+        Ok(UploadEnd::Replayed(two.id))
+    );
+    assert_eq!(
+        world.store().end_upload(&one, key(2), Authority::OPERATOR, START).wait(),
+        Ok(UploadEnd::KeyReused)
+    );
     assert_eq!(create(&world, 3, key(1), false), ListMade::Replayed(two.id));
     assert_eq!(create(&world, 3, key(2), true), ListMade::KeyReused);
     // The keys of batches are others.
@@ -484,7 +501,7 @@ fn the_index_of_a_list_is_written_while_it_is_read_and_goes_with_it() {
     store.create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"early").wait(), Ok(false));
     store.put_list_part(&list, part(0, b"a"), ListRoom::MOST, START).wait().unwrap();
-    store.end_upload(&list, None, START).wait().unwrap();
+    store.end_upload(&list, None, Authority::OPERATOR, START).wait().unwrap();
     assert_eq!(store.put_list_index(&list, 0, b"index").wait(), Ok(true));
     list.state = ListState::Reading;
     assert_eq!(store.list_index(&list, 0).wait().unwrap().as_deref(), Some(&b"index"[..]));

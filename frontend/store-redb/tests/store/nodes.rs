@@ -161,7 +161,7 @@ impl Mortals {
         let row = |address: &&str| NewRow { email: (*address).into(), address: store.hash_address(address) };
         let (id, rows) = (BatchId::new(now(), self.random()), addresses.iter().map(row).collect());
         let new = NewBatch { id, account, name: None, rows, idempotency: None, mode: BatchMode::Live };
-        store.create_batch(new, now()).wait().unwrap().batch
+        store.create_batch(new, Authority::OPERATOR, now()).wait().unwrap().batch
     }
 
     fn balance(&self, node: usize, account: AccountId) -> store::credits::Balance {

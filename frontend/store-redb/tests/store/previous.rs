@@ -94,13 +94,13 @@ fn fill(world: &mut World) {
         events: EventSet::of([EventKind::ListCompleted]),
         secret: WebhookSecret([7; 24]),
     };
-    world.store().create_webhook(webhook, START).wait().unwrap();
+    world.store().create_webhook(webhook, Authority::OPERATOR, START).wait().unwrap();
     world.store().set_overrides(account(ALICE), false, own_limits()).wait().unwrap();
     world.store().keep_counters(counters()).wait().unwrap();
     world.grant(account(ALICE), 50).unwrap();
     let list = List { by_row: false, ..list(LIST) };
     world.store().create_list(&list, ListRoom::MOST, None, START).wait().unwrap();
-    let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com" };
+    let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: Authority::OPERATOR };
     world.store().put_list_part(&list, part, ListRoom::MOST, START).wait().unwrap();
 
     world.hold(account(BOB), 3).unwrap();

@@ -150,7 +150,7 @@ fn a_shared_verdict_is_refused_like_any_charge() {
     world.grant(b, 5).unwrap();
     let used = world.hold(b, 1).unwrap();
     let address = world.store().hash_address(ADDRESS);
-    let again = NewCheck { hold: used, connection: None, address, fair_use: None };
+    let again = NewCheck { hold: used, connection: None, address, fair_use: None, by: Authority::OPERATOR };
     let refused = world.store().begin_check(again, START).wait();
     assert_eq!(refused, Err(AttemptError::Hold(HoldError::Exists)));
     world.reuse(b, ADDRESS, MailboxExists).unwrap();

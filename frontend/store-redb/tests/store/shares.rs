@@ -116,7 +116,7 @@ fn what_arrives_is_counted_and_leaves_room_for_others() {
         let plain = vec![b'x'; LIST_PART_BYTES];
         for number in 0.. {
             let (from, to) = (u64::from(number) * PART, u64::from(number + 1) * PART);
-            let part = NewPart { number, from, to, plain: &plain };
+            let part = NewPart { number, from, to, plain: &plain, by: Authority::OPERATOR };
             match world.store().put_list_part(&list, part, room, world.now).wait().unwrap() {
                 PartPut::Stored => {}
                 other => return (from, Some(other)),

@@ -44,7 +44,13 @@ fn a_password_ends_sessions_and_links_but_the_one_at_hand() {
     store.create_link(a, [9; 32], world.now).wait().unwrap();
     let other = PasswordHash { tag: [3; 32], ..PASSWORD };
     store
-        .set_user(a, None, other, Authority { session: Some([2; 32]), password: Some(PASSWORD) }, world.now)
+        .set_user(
+            a,
+            None,
+            other,
+            Authority { password: Some(PASSWORD), ..Authority::session([2; 32]) },
+            world.now,
+        )
         .wait()
         .unwrap();
     let is_there = |n: u8| store.session(&[n; 32], world.now).wait().unwrap().is_some();

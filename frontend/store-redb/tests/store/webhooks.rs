@@ -18,7 +18,7 @@ fn new(world: &mut World, account: AccountId, events: EventSet) -> NewWebhook {
 
 fn webhook(world: &mut World, account: AccountId, events: EventSet) -> WebhookId {
     let new = new(world, account, events);
-    world.store().create_webhook(new, world.now).wait().unwrap().id
+    world.store().create_webhook(new, Authority::OPERATOR, world.now).wait().unwrap().id
 }
 
 fn world() -> (World, AccountId, WebhookId) {
@@ -103,8 +103,11 @@ fn endpoints_are_created_changed_and_deleted() {
         enabled: Some(false),
         secret: None,
     };
-    assert_eq!(world.store().change_webhook(b, id, change.clone(), START).wait(), Err(WebhookError::Unknown));
-    let changed = world.store().change_webhook(a, id, change, START).wait().unwrap();
+    assert_eq!(
+        world.store().change_webhook(b, id, change.clone(), Authority::OPERATOR, START).wait(),
+        Err(WebhookError::Unknown)
+    );
+    let changed = world.store().change_webhook(a, id, change, Authority::OPERATOR, START).wait().unwrap();
     world.reopen();
     assert_eq!(see(&world, a, id), changed);
     assert_eq!((changed.url.as_str(), changed.label.as_str()), ("https://other.example/", ""));
@@ -112,7 +115,10 @@ fn endpoints_are_created_changed_and_deleted() {
     assert_eq!(changed.old_secret_until, None);
     for bad in ["", "https://a.example/\n", "https://ä.example/", &"x".repeat(WEBHOOK_URL_BYTES_MAX + 1)] {
         let change = WebhookChange { url: Some(bad.into()), ..WebhookChange::default() };
-        assert_eq!(world.store().change_webhook(a, id, change, START).wait(), Err(WebhookError::Bad));
+        assert_eq!(
+            world.store().change_webhook(a, id, change, Authority::OPERATOR, START).wait(),
+            Err(WebhookError::Bad)
+        );
     }
     assert_eq!(world.store().delete_webhook(b, id).wait(), Ok(false));
     assert_eq!(world.store().delete_webhook(a, id).wait(), Ok(true));
@@ -125,12 +131,18 @@ fn an_account_has_few_endpoints() {
     let (mut world, a) = World::with_account("free");
     let made: Vec<_> = (0..WEBHOOKS_MAX).map(|_| webhook(&mut world, a, EventSet::ALL)).collect();
     let more = new(&mut world, a, EventSet::ALL);
-    assert_eq!(world.store().create_webhook(more, START).wait(), Err(WebhookError::TooMany));
+    assert_eq!(
+        world.store().create_webhook(more, Authority::OPERATOR, START).wait(),
+        Err(WebhookError::TooMany)
+    );
     let found = world.store().webhooks(a).wait().unwrap();
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), made);
     let nobody = AccountId::new(START, world.random());
     let lost = new(&mut world, nobody, EventSet::ALL);
-    assert_eq!(world.store().create_webhook(lost, START).wait(), Err(WebhookError::Unknown));
+    assert_eq!(
+        world.store().create_webhook(lost, Authority::OPERATOR, START).wait(),
+        Err(WebhookError::Unknown)
+    );
     complete(&mut world, a);
     assert_eq!(claim(&world, ME).len(), WEBHOOKS_MAX);
 }
@@ -184,7 +196,7 @@ fn an_endpoint_gets_only_what_it_wants() {
     webhook(&mut world, b, EventSet::ALL);
     let disabled = webhook(&mut world, a, EventSet::ALL);
     let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.store().change_webhook(a, disabled, change, START).wait().unwrap();
+    world.store().change_webhook(a, disabled, change, Authority::OPERATOR, START).wait().unwrap();
     complete(&mut world, a);
     assert_eq!(claim_one(&world, ME).webhook, batches);
 }
@@ -355,7 +367,7 @@ fn a_message_is_repeated_for_three_days_and_disables_its_endpoint() {
     complete(&mut world, a);
     assert!(claim(&world, ME).is_empty());
     let change = WebhookChange { enabled: Some(true), ..WebhookChange::default() };
-    let found = world.store().change_webhook(a, id, change, world.now).wait().unwrap();
+    let found = world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!(found.health, EndpointHealth::NEW);
     complete(&mut world, a);
     claim_one(&world, ME);
@@ -391,7 +403,7 @@ fn many_objects_of_a_disabled_endpoint_are_discarded_in_parts_and_block_nobody()
     let (mut world, a, disabled) = world();
     complete_many(&mut world, a, WAITING_MAX);
     let change = WebhookChange { enabled: Some(false), ..WebhookChange::default() };
-    world.store().change_webhook(a, disabled, change, world.now).wait().unwrap();
+    world.store().change_webhook(a, disabled, change, Authority::OPERATOR, world.now).wait().unwrap();
     let b = world.account("b", "free");
     let other = webhook(&mut world, b, EventSet::ALL);
     world.now += 1;
@@ -468,7 +480,7 @@ fn results_of_the_old_url_do_not_count_against_the_new_one() {
     let (mut world, a, id) = world();
     let change = |world: &World, url: &str| {
         let change = WebhookChange { url: Some(url.into()), ..WebhookChange::default() };
-        world.store().change_webhook(a, id, change, world.now).wait().unwrap()
+        world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap()
     };
     complete(&mut world, a);
     note(&world, &claim_one(&world, ME), 500);
@@ -511,7 +523,7 @@ fn two_secrets_sign_for_a_day_after_a_rotation() {
     let (mut world, a, id) = world();
     let next = WebhookSecret([9; 24]);
     let change = WebhookChange { secret: Some(next), ..WebhookChange::default() };
-    let found = world.store().change_webhook(a, id, change, world.now).wait().unwrap();
+    let found = world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!(found.old_secret_until, Some(START + OLD_SECRET_MS));
     complete(&mut world, a);
     let claimed = claim_one(&world, ME);
@@ -528,7 +540,7 @@ fn every_secret_signs_for_a_day_after_its_rotation() {
     let secret = |number: usize| WebhookSecret([number as u8 + 7; 24]);
     let rotate = |world: &World, number| {
         let change = WebhookChange { secret: Some(secret(number)), ..WebhookChange::default() };
-        world.store().change_webhook(a, id, change, world.now).wait()
+        world.store().change_webhook(a, id, change, Authority::OPERATOR, world.now).wait()
     };
     for number in 1..=OLD_SECRETS_MAX {
         world.now += 1000;
@@ -616,7 +628,7 @@ fn a_deleted_endpoint_leaves_nothing_to_send() {
     assert_eq!(due(&world, UnixMs::MAX), []);
     // Its log is gone, too: an endpoint with its id has none.
     let again = NewWebhook { id, ..new(&mut world, a, EventSet::ALL) };
-    world.store().create_webhook(again, world.now).wait().unwrap();
+    world.store().create_webhook(again, Authority::OPERATOR, world.now).wait().unwrap();
     assert_eq!(log(&world, a, id), []);
     world.now += DELIVERY_KEEP_MS;
     assert_eq!(world.purge().deliveries, 0);

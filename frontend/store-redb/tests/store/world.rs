@@ -164,7 +164,7 @@ impl World {
     pub fn begin(&mut self, account: AccountId, address: &str) -> Result<Begun, AttemptError> {
         let hold = HoldRef { account, id: self.entry_id() };
         let address = self.store().hash_address(address);
-        let check = NewCheck { hold, connection: None, address, fair_use: None };
+        let check = NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
         self.store().begin_check(check, self.now).wait()
     }
 
@@ -206,7 +206,7 @@ impl World {
     }
 
     pub fn create(&self, new: NewBatch) -> Result<BatchCreated, BatchError> {
-        self.store().create_batch(new, self.now).wait()
+        self.store().create_batch(new, Authority::OPERATOR, self.now).wait()
     }
 
     pub fn batch(&mut self, account: AccountId, addresses: &[&str]) -> BatchId {

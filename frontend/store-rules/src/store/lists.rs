@@ -41,12 +41,13 @@ impl<B: Backend> ListStore for RowStore<B> {
         &self,
         list: &List,
         key: Option<Idempotency>,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<UploadEnd, StoreError> {
         let (account, id) = (list.account, list.id);
         let key = self.list_request(list, key);
         let job = Job::of(account, Class::New).with_wants(want_list(account, id));
-        self.write(job, move |txn| Ok(txn.end_upload((account, id), key.as_ref(), now)?))
+        self.write(job, move |txn| txn.end_upload((account, id), key.as_ref(), &by, now))
     }
 
     fn put_list(
@@ -73,6 +74,23 @@ impl<B: Backend> ListStore for RowStore<B> {
         match seal() {
             Ok((row, codes)) => self.write(Job::of(list.account, Class::New), move |txn| {
                 Ok(txn.put_list(key, &row, expected, codes.as_ref(), now)?)
+            }),
+            Err(error) => Pending::ready(Err(error)),
+        }
+    }
+
+    fn start_list(
+        &self,
+        list: &List,
+        expected: ListState,
+        by: Authority,
+        now: UnixMs,
+    ) -> Pending<bool, StoreError> {
+        let (account, key) = (list.account, list_key(list.account, list.id));
+        match lists::seal(&self.shared().vault, list) {
+            Ok(row) => self.write(Job::of(account, Class::New), move |txn| {
+                txn.check_caller(account, &by, now)?;
+                Ok(txn.put_list(key, &row, expected, None, now)?)
             }),
             Err(error) => Pending::ready(Err(error)),
         }
@@ -105,13 +123,12 @@ impl<B: Backend> ListStore for RowStore<B> {
         room: ListRoom,
         now: UnixMs,
     ) -> Pending<PartPut, StoreError> {
-        let NewPart { number, from, to, plain } = part;
+        let NewPart { number, from, to, plain, by } = part;
         let (key, part) = (list_key(list.account, list.id), part_key(list.id, number));
         let job = Job::of(list.account, Class::New).with_wants(want_list(list.account, list.id));
         match lists::seal_part(&self.shared().vault, PARTS, list, part, plain) {
-            Ok(sealed) => self.write(job, move |txn| {
-                Ok(txn.put_list_part(key, (&part, &sealed), (from, to), room, now)?)
-            }),
+            Ok(sealed) => self
+                .write(job, move |txn| txn.put_list_part(key, (&part, &sealed), (from, to), room, &by, now)),
             Err(error) => Pending::ready(Err(error)),
         }
     }

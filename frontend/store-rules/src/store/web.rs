@@ -85,7 +85,12 @@ impl<B: Backend> WebStore for RowStore<B> {
     }
 
     fn end_sessions(&self, account: AccountId, but: Option<TokenHash>) -> Pending<u64, StoreError> {
-        self.write(Job::of(account, Class::Answer), move |txn| Ok(txn.end_sessions(account, but)?))
+        self.write(Job::of(account, Class::Answer), move |txn| {
+            // The account's row comes first: it guards the sessions.
+            let is_there = txn.has_account(account)?;
+            let holds = is_there && but.map_or(Ok(true), |own| txn.has_session(account, &own))?;
+            if holds { Ok(txn.end_sessions(account, but)?) } else { Ok(0) }
+        })
     }
 
     fn create_link(&self, account: AccountId, hash: TokenHash, now: UnixMs) -> Pending<Account, UserError> {

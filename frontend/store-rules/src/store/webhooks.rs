@@ -8,12 +8,12 @@ use store::webhooks::*;
 use store::*;
 
 impl<B: Backend> WebhookStore for RowStore<B> {
-    fn create_webhook(&self, new: NewWebhook, now: UnixMs) -> Pending<Webhook, WebhookError> {
+    fn create_webhook(&self, new: NewWebhook, by: Authority, now: UnixMs) -> Pending<Webhook, WebhookError> {
         // The file of the key may be missing, and its creation should not delay other writes.
         if let Err(error) = self.shared().vault.users_key() {
             return Pending::ready(Err(error.into()));
         }
-        self.write(Job::of(new.account, Class::New), move |txn| txn.create_webhook(&new, now))
+        self.write(Job::of(new.account, Class::New), move |txn| txn.create_webhook(&new, &by, now))
     }
 
     fn webhooks(&self, account: AccountId) -> Pending<Vec<Webhook>, StoreError> {
@@ -32,10 +32,11 @@ impl<B: Backend> WebhookStore for RowStore<B> {
         account: AccountId,
         id: WebhookId,
         change: WebhookChange,
+        by: Authority,
         now: UnixMs,
     ) -> Pending<Webhook, WebhookError> {
         let job = Job::of(account, Class::New);
-        self.write(job, move |txn| txn.change_webhook((account, id), &change, now))
+        self.write(job, move |txn| txn.change_webhook((account, id), &change, &by, now))
     }
 
     fn delete_webhook(&self, account: AccountId, id: WebhookId) -> Pending<bool, StoreError> {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 use store::webhooks::*;
-use store::{AccountId, BatchId, NewAccount, PlanTable, StoreError, UnixMs, WebhookId};
+use store::{AccountId, Authority, BatchId, NewAccount, PlanTable, StoreError, UnixMs, WebhookId};
 use vault::Vault;
 
 const NOW: UnixMs = 1_801_386_000_000;
@@ -145,7 +145,9 @@ fn remote(endpoints: u8, messages: u8) -> (Remote, Shared) {
             events: EventSet::ALL,
             secret: WebhookSecret([7; 24]),
         };
-        remote.run(&shared, |txn| txn.create_webhook(&new, NOW).map_err(|_| StoreError::Closed));
+        remote.run(&shared, |txn| {
+            txn.create_webhook(&new, &Authority::OPERATOR, NOW).map_err(|_| StoreError::Closed)
+        });
     }
     for number in 0..messages {
         remote.run(&shared, |txn| txn.note_event(account(), &event(number), NOW));

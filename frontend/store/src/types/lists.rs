@@ -1,7 +1,7 @@
 //! Lists that were uploaded to the dashboard or the API, and are checked in batches.
 
 use super::super::id::{AccountId, BatchId, ListId};
-use super::{BatchCreated, KeyMode, UnixMs};
+use super::{Authority, BatchCreated, KeyMode, UnixMs};
 use api::{Reason, WaitCause};
 use std::fmt;
 
@@ -79,6 +79,8 @@ pub struct NewPart<'p> {
     pub to: u64,
     /// The whole content of the part.
     pub plain: &'p [u8],
+    /// What was verified before the upload, which can take long.
+    pub by: Authority,
 }
 
 /// The result of writing a part of a list.

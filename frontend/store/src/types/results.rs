@@ -1,6 +1,6 @@
 //! Results of addresses: the stored data of a check, and its retention.
 
-use super::{HoldRef, UnixMs};
+use super::{Authority, HoldRef, UnixMs};
 use crate::ConnectionId;
 use crate::credits::Balance;
 use api::Reason;
@@ -52,6 +52,8 @@ pub struct NewCheck {
     pub address: AddressHash,
     /// The fair use of the account, a rate per second and a burst, if the store is to count it: where several nodes share it.
     pub fair_use: Option<(u32, u32)>,
+    /// What was verified before: the key or the session of the request.
+    pub by: Authority,
 }
 
 /// The way in which a charged check begins, by what is known of its address.

@@ -1,6 +1,6 @@
 //! Users of the dashboard, their sessions, and the daily counts of accounts.
 
-use super::super::id::AccountId;
+use super::super::id::{AccountId, KeyId};
 use super::{NewAccount, UnixMs};
 use api::Reason;
 use serde::{Deserialize, Serialize};
@@ -66,27 +66,34 @@ impl fmt::Debug for User {
 }
 
 /// What was verified before a change, and must still hold in the transaction of the change. Between the two, a thread may have waited
-/// for seconds, for the hash of a password. So whatever ends a session or replaces a password also stops what began with it.
+/// for seconds, for the hash of a password. So whatever ends a session, replaces a password or revokes a key also stops what began with it.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Authority {
     /// The session of the request.
     pub session: Option<TokenHash>,
     /// The hash that the typed password matched.
     pub password: Option<PasswordHash>,
+    /// The API key of the request.
+    pub key: Option<KeyId>,
 }
 
 impl Authority {
     /// The operator, or a test: nothing was verified.
-    pub const OPERATOR: Authority = Authority { session: None, password: None };
+    pub const OPERATOR: Authority = Authority { session: None, password: None, key: None };
 
     /// A request with this session.
     pub const fn session(session: TokenHash) -> Authority {
-        Authority { session: Some(session), password: None }
+        Authority { session: Some(session), ..Authority::OPERATOR }
     }
 
     /// A sign-in with a password that matched this hash.
     pub const fn password(password: PasswordHash) -> Authority {
-        Authority { session: None, password: Some(password) }
+        Authority { password: Some(password), ..Authority::OPERATOR }
+    }
+
+    /// A request with this API key.
+    pub const fn key(key: KeyId) -> Authority {
+        Authority { key: Some(key), ..Authority::OPERATOR }
     }
 }
 

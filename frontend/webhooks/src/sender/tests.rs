@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use store::webhooks::{CLAIM_MS, DeliveryState, EventSet, NewWebhook, WebhookSecret};
-use store::{AccountId, BatchId, BatchMode, NewAccount, NewBatch, NewRow, PlanTable, WebhookId};
+use store::{AccountId, Authority, BatchId, BatchMode, NewAccount, NewBatch, NewRow, PlanTable, WebhookId};
 use store_redb::StoreOptions;
 use tempfile::TempDir;
 
@@ -56,7 +56,7 @@ impl World {
         let (label, events) = (String::new(), EventSet::ALL);
         let secret = WebhookSecret([7; 24]);
         let new = NewWebhook { id, account, url, label, events, secret };
-        self.store.create_webhook(new, now()).wait().expect("an endpoint").id
+        self.store.create_webhook(new, Authority::OPERATOR, now()).wait().expect("an endpoint").id
     }
 
     fn test(&self, webhook: WebhookId) {
@@ -220,7 +220,7 @@ fn a_failed_attempt_ends_a_chain() {
         NewRow { email: "one@example.com".into(), address: world.store.hash_address("one@example.com") };
     let (id, mode) = (BatchId::new(now(), 1), BatchMode::Test(vec![api::Reason::CatchAll]));
     let batch = NewBatch { id, account: world.account, name: None, rows: vec![row], idempotency: None, mode };
-    world.store.create_batch(batch, now()).wait().expect("a batch");
+    world.store.create_batch(batch, Authority::OPERATOR, now()).wait().expect("a batch");
     let due = world.store.due_webhooks(None, 1, now()).wait().expect("an endpoint");
     let message = world.store.claim_webhooks([1; 16], due, now()).wait().expect("a claim").remove(0);
     let poster = Poster::new(loopback()).expect("TLS");

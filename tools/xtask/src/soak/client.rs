@@ -90,6 +90,12 @@ impl HttpRequest {
         HttpRequest { method: "POST", path: path.into(), headers, body }
     }
 
+    /// A `POST` request with a text as its body.
+    pub fn content(path: impl Into<String>, body: &[u8]) -> HttpRequest {
+        let headers = "Content-Type: text/csv\r\n".to_owned();
+        HttpRequest { method: "POST", path: path.into(), headers, body: body.to_vec() }
+    }
+
     /// The path of the request.
     pub fn path(&self) -> &str {
         &self.path

@@ -19,6 +19,7 @@
 //! - `abuse` (abuse/): slow, greedy and malformed clients at once, over HTTP and over TLS, and good clients beside
 //!   them;
 //! - `tenants` (tenants/): other accounts, or strangers, take of each shared thing as much as they may, beside a customer;
+//! - `races` (races/): what is begun with a password, a session or a key, while it is replaced, deleted or revoked;
 //! - `fuzz` (fuzz/): malformed input to every parser of data from strangers, operators and the store's file;
 //! - `evidence` (evidence/): servers that stop distinguishing mailboxes, and honest ones beside them;
 //! - `manners` (manners/): a client must not look like a directory harvest to a mail server;
@@ -56,6 +57,7 @@ mod outage;
 mod parts;
 mod peers;
 mod power;
+mod races;
 mod retry;
 mod slow;
 mod slow_peers;
@@ -110,7 +112,7 @@ pub struct SoakOptions {
     /// Use `mailprobe` and `mailnet` (fuzz without --small: `fuzz-TARGET`) from this folder and do not build them.
     #[arg(long, value_name = "PATH")]
     bin_dir: Option<PathBuf>,
-    /// abuse, unread, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name.
+    /// abuse, unread, races, evidence, manners, iofault, power, cluster, fuzz, timeleft: run only the parts with this text in their name.
     /// A part is an attack, a route, a server, a check, a fault, a target or a run, depending on the campaign.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
@@ -159,6 +161,8 @@ enum CampaignName {
     Stops,
     /// Retry outputs with open rows in ten rounds: only those are asked about, and all other rows keep their bytes.
     Retry,
+    /// Sign-ins, keys, consents, uploads and tokens, while the password is replaced or the key revoked: nothing works afterwards.
+    Races,
     /// The time left on the terminal, every second in 20 runs of `clean`, beside the true one.
     Timeleft,
     /// Four `clean` at once on one state file, some killed: no run is refused, and each budget holds over all of them.
@@ -209,6 +213,7 @@ pub fn main(options: &SoakOptions) -> ExitCode {
         CampaignName::Parts => parts::run(options),
         CampaignName::Stops => stops::run(options),
         CampaignName::Retry => retry::run(options),
+        CampaignName::Races => races::run(options),
         CampaignName::Timeleft => timeleft::run(options),
         CampaignName::State => state::run(options),
         CampaignName::Abuse => abuse::run(options),

@@ -82,7 +82,8 @@ impl Submission {
     async fn make(self, worker: &Worker) -> Result<Reply, Refusal> {
         let now = clock::now();
         let bits = random_bits().map_err(|error| Refusal::unready().inside(error))?;
-        let (account, credits) = (self.caller.account, self.body.emails.len() as u64);
+        let (account, by, credits) =
+            (self.caller.account, self.caller.authority(), self.body.emails.len() as u64);
         let mode = match self.caller.mode {
             KeyMode::Live => BatchMode::Live,
             KeyMode::Test => {
@@ -101,7 +102,7 @@ impl Submission {
             mode,
         };
         let made =
-            worker.checks.store.create_batch(new, now).await.map_err(|error| refuse(error, credits))?;
+            worker.checks.store.create_batch(new, by, now).await.map_err(|error| refuse(error, credits))?;
         if !made.replayed && !made.completed {
             let (batch, total) = (made.batch, made.submitted);
             worker.shared.new_batches.enter(OpenBatch {

@@ -60,13 +60,14 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
         }
     }
     let (name, wanted) = (list.name.clone(), Wanted::Rows(selection.clone()));
-    let opened = call.worker.shared.lists.downloads.open(list, wanted).await;
+    let by = call.caller()?.authority();
+    let opened = call.worker.shared.lists.downloads.open(list, wanted, by).await;
     let Opened { content_type, ending, pieces } = opened.map_err(|error| match error {
         StoreError::Busy => {
             let message = "Too many downloads are open now; retry when one has ended.";
             Refusal::new(api::ErrorCode::TemporarilyUnavailable, message).header("retry-after", "10")
         }
-        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_)) => over.into(),
+        over @ (StoreError::OverShare(_) | StoreError::OverQuota(_) | StoreError::Outdated) => over.into(),
         error => Refusal::unready().inside(format!("a list cannot be read: {error}")),
     })?;
     let place = call.pieces.as_ref().ok_or_else(|| Refusal::defect().inside("results have no place"))?;

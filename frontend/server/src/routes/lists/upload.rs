@@ -149,12 +149,13 @@ async fn take_whole(
     let bytes_max = call.worker.shared.lists.bytes_max;
     let whole = Whole::new(Arc::clone(&store), list);
     let room = call.worker.shared.lists.room();
-    let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), bytes_max, room)
+    let by = call.caller()?.authority();
+    let mut writer = PartWriter::open(Arc::clone(&store), list.clone(), bytes_max, room, by)
         .await
         .map_err(|error| not_stored(error, bytes_max))?;
     take(&mut writer, content, bytes_max).await?;
     // From here on the list stays, even if the caller hangs up.
-    let ended = store.end_upload(list, key, clock::now());
+    let ended = store.end_upload(list, key, by, clock::now());
     whole.end();
     let ended = match ended.await {
         Ok(ended) => ended,
@@ -215,15 +216,16 @@ pub async fn append(mut call: Call) -> Result<Reply, Refusal> {
         error => not_stored(error, announced),
     };
     let room = call.worker.shared.lists.room();
+    let by = call.caller()?.authority();
     let mut writer =
-        PartWriter::open(Arc::clone(&store), list.clone(), announced, room).await.map_err(refuse)?;
+        PartWriter::open(Arc::clone(&store), list.clone(), announced, room, by).await.map_err(refuse)?;
     let offset = take(&mut writer, content.as_mut(), announced).await?;
     if completes {
         if offset != announced {
             let msg = format!("the list has {offset} of the {announced} bytes that were announced");
             return Err(Refusal::invalid(vec![Issue::new(&COMPLETE, IssueType::Conflict, msg)]));
         }
-        match store.end_upload(&list, None, clock::now()).await? {
+        match store.end_upload(&list, None, by, clock::now()).await? {
             UploadEnd::Done => call.worker.shared.lists.actions.wake(),
             _ => return Err(gone()),
         }

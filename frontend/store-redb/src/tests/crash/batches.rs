@@ -60,7 +60,7 @@ impl Told {
     ) -> Pending<BatchCreated, BatchError> {
         let new = self.new_batch(store, account, key);
         self.batches.entry(key).or_default().asked.insert(new.id);
-        store.create_batch(new, NOW)
+        store.create_batch(new, Authority::OPERATOR, NOW)
     }
 
     fn settle(&mut self, store: &RedbStore, account: AccountId) {

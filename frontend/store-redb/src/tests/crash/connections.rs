@@ -71,7 +71,8 @@ impl Told {
             for _ in 0..rng.u8(0..3) {
                 let hold = HoldRef { account, id: EntryId::new(NOW, self.next()) };
                 let address = store.hash_address(&hold.id.to_string());
-                let check = NewCheck { hold, connection: Some(id), address, fair_use: None };
+                let check =
+                    NewCheck { hold, connection: Some(id), address, fair_use: None, by: Authority::OPERATOR };
                 begun.push((id, hold, store.begin_check(check, NOW)));
             }
         }

@@ -121,7 +121,7 @@ fn a_new_node_claims_what_no_node_has() {
         idempotency: None,
         mode: BatchMode::Live,
     };
-    let batch = first.create_batch(new, START).wait().unwrap().batch;
+    let batch = first.create_batch(new, Authority::OPERATOR, START).wait().unwrap().batch;
     // It leaves in order, so nobody has to wait for its lease.
     drop(first);
     let second = open(2);

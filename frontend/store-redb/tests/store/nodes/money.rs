@@ -74,8 +74,11 @@ fn one_idempotency_key_makes_one_batch_over_both_nodes() {
             new
         })
         .collect();
-    let pending: Vec<_> =
-        new.into_iter().enumerate().map(|(at, new)| world.nodes()[at % 2].create_batch(new, START)).collect();
+    let pending: Vec<_> = new
+        .into_iter()
+        .enumerate()
+        .map(|(at, new)| world.nodes()[at % 2].create_batch(new, Authority::OPERATOR, START))
+        .collect();
     let made: Vec<_> = pending.into_iter().map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(made.iter().filter(|made| made.replayed).count(), 49);
     assert!(made.iter().all(|one| one.batch == made[0].batch));
@@ -91,7 +94,7 @@ fn one_idempotency_key_makes_one_batch_over_both_nodes() {
 fn new_checks(world: &mut World, account: AccountId, address: AddressHash) -> Vec<NewCheck> {
     let hold = |_| HoldRef { account, id: world.entry_id() };
     let holds: Vec<_> = (0..50).map(hold).collect();
-    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None };
+    let check = |hold| NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
     holds.into_iter().map(check).collect()
 }
 
@@ -130,7 +133,7 @@ fn a_check_that_was_voided_can_begin_on_the_other_node() {
     let address = world.store().hash_address("one@example.com");
     for node in [0, 1, 0] {
         let hold = HoldRef { account: a, id: world.entry_id() };
-        let check = NewCheck { hold, connection: None, address, fair_use: None };
+        let check = NewCheck { hold, connection: None, address, fair_use: None, by: Authority::OPERATOR };
         let begun = world.nodes()[node].begin_check(check, START).wait().unwrap();
         assert!(matches!(begun, Begun::Held(_)), "{begun:?}");
         assert_eq!(world.on(1 - node).begin(a, "one@example.com"), Ok(Begun::UnderWay));
@@ -204,7 +207,8 @@ fn clocks_five_seconds_apart_do_no_harm() {
             let email = format!("c{round}-{held}@example.com");
             let address = world.store().hash_address(&email);
             let check = HoldRef { account: a, id: world.entry_id() };
-            let new = NewCheck { hold: check, connection: None, address, fair_use: None };
+            let new =
+                NewCheck { hold: check, connection: None, address, fair_use: None, by: Authority::OPERATOR };
             let begun = world.store().begin_check(new, world.now).wait().unwrap();
             assert!(matches!(begun, Begun::Held(_)), "{begun:?}");
 

@@ -36,7 +36,7 @@ fn each_message_is_sent_by_one_node() {
     let Some((world, a)) = two_nodes("free") else { return };
     let nodes = world.nodes();
     for number in 0..5 {
-        nodes[0].create_webhook(new(a, number), START).wait().unwrap();
+        nodes[0].create_webhook(new(a, number), Authority::OPERATOR, START).wait().unwrap();
     }
     for round in 0..10 {
         for number in 0..5 {
@@ -91,6 +91,6 @@ fn a_database_of_the_format_before_gets_the_tables() {
          UPDATE meta SET v = '\\x0600000000000000' WHERE k = 'format'",
     );
     let (one, other) = (open(1), open(2));
-    one.create_webhook(new(account.id, 5), START).wait().unwrap();
+    one.create_webhook(new(account.id, 5), Authority::OPERATOR, START).wait().unwrap();
     assert_eq!(other.webhooks(account.id).wait().unwrap().len(), 1);
 }
