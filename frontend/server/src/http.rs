@@ -111,7 +111,8 @@ pub async fn serve(
     match tls.map(Tls::accept) {
         None => serve_stream(stream, worker, activity, peer, false).await,
         Some(Ok(connection)) => {
-            serve_stream(tls::encrypted(stream, connection), worker, activity, peer, true).await;
+            // In a box, because a connection without TLS would have its space too.
+            Box::pin(serve_stream(tls::encrypted(stream, connection), worker, activity, peer, true)).await;
         }
         Some(Err(error)) => tracing::error!("a connection could not use TLS: {error}"),
     }
@@ -133,7 +134,8 @@ async fn serve_stream<S>(
     let of_service = Rc::clone(&activity);
     let service = service_fn(move |request| {
         let (worker, activity) = (Rc::clone(&worker), Rc::clone(&of_service));
-        async move {
+        // hyper keeps the space for this future as long as the connection lasts: 11 KB of each that is idle, without the box.
+        Box::pin(async move {
             if activity.on_request() {
                 // Waking this task is not enough: the thread takes no completions while a task is ready.
                 monoio::time::sleep(OTHERS_TURN).await;
@@ -152,7 +154,7 @@ async fn serve_stream<S>(
                 let own_bytes = body.own_bytes();
                 AnswerBody::new(body, own_bytes, activity)
             }))
-        }
+        })
     });
     let mut connection = pin!(
         http1::Builder::new()
