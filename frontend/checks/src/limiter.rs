@@ -81,7 +81,8 @@ impl Limiter {
         }
         let counted = match self.permits.take(id, limit, now) {
             Ok(standing) => Ok(standing),
-            Err(want) => match self.lease(id, limit, want, now).await {
+            // In a box, because servers without other nodes would have the space of its timer in each request.
+            Err(want) => match Box::pin(self.lease(id, limit, want, now)).await {
                 Some(leased) => match self.permits.granted(id, limit, leased, now) {
                     Some(standing) => Ok(standing),
                     None => return Err(RateLimited(self.permits.refused(id, limit, leased, now))),

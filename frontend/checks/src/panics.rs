@@ -13,7 +13,8 @@ use std::panic::{AssertUnwindSafe, set_hook};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Panicked;
 
-/// Runs a future and returns its panic as an error.
+/// Runs a future and returns its panic as an error. A large future should be pinned by the caller: this one has the space of its
+/// argument twice.
 ///
 /// State that the future shares must be consistent after a panic: here it is changed by short calls that hold no borrow
 /// across an await.

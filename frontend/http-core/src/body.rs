@@ -131,7 +131,8 @@ impl Unread {
     /// Discards the body for a refusal: see [`drop_rest`].
     pub async fn discard(self, refusal: Refusal) -> Refusal {
         if !self.awaits_consent {
-            drop_rest(self.body).await;
+            // In a box, because every request would have the space of its timers.
+            Box::pin(drop_rest(self.body)).await;
         }
         refusal
     }

@@ -134,7 +134,7 @@ async fn serve_stream<S>(
     let of_service = Rc::clone(&activity);
     let service = service_fn(move |request| {
         let (worker, activity) = (Rc::clone(&worker), Rc::clone(&of_service));
-        // hyper keeps the space for this future as long as the connection lasts: 11 KB of each that is idle, without the box.
+        // hyper keeps the space for this future as long as the connection lasts, also if it is idle.
         Box::pin(async move {
             if activity.on_request() {
                 // Waking this task is not enough: the thread takes no completions while a task is ready.
@@ -235,9 +235,12 @@ async fn respond(
     // Only these need more than the handler gives, so only these cost anything.
     let wanted = matches!(request.method(), &hyper::Method::GET | &hyper::Method::HEAD)
         .then(|| Wanted::by(request.headers()));
-    let outcome = match catch_panic(answer(request, worker, peer, &mut note)).await {
-        Ok(outcome) => outcome,
-        Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
+    let outcome = {
+        let answered = pin!(answer(request, worker, peer, &mut note));
+        match catch_panic(answered).await {
+            Ok(outcome) => outcome,
+            Err(_panicked) => Err(Refusal::defect().inside("the handler panicked")),
+        }
     };
     let response = match outcome {
         Ok(reply) => {
@@ -287,19 +290,20 @@ async fn answer(
     let gateways = worker.shared.gateways();
     let gateway = gateway::behind(head.uri.path(), &head.headers, &gateways);
     // Gateways offer neither pages nor connections of assistants.
+    // Pages and assistants are in boxes, because every request would have their space too.
     if let Ok(None) = gateway {
         if let Some(found) = visit::find(&worker, &head) {
-            return Ok(visit::answer(worker, found, head, body, peer, note).await);
+            return Ok(Box::pin(visit::answer(worker, found, head, body, peer, note)).await);
         }
         if let Some(found) = assistants::find(&worker, &head) {
-            return assistants::answer(worker, found, head, body, peer, note).await;
+            return Box::pin(assistants::answer(worker, found, head, body, peer, note)).await;
         }
     }
     let found = router::find(head.method.as_str(), head.uri.path());
     if let (Ok(None), Err(_)) = (&gateway, &found)
         && let Some(found) = visit::find_nothing(&worker, &head)
     {
-        return Ok(visit::answer(worker, found, head, body, peer, note).await);
+        return Ok(Box::pin(visit::answer(worker, found, head, body, peer, note)).await);
     }
     note.path = found.as_ref().map_or(note.path, |(route, _)| route.path);
     let admitted = match (gateway, found) {

@@ -169,7 +169,8 @@ async fn accept(
         let permit = worker.limit.acquire().await;
         let (worker, tls) = (Rc::clone(worker), tls.clone());
         monoio::spawn(async move {
-            let _ = catch_panic(http::serve(stream, peer.ip(), worker, permit, tls.as_deref())).await;
+            let served = pin!(http::serve(stream, peer.ip(), worker, permit, tls.as_deref()));
+            let _ = catch_panic(served).await;
             drop(admitted);
             count(&tally.ended);
         });
