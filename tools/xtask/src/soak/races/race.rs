@@ -62,7 +62,7 @@ pub struct Race<'r> {
 }
 
 /// The outcome of a client: its steps, how many were refused, and the time of its last answer.
-type Outcome = Result<(Vec<Step>, usize, Instant), String>;
+type RaceOutcome = Result<(Vec<Step>, usize, Instant), String>;
 
 impl Race<'_> {
     /// Runs the race and judges it.
@@ -104,7 +104,7 @@ impl Race<'_> {
             steps.push((number, what, action, node(random), node(random), [pause(random), pause(random)]));
         }
         let (ended, outcomes) = std::thread::scope(|scope| {
-            let clients: Vec<ScopedJoinHandle<'_, Outcome>> = steps
+            let clients: Vec<ScopedJoinHandle<'_, RaceOutcome>> = steps
                 .iter()
                 .map(|&(number, what, action, ref server, ref other, pauses)| {
                     let (email, key, thief) = (&email, &key, &thief);
@@ -128,7 +128,7 @@ impl Race<'_> {
         });
         let (acknowledged, owner, before) = ended?;
         let (mut all, mut count) = (Vec::new(), RaceCount::default());
-        let outcomes: Vec<Outcome> = outcomes;
+        let outcomes: Vec<RaceOutcome> = outcomes;
         for outcome in outcomes {
             let (steps, refused, at) = outcome?;
             count.allowed += steps.len();
@@ -170,7 +170,7 @@ impl Race<'_> {
         what: &'static str,
         (action, server, other): (&str, &ServerEndpoint, &ServerEndpoint),
         pause: Duration,
-    ) -> Outcome {
+    ) -> RaceOutcome {
         let begun = Instant::now();
         let Some(browser) = visits::enter(server, action, email, OLD)? else {
             return Ok((Vec::new(), 1, Instant::now()));
@@ -189,7 +189,7 @@ impl Race<'_> {
         what: &'static str,
         (server, other): (&ServerEndpoint, &ServerEndpoint),
         pause: Duration,
-    ) -> Outcome {
+    ) -> RaceOutcome {
         let step = visits::by_session(browser, server, what, self.client, pause)?;
         let Some(Step { thing: Thing::Code(code), .. }) = &step else {
             let refused = usize::from(step.is_none());
