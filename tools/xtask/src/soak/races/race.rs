@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 const OLD: &str = "correct horse battery";
 const NEW: &str = "another horse battery";
+/// Complaints of the judge.
+pub const OPEN: &str = "its session is open";
+pub const LATE: &str = "after the acknowledgement";
 /// The clients that sign in with the old password.
 const SIGN_INS: usize = 6;
 /// The clients that use a session or a key from before.
@@ -261,13 +264,13 @@ impl Race<'_> {
         for step in steps {
             if step.begun > acknowledged + grace {
                 let late = step.begun.duration_since(acknowledged).as_millis();
-                return Err(format!("{}: allowed {late} ms after the acknowledgement", step.what));
+                return Err(format!("{}: allowed {late} ms {LATE}", step.what));
             }
             for node in 0..self.site.len() {
                 let server = self.site.endpoint(node);
                 match &step.thing {
                     Thing::Session(browser) if visits::is_open(browser, &server)? => {
-                        return Err(format!("{}: its session is open", step.what));
+                        return Err(format!("{}: {OPEN}", step.what));
                     }
                     Thing::Code(code) if visits::redeem(&server, self.client, code)?.is_some() => {
                         return Err(format!("{}: its code is redeemed after the end", step.what));
