@@ -246,8 +246,17 @@ impl Race<'_> {
         if self.end == RaceEnd::Revocation && self.site.len() > 1 {
             process::sleep(OTHER_NODES).map_err(|failure| failure.0)?;
         }
-        let before = owner.as_ref().map(|owner| visits::possessions(owner, &server)).transpose()?;
+        let before = owner.as_ref().map(|owner| self.possessions(owner)).transpose()?;
         Ok((acknowledged, owner, before))
+    }
+
+    /// What the account has by the pages of all nodes: a node learns of the keys of another one within 2 s.
+    fn possessions(&self, owner: &HttpClient) -> Result<BTreeSet<String>, String> {
+        let mut all = BTreeSet::new();
+        for node in 0..self.site.len() {
+            all.extend(visits::possessions(owner, &self.site.endpoint(node))?);
+        }
+        Ok(all)
     }
 
     /// Nothing that was begun with what was replaced works after the acknowledgement.
@@ -288,7 +297,7 @@ impl Race<'_> {
             }
         }
         if let (Some(owner), Some(before)) = (owner, before) {
-            let after = visits::possessions(owner, &self.site.endpoint(0))?;
+            let after = self.possessions(owner)?;
             // A code that was redeemed twice ends its connection.
             let added: Vec<_> = after.difference(before).collect();
             if !added.is_empty() {
