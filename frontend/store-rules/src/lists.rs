@@ -406,20 +406,6 @@ impl Txn<'_> {
         Ok(UploadEnd::Done)
     }
 
-    /// Refuses what a session or key began that has ended meanwhile: uploads can take long.
-    pub(crate) fn check_caller(
-        &mut self,
-        account: AccountId,
-        by: &Authority,
-        now: UnixMs,
-    ) -> Result<(), WriteError<StoreError>> {
-        // The account's row comes first: it guards the sessions. A deleted account has neither sessions nor keys.
-        if *by != Authority::OPERATOR && !(self.has_account(account)? && self.holds(by, account, now)?) {
-            return refuse(StoreError::Outdated);
-        }
-        Ok(())
-    }
-
     /// Writes a list, and the note of its expiry if it has changed.
     fn replace_list(
         &mut self,

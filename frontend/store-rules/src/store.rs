@@ -395,9 +395,7 @@ impl<B: Backend> Store for RowStore<B> {
         });
         let prepare = move |shared: &Shared, rows: &dyn Rows| Ok(prepare_check(shared, rows, &check, now)?);
         self.write_prepared(job, prepare, move |txn, prepared| {
-            if !txn.holds(&by, hold.account, now)? {
-                return refuse(StoreError::Outdated.into());
-            }
+            txn.check_caller(hold.account, &by, now).map_err(|error| error.map(AttemptError::from))?;
             let take = |fair_use| txn.take_fair_use(hold.account, fair_use, now);
             let bucket = fair_use.map(take).transpose()?;
             let begun = match prepared {
@@ -425,9 +423,7 @@ impl<B: Backend> Store for RowStore<B> {
             batches::prepare(Results(rows), &shared.vault, &new, None, now).map(Prepared::Write)
         };
         self.write_prepared(Job::of(account, Class::New), prepare, move |txn, batch| {
-            if !txn.holds(&by, account, now)? {
-                return refuse(StoreError::Outdated.into());
-            }
+            txn.check_caller(account, &by, now).map_err(|error| error.map(BatchError::from))?;
             txn.create_batch(batch, now)
         })
     }

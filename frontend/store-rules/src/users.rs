@@ -96,6 +96,18 @@ impl Txn<'_> {
         Ok(USERS.get(self.rows(), &account.to_bytes())?.is_some_and(|user| user.password == verified))
     }
 
+    /// Refuses what a session or key began that has ended meanwhile: a request can take long.
+    pub(crate) fn check_caller(
+        &mut self,
+        account: AccountId,
+        by: &Authority,
+        now: UnixMs,
+    ) -> Result<(), WriteError<StoreError>> {
+        // The account's row comes first: it guards the sessions. A deleted account has neither sessions nor keys.
+        let is_guarded = by.session.is_none() || self.has_account(account)?;
+        if is_guarded && self.holds(by, account, now)? { Ok(()) } else { refuse(StoreError::Outdated) }
+    }
+
     /// Sets the password and the email address of a user, and ends all sessions except that of `by`.
     pub(crate) fn set_user(
         &mut self,

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 const OLD: &str = "correct horse battery";
 const NEW: &str = "another horse battery";
+/// Complaints of the judge.
+pub const OPEN: &str = "its session is open";
+pub const LATE: &str = "after the acknowledgement";
 /// The clients that sign in with the old password.
 const SIGN_INS: usize = 6;
 /// The clients that use a session or a key from before.
@@ -62,7 +65,7 @@ pub struct Race<'r> {
 }
 
 /// The outcome of a client: its steps, how many were refused, and the time of its last answer.
-type Outcome = Result<(Vec<Step>, usize, Instant), String>;
+type RaceOutcome = Result<(Vec<Step>, usize, Instant), String>;
 
 impl Race<'_> {
     /// Runs the race and judges it.
@@ -104,7 +107,7 @@ impl Race<'_> {
             steps.push((number, what, action, node(random), node(random), [pause(random), pause(random)]));
         }
         let (ended, outcomes) = std::thread::scope(|scope| {
-            let clients: Vec<ScopedJoinHandle<'_, Outcome>> = steps
+            let clients: Vec<ScopedJoinHandle<'_, RaceOutcome>> = steps
                 .iter()
                 .map(|&(number, what, action, ref server, ref other, pauses)| {
                     let (email, key, thief) = (&email, &key, &thief);
@@ -128,7 +131,7 @@ impl Race<'_> {
         });
         let (acknowledged, owner, before) = ended?;
         let (mut all, mut count) = (Vec::new(), RaceCount::default());
-        let outcomes: Vec<Outcome> = outcomes;
+        let outcomes: Vec<RaceOutcome> = outcomes;
         for outcome in outcomes {
             let (steps, refused, at) = outcome?;
             count.allowed += steps.len();
@@ -170,7 +173,7 @@ impl Race<'_> {
         what: &'static str,
         (action, server, other): (&str, &ServerEndpoint, &ServerEndpoint),
         pause: Duration,
-    ) -> Outcome {
+    ) -> RaceOutcome {
         let begun = Instant::now();
         let Some(browser) = visits::enter(server, action, email, OLD)? else {
             return Ok((Vec::new(), 1, Instant::now()));
@@ -189,7 +192,7 @@ impl Race<'_> {
         what: &'static str,
         (server, other): (&ServerEndpoint, &ServerEndpoint),
         pause: Duration,
-    ) -> Outcome {
+    ) -> RaceOutcome {
         let step = visits::by_session(browser, server, what, self.client, pause)?;
         let Some(Step { thing: Thing::Code(code), .. }) = &step else {
             let refused = usize::from(step.is_none());
@@ -243,8 +246,17 @@ impl Race<'_> {
         if self.end == RaceEnd::Revocation && self.site.len() > 1 {
             process::sleep(OTHER_NODES).map_err(|failure| failure.0)?;
         }
-        let before = owner.as_ref().map(|owner| visits::possessions(owner, &server)).transpose()?;
+        let before = owner.as_ref().map(|owner| self.possessions(owner)).transpose()?;
         Ok((acknowledged, owner, before))
+    }
+
+    /// What the account has by the pages of all nodes: a node learns of the keys of another one within 2 s.
+    fn possessions(&self, owner: &HttpClient) -> Result<BTreeSet<String>, String> {
+        let mut all = BTreeSet::new();
+        for node in 0..self.site.len() {
+            all.extend(visits::possessions(owner, &self.site.endpoint(node))?);
+        }
+        Ok(all)
     }
 
     /// Nothing that was begun with what was replaced works after the acknowledgement.
@@ -261,13 +273,13 @@ impl Race<'_> {
         for step in steps {
             if step.begun > acknowledged + grace {
                 let late = step.begun.duration_since(acknowledged).as_millis();
-                return Err(format!("{}: allowed {late} ms after the acknowledgement", step.what));
+                return Err(format!("{}: allowed {late} ms {LATE}", step.what));
             }
             for node in 0..self.site.len() {
                 let server = self.site.endpoint(node);
                 match &step.thing {
                     Thing::Session(browser) if visits::is_open(browser, &server)? => {
-                        return Err(format!("{}: its session is open", step.what));
+                        return Err(format!("{}: {OPEN}", step.what));
                     }
                     Thing::Code(code) if visits::redeem(&server, self.client, code)?.is_some() => {
                         return Err(format!("{}: its code is redeemed after the end", step.what));
@@ -285,7 +297,7 @@ impl Race<'_> {
             }
         }
         if let (Some(owner), Some(before)) = (owner, before) {
-            let after = visits::possessions(owner, &self.site.endpoint(0))?;
+            let after = self.possessions(owner)?;
             // A code that was redeemed twice ends its connection.
             let added: Vec<_> = after.difference(before).collect();
             if !added.is_empty() {
