@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 const OLD: &str = "correct horse battery";
 const NEW: &str = "another horse battery";
-/// Complaints of the judge.
+/// The complaint about a session that is open after the end.
 pub const OPEN: &str = "its session is open";
+/// The complaint about a step that was allowed later.
 pub const LATE: &str = "after the acknowledgement";
 /// The clients that sign in with the old password.
 const SIGN_INS: usize = 6;
