@@ -188,7 +188,7 @@ impl WorkFiles {
             Folder::Sorts => &self.files.sorts,
             Folder::Sheets => &self.files.sheets,
         };
-        let taken = self.files.quota.take(self.account, 0).map_err(|by| self.refused(by))?;
+        let taken = self.files.quota.take(self.account, 0).map_err(|by| self.refused(by, 0))?;
         Ok(TempFile { file: tempfile::tempfile_in(folder)?, work: self.clone(), taken })
     }
 
@@ -201,12 +201,13 @@ impl WorkFiles {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn refused(&self, by: UsedUp) -> io::Error {
+    fn refused(&self, by: UsedUp, bytes: u64) -> io::Error {
         let mut noted = self.noted();
-        let of_account = self.files.quota.held().get(&self.account).copied().unwrap_or_default();
+        let share = self.files.quota.figures().bounds.share;
         noted.refusal = Some(match by {
             UsedUp::All => Refusal::All,
-            UsedUp::Share if of_account <= noted.bytes => Refusal::TooLarge,
+            // It would not fit if it were alone. What others of the account hold may change at any time.
+            UsedUp::Share if noted.bytes.saturating_add(bytes) > share => Refusal::TooLarge,
             UsedUp::Share => Refusal::Share,
         });
         io::Error::new(ErrorKind::QuotaExceeded, "the temporary files of lists have no more room")
@@ -218,7 +219,7 @@ impl TempFile {
         while let Err(by) = self.taken.grow(bytes) {
             let WorkFiles { files, account, .. } = &self.work;
             if !files.drop_one(by, *account, KEPT_AT_LEAST) {
-                return Err(self.work.refused(by));
+                return Err(self.work.refused(by, bytes));
             }
         }
         self.work.noted().bytes += bytes;

@@ -138,7 +138,7 @@ struct Open {
     addresses: u64,
     /// The next batch, as far as it is read.
     batch: Rows,
-    /// Batches since the list was opened, and the time of the last one.
+    /// Batches since the list was opened, and the time at which it was last read.
     made: u32,
     last: Instant,
 }
@@ -162,6 +162,8 @@ impl Open {
         let until = self.source.worked() + SLICE_WORK;
         while (self.batch.len() as u64) < BATCH_ADDRESSES {
             if self.source.worked() >= until {
+                // A list that is continued far from its beginning is read for long before its next batch.
+                self.last = Instant::now();
                 return Ok(None);
             }
             match self.source.step(&mut self.row)? {
@@ -185,6 +187,16 @@ impl Open {
         (self.made, self.last) = (self.made + 1, Instant::now());
         Ok(Some(std::mem::take(&mut self.batch)))
     }
+}
+
+/// The result of a look at the oldest open batch.
+enum Taken {
+    /// Its answers were taken, and the next one may be complete.
+    Next,
+    /// None is complete.
+    All,
+    /// The list is another one in the store by now.
+    Changed,
 }
 
 impl Worker {
@@ -429,7 +441,14 @@ impl Worker {
 
     /// Takes the answers of complete batches, and submits new batches.
     fn go_on(&mut self, mut list: List) -> Result<(), SourceError> {
-        while self.take_answers(&mut list)? {}
+        loop {
+            match self.take_answers(&mut list)? {
+                Taken::Next => {}
+                Taken::All => break,
+                // Another node works on the list, or its owner has cancelled it: what is known of it here is of before.
+                Taken::Changed => return Ok(()),
+            }
+        }
         if self.unpaid.contains(&list.id) {
             if has_open_batches(&list) {
                 return Ok(());
@@ -458,11 +477,11 @@ impl Worker {
         Ok(window.has_room(list))
     }
 
-    /// Takes the answers of the oldest open batch. Returns whether that batch was complete.
-    fn take_answers(&self, list: &mut List) -> Result<bool, StoreError> {
+    /// Takes the answers of the oldest open batch, if it is complete.
+    fn take_answers(&self, list: &mut List) -> Result<Taken, StoreError> {
         let number = list.done;
         if number >= batches(list.submitted) {
-            return Ok(false);
+            return Ok(Taken::All);
         }
         let batch = self.store.batch_of_list(list, number);
         let view = self.store.batch(list.account, batch, clock::now()).wait()?;
@@ -472,7 +491,7 @@ impl Worker {
                     list.charged += view.charged;
                     results.into_iter().map(|(_, reason)| reason).collect()
                 }
-                None => return Ok(false),
+                None => return Ok(Taken::All),
             },
             // The batch has expired, because its list was stopped for too long.
             None => {
@@ -489,7 +508,7 @@ impl Worker {
         }
         list.done += 1;
         let put = self.store.put_list(list, ListState::Running, Some(&answers), clock::now()).wait()?;
-        Ok(put)
+        Ok(if put { Taken::Next } else { Taken::Changed })
     }
 
     /// Submits the next batch. Returns whether the list can continue.

@@ -602,6 +602,7 @@ impl Txn<'_> {
         };
         self.settle_batch(account, id, &row, (&answers, text.name.as_deref()), now)?;
         let sealed = finishing_key.seal(rows_place(key), &RowsText { answers, ..text }.encode())?;
+        self.count_refunded(account, &row, sealed.len())?;
         BATCH_ROWS.write(self.rows, key, &sealed)?;
         BATCHES.put(self.rows, key, &row)?;
         self.expire_at(Expiring::Batch, row.expires_at(), key, now)

@@ -10,6 +10,10 @@ const RESERVE_BYTES_MAX: u64 = 512 << 20;
 /// The part of the disk that one account can fill.
 const SHARE_PART: u64 = 16;
 
+fn reserve(total: u64) -> u64 {
+    (total / RESERVE_PART).min(RESERVE_BYTES_MAX)
+}
+
 /// How much of the disk is used; nothing is known of the disk of another machine.
 pub struct Disk(Option<Arc<ShareUse>>);
 
@@ -19,11 +23,10 @@ impl Disk {
 
     /// A disk with this many bytes in all, of which these are free.
     pub fn new(total: u64, free: u64) -> Disk {
-        let reserve = (total / RESERVE_PART).min(RESERVE_BYTES_MAX);
-        let bounds = Bounds { share: total / SHARE_PART, all: total - reserve };
-        let used = ShareUse::new("disk", bounds);
-        used.set_used(total.saturating_sub(free));
-        Disk(Some(Arc::new(used)))
+        let bounds = Bounds { share: total / SHARE_PART, all: total - reserve(total) };
+        let disk = Disk(Some(Arc::new(ShareUse::new("disk", bounds))));
+        disk.note(total, free);
+        disk
     }
 
     /// The figures for metrics, if they are known.
@@ -31,10 +34,15 @@ impl Disk {
         self.0.clone()
     }
 
-    /// Notes what the system says now.
+    /// Notes what the system says now. The disk may have become larger since the start: then more of it is free than the bound says.
     pub fn note(&self, total: u64, free: u64) {
         if let Some(used) = &self.0 {
-            used.set_used(total.saturating_sub(free));
+            let (taken, all) = (total.saturating_sub(free), used.bounds.all);
+            used.set_used(if free <= reserve(total) {
+                taken.max(all)
+            } else {
+                taken.min(all.saturating_sub(1))
+            });
         }
     }
 
@@ -69,6 +77,10 @@ mod tests {
         assert_eq!(disk.figures().map(|used| used.refused(UsedUp::All)), Some(1));
         disk.note(mib(64), mib(20));
         assert_eq!(disk.check(), Ok(()));
+        disk.note(mib(256), mib(150));
+        assert_eq!(disk.check(), Ok(()), "it was made larger");
+        disk.note(mib(256), mib(32));
+        assert!(disk.check().is_err());
         assert!(
             Disk::new(1 << 40, mib(513)).check().is_ok() && Disk::new(1 << 40, mib(512)).check().is_err()
         );

@@ -255,13 +255,13 @@ impl Txn<'_> {
         if !self.has_account(account)? {
             return Ok(ListMade::NoAccount);
         }
-        if self.shared.disk.check().is_err() {
-            return Ok(ListMade::StoreFull);
-        }
         match self.known_list(given, now)? {
             Some(Known::Same(id)) => return Ok(ListMade::Replayed(id)),
             Some(Known::Other) => return Ok(ListMade::KeyReused),
             None => {}
+        }
+        if self.shared.disk.check().is_err() {
+            return Ok(ListMade::StoreFull);
         }
         let key = list_key(account, id);
         let (mut count, mut own) = (0, row.announced_bytes());
@@ -451,6 +451,10 @@ impl Txn<'_> {
     ) -> Result<bool, StoreError> {
         let before = LISTS.get(self.rows(), &key)?.filter(|before| before.state == expected);
         let Some(before) = before.filter(|before| !is_behind(row, before)) else { return Ok(false) };
+        // The batch of these answers goes with them. So another worker must not put them once more: it would find no batch.
+        if codes.is_some() && before.done + 1 != row.done {
+            return Ok(false);
+        }
         self.replace_list(&key, &before, row, row.created_at)?;
         if let Some((codes_key, codes)) = codes {
             LIST_CODES.write(self.rows, codes_key, codes)?;

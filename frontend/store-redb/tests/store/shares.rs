@@ -1,7 +1,7 @@
 //! What one account can take of the store.
 
 use crate::world::{DAY, START, World};
-use api::Reason::MailboxExists;
+use api::Reason::{MailboxExists, Unverifiable};
 use store::*;
 
 const PART: u64 = LIST_PART_BYTES as u64;
@@ -202,4 +202,45 @@ fn a_batch_of_a_list_goes_when_the_list_has_its_answers() {
     world.now += BATCH_KEEP_MS + DAY;
     world.purge();
     world.check_sums();
+}
+
+#[test]
+fn the_answers_of_a_batch_are_taken_once() {
+    let mut world = World::new();
+    let a = world.account("a", "free");
+    let list = announced(&world, a, 1, 10);
+    world.store().create_list(&list, ListRoom::MOST, None, world.now).wait().unwrap();
+    let mut list = List { state: ListState::Running, rows: 2, addresses: 2, distinct: 2, ..list };
+    world.store().put_list(&list, ListState::Uploading, None, world.now).wait().unwrap();
+    let id = world.store().batch_of_list(&list, 0);
+    let new = NewBatch { id, ..world.new_batch(a, &["a@example.com", "b@example.com"]) };
+    list.submitted = 2;
+    world.store().submit_batch_of_list(&list, new, world.now).wait().unwrap();
+    world.answer(id, &[0, 1].map(|index| (index, RowOutcome::Verified(MailboxExists.into()))));
+    list.done = 1;
+    let put =
+        |reason| world.store().put_list(&list, ListState::Running, Some(&[reason; 2]), world.now).wait();
+    assert_eq!(put(MailboxExists), Ok(true));
+    // A worker of before finds no batch any more, and would take it for one that has expired.
+    assert_eq!(put(Unverifiable), Ok(false));
+    assert_eq!(world.store().list_answers(&list, 0).wait(), Ok(Some(vec![Some(MailboxExists); 2])));
+}
+
+#[test]
+fn batches_that_are_cancelled_fill_the_share_too() {
+    let mut world = world_with_small_share();
+    let a = world.account("a", "growth");
+    let mut count = 0;
+    let error = loop {
+        let new = NewBatch { mode: BatchMode::Live, ..long_batch(&mut world, a) };
+        let id = new.id;
+        match world.create(new) {
+            Ok(_) => count += 1,
+            Err(error) => break error,
+        }
+        world.store().cancel_batch(a, id, world.now).wait().unwrap().unwrap();
+        assert!(count < 100, "there is no end");
+    };
+    assert!((36..=42).contains(&count), "twice the share: {count}");
+    assert!(matches!(error, BatchError::Store(StoreError::OverQuota(_))), "{error:?}");
 }

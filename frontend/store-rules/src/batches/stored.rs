@@ -28,7 +28,7 @@ impl Txn<'_> {
         self.shared.disk.check().map_err(store)?;
         let bytes = (rows_bytes + row.answers.len()) as u64 + BATCH_OVERHEAD_BYTES;
         let bytes = bytes.saturating_sub(price.saturating_mul(BYTES_OF_CREDIT));
-        if bytes == 0 || self.lacks_format(FORMAT_OF_SHARES)?.is_some() {
+        if self.lacks_format(FORMAT_OF_SHARES)?.is_some() {
             return Ok(());
         }
         let plan = match read_account(self.rows(), account)? {
@@ -51,7 +51,9 @@ impl Txn<'_> {
             Walk::On
         })?;
         let share = self.shared.disk.share().min(plan << 20);
-        if stored > share {
+        // What test keys have filled keeps no batch with a price out. Such a batch may give its credits back, so it has a limit too.
+        let most = if bytes == 0 { share.saturating_mul(2) } else { share };
+        if stored > most {
             return Err(store(StoreError::OverQuota(format!(
                 "The batches of this account take {} MiB, which is its share; each is removed 7 days after its end.",
                 share >> 20
@@ -60,6 +62,29 @@ impl Txn<'_> {
         for key in past {
             STORED_BYTES.remove(self.rows, &key)?;
         }
+        if bytes == 0 {
+            return Ok(());
+        }
         Ok(STORED_BYTES.put(self.rows, &day_key(account, days::day(last)), &Fixed(same))?)
+    }
+
+    /// Counts the bytes that a batch had for credits which it gives back at its end. The batch exists, so nothing is refused; the next
+    /// one may be.
+    pub(super) fn count_refunded(
+        &mut self,
+        account: AccountId,
+        row: &BatchRow,
+        rows_bytes: usize,
+    ) -> Result<(), StoreError> {
+        let (price, charged) = (row.held.credits(), row.charged());
+        if row.of_list || charged >= price || self.lacks_format(FORMAT_OF_SHARES)?.is_some() {
+            return Ok(());
+        }
+        let bytes = rows_bytes as u64 + BATCH_OVERHEAD_BYTES;
+        let beyond = |credits: u64| bytes.saturating_sub(credits.saturating_mul(BYTES_OF_CREDIT));
+        let key = day_key(account, days::day(row.expires_at()));
+        let Fixed(before) = STORED_BYTES.get(self.rows(), &key)?.unwrap_or(Fixed(0));
+        let more = beyond(charged) - beyond(price);
+        STORED_BYTES.put(self.rows, &key, &Fixed(before.saturating_add(more)))
     }
 }
