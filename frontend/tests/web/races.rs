@@ -148,7 +148,7 @@ fn an_upload_ends_with_its_session() {
         assert_eq!(answer.status, 403, "{of:?}: {answer:?}");
         assert_eq!(browser.get_once("/sessions").status, 303, "{of:?}");
         if matches!(of, End::Change | End::SignOutEverywhere) {
-            assert!(!owner.get("/lists").text().contains("list.csv"), "{of:?}");
+            is_gone(&mut owner);
         }
     }
     assert!(owner.get("/lists").text().contains("list.csv"));
@@ -174,9 +174,18 @@ fn a_request_ends_with_its_key() {
         if of == End::Revocation {
             owner.get("/batches").says("No batches.");
             owner.get("/webhooks").says("There are no webhooks.");
-            assert!(!owner.get("/lists").text().contains("list.csv"));
+            is_gone(&mut owner);
         }
     }
+}
+
+/// Waits until the list is gone: its deletion is not awaited before the answer.
+fn is_gone(owner: &mut Browser) {
+    let gone = (0..200).any(|_| {
+        thread::sleep(Duration::from_millis(50));
+        !owner.get("/lists").text().contains("list.csv")
+    });
+    assert!(gone, "the list of an upload that was refused stays");
 }
 
 #[test]
@@ -246,63 +255,81 @@ fn wait_for(mut browser: Browser, page: &Page, fields: &[(&str, &str)]) -> (Brow
     (browser, page, Instant::now())
 }
 
+/// Repeats a race until it is one. On a busy machine, what should wait may be over before its end is acknowledged.
+fn until_it_waits(race: impl Fn() -> bool) {
+    assert!((0..5).any(|_| race()), "it never waited for long enough");
+}
+
 #[test]
 fn what_waits_in_the_queue_of_passwords_ends_with_the_password() {
     for of in [End::Reset, End::Deletion] {
-        let (server, mut owner) = signed_up();
-        let browser = thief(&server);
-        let mut at_sign_in = Browser::at(&server, [127, 0, 0, 8]);
-        let mut at_sign_up = Browser::at(&server, [127, 0, 0, 9]);
-        let sign_in = at_sign_in.get("/signin");
-        let sign_up = at_sign_up.get("/signup");
-        let mut at_change = Browser::new(&server).with(&browser);
-        let change = at_change.get("/sessions");
-        thread::scope(|scope| {
-            let networks: Vec<[u8; 4]> = (1..=8).map(|last| [127, 0, 1, last]).collect();
-            crowd(scope, &server, &networks, 3);
-            let old = [("email", EMAIL), ("password", PASSWORD)];
-            let sign_in = scope.spawn(move || wait_for(at_sign_in, &sign_in, &old));
-            // After a deletion, a sign-up would make another account.
-            let sign_up =
-                (of == End::Reset).then(|| scope.spawn(move || wait_for(at_sign_up, &sign_up, &old)));
-            let fields = [("password", PASSWORD), ("new-password", "a third horse battery")];
-            let change = scope.spawn(move || wait_for(at_change, &change, &fields));
-            thread::sleep(READ_PAUSE);
-            end(&server, &mut owner, of);
-            let acknowledged = Instant::now();
-            let waited =
-                [("sign-in", Some(sign_in), 401), ("sign-up", sign_up, 409), ("change", Some(change), 403)];
-            for (what, waiting, status) in waited {
-                let Some((browser, page, at)) = waiting.map(|waiting| waiting.join().unwrap()) else {
-                    continue;
-                };
-                assert!(at > acknowledged, "{what}: it did not wait for long enough");
-                assert_eq!(page.status, status, "{what} {of:?}: {}", page.plain());
-                let mut browser = browser;
-                assert_eq!(browser.get_once("/sessions").status, 303, "{what} {of:?}");
-            }
-        });
+        until_it_waits(|| waits_in_the_queue(of));
     }
+}
+
+/// Whether everything waited until its end was acknowledged, and ended with it.
+fn waits_in_the_queue(of: End) -> bool {
+    let (server, mut owner) = signed_up();
+    let browser = thief(&server);
+    let mut at_sign_in = Browser::at(&server, [127, 0, 0, 8]);
+    let mut at_sign_up = Browser::at(&server, [127, 0, 0, 9]);
+    let sign_in = at_sign_in.get("/signin");
+    let sign_up = at_sign_up.get("/signup");
+    let mut at_change = Browser::new(&server).with(&browser);
+    let change = at_change.get("/sessions");
+    thread::scope(|scope| {
+        let networks: Vec<[u8; 4]> = (1..=8).map(|last| [127, 0, 1, last]).collect();
+        crowd(scope, &server, &networks, 3);
+        let old = [("email", EMAIL), ("password", PASSWORD)];
+        let sign_in = scope.spawn(move || wait_for(at_sign_in, &sign_in, &old));
+        // After a deletion, a sign-up would make another account.
+        let sign_up = (of == End::Reset).then(|| scope.spawn(move || wait_for(at_sign_up, &sign_up, &old)));
+        let fields = [("password", PASSWORD), ("new-password", "a third horse battery")];
+        let change = scope.spawn(move || wait_for(at_change, &change, &fields));
+        thread::sleep(READ_PAUSE);
+        end(&server, &mut owner, of);
+        let acknowledged = Instant::now();
+        let waited =
+            [("sign-in", Some(sign_in), 401), ("sign-up", sign_up, 409), ("change", Some(change), 403)];
+        for (what, waiting, status) in waited {
+            let Some((browser, page, at)) = waiting.map(|waiting| waiting.join().unwrap()) else {
+                continue;
+            };
+            if at <= acknowledged {
+                return false;
+            }
+            assert_eq!(page.status, status, "{what} {of:?}: {}", page.plain());
+            let mut browser = browser;
+            assert_eq!(browser.get_once("/sessions").status, 303, "{what} {of:?}");
+        }
+        true
+    })
 }
 
 #[test]
 fn a_sign_in_that_waits_ends_with_a_change_that_overtakes_it() {
-    let (server, mut owner) = signed_up();
-    let network = [127, 0, 0, 8];
-    let mut browser = Browser::at(&server, network);
-    let page = browser.get("/signin");
-    thread::scope(|scope| {
-        // The sign-in is the fourth of its network, and the change is alone in its lane.
-        crowd(scope, &server, &[network, [127, 0, 1, 1], [127, 0, 1, 2]], 3);
-        let old = [("email", EMAIL), ("password", PASSWORD)];
-        let waiting = scope.spawn(move || wait_for(browser, &page, &old));
-        thread::sleep(READ_PAUSE / 3);
-        end(&server, &mut owner, End::Change);
-        let acknowledged = Instant::now();
-        let (mut browser, page, at) = waiting.join().unwrap();
-        assert!(at > acknowledged, "the sign-in did not wait for long enough");
-        assert_eq!(page.status, 401, "{}", page.plain());
-        assert_eq!(browser.get_once("/sessions").status, 303);
+    until_it_waits(|| {
+        let (server, mut owner) = signed_up();
+        let network = [127, 0, 0, 8];
+        let mut browser = Browser::at(&server, network);
+        let page = browser.get("/signin");
+        let waited = thread::scope(|scope| {
+            // The sign-in is the fourth of its network, and the change is alone in its lane.
+            crowd(scope, &server, &[network, [127, 0, 1, 1], [127, 0, 1, 2]], 3);
+            let old = [("email", EMAIL), ("password", PASSWORD)];
+            let waiting = scope.spawn(move || wait_for(browser, &page, &old));
+            thread::sleep(READ_PAUSE / 3);
+            end(&server, &mut owner, End::Change);
+            let acknowledged = Instant::now();
+            let (mut browser, page, at) = waiting.join().unwrap();
+            if at <= acknowledged {
+                return false;
+            }
+            assert_eq!(page.status, 401, "{}", page.plain());
+            assert_eq!(browser.get_once("/sessions").status, 303);
+            true
+        });
+        assert_eq!(owner.get_once("/sessions").status, 200);
+        waited
     });
-    assert_eq!(owner.get_once("/sessions").status, 200);
 }
