@@ -64,7 +64,7 @@ pub struct DownloadCounts {
     pub whole: AtomicU64,
     /// Downloads without a reader that were started.
     pub begun: AtomicU64,
-    /// Answers with status 503.
+    /// Answers with status 429 (the share of the account) or 503 (that of all).
     pub refused: AtomicU64,
     /// Bombs that the server ended because other downloads waited.
     pub cut_off: AtomicU64,
@@ -134,7 +134,7 @@ impl Owners {
                 Ok(reply) if reply.status == 200 && reply.body == self.expected => {
                     counts.whole.fetch_add(1, Ordering::Relaxed);
                 }
-                Ok(reply) if reply.status == 503 => {
+                Ok(reply) if matches!(reply.status, 429 | 503) => {
                     counts.refused.fetch_add(1, Ordering::Relaxed);
                     std::thread::sleep(PAUSE);
                 }
@@ -179,7 +179,7 @@ fn leave_unread(
                     std::thread::sleep(PAUSE);
                 }
             }
-            Ok("HTTP/1.1 503") => {
+            Ok("HTTP/1.1 429" | "HTTP/1.1 503") => {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
                 std::thread::sleep(PAUSE);
             }
