@@ -36,7 +36,7 @@ pub struct Bounds {
 pub struct ShareUse {
     /// The name of the thing, as metrics and documents have it.
     pub name: &'static str,
-    /// The bounds.
+    /// The most that one holder and all holders have.
     pub bounds: Bounds,
     used: AtomicU64,
     refused_share: AtomicU64,

@@ -57,7 +57,7 @@ impl<K: Eq + Hash + Clone> Taken<K> {
         self.amount
     }
 
-    /// Takes more.
+    /// Takes a further amount for the same holder.
     ///
     /// # Errors
     /// The bound that is used up. The amount stays as it was.
