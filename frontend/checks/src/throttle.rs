@@ -16,10 +16,10 @@
 mod counts;
 mod known;
 
-use crate::peers::network;
+use crate::peers::{network, site};
 use counts::{AttemptCounts, Counted};
 use known::KnownNetworks;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{AccountId, CLIENT_UNUSED_MS, CLIENTS_MAX, UnixMs};
 
@@ -118,14 +118,6 @@ impl Subject {
     }
 }
 
-/// What one subscriber may have at most: an IPv4 address, or a /48 of IPv6 (RFC 6177).
-pub fn site(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (!0 << 80)).into(),
-        address => address,
-    }
-}
-
 /// The error of an attempt above its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooOften {
@@ -194,7 +186,8 @@ impl Throttle {
             return Ok(Attempt { taken: vec![taken], is_known: true });
         }
         let network = network(peer);
-        let is_known = self.networks && password.is_some_and(|password| known.has(&password, network, now));
+        let is_known =
+            self.networks && password.is_some_and(|password| known.has(&user, &password, network, now));
         let mut subjects = self.of_peer(Subject::Network, Subject::Site, peer);
         if self.networks {
             subjects.push(Subject::UserFrom(user, network));
@@ -232,14 +225,14 @@ impl Throttle {
             }
         }
         if let Some(password) = claimant.password.filter(|_| self.networks) {
-            known.note(password, network(claimant.peer), now);
+            known.note(claimant.user, password, network(claimant.peer), now);
         }
     }
 
-    /// A new password was set from this network, which is known for it from now on.
-    pub fn set_password(&self, password: [u8; 32], peer: IpAddr, now: UnixMs) {
+    /// A user has set a new password from this network, which is known for it from now on. The values are those of [`Claimant`].
+    pub fn set_password(&self, user: [u8; 32], password: [u8; 32], peer: IpAddr, now: UnixMs) {
         if self.networks {
-            self.lock().known.note(password, network(peer), now);
+            self.lock().known.note(user, password, network(peer), now);
         }
     }
 

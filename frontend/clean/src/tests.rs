@@ -390,13 +390,19 @@ fn lists_that_are_none() {
     refused("a.txt", b"\xff\xfea", None, "a.txt cannot be read: it ends within a character of UTF-16");
     refused("a.txt", b"\xff\xfe\0\0a\0\0\0", None, "a.txt is UTF-32: save it as CSV in UTF-8");
     refused("a.csv", b"a\0b", None, "a.csv is not text: save it as CSV in UTF-8");
+    refused("a.xlsx", b"a\0b", None, "a.xlsx is damaged: its name ends with .xlsx, but it is neither");
     refused(
         "a.csv",
         b"name|email\n\x83\x81|a@example.jp\n\x93\xfa\x96\x7b|b@example.jp\n",
         None,
         "a.csv is separated by `|` in Shift_JIS, where characters contain this byte: save it in UTF-8",
     );
-    refused("a.csv", b"PK\x03\x04...", None, "a.csv cannot be read: its directory is missing");
+    refused(
+        "a.csv",
+        b"PK\x03\x04...",
+        None,
+        "a.csv cannot be read: it is damaged or incomplete (the directory",
+    );
     let mut long = b"email,x\na@b.co,\"".to_vec();
     long.resize(3 * 1024 * 1024, b'x');
     refused(

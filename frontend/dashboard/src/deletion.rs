@@ -6,7 +6,6 @@ use super::page;
 use super::proof;
 use super::session::{SESSION_COOKIE, set_cookie};
 use super::signin::notice;
-use crate::password::Waiter;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use checks::deletion::remove_rows;
@@ -56,7 +55,8 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     }
     let attempt = visit.dashboard.throttle.in_session(session, now)?;
     let given = visit.form.text("password");
-    let verified = proof::verify(&visit, attempt, Waiter::Account(id), given, Some(user.password));
+    let waiter = proof::waiter_of(&visit, id);
+    let verified = proof::verify(&visit, attempt, waiter, given, Some(user.password));
     let (is_it, _counts) = verified.await?;
     if !is_it {
         return refuse(&visit, "The password is wrong. Nothing was deleted.", 403).await;

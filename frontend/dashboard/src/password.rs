@@ -6,7 +6,7 @@
 
 mod lanes;
 
-pub use lanes::Waiter;
+pub use lanes::{Place, Waiter, Who};
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use engine::proto::sharing::ShareUse;
@@ -217,7 +217,7 @@ fn tag(password: &str, with: &PasswordHash) -> Result<[u8; 32], StoreError> {
 mod tests {
     use super::*;
 
-    const WAITER: Waiter = Waiter::User([1; 32]);
+    const WAITER: Waiter = Waiter { who: Who::User([1; 32]), place: Place::Given([1; 32]) };
 
     #[test]
     fn the_password_is_known_again_and_no_other() {

@@ -6,13 +6,14 @@
 
 use super::session::{cookie, set_cookie, token_hash};
 use super::signin::busy;
-use crate::password::Waiter;
+use crate::password::{Place, Waiter, Who};
 use crate::problem::Problem;
 use crate::visit::Visit;
-use checks::throttle::{Attempt, Claimant, site};
+use checks::peers::site;
+use checks::throttle::{Attempt, Claimant};
 use data_encoding::HEXLOWER;
 use ring::hmac;
-use store::{PasswordHash, User};
+use store::{AccountId, PasswordHash, User, clock};
 
 /// The cookie of a browser that has signed in before.
 const KNOWN_COOKIE: &str = "__Host-mailprobe-known";
@@ -44,12 +45,26 @@ pub fn claimant(visit: &Visit, email: &str, user: Option<&User>) -> Claimant {
     Claimant { user: token_hash(&email.to_lowercase()), peer: visit.head.peer, password, is_known_browser }
 }
 
-/// In which lane a visitor without a session waits for a hash. `user` is the hash of the given mail address.
+/// This visitor has set a new password: its network is known for it.
+pub fn has_set_password(visit: &Visit, email: &str, password: &PasswordHash) {
+    let user = token_hash(&email.to_lowercase());
+    visit.dashboard.throttle.set_password(user, mark(password), visit.head.peer, clock::now());
+}
+
+/// How a visitor without a session waits for a hash. `user` is the hash of the given mail address.
 pub fn waiter(visit: &Visit, user: [u8; 32], is_known: bool) -> Waiter {
-    match (is_known, visit.dashboard.networks_are_told) {
-        (true, _) => Waiter::User(user),
-        (false, true) => Waiter::Network(site(visit.head.peer)),
-        (false, false) => Waiter::Stranger(user),
+    Waiter { who: if is_known { Who::User(user) } else { Who::Stranger }, place: place(visit, user) }
+}
+
+/// How the user of a session waits for a hash.
+pub fn waiter_of(visit: &Visit, account: AccountId) -> Waiter {
+    Waiter { who: Who::Account(account), place: place(visit, token_hash(&account.to_string())) }
+}
+
+fn place(visit: &Visit, given: [u8; 32]) -> Place {
+    match visit.dashboard.networks_are_told {
+        true => Place::Network(site(visit.head.peer)),
+        false => Place::Given(given),
     }
 }
 

@@ -4,7 +4,6 @@ use super::form::token_field;
 use super::session::SignedIn;
 use super::signin::{EMAIL_BYTES_MAX, notice};
 use super::{page, password, proof};
-use crate::password::Waiter;
 use crate::problem::Problem;
 use crate::visit::Visit;
 use data_encoding::HEXLOWER;
@@ -62,7 +61,7 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
         return refuse(&visit, &why, 400).await;
     }
     let mut attempt = visit.dashboard.throttle.in_session(signed_in.session, now)?;
-    let waiter = Waiter::Account(signed_in.account);
+    let waiter = proof::waiter_of(&visit, signed_in.account);
     if let Some(user) = &user {
         let is_it;
         let given = visit.form.text("password");
@@ -79,7 +78,7 @@ pub async fn set_password(visit: Visit) -> Result<Reply, Problem> {
     };
     match store.set_user(signed_in.account, address, made, by, clock::now()).await {
         Ok(()) => {
-            visit.dashboard.throttle.set_password(proof::mark(&made), visit.head.peer, now);
+            proof::has_set_password(&visit, email, &made);
             let done =
                 "The password is set. All other sessions have ended. API keys and assistants still work.";
             let reply = render(&visit, Some(done.into()), None).await?;

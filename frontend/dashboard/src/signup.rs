@@ -53,7 +53,7 @@ pub async fn submit(visit: Visit) -> Result<Reply, Problem> {
     let account = NewAccount { id, name: name(id), plan: PLAN.into() };
     let new = NewUser { account, email: email.to_owned(), password, session };
     match visit.checks.store.sign_up(new, now).await {
-        Ok(_) => visit.dashboard.throttle.set_password(proof::mark(&password), visit.head.peer, now),
+        Ok(_) => proof::has_set_password(&visit, email, &password),
         // This form may have created the account: its answer was lost, or stated that the result is unknown.
         Err(UserError::EmailTaken) => {
             return match enter(&visit, email, visit.form.text("password"), "/").await? {

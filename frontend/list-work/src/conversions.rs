@@ -23,8 +23,8 @@ const THREADS: usize = 2;
 const SMALL_WORK: u64 = 64 << 20;
 /// Conversions that wait. An account waits for as many as it has lists in progress and downloads at most.
 const WAITING: Bounds = Bounds { share: 16, all: 64 };
-/// How long a failure waits for the one who asked.
-const TOLD_FOR: Duration = Duration::from_secs(2);
+/// How long a failure waits for the one who asked, who may be busy with the lists of others.
+const TOLD_FOR: Duration = Duration::from_secs(60);
 /// Pause between two looks for sheets that are not used any longer.
 const REST: Duration = Duration::from_secs(60);
 /// Niceness of the threads: lower priority than the threads that answer requests.
@@ -111,7 +111,8 @@ impl Conversions {
                 shared.changed.notify_all();
                 None
             }
-            Err(_) => Some(Err(SourceError::Machine("too many spreadsheets wait".into()))),
+            // It has no place in the queue yet, and asks for one again when it looks.
+            Err(_) => None,
         }
     }
 

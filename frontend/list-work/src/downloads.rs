@@ -3,8 +3,11 @@
 //! A piece of a download takes up to some milliseconds of work, and a frontend thread serves thousands of connections. So a
 //! download requests one piece after another from this thread, and its requests wait in a queue with those of all other
 //! downloads, in turns over accounts. An open download uses some MiB (the window of its compression, a row), so only a few are
-//! open at once. Others wait for a place, for a short time. A spreadsheet is converted elsewhere ([`crate::conversions`]): its
-//! download has its place, and the thread looks for the sheet from time to time.
+//! open at once. Others wait for a place, for a short time. A spreadsheet is converted elsewhere ([`crate::conversions`]): the
+//! thread looks for its sheet from time to time, and the download gets its place when the sheet is there.
+//!
+//! If all places are taken and an account waits, one download gives way and ends early: a second one of another account, or one
+//! whose client is slow, or one that has had its place for long.
 
 use crate::results::{Results, Wanted};
 use crate::{Contents, SourceError, TOO_LARGE};
@@ -22,18 +25,21 @@ use std::time::{Duration, Instant};
 use store::{AccountId, Authority, List, Pending, Reply, Store, StoreError, clock, pending};
 
 /// Most open downloads.
-const OPEN: Bounds = Bounds { share: 2, all: 8 };
+const OPEN: Bounds = Bounds { share: 2, all: 16 };
 /// Most downloads that wait for a place.
 const WAITING: Bounds = Bounds { share: 4, all: 32 };
 /// Longest wait for a place.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for the conversion of a spreadsheet, and the pause between two looks for it.
 const CONVERSION_MAX: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(20);
-/// While others wait, a download loses its place if it has been open for this time and takes fewer pieces per second than
-/// the minimum (64 KiB/s).
-const SLOW_AFTER: Duration = Duration::from_secs(30);
-const PIECES_PER_S_MIN: u64 = 2;
+const LOOK: Duration = Duration::from_millis(50);
+/// Most spreadsheets that the thread looks for.
+const OPENING_MAX: usize = 16;
+/// A client is slow if the thread has waited this long for it to take pieces, and it took fewer bytes per second of that time.
+const SLOW_AFTER: Duration = Duration::from_secs(10);
+const BYTES_PER_S_MIN: u64 = 256 << 10;
+/// While others wait, no download keeps its place for longer than this.
+const OPEN_MAX: Duration = Duration::from_secs(600);
 /// Niceness of the thread: lower priority than the threads that answer requests.
 const NICE: i32 = 10;
 
@@ -139,8 +145,8 @@ struct Maker {
     contents: Contents,
     places: Arc<Quota<AccountId>>,
     open: HashMap<u64, Making>,
-    /// The downloads that have a place, and whose spreadsheets are converted.
-    opening: Vec<(Waiting, Taken<AccountId>)>,
+    /// The downloads whose turn has come, and whose spreadsheets are converted. They have no place yet.
+    opening: Vec<Waiting>,
     waiting: FairQueue<AccountId, Waiting>,
     /// The requested pieces: at most one of each open download.
     asked: FairQueue<AccountId, AskedPiece>,
@@ -153,7 +159,29 @@ struct Making {
     by: Authority,
     results: Results,
     opened: Instant,
-    pieces: u64,
+    /// The bytes of all pieces.
+    bytes: u64,
+    /// How long the client has left the thread without a request, and since when it does so now.
+    waited: Duration,
+    waits_since: Option<Instant>,
+}
+
+impl Making {
+    fn waited(&self, now: Instant) -> Duration {
+        self.waited + self.waits_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Bytes for each second that the thread waited for the client: what the server itself takes does not count.
+    fn pace(&self, now: Instant) -> u64 {
+        let waited = u64::try_from(self.waited(now).as_millis()).unwrap_or(u64::MAX).max(1);
+        self.bytes.saturating_mul(1000) / waited
+    }
+
+    /// Whether it may end for an account that waits.
+    fn gives_way(&self, now: Instant) -> bool {
+        let is_slow = self.waited(now) >= SLOW_AFTER && self.pace(now) < BYTES_PER_S_MIN;
+        is_slow || now.saturating_duration_since(self.opened) >= OPEN_MAX
+    }
 }
 
 /// A request for the next piece of an open download.
@@ -202,13 +230,14 @@ impl Maker {
                 Some(pause) => queue.recv_timeout(pause),
             };
             match job {
-                Ok(job) => self.take(job),
+                Ok(job) => self.take(job, Instant::now()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             // All requests so far are known before one of them has its turn.
-            queue.try_iter().for_each(|job| self.take(job));
-            self.turn(Instant::now());
+            let now = Instant::now();
+            queue.try_iter().for_each(|job| self.take(job, now));
+            self.turn(now);
         }
     }
 
@@ -217,7 +246,7 @@ impl Maker {
         if !self.asked.is_empty() {
             return Some(Duration::ZERO);
         }
-        if self.waiting.iter().any(|waiting| self.may_open(waiting.list.account, now)) {
+        if self.waiting.iter().any(|waiting| self.may_come(&waiting.list.account, now)) {
             return Some(Duration::ZERO);
         }
         let late = self.waiting.iter().map(|waiting| waiting.until.saturating_duration_since(now)).min();
@@ -225,7 +254,7 @@ impl Maker {
         late.into_iter().chain(look).min()
     }
 
-    fn take(&mut self, job: DownloadJob) {
+    fn take(&mut self, job: DownloadJob, now: Instant) {
         match job {
             DownloadJob::Open(waiting) => match self.waiting.push(waiting.list.account, *waiting) {
                 Ok(None) => {}
@@ -233,13 +262,15 @@ impl Maker {
                 Err((UsedUp::Share, waiting)) => waiting.reply.answer(Err(over_share())),
                 Err((UsedUp::All, waiting)) => waiting.reply.answer(Err(StoreError::Busy)),
             },
-            DownloadJob::Piece(id, reply) => match self.open.get(&id).map(|making| making.account) {
-                Some(account) => {
-                    if let Err((_, asked)) = self.asked.push(account, AskedPiece { id, reply }) {
+            DownloadJob::Piece(id, reply) => match self.open.get_mut(&id) {
+                Some(making) => {
+                    making.waited = making.waited(now);
+                    making.waits_since = None;
+                    if let Err((_, asked)) = self.asked.push(making.account, AskedPiece { id, reply }) {
                         asked.reply.answer(Err(StoreError::Busy));
                     }
                 }
-                None => reply.answer(Err(too_slow())),
+                None => reply.answer(Err(gave_way())),
             },
             DownloadJob::Close(id) => self.close(id),
         }
@@ -248,104 +279,120 @@ impl Maker {
     /// Opens one of the waiting downloads, and makes one piece.
     fn turn(&mut self, now: Instant) {
         let accounts = self.waiting.iter().map(|waiting| waiting.list.account);
-        let next: HashSet<AccountId> = accounts.filter(|account| self.may_open(*account, now)).collect();
+        let next: HashSet<AccountId> = accounts.filter(|account| self.may_come(account, now)).collect();
         let is_in_time =
             |account: &AccountId, waiting: &Waiting| now < waiting.until || next.contains(account);
         for late in self.waiting.take_unless(is_in_time) {
-            let own = self.places.held().get(&late.list.account).copied().unwrap_or_default();
-            late.reply.answer(Err(if own >= OPEN.share { over_share() } else { StoreError::Busy }));
+            let is_own = self.own(&late.list.account) >= OPEN.share;
+            late.reply.answer(Err(if is_own { over_share() } else { StoreError::Busy }));
         }
-        for (waiting, place) in std::mem::take(&mut self.opening) {
-            self.open(waiting, place, now);
+        for waiting in std::mem::take(&mut self.opening) {
+            self.open(waiting, now);
         }
         self.admit(now);
         if let Some((_, AskedPiece { id, reply })) = self.asked.pop() {
             match self.open.get_mut(&id) {
                 Some(making) => {
-                    making.pieces += 1;
                     let made = guarded(|| {
                         check(&*self.contents.store, &making.by, making.account)?;
                         making.results.next().transpose().map_err(SourceError::Unfit)
                     });
-                    if !matches!(made, Ok(Some(_))) {
-                        self.close(id);
+                    match &made {
+                        Ok(Some(piece)) => {
+                            making.bytes += piece.len() as u64;
+                            making.waits_since = Some(now);
+                        }
+                        Ok(None) | Err(_) => self.close(id),
                     }
                     reply.answer(made.map_err(store_error));
                 }
-                None => reply.answer(Err(too_slow())),
+                None => reply.answer(Err(gave_way())),
             }
         }
     }
 
-    /// Opens the next waiting download that may have a place.
+    /// Opens the next waiting download that may come.
     fn admit(&mut self, now: Instant) {
-        let held = self.places.held();
-        let of = |account: &AccountId| held.get(account).copied().unwrap_or_default();
-        let has_room = held.values().sum::<u64>() < OPEN.all || self.slowest(now).is_some();
-        let Some((account, mut waiting)) =
-            self.waiting.pop_if(|account, _| has_room && of(account) < OPEN.share)
-        else {
-            return;
-        };
-        if held.values().sum::<u64>() >= OPEN.all
-            && let Some(slow) = self.slowest(now)
-        {
-            self.close(slow);
-        }
-        match self.places.take(account, 1) {
-            Ok(place) => {
-                waiting.until = now + CONVERSION_MAX;
-                self.open(waiting, place, now);
-            }
-            Err(_) => waiting.reply.answer(Err(StoreError::Busy)),
+        let accounts = self.waiting.iter().map(|waiting| waiting.list.account);
+        let may: HashSet<AccountId> = accounts.filter(|account| self.may_come(account, now)).collect();
+        if let Some((_, mut waiting)) = self.waiting.pop_if(|account, _| may.contains(account)) {
+            waiting.until = now + CONVERSION_MAX;
+            self.open(waiting, now);
         }
     }
 
-    /// Whether an account may open a download now.
-    fn may_open(&self, account: AccountId, now: Instant) -> bool {
+    /// The downloads of an account that are open or whose spreadsheets are converted.
+    fn own(&self, account: &AccountId) -> u64 {
+        let opening = self.opening.iter().filter(|waiting| waiting.list.account == *account).count();
+        self.places.held().get(account).copied().unwrap_or_default() + opening as u64
+    }
+
+    /// Whether the next download of an account can be opened, or its spreadsheet looked for.
+    fn may_come(&self, account: &AccountId, now: Instant) -> bool {
+        self.own(account) < OPEN.share
+            && self.opening.len() < OPENING_MAX
+            && self.place(account, now).is_some()
+    }
+
+    /// The place that an account can have: a free one (`Some(None)`), or that of the download which gives way.
+    fn place(&self, account: &AccountId, now: Instant) -> Option<Option<u64>> {
         let held = self.places.held();
-        held.get(&account).copied().unwrap_or_default() < OPEN.share
-            && (held.values().sum::<u64>() < OPEN.all || self.slowest(now).is_some())
+        if held.values().sum::<u64>() < OPEN.all {
+            return Some(None);
+        }
+        let of = |account: &AccountId| held.get(account).copied().unwrap_or_default();
+        let has_more = |making: &Making| of(&making.account) > of(account) + 1;
+        let may = self.open.iter().filter(|(_, making)| has_more(making) || making.gives_way(now));
+        let first = may.min_by_key(|(_, making)| (!has_more(making), making.pace(now)));
+        first.map(|(id, _)| Some(*id))
     }
 
     fn close(&mut self, id: u64) {
         self.open.remove(&id);
         for asked in self.asked.take_unless(|_, asked| asked.id != id) {
-            asked.reply.answer(Err(too_slow()));
+            asked.reply.answer(Err(gave_way()));
         }
     }
 
-    /// The slowest of the downloads that are too slow.
-    fn slowest(&self, now: Instant) -> Option<u64> {
-        let pace = |making: &Making| making.pieces / now.duration_since(making.opened).as_secs().max(1);
-        let is_slow = |making: &Making| {
-            now.duration_since(making.opened) >= SLOW_AFTER && pace(making) < PIECES_PER_S_MIN
-        };
-        let slow = self.open.iter().filter(|(_, making)| is_slow(making));
-        slow.min_by_key(|(_, making)| (making.pieces, making.opened)).map(|(id, _)| *id)
-    }
-
-    /// Opens a download that has a place, if its list can be read already.
-    fn open(&mut self, waiting: Waiting, place: Taken<AccountId>, now: Instant) {
-        let Waiting { list, wanted, by, jobs, reply, until } = waiting;
+    /// Opens a download if its list can be read already and it has a place. Otherwise it is looked for again.
+    fn open(&mut self, waiting: Waiting, now: Instant) {
+        let account = waiting.list.account;
+        let Some(place) = self.place(&account, now) else { return self.look_later(waiting, now) };
         let results = match guarded(|| {
-            check(&*self.contents.store, &by, list.account)?;
-            Results::open(&self.contents, &list, &wanted)
+            check(&*self.contents.store, &waiting.by, account)?;
+            Results::open(&self.contents, &waiting.list, &waiting.wanted)
         }) {
             Ok(Some(results)) => results,
-            Ok(None) if now < until => {
-                self.opening.push((Waiting { list, wanted, by, jobs, reply, until }, place));
-                return;
-            }
-            Ok(None) => return reply.answer(Err(StoreError::Busy)),
-            Err(error) => return reply.answer(Err(store_error(error))),
+            Ok(None) => return self.look_later(waiting, now),
+            Err(error) => return waiting.reply.answer(Err(store_error(error))),
         };
+        if let Some(other) = place {
+            self.close(other);
+        }
+        let Waiting { by, jobs, reply, .. } = waiting;
+        let Ok(place) = self.places.take(account, 1) else { return reply.answer(Err(StoreError::Busy)) };
         let (id, content_type, ending) = (self.next_id, results.content_type.clone(), results.ending);
         self.next_id += 1;
-        self.open
-            .insert(id, Making { _place: place, account: list.account, by, results, opened: now, pieces: 0 });
+        let making = Making {
+            _place: place,
+            account,
+            by,
+            results,
+            opened: now,
+            bytes: 0,
+            waited: Duration::ZERO,
+            waits_since: Some(now),
+        };
+        self.open.insert(id, making);
         // If the requester is gone, the pieces are dropped with the answer, and the place is free again.
         reply.answer(Ok(Opened { content_type, ending, pieces: Pieces { jobs, id, asked: None } }));
+    }
+
+    fn look_later(&mut self, waiting: Waiting, now: Instant) {
+        match now < waiting.until {
+            true => self.opening.push(waiting),
+            false => waiting.reply.answer(Err(StoreError::Busy)),
+        }
     }
 }
 
@@ -371,8 +418,8 @@ fn over_share() -> StoreError {
     ))
 }
 
-fn too_slow() -> StoreError {
-    StoreError::Failed("it was too slow while others waited".into())
+fn gave_way() -> StoreError {
+    StoreError::Failed("it gave way to others that waited: it was slow, took long, or was one of two".into())
 }
 
 /// What the requester of a download is told.

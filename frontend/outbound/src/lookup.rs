@@ -14,7 +14,7 @@ pub type AccountBytes = [u8; 16];
 
 /// The most look-ups at once, in all and of one account, over all that contacts hosts for it. The system's resolver cannot be
 /// stopped, so a slow look-up continues after its caller has left.
-pub const LOOKUPS: Bounds = Bounds { share: 4, all: 64 };
+pub const LOOKUPS: Bounds = Bounds { share: 4, all: 128 };
 
 /// The places of the whole process.
 static PLACES: LazyLock<Arc<Quota<AccountBytes>>> = LazyLock::new(|| Quota::new("look_ups", LOOKUPS));

@@ -29,7 +29,7 @@ use checks::auth::{self, AuthError, Caller};
 use checks::counters::{Answered, count};
 use checks::full::PROBE_TIME_MAX;
 use checks::panics::catch_panic;
-use checks::peers::network;
+use checks::peers::site;
 use http_body_util::Full;
 use http_core::body::{Bounds, ContentType, Unread, within};
 use http_core::refusal::LimitNumbers;
@@ -107,7 +107,7 @@ pub async fn serve(
     tls: Option<&Tls>,
 ) {
     let Ok(stream) = stream.into_poll_io() else { return };
-    let activity = ConnectionActivity::new(permit, worker.shared.memory.connection(network(peer)));
+    let activity = ConnectionActivity::new(permit, worker.shared.memory.connection(site(peer)));
     match tls.map(Tls::accept) {
         None => serve_stream(stream, worker, activity, peer, false).await,
         Some(Ok(connection)) => {

@@ -5,7 +5,7 @@
 //! `outbound` looks up the host, checks its addresses, and connects to a checked address only.
 
 use super::uri::Uri;
-use checks::peers::network;
+use checks::peers::site;
 use engine::config::Network;
 use engine::proto::sharing::{Bounds, Quota, ShareUse, Taken, UsedUp};
 use outbound::{Bounded, Destinations, Trust, connect, look_up};
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use store::{AccountId, Pending, Reply, StoreError, pending};
 
 /// The most fetches at once, of one account and in all.
-const ACCOUNTS: Bounds = Bounds { share: 2, all: 32 };
+const ACCOUNTS: Bounds = Bounds { share: 2, all: 96 };
 /// The most fetches at once, of one network and in all, if networks can be distinguished.
 const NETWORKS: Bounds = Bounds { share: 8, ..ACCOUNTS };
 /// Longest time for one fetch, from the look-up of the name to the end of the answer.
@@ -151,7 +151,7 @@ impl Fetcher {
             ),
             UsedUp::All => FetchError::Busy,
         })?;
-        let of_network = self.networks.as_ref().map(|networks| networks.take(network(peer), 1)).transpose();
+        let of_network = self.networks.as_ref().map(|networks| networks.take(site(peer), 1)).transpose();
         let of_network = of_network.map_err(|used_up| match used_up {
             UsedUp::Share => FetchError::OverShare(
                 "Your network has all of its share of the fetches of assistants' metadata. Try again when they have ended.",

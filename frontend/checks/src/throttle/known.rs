@@ -6,36 +6,45 @@ use store::UnixMs;
 
 /// How long a network is known after the last sign-in from it: 30 days.
 const KNOWN_MS: UnixMs = 30 * 24 * 60 * 60 * 1000;
-/// The most networks of a password. The one of the oldest sign-in gives way.
+/// The most networks of a user. The one of the oldest sign-in gives way.
 const NETWORKS_MAX: usize = 8;
-/// The most passwords: about 5 MiB. The one of the oldest sign-in gives way, so its user is a stranger until the next sign-in.
-const PASSWORDS_MAX: usize = 16 * 1024;
+/// The most users: about 5 MiB. The one of the oldest sign-in gives way, and is a stranger until the next sign-in.
+const USERS_MAX: usize = 16 * 1024;
 
-/// For each password, as a value that only the server can compute, the networks and the times of the last sign-in. What is known
-/// ends with the password.
+/// For each user the networks of sign-ins.
 #[derive(Default)]
-pub(super) struct KnownNetworks(HashMap<[u8; 32], Vec<(IpAddr, UnixMs)>>);
+pub(super) struct KnownNetworks(HashMap<[u8; 32], Known>);
+
+struct Known {
+    /// A value that only the server can compute from the stored password. What is known ends with the password.
+    password: [u8; 32],
+    /// The networks with the time of the last sign-in, the oldest first.
+    networks: Vec<(IpAddr, UnixMs)>,
+}
 
 impl KnownNetworks {
     /// Notes a sign-in with the right password.
-    pub(super) fn note(&mut self, password: [u8; 32], network: IpAddr, now: UnixMs) {
-        if !self.0.contains_key(&password) && self.0.len() >= PASSWORDS_MAX {
-            let last = |networks: &[(IpAddr, UnixMs)]| networks.iter().map(|(_, at)| *at).max();
-            let oldest =
-                self.0.iter().min_by_key(|(_, networks)| last(networks)).map(|(password, _)| *password);
+    pub(super) fn note(&mut self, user: [u8; 32], password: [u8; 32], network: IpAddr, now: UnixMs) {
+        if !self.0.contains_key(&user) && self.0.len() >= USERS_MAX {
+            let last = |known: &Known| known.networks.last().map(|(_, at)| *at);
+            let oldest = self.0.iter().min_by_key(|(_, known)| last(known)).map(|(user, _)| *user);
             oldest.map(|oldest| self.0.remove(&oldest));
         }
-        let networks = self.0.entry(password).or_default();
-        networks.retain(|(known, at)| *known != network && now.abs_diff(*at) < KNOWN_MS);
-        if networks.len() >= NETWORKS_MAX {
-            networks.remove(0);
+        let known = self.0.entry(user).or_insert(Known { password, networks: Vec::new() });
+        if known.password != password {
+            *known = Known { password, networks: Vec::new() };
         }
-        networks.push((network, now));
+        known.networks.retain(|(known, at)| *known != network && now.abs_diff(*at) < KNOWN_MS);
+        if known.networks.len() >= NETWORKS_MAX {
+            known.networks.remove(0);
+        }
+        known.networks.push((network, now));
     }
 
-    /// Whether somebody has signed in with this password from this network.
-    pub(super) fn has(&self, password: &[u8; 32], network: IpAddr, now: UnixMs) -> bool {
-        let mut networks = self.0.get(password).into_iter().flatten();
+    /// Whether this user has signed in with this password from this network.
+    pub(super) fn has(&self, user: &[u8; 32], password: &[u8; 32], network: IpAddr, now: UnixMs) -> bool {
+        let known = self.0.get(user).filter(|known| known.password == *password);
+        let mut networks = known.into_iter().flat_map(|known| &known.networks);
         networks.any(|(known, at)| *known == network && now.abs_diff(*at) < KNOWN_MS)
     }
 }
@@ -45,6 +54,7 @@ mod tests {
     use super::*;
 
     const NOW: UnixMs = 1_800_000_000_000;
+    const USER: [u8; 32] = [9; 32];
 
     fn ip(last: u8) -> IpAddr {
         IpAddr::from([192, 0, 2, last])
@@ -53,7 +63,7 @@ mod tests {
     #[test]
     fn networks_are_known_for_a_while_and_for_one_password() {
         let mut known = KnownNetworks::default();
-        known.note([1; 32], ip(1), NOW);
+        known.note(USER, [1; 32], ip(1), NOW);
         for (password, network, at, expected) in [
             (1, 1, NOW, true),
             (1, 2, NOW, false),
@@ -61,7 +71,11 @@ mod tests {
             (1, 1, NOW + KNOWN_MS - 1, true),
             (1, 1, NOW + KNOWN_MS, false),
         ] {
-            assert_eq!(known.has(&[password; 32], ip(network), at), expected, "{password} {network} {at}");
+            assert_eq!(
+                known.has(&USER, &[password; 32], ip(network), at),
+                expected,
+                "{password} {network} {at}"
+            );
         }
     }
 
@@ -69,17 +83,27 @@ mod tests {
     fn the_oldest_gives_way() {
         let mut known = KnownNetworks::default();
         for last in 0..=NETWORKS_MAX as u8 {
-            known.note([1; 32], ip(last), NOW);
+            known.note(USER, [1; 32], ip(last), NOW);
             // It is used again and again.
-            known.note([1; 32], ip(0), NOW);
+            known.note(USER, [1; 32], ip(0), NOW);
         }
-        assert_eq!([0, 1, 2].map(|last| known.has(&[1; 32], ip(last), NOW)), [true, false, true]);
-        for n in 0..PASSWORDS_MAX as u64 {
-            let mut password = [0; 32];
-            password[..8].copy_from_slice(&(n + 1).to_be_bytes());
-            known.note(password, ip(1), NOW + 1 + n);
+        assert_eq!([0, 1, 2].map(|last| known.has(&USER, &[1; 32], ip(last), NOW)), [true, false, true]);
+        // A user with many passwords, one after another, takes no more room than before.
+        for n in 0..2 * USERS_MAX as u64 {
+            let password = number(n);
+            known.note([8; 32], password, ip(1), NOW + 1);
         }
-        assert_eq!(known.0.len(), PASSWORDS_MAX);
-        assert!(!known.has(&[1; 32], ip(0), NOW));
+        assert_eq!(known.0.len(), 2);
+        for n in 0..USERS_MAX as u64 {
+            known.note(number(n), [1; 32], ip(1), NOW + 2 + n);
+        }
+        assert_eq!(known.0.len(), USERS_MAX);
+        assert!(!known.has(&USER, &[1; 32], ip(0), NOW));
+    }
+
+    fn number(n: u64) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        bytes[..8].copy_from_slice(&(n + 1).to_be_bytes());
+        bytes
     }
 }

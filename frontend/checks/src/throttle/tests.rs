@@ -1,5 +1,6 @@
 use super::*;
 use counts::ENTRIES_MAX;
+use std::net::Ipv6Addr;
 
 const NOW: UnixMs = 1_800_000_000_000;
 

@@ -83,7 +83,7 @@ impl TestStore {
     /// Processes all requests so far.
     fn turn(&mut self, now: Instant) {
         while let Ok(job) = self.queue.try_recv() {
-            self.maker.take(job);
+            self.maker.take(job, now);
         }
         self.maker.turn(now);
         while self.maker.next_look(now) == Some(Duration::ZERO) {
@@ -131,14 +131,14 @@ fn few_are_open_at_once_and_the_others_wait_for_their_place() {
     assert!(states[2..6].iter().all(Option::is_none), "four wait");
     assert!(states[6..].iter().all(|state| matches!(state, Some(Err(StoreError::OverShare(_))))));
     // Other accounts get places, until all places are in use.
-    let mut of_others: Vec<_> = (2..9).map(|account| test.open(account)).collect();
+    let others = u128::from(OPEN.all) - 2;
+    let mut of_others: Vec<_> = (2..2 + others).map(|account| test.open(account)).collect();
     test.turn(now);
     let others: Vec<_> = of_others.iter_mut().map(state).collect();
-    assert!(others[..6].iter().all(is_open) && others[6].is_none());
-    // One ends, and another account gets the place: the first account already has two.
+    assert!(others.iter().all(is_open));
+    assert!(of_one[2..6].iter_mut().all(|pending| state(pending).is_none()), "the first account has two");
     drop(others);
     test.turn(now);
-    assert!(is_open(&state(&mut of_others[6])));
     assert!(of_one[2..6].iter_mut().all(|pending| state(pending).is_none()));
     drop(states);
     test.turn(now);
@@ -152,31 +152,72 @@ fn few_are_open_at_once_and_the_others_wait_for_their_place() {
     drop(held);
 }
 
+/// Opens downloads of these accounts.
+fn opened(test: &mut TestStore, accounts: impl Iterator<Item = u128>, now: Instant) -> Vec<Opened> {
+    let mut asked: Vec<_> = accounts.map(|account| test.open(account)).collect();
+    test.turn(now);
+    asked.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect()
+}
+
+/// Which of these downloads have ended early.
+fn ended(test: &mut TestStore, opened: &mut [Opened], now: Instant) -> Vec<usize> {
+    let has_ended = |opened: &mut Opened| {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let first = opened.pieces.poll_next(cx);
+        test.turn(now);
+        let errors = [first, opened.pieces.poll_next(cx)];
+        errors.iter().any(|piece| matches!(piece, Poll::Ready(Some(Err(_)))))
+    };
+    let ended: Vec<bool> = opened.iter_mut().map(has_ended).collect();
+    (0..ended.len()).filter(|at| ended[*at]).collect()
+}
+
 #[test]
 fn one_that_is_hardly_taken_gives_up_its_place_while_others_wait() {
     let (mut test, now) = (TestStore::new(), Instant::now());
-    let mut slow: Vec<_> = (1..=u128::from(OPEN.all)).map(|account| test.open(account)).collect();
-    test.turn(now);
-    let mut opened: Vec<_> = slow.iter_mut().map(|pending| state(pending).unwrap().unwrap()).collect();
+    let mut slow = opened(&mut test, 1..=u128::from(OPEN.all), now);
     let mut next = test.open(99);
-    test.turn(now + SLOW_AFTER - Duration::from_secs(25));
+    test.turn(now + SLOW_AFTER - Duration::from_secs(5));
     assert!(state(&mut next).is_none());
     test.turn(now + SLOW_AFTER);
     assert!(matches!(state(&mut next), Some(Ok(_))));
     assert_eq!(test.maker.open.len() as u64, OPEN.all);
-    let ended = opened
-        .iter_mut()
-        .filter_map(|opened| {
-            let cx = &mut Context::from_waker(Waker::noop());
-            let _ = opened.pieces.poll_next(cx);
-            test.turn(now);
-            match opened.pieces.poll_next(cx) {
-                Poll::Ready(Some(Err(error))) => Some(error),
-                _ => None,
-            }
-        })
-        .count();
-    assert_eq!(ended, 1, "as many as got a place instead");
+    assert_eq!(ended(&mut test, &mut slow, now).len(), 1, "as many as got a place instead");
+}
+
+#[test]
+fn what_the_server_takes_for_a_piece_is_not_the_slowness_of_the_client() {
+    let (mut test, now) = (TestStore::new(), Instant::now());
+    let minute = Duration::from_secs(60);
+    let mut open = opened(&mut test, 1..=u128::from(OPEN.all), now - minute);
+    // Each asks for a piece at once, and the thread comes to it after a minute.
+    for opened in &mut open {
+        assert!(opened.pieces.poll_next(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    for job in test.queue.try_iter() {
+        test.maker.take(job, now - minute);
+    }
+    let mut next = test.open(99);
+    test.turn(now);
+    assert!(state(&mut next).is_none());
+    for making in test.maker.open.values_mut() {
+        making.opened = now - OPEN_MAX;
+    }
+    test.turn(now);
+    assert!(matches!(state(&mut next), Some(Ok(_))), "no place is for ever while others wait");
+    drop(open);
+}
+
+#[test]
+fn the_second_download_of_an_account_gives_way_to_an_account_without_any() {
+    let (mut test, now) = (TestStore::new(), Instant::now());
+    let pairs = (1..=u128::from(OPEN.all)).map(|number| number.div_ceil(2));
+    let mut pairs = opened(&mut test, pairs, now);
+    let mut next = [test.open(99), test.open(99)];
+    test.turn(now);
+    let [first, second] = next.each_mut().map(state);
+    assert!(matches!(first, Some(Ok(_))) && second.is_none(), "a second one has to wait as others");
+    assert_eq!(ended(&mut test, &mut pairs, now).len(), 1);
 }
 
 /// A spreadsheet of 1,000 rows without addresses.
@@ -216,7 +257,7 @@ fn a_spreadsheet_is_converted_elsewhere_and_its_sheet_is_kept() {
 }
 
 #[test]
-fn a_conversion_that_takes_too_long_gives_up_its_place() {
+fn a_conversion_that_takes_too_long_is_given_up() {
     let mut test = TestStore::new();
     let mut slow = test.open_content(1, &sheet(), 1_000);
     let now = Instant::now();
@@ -228,6 +269,7 @@ fn a_conversion_that_takes_too_long_gives_up_its_place() {
         thread::sleep(Duration::from_millis(2));
     }
     test.files.forget(list.id);
+    assert_eq!(test.maker.places.figures().used(), 0, "it takes no place from others");
     test.turn(now + CONVERSION_MAX);
     assert!(matches!(state(&mut slow), Some(Err(StoreError::Busy))));
     assert_eq!(test.maker.places.figures().used(), 0);
@@ -245,7 +287,7 @@ fn pieces_are_made_in_turns_over_accounts() {
         assert!(opened.pieces.poll_next(cx).is_pending());
     }
     for job in test.queue.try_iter() {
-        test.maker.take(job);
+        test.maker.take(job, now);
     }
     test.maker.turn(now);
     test.maker.turn(now);

@@ -18,6 +18,8 @@ const SAMPLE_BYTES: u64 = 64 * 1024;
 /// Maximum number of records in the sample.
 const SAMPLE_RECORDS: usize = 1000;
 
+/// How the names of spreadsheets end.
+const SPREADSHEETS: [&str; 3] = [".xlsx", ".xlsm", ".ods"];
 /// The first bytes of an archive, which a spreadsheet is.
 const ARCHIVE: &[u8] = b"PK\x03\x04";
 
@@ -165,7 +167,15 @@ fn open_text(
     if let Some(what) = detect::known_binary(&beginning.head) {
         return Err(not_text(what));
     }
-    let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| not_text(why.0))?;
+    let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| {
+        let lower = name.to_ascii_lowercase();
+        match SPREADSHEETS.iter().find(|ending| lower.ends_with(**ending)) {
+            Some(ending) if sheet.is_none() => ListError::unreadable(format!(
+                "{name} is damaged: its name ends with {ending}, but it is neither a spreadsheet nor text. Save it again, or as CSV in UTF-8"
+            )),
+            _ => not_text(why.0),
+        }
+    })?;
     beginning.skip(encoding.bom().len());
     let beginning = beginning.decoded(encoding).map_err(|error| unreadable(name, &error))?;
     let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();

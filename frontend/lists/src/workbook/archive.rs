@@ -66,7 +66,8 @@ impl Archive {
         let mut tail = Vec::new();
         spool.read_to_end(&mut tail)?;
         let end = tail.windows(END_BYTES).rposition(|bytes| bytes.starts_with(b"PK\x05\x06"));
-        let end = &tail[end.ok_or_else(|| broken("its directory is missing"))?..];
+        let end = &tail[end
+            .ok_or_else(|| broken("it is damaged or incomplete (the directory at its end is missing)"))?..];
         let (count, at) = (u16_at(end, 10), u32_at(end, 16));
         if count > PARTS_MAX || at == u32::MAX {
             return Err(broken("it has too many parts"));

@@ -132,18 +132,24 @@ impl Forwarding {
                 Part::Half => message.len() / 2,
                 Part::Whole => message.len(),
             };
-            if to.write_all(&message[..length]).is_err() {
-                break;
+            if cut.is_some() && self.way == Way::ToServer {
+                // The client is cut off first, or the answer to this message could still reach it.
+                let _ = from.shutdown(Shutdown::Both);
             }
+            let written = to.write_all(&message[..length]);
             if let Some(cut) = cut {
                 self.sever(cut, from, &to);
                 return;
+            }
+            if written.is_err() {
+                break;
             }
         }
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    /// Counts a message; returns the cut if it is here.
+    /// Counts a message; returns the cut if it is here. The cut is noted at once: the group may end as soon as the message has
+    /// been written, before the connection is severed.
     fn count(&self) -> Option<Cut> {
         let mut plan = self.plan.lock().unwrap();
         if !plan.is_armed || plan.connections != self.connection {
@@ -152,16 +158,16 @@ impl Forwarding {
         let seen = &mut plan.seen[self.way as usize];
         let at = *seen;
         *seen += 1;
-        plan.cut.filter(|cut| cut.way == self.way && cut.at == at)
+        let cut = plan.cut.filter(|cut| cut.way == self.way && cut.at == at);
+        plan.was_cut |= cut.is_some();
+        cut
     }
 
     fn sever(&self, cut: Cut, from: &TcpStream, to: &TcpStream) {
         let (client, server) = if self.way == Way::ToServer { (from, to) } else { (to, from) };
-        let mut plan = self.plan.lock().unwrap();
-        plan.was_cut = true;
         let _ = client.shutdown(Shutdown::Both);
         if cut.is_half {
-            plan.half_open.push(server.try_clone().unwrap());
+            self.plan.lock().unwrap().half_open.push(server.try_clone().unwrap());
         } else {
             let _ = server.shutdown(Shutdown::Both);
         }
