@@ -307,16 +307,11 @@ impl Txn<'_> {
         if META.peek(self.rows(), META_LIST_USE)?.is_some() {
             return Ok(true);
         }
-        if self.lacks_format(FORMAT_OF_SHARES)?.is_none() {
-            // The lock of this row lets one node after the other come here.
-            META.get(self.rows(), META_FORMAT)?;
-        } else {
-            // An upgrade writes this row. With its lock, the upgrade comes after this transaction, and whoever makes the table then
-            // sees the lists that this one writes without it.
-            let format = META.get(self.rows(), META_FORMAT)?.map_or(0, |format| format.0);
-            if format < u64::from(FORMAT_OF_SHARES) {
-                return Ok(false);
-            }
+        // The lock of this row lets one node after the other come here, and an upgrade only after this transaction: whoever makes the
+        // table then sees the lists that were written without it.
+        let format = META.get(self.rows(), META_FORMAT)?.map_or(0, |format| format.0);
+        if format < u64::from(FORMAT_OF_SHARES) {
+            return Ok(false);
         }
         if META.peek(self.rows(), META_LIST_USE)?.is_none() {
             let mut all: BTreeMap<[u8; 16], ListUse> = BTreeMap::new();

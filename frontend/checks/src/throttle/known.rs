@@ -13,9 +13,9 @@ const USERS_MAX: usize = 16 * 1024;
 
 /// For each user the networks of sign-ins.
 #[derive(Default)]
-pub(super) struct KnownNetworks(HashMap<[u8; 32], Known>);
+pub(super) struct KnownNetworks(HashMap<[u8; 32], UserNetworks>);
 
-struct Known {
+struct UserNetworks {
     /// A value that only the server can compute from the stored password. What is known ends with the password.
     password: [u8; 32],
     /// The networks with the time of the last sign-in, the oldest first.
@@ -26,13 +26,13 @@ impl KnownNetworks {
     /// Notes a sign-in with the right password.
     pub(super) fn note(&mut self, user: [u8; 32], password: [u8; 32], network: IpAddr, now: UnixMs) {
         if !self.0.contains_key(&user) && self.0.len() >= USERS_MAX {
-            let last = |known: &Known| known.networks.last().map(|(_, at)| *at);
+            let last = |known: &UserNetworks| known.networks.last().map(|(_, at)| *at);
             let oldest = self.0.iter().min_by_key(|(_, known)| last(known)).map(|(user, _)| *user);
             oldest.map(|oldest| self.0.remove(&oldest));
         }
-        let known = self.0.entry(user).or_insert(Known { password, networks: Vec::new() });
+        let known = self.0.entry(user).or_insert(UserNetworks { password, networks: Vec::new() });
         if known.password != password {
-            *known = Known { password, networks: Vec::new() };
+            *known = UserNetworks { password, networks: Vec::new() };
         }
         known.networks.retain(|(known, at)| *known != network && now.abs_diff(*at) < KNOWN_MS);
         if known.networks.len() >= NETWORKS_MAX {
