@@ -1,5 +1,38 @@
 //! Checks addresses: with the engine in full mode, or with fast checks.
 
+/// The methods of a checker around another one that answers for it.
+macro_rules! by_inner {
+    ($self:ident, $inner:expr) => {
+        fn answer_count(&$self) -> u64 {
+            ($inner).answer_count()
+        }
+
+        fn held(&mut $self, into: &mut Vec<u64>) {
+            ($inner).held(into);
+        }
+
+        fn recall(&mut $self) {
+            ($inner).recall();
+        }
+
+        fn drain(&mut $self) {
+            ($inner).drain();
+        }
+
+        fn resolvers(&$self) -> &str {
+            ($inner).resolvers()
+        }
+
+        fn no_mail_host(&mut $self, domain: &str) {
+            ($inner).no_mail_host(domain);
+        }
+
+        fn lists(&$self) -> std::sync::Arc<engine::proto::lists::Lists> {
+            ($inner).lists()
+        }
+    };
+}
+
 mod facts;
 mod learned;
 
@@ -118,33 +151,7 @@ impl Checker for Box<dyn Checker> {
         (**self).answers(patience, into);
     }
 
-    fn answer_count(&self) -> u64 {
-        (**self).answer_count()
-    }
-
-    fn held(&mut self, into: &mut Vec<u64>) {
-        (**self).held(into);
-    }
-
-    fn recall(&mut self) {
-        (**self).recall();
-    }
-
-    fn drain(&mut self) {
-        (**self).drain();
-    }
-
-    fn resolvers(&self) -> &str {
-        (**self).resolvers()
-    }
-
-    fn no_mail_host(&mut self, domain: &str) {
-        (**self).no_mail_host(domain);
-    }
-
-    fn lists(&self) -> Arc<Lists> {
-        (**self).lists()
-    }
+    by_inner!(self, **self);
 }
 
 /// Full checks by the engine.

@@ -219,7 +219,7 @@ impl Run<'_> {
         if let Some(file) = self.parts.known {
             let Parts { state, sink, .. } = &mut self.parts;
             let known = KnownResults::read(file, state, &mut self.seen, &mut sink.outcomes)?;
-            self.summary.known_undated = known.is_undated;
+            (self.summary.known_undated, self.summary.known_unused) = (known.is_undated, known.unused);
             self.known = Some(known);
         }
         if self.journal.has_results() {

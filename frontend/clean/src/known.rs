@@ -61,6 +61,8 @@ pub(super) struct KnownResults {
     table: Table,
     /// Whether some of them have no time of their own.
     pub is_undated: bool,
+    /// Results that are not used: too old, of fast checks, or of checks that found nothing out.
+    pub unused: u64,
 }
 
 impl KnownResults {
@@ -83,7 +85,7 @@ impl KnownResults {
         let columns = column.get(..1).unwrap_or_default();
         let shares = state.shares;
         let mut source = Source::open(path, &ReadOptions { columns, ..ReadOptions::default() })?;
-        let mut known = KnownResults { table: Table::new(shares), is_undated: false };
+        let mut known = KnownResults { table: Table::new(shares), is_undated: false, unused: 0 };
         let (mut row, mut rows, mut results) = (Row::default(), 0_u64, 0_u64);
         while source.next(&mut row)? {
             if row.is_continued {
@@ -91,7 +93,7 @@ impl KnownResults {
             }
             rows += 1;
             let Some(earlier) = source.earlier_result() else { continue };
-            results += 1;
+            (results, known.unused) = (results + 1, known.unused + 1);
             if !is_found_out(&earlier) {
                 continue;
             }
@@ -106,6 +108,7 @@ impl KnownResults {
             let outcome = outcomes.written(verdict.code(), &written);
             let key = seen.key(address);
             known.table.put(state, key, outcome.bits())?;
+            known.unused -= 1;
         }
         if rows > 0 && results == 0 {
             return Err(CleanError::failed(format!(

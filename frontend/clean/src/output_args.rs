@@ -222,7 +222,7 @@ impl CleanArgs {
 /// Compares the name of the output with the format of the list, which is the format of the output.
 ///
 /// # Errors
-/// The name promises another format.
+/// The name promises another format. JSON lines in a file with the ending .csv are a warning only: earlier releases wrote them.
 fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), CleanError> {
     let ending = last_ending(path);
     let ending = match ending.as_str() {
@@ -237,6 +237,9 @@ fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), Clea
         _ => true,
     };
     if fits {
+        if ending == "csv" && !is_csv && !delivery.is_sheet {
+            tracing::warn!("{} gets JSON lines: the output has the format of INPUT", path.display());
+        }
         return Ok(());
     }
     let format = match (is_csv, shape.delimiter()) {

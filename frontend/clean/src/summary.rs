@@ -34,6 +34,8 @@ pub struct Summary {
     pub known: u64,
     /// Whether results of the earlier output have no time of their own, so that they count as checked when it was written.
     pub known_undated: bool,
+    /// Number of results of the earlier output that were not fit for use.
+    pub known_unused: u64,
     /// Number of retries because a server answered "later".
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
@@ -262,6 +264,13 @@ impl Summary {
             if self.known_undated {
                 writeln!(f, "warning: {UNDATED}")?;
             }
+        }
+        if self.known_unused > 0 {
+            let results = counted(self.known_unused, "result", "results");
+            writeln!(
+                f,
+                "{results} of the earlier output not used: too old, of a fast check, or not found out"
+            )?;
         }
         if self.retries > 0 {
             let retries = if self.retries == 1 { "retry" } else { "retries" };

@@ -4,13 +4,11 @@ use super::{Answered, Checker};
 use checks::engine_client::EngineHandle;
 use engine::proto::address::Address;
 use engine::proto::facts::DnsFacts;
-use engine::proto::lists::Lists;
 use engine::proto::score::{Lead, score};
 use engine::proto::verdict::Reason;
 use engine::{PendingInquiry, Refusal};
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of domains whose facts are asked for at a time: each takes some forty DNS queries.
@@ -145,31 +143,5 @@ impl Checker for WithFacts {
         self.turn(into);
     }
 
-    fn answer_count(&self) -> u64 {
-        self.checker.answer_count()
-    }
-
-    fn held(&mut self, into: &mut Vec<u64>) {
-        self.checker.held(into);
-    }
-
-    fn recall(&mut self) {
-        self.checker.recall();
-    }
-
-    fn drain(&mut self) {
-        self.checker.drain();
-    }
-
-    fn resolvers(&self) -> &str {
-        self.checker.resolvers()
-    }
-
-    fn no_mail_host(&mut self, domain: &str) {
-        self.checker.no_mail_host(domain);
-    }
-
-    fn lists(&self) -> Arc<Lists> {
-        self.checker.lists()
-    }
+    by_inner!(self, self.checker);
 }

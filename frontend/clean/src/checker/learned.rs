@@ -3,11 +3,9 @@
 use super::{Answered, Checker};
 use engine::Refusal;
 use engine::proto::address::Address;
-use engine::proto::lists::Lists;
 use learn::{Evidence, Table};
 use lists::Verdict;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A checker that adds the verdict by learned events to each answer.
@@ -49,33 +47,7 @@ impl Checker for WithLearned {
         }
     }
 
-    fn answer_count(&self) -> u64 {
-        self.checker.answer_count()
-    }
-
-    fn held(&mut self, into: &mut Vec<u64>) {
-        self.checker.held(into);
-    }
-
-    fn recall(&mut self) {
-        self.checker.recall();
-    }
-
-    fn drain(&mut self) {
-        self.checker.drain();
-    }
-
-    fn resolvers(&self) -> &str {
-        self.checker.resolvers()
-    }
-
-    fn no_mail_host(&mut self, domain: &str) {
-        self.checker.no_mail_host(domain);
-    }
-
-    fn lists(&self) -> Arc<Lists> {
-        self.checker.lists()
-    }
+    by_inner!(self, self.checker);
 }
 
 /// The verdict and the rule by evidence, if the answer leaves the mailbox open.

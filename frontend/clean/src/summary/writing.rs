@@ -38,14 +38,12 @@ impl Summary {
             let rows = if file.rows == 1 { "row" } else { "rows" };
             let mut line = format!("{} ({} {rows})", file.path.display(), HumanCount(file.rows));
             if file.cut_cells > 0 {
-                let cells = if file.cut_cells == 1 { "1 cell is" } else { "cells are" };
-                let count = if file.cut_cells == 1 {
-                    String::new()
-                } else {
-                    format!("{} ", HumanCount(file.cut_cells))
+                let cells = match file.cut_cells {
+                    1 => "1 cell is".to_owned(),
+                    count => format!("{} cells are", HumanCount(count)),
                 };
                 line += &format!(
-                    "; {count}{cells} not complete, because a spreadsheet has at most 32,767 characters in a cell and 16,384 columns"
+                    "; {cells} not complete, because a spreadsheet has at most 32,767 characters in a cell and 16,384 columns"
                 );
             }
             line

@@ -38,6 +38,7 @@ fn results_of_an_earlier_output_are_used_again() {
             };
             assert!(desk.output().contains(&expected), "{}", desk.output());
             assert!(summary.to_string().contains("1 address not asked about"));
+            assert!(summary.to_string().contains("\n3 results of the earlier output not used: too old"));
             assert!(!summary.to_string().contains("warning"));
         }
     }

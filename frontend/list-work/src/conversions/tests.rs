@@ -72,3 +72,17 @@ fn accounts_have_one_conversion_at_a_time_and_small_files_a_thread_of_their_own(
     assert_eq!(next(u64::MAX), Some(ListId::new(0, 3)));
     assert_eq!(next(u64::MAX), None);
 }
+
+#[test]
+fn a_full_queue_is_no_failure_of_the_list() {
+    let (_folder, store, account) = store_with_account();
+    let conversions = Conversions::without_threads(store, TempFiles::new(&std::env::temp_dir()));
+    let list = |account, number| List::new(ListId::new(0, number), account, 0, String::new());
+    for other in 0..u128::from(WAITING.all) {
+        assert!(conversions.look(&list(AccountId::new(9, other), other + 1)).is_none());
+    }
+    let late = list(account, 1_000);
+    assert!(conversions.look(&late).is_none() && !conversions.is_asked(late.id));
+    Shared::next(&mut conversions.0.lock(), u64::MAX).unwrap();
+    assert!(conversions.look(&late).is_none() && conversions.is_asked(late.id), "it asks again");
+}
