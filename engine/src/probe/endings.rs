@@ -162,6 +162,9 @@ pub(super) fn cut_off<R: Runtime>(
             context.tell(&mut work, reply, &said, R::now());
             work.leave_heard(said.rule, Some(HOST_DOWN));
         }
+        (_, Closure::TimedOut(_)) => {
+            work.leave_at(&context.route().host, None, "no_answer_in_time", HOST_DOWN);
+        }
         _ => work.leave_at(&context.route().host, None, "hung_up", HOST_DOWN),
     }
     // With answers before it, the session's end was hardly this one's doing.

@@ -5,7 +5,7 @@ mod writing;
 
 use super::budget::{AskedRow, RowBudget};
 use super::checker::{Answered, Checker};
-use super::journal::Journal;
+use super::journal::{self, Journal};
 use super::known::{KnownFile, KnownResults};
 use super::marks::Marker;
 use super::outage::OutageWatch;
@@ -158,6 +158,15 @@ pub(super) fn run(parts: Parts<'_>) -> Result<Summary, CleanError> {
 /// nothing. The hashes of a part differ from those of another, so a part stores no closed rows.
 fn open_stored(parts: &Parts<'_>, columns: &[ResultColumn]) -> Result<(Journal, ClosedRows), CleanError> {
     let (output, continues) = (parts.sink.file(), parts.sink.continues());
+    if !parts.ordered
+        && continues
+        && let Some(path) = output.map(journal::beside).filter(|path| path.exists())
+    {
+        return Err(CleanError::usage(format!(
+            "{} has results of a run without --unordered: continue it without --unordered",
+            path.display()
+        )));
+    }
     let mut closed = ClosedRows::new(parts.retried, output, continues)?;
     let mode = if parts.is_fast { "fast" } else { "full" };
     let names = columns.iter().map(|column| column.name());

@@ -245,6 +245,7 @@ fn fits_name(path: &Path, delivery: &Delivery, shape: &Shape) -> Result<(), Clea
     let format = match (is_csv, shape.delimiter()) {
         (false, _) => "JSON lines".to_owned(),
         (true, b'\t') => "CSV with tabs".to_owned(),
+        (true, _) if shape.format == Format::Text => "plain text, so that the output is CSV".to_owned(),
         (true, delimiter) => format!("CSV with `{}`", char::from(delimiter)),
     };
     Err(CleanError::usage(format!(

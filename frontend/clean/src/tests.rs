@@ -390,7 +390,9 @@ fn lists_that_are_none() {
     refused("a.txt", b"\xff\xfea", None, "a.txt cannot be read: it ends within a character of UTF-16");
     refused("a.txt", b"\xff\xfe\0\0a\0\0\0", None, "a.txt is UTF-32: save it as CSV in UTF-8");
     refused("a.csv", b"a\0b", None, "a.csv is not text: save it as CSV in UTF-8");
-    refused("a.xlsx", b"a\0b", None, "a.xlsx is damaged: its name ends with .xlsx, but it is neither");
+    for damaged in [&b"a\0b"[..], b""] {
+        refused("a.xlsx", damaged, None, "a.xlsx is damaged: its name ends with .xlsx, but it is neither");
+    }
     refused(
         "a.csv",
         b"name|email\n\x83\x81|a@example.jp\n\x93\xfa\x96\x7b|b@example.jp\n",

@@ -42,7 +42,7 @@ pub fn title(reason: Reason) -> &'static str {
 pub fn meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::MailboxExists => "the server accepts this mailbox, and refuses one that does not exist",
-        Reason::RoleAccount => "the same, for the address of a function such as info@",
+        Reason::RoleAccount => "the server accepts this mailbox, which is that of a function such as info@",
         Reason::FastCheckPassed => "a fast check found no fault; the mail server was not asked",
         Reason::CatchAll => "the server accepts every recipient, so the mailbox may not exist",
         Reason::MailboxNotFound => {

@@ -338,7 +338,10 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     writeln!(out, "\nKeys")?;
     super::key::write_keys(out, &shown.keys)?;
     writeln!(out, "\nLedger, newest first")?;
-    let rows: Vec<_> = shown.entries.iter().map(entry_row).collect();
+    // The store orders them by their ids, and a hold has its id from its beginning.
+    let mut entries: Vec<&Entry> = shown.entries.iter().collect();
+    entries.sort_by_key(|entry| std::cmp::Reverse(entry.at));
+    let rows: Vec<_> = entries.into_iter().map(entry_row).collect();
     write_table(out, ["TIME", "KIND", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
     let audit = &shown.audit;
     if audit.faults.is_empty() {

@@ -651,7 +651,7 @@ impl Txn<'_> {
             return Ok(());
         }
         let (spent, back) = row.held.split(u64::from(row.refunded));
-        self.count_day(account, Charged::Rows(spent.credits()), answers, now)?;
+        self.count_day(account, Charged::Rows, answers, now)?;
         if !has_hold {
             return Ok(());
         }

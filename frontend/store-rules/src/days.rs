@@ -15,8 +15,8 @@ const DAY_MS: UnixMs = 24 * 60 * 60 * 1000;
 pub(crate) enum Charged {
     /// A check of a single address.
     Single,
-    /// Rows of a batch, of which this number was charged.
-    Rows(u64),
+    /// Rows of a batch, with repeats, which are free.
+    Rows,
 }
 
 /// The day of a time.
@@ -36,7 +36,7 @@ pub(crate) fn read(rows: &dyn Rows, account: AccountId, now: UnixMs) -> Result<V
 }
 
 impl Txn<'_> {
-    /// Counts answers by their codes, and those that were charged. Codes without a reason are not counted.
+    /// Counts answers by their codes. Codes without a reason are not counted.
     pub(crate) fn count_day(
         &mut self,
         account: AccountId,
@@ -56,7 +56,7 @@ impl Txn<'_> {
         let mut counts = before.unwrap_or_default();
         match charged {
             Charged::Single => counts.singles += reasons.len() as u64,
-            Charged::Rows(charged) => counts.rows += charged,
+            Charged::Rows => counts.rows += reasons.len() as u64,
         }
         for reason in reasons {
             match counts.reasons.iter_mut().find(|(known, _)| *known == reason) {

@@ -42,7 +42,7 @@ impl Run<'_> {
         }
         self.mark(Some((&address, domain)));
         if let Some(outcome) = self.kept_result(true)? {
-            self.summary.known += 1;
+            self.summary.known += u64::from(earlier.is_none());
             if earlier.is_none() {
                 self.seen.settle(&mut self.parts.state, number, outcome)?;
             }

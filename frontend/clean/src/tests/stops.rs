@@ -48,8 +48,11 @@ fn results_behind_an_open_row_are_kept() {
     assert!(said.ends_with("or delete out.results and out.partial to start again"), "{said}");
     assert_eq!(std::fs::read(desk.path("out.results")).unwrap(), stored);
 
-    // The list may have grown.
     desk.args.input = own;
+    desk.args.unordered = true;
+    assert!(desk.error().starts_with("out.results has results of a run without --unordered: "));
+    desk.args.unordered = false;
+    // The list may have grown.
     let mut file = std::fs::OpenOptions::new().append(true).open(&desk.args.input).unwrap();
     std::io::Write::write_all(&mut file, b"30,nobody@d30.com\n").unwrap();
     desk.checker.down = None;

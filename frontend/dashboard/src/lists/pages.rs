@@ -356,7 +356,7 @@ fn waiting(waiting: &[WaitingAddresses]) -> Markup {
             tbody { @for WaitingAddresses { cause, addresses, until } in waiting { tr {
                 td.wrap data-label="Cause" { (sentence(cause.words())) }
                 td.number data-label="Addresses" { (grouped(*addresses)) }
-                td data-label="Last try at the latest" { @match until { Some(until) => (time(*until)), None => "" } }
+                td data-label="Last try at the latest" { @match until { Some(until) if *until <= clock::now() => "under way", Some(until) => (time(*until)), None => "" } }
             } } }
         }
     }

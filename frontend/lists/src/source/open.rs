@@ -167,15 +167,16 @@ fn open_text(
     if let Some(what) = detect::known_binary(&beginning.head) {
         return Err(not_text(what));
     }
-    let encoding = encoding::detect(&beginning.head, beginning.is_whole).map_err(|why| {
+    let encoding = encoding::detect(&beginning.head, beginning.is_whole);
+    if sheet.is_none() && (encoding.is_err() || beginning.head.is_empty()) {
         let lower = name.to_ascii_lowercase();
-        match SPREADSHEETS.iter().find(|ending| lower.ends_with(**ending)) {
-            Some(ending) if sheet.is_none() => ListError::unreadable(format!(
+        if let Some(ending) = SPREADSHEETS.iter().find(|ending| lower.ends_with(**ending)) {
+            return Err(ListError::unreadable(format!(
                 "{name} is damaged: its name ends with {ending}, but it is neither a spreadsheet nor text. Save it again, or as CSV in UTF-8"
-            )),
-            _ => not_text(why.0),
+            )));
         }
-    })?;
+    }
+    let encoding = encoding.map_err(|why| not_text(why.0))?;
     beginning.skip(encoding.bom().len());
     let beginning = beginning.decoded(encoding).map_err(|error| unreadable(name, &error))?;
     let (description, place) = sheet.map(|sheet| (sheet.description.clone(), sheet.place.clone())).unzip();

@@ -165,7 +165,7 @@ pub struct DayCounts {
     pub day: u32,
     /// Full checks of single addresses that were charged.
     pub singles: u64,
-    /// Rows of batches that were completed on this day, and charged.
+    /// Rows of batches that were completed on this day, with repeats, which are free.
     pub rows: u64,
     /// How often each reason was the answer to these checks and rows.
     pub reasons: Vec<(Reason, u64)>,
