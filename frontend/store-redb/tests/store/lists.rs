@@ -182,7 +182,9 @@ fn a_list_pays_only_for_what_the_account_has_not_checked_within_a_day() {
     let view = world.view(a, batch).unwrap();
     assert_eq!((view.completed, view.charged), (true, 1));
     let days = world.store().days(a, world.now).wait().unwrap();
-    assert_eq!((days.last().unwrap().singles, days.last().unwrap().rows), (1, 1));
+    let day = days.last().unwrap();
+    assert_eq!((day.singles, day.rows), (1, 3), "the rows that were free count too");
+    assert_eq!(day.reasons.iter().map(|(_, count)| count).sum::<u64>(), 4, "the sums agree");
     // All of it is known now, so it is complete at once.
     list.done = 1;
     world.check(a, (97, 0, 0, 3, 0));
