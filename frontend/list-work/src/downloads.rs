@@ -278,8 +278,7 @@ impl Maker {
 
     /// Opens one of the waiting downloads, and makes one piece.
     fn turn(&mut self, now: Instant) {
-        let accounts = self.waiting.iter().map(|waiting| waiting.list.account);
-        let next: HashSet<AccountId> = accounts.filter(|account| self.may_come(account, now)).collect();
+        let next = self.next_accounts(now);
         let is_in_time =
             |account: &AccountId, waiting: &Waiting| now < waiting.until || next.contains(account);
         for late in self.waiting.take_unless(is_in_time) {
@@ -313,12 +312,17 @@ impl Maker {
 
     /// Opens the next waiting download that may come.
     fn admit(&mut self, now: Instant) {
-        let accounts = self.waiting.iter().map(|waiting| waiting.list.account);
-        let may: HashSet<AccountId> = accounts.filter(|account| self.may_come(account, now)).collect();
-        if let Some((_, mut waiting)) = self.waiting.pop_if(|account, _| may.contains(account)) {
+        let next = self.next_accounts(now);
+        if let Some((_, mut waiting)) = self.waiting.pop_if(|account, _| next.contains(account)) {
             waiting.until = now + CONVERSION_MAX;
             self.open(waiting, now);
         }
+    }
+
+    /// The accounts with a waiting download that may come now.
+    fn next_accounts(&self, now: Instant) -> HashSet<AccountId> {
+        let accounts = self.waiting.iter().map(|waiting| waiting.list.account);
+        accounts.filter(|account| self.may_come(account, now)).collect()
     }
 
     /// The downloads of an account that are open or whose spreadsheets are converted.

@@ -1,8 +1,7 @@
 //! The order of the jobs of the password thread.
 //!
 //! There are three lanes: strangers in turns over their networks, users who have signed in before in turns over users, and sessions in
-//! turns over accounts. The thread takes from one after another, so strangers never fill the way of users, and users not that of
-//! strangers. Anybody can have many users of their own: if these fill a lane, the next one waits as a stranger of its network.
+//! turns over accounts. The thread takes from one lane after another, so none of these groups can keep out another. Anybody can have many users of their own: if these fill a lane, the next one waits as a stranger of its network.
 
 use engine::proto::sharing::{Bounds, FairQueue, ShareUse, UsedUp};
 use std::net::IpAddr;
@@ -24,7 +23,7 @@ pub struct Waiter {
 /// From where a request comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// A network.
+    /// The site of the peer: an IPv4 address, or 48 bits of IPv6.
     Network(IpAddr),
     /// A hash of the mail address that was given, where networks cannot be distinguished.
     Given([u8; 32]),
@@ -33,7 +32,7 @@ pub enum Place {
 /// What is known of somebody who waits for a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Who {
-    /// Nothing.
+    /// Nobody that is known: they wait by their place alone.
     Stranger,
     /// A user who has signed in before, by a hash of the mail address.
     User([u8; 32]),
