@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(said(&[], 0), "");
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
-            "    refusal_budget                     2  not asked: the provider has refused as many recipients as mailprobe allows \
+            "    refusal_budget                     2  not asked: its site has refused as many recipients as mailprobe allows \
              in an hour: --max-wait 51m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
              --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \
@@ -168,7 +168,7 @@ mod tests {
         let said: String = lines.iter().map(ToString::to_string).collect();
         assert_eq!(
             said,
-            "    accepts_everything                 2  the provider accepts every recipient, and refuses only after the message: \
+            "    accepts_everything                 2  the mail server accepts every recipient, and refuses only after the message: \
              no check can decide: decide as for catch_all\n    \
              blocklist                          1  the mail server refuses this machine, for example because of a blocklist: \
              see `mailprobe doctor`, and remove the cause\n"

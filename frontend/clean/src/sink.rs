@@ -517,7 +517,9 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
             }
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
-            CleanError::failed(format!("{name} is left from an earlier run: delete it to start again{or}"))
+            CleanError::failed(format!(
+                "{name} has finished checks of an earlier run, which --force does not replace: delete it to start again{or}"
+            ))
         } else {
             unwritable(partial, &error)
         }

@@ -282,7 +282,8 @@ impl Summary {
     /// The unverifiable rows by their rules. The numbers of the lines add up to the number in the first one.
     fn write_unverifiable(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows = self.count_of("unverifiable");
-        if rows == 0 || self.left.rows() + self.settled.rows() == 0 {
+        // The parts of a joined list have no rules.
+        if rows == 0 || matches!(self.extent, Extent::Joined(_)) {
             return Ok(());
         }
         writeln!(f, "{}:", counted(rows, "row is unverifiable", "rows are unverifiable"))?;
@@ -427,7 +428,10 @@ mod tests {
         for _ in 0..21 {
             add(&mut summary, Reason::Unverifiable, Some("a.example"));
         }
-        assert!(!summary.to_string().contains("unverifiable:"), "nothing is known about them");
+        let kept = "\n21 rows are unverifiable:\n  21 with the address of an earlier row, or with the result of an";
+        assert!(summary.to_string().contains(kept), "as after --retry: {summary}");
+        let joined = Summary { extent: Extent::Joined(2), ..summary.clone() };
+        assert!(!joined.to_string().contains("unverifiable:"), "the parts do not tell the rules");
         for _ in 0..14 {
             summary.left.add("greylisted", Duration::from_secs(60));
         }

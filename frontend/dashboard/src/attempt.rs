@@ -13,7 +13,7 @@ use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
 use http_core::Reply;
-use lists::words::{advice, sentence, title};
+use lists::words::{advice, sentence};
 use maud::{Markup, html};
 use store::clock;
 use store::rate_limit::Row;
@@ -133,7 +133,7 @@ fn result(outcome: &Outcome) -> Markup {
             h2.wrap #result-title { (outcome.email) }
             dl {
                 dt { "Verdict" } dd { (chart::tag(outcome.reason)) }
-                dt { "Reason" } dd { (title(outcome.reason)) " " code { (outcome.reason.as_str()) } }
+                dt { "Reason" } dd { (chart::named(outcome.reason)) }
                 @if let Some(suggestion) = &outcome.suggestion { dt { "Did you mean" } dd { (suggestion) } }
                 dt { "Advice" } dd { (sentence(advice(outcome.reason))) }
                 dt { "Cost" } dd { (outcome.cost) }

@@ -7,7 +7,6 @@ use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
 use lists::report::grouped;
-use lists::words::title;
 use maud::{Markup, html};
 use store::clock;
 use store::{BatchId, BatchSummary, BatchView};
@@ -109,7 +108,7 @@ fn state(view: &BatchView, late: Markup) -> Markup {
                     tr {
                         td.wrap data-label="Address" { (email) }
                         td data-label="Verdict" { (chart::tag(*reason)) }
-                        td data-label="Reason" { (title(*reason)) }
+                        td data-label="Reason" { (chart::named(*reason)) }
                     }
                 } }
             } }

@@ -179,7 +179,7 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
                 tbody { @for (reason, count) in &counts {
                     tr {
                         td { (tag(*reason)) }
-                        td { (title(*reason)) }
+                        td { (named(*reason)) }
                         td.wrap data-label="What to do" { (sentence(advice(*reason))) }
                         td.number data-label="Addresses" { (grouped(*count)) }
                         td.number data-label="Share" { (share(*count)) }
@@ -190,6 +190,11 @@ pub fn verdicts(counts: &[(Reason, u64)]) -> Markup {
             }
         }
     }
+}
+
+/// A reason in words, with its code in answers and files.
+pub fn named(reason: Reason) -> Markup {
+    html! { (title(reason)) " " code { (reason.as_str()) } }
 }
 
 /// The tag with the tone of a reason.

@@ -9,7 +9,6 @@ use crate::visit::Visit;
 use api::Reason;
 use http_core::Reply;
 use lists::report::grouped;
-use lists::words::title;
 use maud::html;
 use store::clock;
 
@@ -53,7 +52,7 @@ fn landing(visit: &Visit) -> Reply {
                 tbody { @for (address, reason) in EXAMPLES { tr {
                     td.mono data-label="Address" { (address) }
                     td data-label="Verdict" { (chart::tag(reason)) }
-                    td data-label="Reason" { (title(reason)) }
+                    td data-label="Reason" { (chart::named(reason)) }
                 } } }
             } }
             p { "A program sends a request, and gets the answer as JSON:" }

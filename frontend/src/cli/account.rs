@@ -312,7 +312,7 @@ fn write_account(out: &mut dyn Write, account: &Account) -> io::Result<()> {
         ("credits left", balance.available().to_string()),
         ("  of the plan", format!("{} of {}", balance.plan_left, balance.allowance)),
         ("  of packs", balance.pack_left.to_string()),
-        ("held", balance.held.to_string()),
+        ("reserved", balance.held.to_string()),
         ("total spent", balance.spent.to_string()),
         ("total expired", balance.expired.to_string()),
         ("total granted", balance.granted.to_string()),
@@ -345,7 +345,11 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_table(out, ["TIME", "KIND", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
     let audit = &shown.audit;
     if audit.faults.is_empty() {
-        writeln!(out, "\n{} entries and {} open holds add up.", audit.entries, audit.open_holds)
+        let plural =
+            |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
+        let entries = plural(audit.entries, "entry", "entries");
+        let holds = plural(audit.open_holds, "reservation", "reservations");
+        writeln!(out, "\n{entries} and {holds} add up.")
     } else {
         writeln!(out, "\nThe ledger does not add up:")?;
         audit.faults.iter().try_for_each(|fault| writeln!(out, "  {fault}"))

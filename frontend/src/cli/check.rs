@@ -113,6 +113,7 @@ pub fn run(args: &CheckArgs, quiet: bool, start_engine: StartEngine) -> Result<(
     let kept = keeper.map_or(Ok(()), Keeper::finish);
     let rows = rows?;
     warn_of_private_hosts(private_hosts, &addresses, &rows);
+    warn_of_names(&addresses);
     let style = if shows_colours(&io::stdout()) { in_colour } else { plain };
     let mut output = io::stdout().lock();
     for (address, row) in addresses.iter().zip(&rows) {
@@ -135,7 +136,7 @@ fn with_input<R: Read>(given: &[String], input: impl Fn() -> R) -> Result<Vec<St
             return Err(Failure::usage(advice));
         }
         if text != "-" {
-            addresses.push(text.clone());
+            addresses.push(text.trim().to_owned());
             continue;
         }
         let mut read = Vec::new();
@@ -206,6 +207,18 @@ fn warn_of_private_hosts(mut private_hosts: PrivateHosts, addresses: &[String], 
         if is_without_mail_host(told.rule.unwrap_or_default(), told.reason.as_str()) {
             private_hosts.look_at(address.domain().as_str());
         }
+    }
+}
+
+/// Warns of addresses with a name, such as `Ann <ann@example.com>`: `clean` reads the address out of such a cell of a list.
+fn warn_of_names(addresses: &[String]) {
+    let is_named = |text: &&String| Address::parse(text).is_err() && lists::address_in_cell(text).is_some();
+    let named = addresses.iter().filter(is_named).count();
+    if named > 0 {
+        let texts = if named == 1 { "text has" } else { "texts have" };
+        tracing::warn!(
+            "{named} {texts} more than an address, such as a name: give the address alone, without < and >"
+        );
     }
 }
 

@@ -4,7 +4,7 @@ use super::VERSION;
 use server::admin::Command;
 use server::admin::access::{AccessError, StoreAccess};
 use server::admin::{ACCOUNTS_PER_PAGE, ListedAccount, Response};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use store::{OpenError, PlanTable, Store, UnixMs};
@@ -29,12 +29,19 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The address at which users reach the server: that of the running server, or that of the configuration.
+    /// The address at which users reach the server: that of the running server, or that of the configuration, with a note on standard
+    /// error.
     pub fn base_url(self) -> String {
         match execute_running(self, Command::BaseUrl) {
             Ok(Response::BaseUrl(url)) => url,
             // No server runs, or one of an earlier version.
-            Ok(_) | Err(_) => self.base_url.to_owned(),
+            Ok(_) | Err(_) => {
+                let note =
+                    "note: no running server told its address, so this is the address of the configuration";
+                // The result does not depend on the note.
+                let _ = writeln!(io::stderr(), "{note}");
+                self.base_url.to_owned()
+            }
         }
     }
 

@@ -98,7 +98,7 @@ fn people_get_tables() {
         site.run(&["account", "grant", "acme", "7", "--note", "a gift"]).unwrap();
         let shown = site.run(&["account", "show", "acme"]).unwrap();
         assert!(shown.contains("pack    7                        a gift\n"), "{shown}");
-        assert!(shown.ends_with("2 entries and 0 open holds add up.\n"), "{shown}");
+        assert!(shown.ends_with("2 entries and 0 reservations add up.\n"), "{shown}");
     });
 }
 

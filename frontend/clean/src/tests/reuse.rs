@@ -448,7 +448,10 @@ fn a_sample_does_not_take_the_files_of_another_run() {
     desk.args.writing.sample = Some(10);
     std::fs::write(desk.path("out.partial"), "email,deliverable,reason\n").unwrap();
     let other = State::open(desk.args.output.as_deref(), 0).unwrap();
-    assert_eq!(desk.error(), "out.partial is left from an earlier run: delete it to start again");
+    assert_eq!(
+        desk.error(),
+        "out.partial has finished checks of an earlier run, which --force does not replace: delete it to start again"
+    );
     assert!(desk.path("out.state").exists());
     drop(other);
 }

@@ -131,14 +131,15 @@ pub fn name(list: &List) -> &str {
     if list.name.is_empty() { "no name" } else { &list.name }
 }
 
+/// The state by its name in the API, with what it means if the name does not say it.
 fn state(state: ListState) -> Markup {
     let (class, name) = match state {
         ListState::Uploading => ("tag", "uploading"),
-        ListState::Reading => ("tag", "being read"),
-        ListState::Unfit => ("tag bad", "cannot be checked"),
-        ListState::Ready => ("tag warn", "ready to start"),
-        ListState::Running => ("tag", "being checked"),
-        ListState::Paused => ("tag warn", "stopped"),
+        ListState::Reading => ("tag", "reading"),
+        ListState::Unfit => ("tag bad", "unfit: cannot be checked"),
+        ListState::Ready => ("tag warn", "ready: not started"),
+        ListState::Running => ("tag", "running"),
+        ListState::Paused => ("tag warn", "paused"),
         ListState::Completed => ("tag good", "completed"),
         ListState::Cancelled => ("tag warn", "cancelled"),
     };

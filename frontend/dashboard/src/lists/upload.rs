@@ -70,7 +70,7 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
     };
     let store = Arc::clone(&visit.checks.store);
     let room = visit.dashboard.lists.room();
-    if let Some((status, why)) = refused(store.create_list(&list, room, None, now).await?) {
+    if let Some((status, why)) = refused(store.create_list(&list, room, None, now).await?)? {
         return Ok(page::with_status(pages::render(&visit, Some(why)).await?, status));
     }
     let whole = Whole::new(Arc::clone(&store), &list);
@@ -95,11 +95,15 @@ pub async fn submit(mut visit: Visit) -> Result<Reply, Problem> {
 }
 
 /// The status and message for a list that is refused.
-fn refused(made: ListMade) -> Option<(u16, &'static str)> {
-    match made {
+///
+/// # Errors
+///
+/// The account was deleted during the request: its pages are not shown any more.
+fn refused(made: ListMade) -> Result<Option<(u16, &'static str)>, Problem> {
+    Ok(match made {
         // The form has no idempotency key.
         ListMade::Made | ListMade::Replayed(_) | ListMade::KeyReused => None,
-        ListMade::NoAccount => Some((409, "The account was deleted.")),
+        ListMade::NoAccount => return Err(Problem::outdated()),
         ListMade::TooMany => {
             Some((409, "The account has reached its limit of lists. Delete a list that you no longer need."))
         }
@@ -108,7 +112,7 @@ fn refused(made: ListMade) -> Option<(u16, &'static str)> {
             "The account's lists have all bytes of its share. Delete a list that you no longer need, or compress the file.",
         )),
         ListMade::StoreFull => Some((503, STORE_FULL)),
-    }
+    })
 }
 
 const STORE_FULL: &str = "There is no space for another list now. Try again later, or upload a smaller list.";
@@ -375,6 +379,14 @@ mod tests {
         --XyZ\r\nContent-Disposition: form-data; name=\"column\"\r\n\r\n\r\n\
         --XyZ\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a%22b.csv\"\r\nContent-Type: text/csv\r\n\r\n\
         \r\nemail\r\n--Xy\r\n\r\n--XyZ--\r\n";
+
+    #[test]
+    fn an_account_that_was_deleted_meanwhile_sees_no_page() {
+        let problem = refused(ListMade::NoAccount).err().unwrap();
+        assert_eq!((problem.status(), problem.message()), (403, Problem::outdated().message()));
+        assert!(matches!(refused(ListMade::Made), Ok(None)));
+        assert!(matches!(refused(ListMade::StoreFull), Ok(Some((503, _)))));
+    }
 
     #[test]
     fn parts_come_in_pieces_of_any_size() {

@@ -50,12 +50,12 @@ pub async fn results(call: Call) -> Result<Reply, Refusal> {
         }
         ListState::Paused => {
             return Err(invalid_state(
-                "The list is stopped, so it has no results yet. Start it again, or cancel it to get the results so far.",
+                "The list is paused. Its results can be read when it is `completed`: start it again, or cancel it to get the results so far.",
             ));
         }
         _ => {
             return Err(invalid_state(
-                "The list has no results yet. Poll it until `status` is `completed` or `cancelled`.",
+                "The results of a list can be read when its `status` is `completed` or `cancelled`. Until then, its `counts` has the verdicts so far.",
             ));
         }
     }

@@ -90,7 +90,11 @@ fn races(options: &SoakOptions, site: RaceSite, part: &str, tally: &mut Tally) -
                 sums.refused += refused;
                 sums.late += late;
             }
-            Err(fault) => faults.push(format!("race {number} with {end:?}: {fault}")),
+            Err(fault) => {
+                let fault = format!("race {number} with {end:?}: {fault}");
+                report::line(&format!("      {fault}"));
+                faults.push(fault);
+            }
         }
         crate::interop::process::interrupted()?;
         if (number + 1).is_multiple_of(REPORT_EVERY) {
