@@ -428,7 +428,8 @@ mod tests {
         for _ in 0..21 {
             add(&mut summary, Reason::Unverifiable, Some("a.example"));
         }
-        let kept = "\n21 rows are unverifiable:\n  21 with the address of an earlier row, or with the result of an";
+        let kept =
+            "\n21 rows are unverifiable:\n  21 with the address of an earlier row, or with the result of an";
         assert!(summary.to_string().contains(kept), "as after --retry: {summary}");
         let joined = Summary { extent: Extent::Joined(2), ..summary.clone() };
         assert!(!joined.to_string().contains("unverifiable:"), "the parts do not tell the rules");

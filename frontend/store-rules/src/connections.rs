@@ -123,10 +123,8 @@ impl Txn<'_> {
         if !fits || used {
             return refuse(ConnectError::Bad);
         }
-        if !self.has_account(new.account)? {
-            return refuse(ConnectError::Unknown);
-        }
-        if !self.holds(by, new.account, now)? {
+        // A deleted account has no sessions. Its row comes first: it guards them.
+        if !self.has_account(new.account)? || !self.holds(by, new.account, now)? {
             return refuse(ConnectError::Outdated);
         }
         if self.count_connections(new.account)? >= CONNECTIONS_MAX {

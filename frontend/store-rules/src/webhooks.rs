@@ -155,10 +155,8 @@ impl Txn<'_> {
         if !fits(url, label) || WEBHOOKS.has(self.rows(), &key)? {
             return refuse(WebhookError::Bad);
         }
-        if !self.has_account(account)? {
-            return refuse(WebhookError::Unknown);
-        }
-        if !self.holds(by, account, now)? {
+        // A deleted account has neither sessions nor keys. Its row comes first: it guards the sessions.
+        if !self.has_account(account)? || !self.holds(by, account, now)? {
             return refuse(StoreError::Outdated.into());
         }
         if WEBHOOKS.keys(self.rows(), account_range(account), WEBHOOKS_MAX)?.len() >= WEBHOOKS_MAX {
@@ -189,10 +187,7 @@ impl Txn<'_> {
         now: UnixMs,
     ) -> Result<Webhook, WriteError<WebhookError>> {
         // The account's row comes first: it guards the sessions.
-        if !self.has_account(account)? {
-            return refuse(WebhookError::Unknown);
-        }
-        if !self.holds(by, account, now)? {
+        if !self.has_account(account)? || !self.holds(by, account, now)? {
             return refuse(StoreError::Outdated.into());
         }
         let key = webhook_key(account, id);

@@ -126,17 +126,13 @@ fn finish_by(world: &mut World, id: AccountId, begun: Begun, mine: Authority) ->
     match begun {
         Begun::Webhook => {
             let done = world.store().create_webhook(webhook(id, 2, START), mine, now).wait().map(drop);
-            done.map_err(|error| {
-                matches!(error, WebhookError::Store(StoreError::Outdated) | WebhookError::Unknown)
-            })
+            done.map_err(|error| matches!(error, WebhookError::Store(StoreError::Outdated)))
         }
         Begun::Rotation => {
             let change = WebhookChange { secret: Some(WebhookSecret([8; 24])), ..WebhookChange::default() };
             let hook = WebhookId::new(START, 1);
             let done = world.store().change_webhook(id, hook, change, mine, now).wait().map(drop);
-            done.map_err(|error| {
-                matches!(error, WebhookError::Store(StoreError::Outdated) | WebhookError::Unknown)
-            })
+            done.map_err(|error| matches!(error, WebhookError::Store(StoreError::Outdated)))
         }
         Begun::Part => {
             let part = NewPart { number: 0, from: 0, to: 15, plain: b"one@example.com", by: mine };
@@ -191,7 +187,7 @@ fn finish_by(world: &mut World, id: AccountId, begun: Begun, mine: Authority) ->
                 expires_at: now + DAY,
             };
             let done = world.store().consent(new, mine, now).wait();
-            done.map_err(|error| matches!(error, ConnectError::Outdated | ConnectError::Unknown))
+            done.map_err(|error| matches!(error, ConnectError::Outdated))
         }
         Begun::Token => {
             let redemption = Redemption {

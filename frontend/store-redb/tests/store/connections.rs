@@ -262,7 +262,10 @@ fn bounds_are_kept() {
     assert_eq!(world.store().consent(new, Authority::OPERATOR, world.now).wait(), Err(ConnectError::Unknown));
     let stranger = AccountId::new(1, 1);
     let new = consent(&mut world, stranger, 1, 3);
-    assert_eq!(world.store().consent(new, Authority::OPERATOR, world.now).wait(), Err(ConnectError::Unknown));
+    assert_eq!(
+        world.store().consent(new, Authority::OPERATOR, world.now).wait(),
+        Err(ConnectError::Outdated)
+    );
     for code in 0..CONNECTIONS_MAX {
         let new = consent(&mut world, account, code as u8, 3);
         world.store().consent(new, Authority::OPERATOR, world.now).wait().unwrap();

@@ -141,7 +141,7 @@ fn an_account_has_few_endpoints() {
     let lost = new(&mut world, nobody, EventSet::ALL);
     assert_eq!(
         world.store().create_webhook(lost, Authority::OPERATOR, START).wait(),
-        Err(WebhookError::Unknown)
+        Err(WebhookError::Store(StoreError::Outdated))
     );
     complete(&mut world, a);
     assert_eq!(claim(&world, ME).len(), WEBHOOKS_MAX);

@@ -176,9 +176,9 @@ pub struct Granted {
 pub enum ConnectError {
     /// The limit [`CLIENTS_MAX`] or [`CONNECTIONS_MAX`] is reached.
     TooMany,
-    /// There is no such account, or the client has expired.
+    /// The client has expired.
     Unknown,
-    /// The session that was verified before has ended.
+    /// The session that was verified before has ended, or the account was deleted.
     Outdated,
     /// A value is out of its range, or the id or code is in use.
     Bad,
@@ -245,7 +245,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ConnectError::TooMany => f.write_str("there are too many already"),
-            ConnectError::Unknown => f.write_str("no such account or client"),
+            ConnectError::Unknown => f.write_str("no such client"),
             ConnectError::Outdated => f.write_str(super::super::error::OUTDATED),
             ConnectError::Bad => f.write_str("a bound is not kept, or an id is in use"),
             ConnectError::Store(error) => error.fmt(f),
