@@ -177,6 +177,7 @@ fn hold_to_the_end(ending: &Ending, world: &mut World) {
 fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (next, broken) = (AtomicU64::new(0), AtomicBool::new(false));
     let (addresses, failures) = (AtomicU64::new(0), Mutex::new(Failures::default()));
+    let traces = AtomicU64::new(0);
     let begun = Instant::now();
     let work = || {
         loop {
@@ -187,6 +188,9 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
             let (seed, outcome) = (first + at, run(first + at, None, options.ticket));
             if let Ok(outcome) = &outcome {
                 addresses.fetch_add(outcome.world.tickets.len() as u64, Ordering::Relaxed);
+                // The sum depends on which world has which trace, and not on the order in which the threads end.
+                let trace = trace_of(outcome).wrapping_mul(2 * (first + at) + 1);
+                traces.fetch_add(trace, Ordering::Relaxed);
                 if seeds == 1 {
                     print_outcome(outcome);
                 }
@@ -201,8 +205,9 @@ fn campaign(first: u64, seeds: u64, options: &SimOptions, tally: &mut Tally) {
     let (seconds, addresses) = (begun.elapsed().as_secs_f64(), addresses.into_inner());
     let done = next.into_inner().min(seeds);
     let note = format!(
-        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread",
-        seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64
+        "{done} worlds, {addresses} addresses in {seconds:.1} s, {:.1} us per address and thread; traces {:016x}",
+        seconds * 1e6 * options.threads as f64 / addresses.max(1) as f64,
+        traces.into_inner()
     );
     let failures = failures.into_inner().unwrap_or_else(|poison| poison.into_inner());
     tally.check("worlds", failures.report(options.survey, note));
@@ -266,9 +271,13 @@ impl Failures {
 
 fn print_outcome(outcome: &SeedOutcome) {
     outcome.world.told.iter().for_each(|line| report::line(line));
-    let Ending { trace, answered, .. } = &outcome.ending;
-    let trace = trace ^ outcome.world.trace;
-    report::line(&format!("all answered after {:.1} s; trace {trace:016x}", answered.as_secs_f64()));
+    let (answered, trace) = (outcome.ending.answered.as_secs_f64(), trace_of(outcome));
+    report::line(&format!("all answered after {answered:.1} s; trace {trace:016x}"));
+}
+
+/// What differs if anything differs in a world: a step of the engine, or what its peers saw.
+fn trace_of(outcome: &SeedOutcome) -> u64 {
+    outcome.ending.trace ^ outcome.world.trace
 }
 
 /// The invariants that a world broke, with the trace of the first address that is concerned.
