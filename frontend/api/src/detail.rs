@@ -80,7 +80,7 @@ pub struct Flags {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct Dns {
-    /// The domain has a mail host.
+    /// A mail host of the domain was found. False also if DNS gave no usable answer.
     pub mx: bool,
     /// The mail hosts by preference.
     #[cfg_attr(test, schema(value_type = Vec<String>))]

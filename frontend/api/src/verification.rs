@@ -48,7 +48,7 @@ pub struct FastFindings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(ToSchema))]
 pub struct Checks {
-    /// The domain has a mail host.
+    /// A mail host of the domain was found. False also if DNS gave no usable answer.
     pub mx: bool,
     /// The domain belongs to a disposable provider.
     pub disposable: bool,

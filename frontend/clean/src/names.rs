@@ -21,6 +21,11 @@ pub(super) fn check(args: &CleanArgs, output: Option<&Path>, delivery: &Delivery
     let own = lists.iter().flat_map(|path| [partial(path), beside(path), closed::beside(path)]);
     let own = own.chain(results.iter().map(|path| packed(path))).collect();
     let (report, summary) = (args.writing.report.clone(), args.summary.clone());
+    for (flag, path) in [("--report", &report), ("--summary", &summary)] {
+        if path.as_deref() == Some(Path::new("-")) {
+            return Err(CleanError::usage(format!("{flag} - is not possible: name a file")));
+        }
+    }
     let input = vec![("the input", args.input.clone())];
     // A new output may replace the earlier one that it is made of.
     let mut taken = match args.writing.retry {

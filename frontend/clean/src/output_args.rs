@@ -28,7 +28,7 @@ pub struct OutputArgs {
     #[arg(long, help_heading = RESULT)]
     pub split: bool,
     /// Leave out rows with the address of an earlier row
-    #[arg(long, conflicts_with_all = ["part", "join"], help_heading = RESULT, hide_short_help = true)]
+    #[arg(long, conflicts_with_all = ["part", "join"], help_heading = RESULT)]
     pub drop_duplicates: bool,
     /// Earlier output of mailprobe: its results are used again while they are new enough, and other addresses are checked.
     ///

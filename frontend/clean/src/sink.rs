@@ -90,30 +90,15 @@ trait Stream: Write {
 
 impl Stream for File {
     fn sync(&mut self) -> std::io::Result<()> {
-        self.sync_all()
+        match self.sync_all() {
+            // A pipe or a device has nothing to sync (EINVAL).
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
     }
 }
 
 impl Stream for std::io::Stdout {
-    fn sync(&mut self) -> std::io::Result<()> {
-        self.flush()
-    }
-}
-
-/// A device or a pipe, which may not support syncing.
-struct Device(File);
-
-impl Write for Device {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl Stream for Device {
     fn sync(&mut self) -> std::io::Result<()> {
         self.flush()
     }
@@ -160,7 +145,7 @@ impl Sink {
         }
         if path.exists() && !path.is_file() {
             let file = OpenOptions::new().write(true).open(path).map_err(|e| unwritable(path, &e))?;
-            return streaming(pack::packed(Device(file), compression, is_part), &path.display().to_string());
+            return streaming(pack::packed(file, compression, is_part), &path.display().to_string());
         }
         let partial = partial(path);
         let continues = partial.exists();

@@ -248,6 +248,9 @@ impl Summary {
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.total() == 0 {
+            writeln!(f, "warning: the list has no rows")?;
+        }
         if self.duplicates > 0 {
             let left_out = if self.dropped > 0 { " left out" } else { "" };
             writeln!(f, "{}{left_out}", counted(self.duplicates, "duplicate row", "duplicate rows"))?;
@@ -274,7 +277,11 @@ impl Summary {
         }
         if self.retries > 0 {
             let retries = if self.retries == 1 { "retry" } else { "retries" };
-            writeln!(f, "{} {retries} because a server answered \"later\"", HumanCount(self.retries))?;
+            writeln!(
+                f,
+                "{} {retries} because a server answered \"later\" or not at all",
+                HumanCount(self.retries)
+            )?;
         }
         self.write_unverifiable(f)
     }
@@ -296,7 +303,11 @@ impl Summary {
             self.settled.settled_lines().iter().try_for_each(|line| write!(f, "{line}"))?;
         }
         if self.unexplained() > 0 {
-            writeln!(f, "  {} {UNEXPLAINED}", HumanCount(self.unexplained()))?;
+            writeln!(
+                f,
+                "  {} {UNEXPLAINED}: `clean --retry` asks again about those that a later check may settle",
+                HumanCount(self.unexplained())
+            )?;
         }
         Ok(())
     }
@@ -411,14 +422,15 @@ mod tests {
         let said = summary.to_string();
         assert!(said.starts_with("2,001 rows in 2.5 s (400/s), 1,000 of them by an earlier run; "), "{said}");
         assert!(said.contains("\n1 duplicate row\n"), "{said}");
-        assert!(said.contains("\n2 retries because a server answered \"later\"\n"), "{said}");
+        assert!(said.contains("\n2 retries because a server answered \"later\" or not at all\n"), "{said}");
         assert!(
             said.contains("a.example                            2,000   100.0 %, 75.0 % of them"),
             "{said}"
         );
         assert_eq!(
             Summary::default().to_string(),
-            "0 rows in 0.0 s (0/s); 0 deliverable (0.0 %), 0 undeliverable (0.0 %), 0 unknown (0.0 %)\n"
+            "0 rows in 0.0 s (0/s); 0 deliverable (0.0 %), 0 undeliverable (0.0 %), 0 unknown (0.0 %)\n\
+             warning: the list has no rows\n"
         );
     }
 
@@ -443,7 +455,7 @@ mod tests {
         for line in [
             "\n21 rows are unverifiable:\n  14 for now: a later try may tell more\n    greylisted  ",
             "\n  5: a later try alone does not help\n    blocklist ",
-            "\n  2 with the address of an earlier row, or with the result of an earlier run or output\n",
+            "\n  2 with the address of an earlier row, or with the result of an earlier run or output: ",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }

@@ -13,6 +13,7 @@ use checks::full::Payer;
 use checks::{fast, full};
 use engine::proto::address::Address;
 use http_core::Reply;
+use lists::report::grouped;
 use lists::words::{advice, sentence};
 use maud::{Markup, html};
 use store::clock;
@@ -73,7 +74,7 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
             let by = Authority::session(visit.signed_in()?.session);
             let checked =
                 full::check(&visit.checks, Payer { account, connection: None, by }, address).await?;
-            let repeat = "Nothing: this is your own answer from the last 24 hours.";
+            let repeat = "Nothing: this is your own answer from the last 24 hours. The address is asked about again when these have passed.";
             (checked.reason, suggestion, if checked.cached { repeat } else { "1 credit." })
         }
     };
@@ -121,7 +122,7 @@ async fn render(
                 }
                 button type="submit" { "Check" }
             }
-            p.soft { "Credits left: " strong #credits { (credits) } }
+            p.soft { "Credits left: " strong #credits { (grouped(credits)) } }
         }
     };
     Ok(page::page_at("Single check", Some("/try"), Some(signed_in), body))

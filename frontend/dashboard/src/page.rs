@@ -14,8 +14,8 @@ use store::UnixMs;
 pub fn greylisting(wait: Duration, created_at: UnixMs) -> Markup {
     let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(UnixMs::MAX);
     html! {
-        "Some mail servers accept an unknown client only after several minutes. "
-        "Their addresses have a result by about " (time(created_at.saturating_add(wait_ms))) "."
+        "Some addresses have to be tried again, because their mail server answered \"later\" or not at all. "
+        "They have a result by about " (time(created_at.saturating_add(wait_ms))) "."
     }
 }
 

@@ -68,7 +68,7 @@ pub async fn show(visit: Visit) -> Result<Reply, Problem> {
         }
         section.card { h2 { "Results" } (chart::verdicts(&sums)) }
         section.card { h2 { "Latest changes of the credits" } (credits) }
-        p.soft { "Days are in UTC. A single check counts if it is charged: fast checks, repeats within 24 hours and checks with test keys are not counted. The addresses of a batch count when the batch is complete, with its repeats, although they are free. A list consists of batches." }
+        p.soft { "Days are in UTC. A single check counts if it is charged: fast checks, repeats within 24 hours and checks with test keys are not counted. The addresses of a batch count when the batch is complete, and repeats in it are charged. A list consists of parts that count like batches; its repeats count too, but they are free." }
     };
     Ok(page::page_at("Usage", Some("/usage"), Some(signed_in), body))
 }

@@ -110,7 +110,11 @@ pub fn rule(name: &str) -> RuleWords {
             "the mail server did not say whether it refuses mailboxes that do not exist",
             LATER_OR_DOCTOR,
         ),
-        "control_unclear" | "behaviour_changed" | "refusal_unproven" => words(
+        "control_unclear" | "control_remembered" => words(
+            "the mail server gave no clear answer about a mailbox that does not exist, for example because of greylisting",
+            "check again after an hour; if the rule is the same, decide as for catch_all",
+        ),
+        "behaviour_changed" | "refusal_unproven" => words(
             "the mail server did not distinguish its mailboxes from others",
             "check again after an hour; if the rule is the same, decide as for catch_all",
         ),

@@ -241,7 +241,8 @@ fn a_list_shows_its_price_without_duplicates_and_can_be_cancelled() {
     browser.press(&page, &format!("{path}/cancel"));
     let page = browser.get(&path);
     page.says(
-        "The check was cancelled after 1 of 3 different addresses; 2 were not checked. 1 credit charged.",
+        "The check was cancelled after 1 of 3 different addresses; 2 were not checked. \
+         5 rows: 3 different addresses, 1 duplicate, 1 without an address. 1 credit charged.",
     );
     assert_eq!(
         browser.get(&format!("{path}/download")).text(),

@@ -79,7 +79,10 @@ impl Summary {
             add("Results used again", text);
         }
         if self.retries > 0 {
-            add("Retries because a server answered \"later\"", HumanCount(self.retries).to_string());
+            add(
+                "Retries because a server answered \"later\" or not at all",
+                HumanCount(self.retries).to_string(),
+            );
         }
         if self.resumed > 0 {
             add("Rows of an earlier run", HumanCount(self.resumed).to_string());

@@ -423,6 +423,7 @@ fn what_cannot_be_written_is_refused_at_the_start() {
         },
         "list.csv would overwrite the input",
     );
+    refused(&|args| args.summary = Some("-".into()), "--summary - is not possible: name a file");
     for (report, expected) in [
         ("out.csv", "out.csv would overwrite the output"),
         ("../DESK/out.csv", "../DESK/out.csv would overwrite the output"),

@@ -267,7 +267,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
             ListState::Cancelled => {
                 p.notice.warn {
                     "The check was cancelled after " (grouped(done.checked)) " of " (grouped(list.to_check()))
-                    " different addresses; " (grouped(list.to_check() - done.checked)) " were not checked. " (charged(list, done))
+                    " different addresses; " (grouped(list.to_check() - done.checked)) " were not checked. " (sum_of_rows(list)) " " (charged(list, done))
                 }
                 @if list.addresses > 0 {
                     (results(list))
@@ -280,8 +280,9 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
 
 /// The report and the form for a download.
 fn results(list: &List) -> Markup {
+    let all = if list.state == ListState::Completed { "All rows" } else { "All rows that were checked" };
     let classes = [
-        ("", "All rows"),
+        ("", all),
         ("deliverable", "Deliverable"),
         ("undeliverable", "Undeliverable"),
         ("unknown", "Unknown"),
@@ -341,7 +342,7 @@ fn progress(list: &List, done: &Progress) -> Markup {
                 (grouped(left)) " not checked yet"
             }
             progress #bar max=(list.to_check()) value=(done.checked) {}
-            p { (charged(list, done)) }
+            p { (sum_of_rows(list)) " " (charged(list, done)) }
             @if !done.waiting.is_empty() { (waiting(&done.waiting)) }
             @if done.checked > 0 { (chart::verdicts(&done.counts)) }
         }
