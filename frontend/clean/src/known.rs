@@ -93,7 +93,8 @@ impl KnownResults {
             }
             rows += 1;
             let Some(earlier) = source.earlier_result() else { continue };
-            (results, known.unused) = (results + 1, known.unused + 1);
+            // A row without an address is not asked about either.
+            (results, known.unused) = (results + 1, known.unused + u64::from(row.address.is_some()));
             if !is_found_out(&earlier) {
                 continue;
             }

@@ -147,11 +147,10 @@ fn line(standing: &Standing, elapsed: Duration) -> String {
     let good = counted(good, "address", "addresses");
     line += &format!("; {good} {what}, {} unverifiable", HumanCount(unverifiable));
     if let Some(AwaitedDomain { name, why, others }) = awaited {
-        line += &format!("; waiting for {name}");
+        line += &format!("; waiting for {name} ({why})");
         if *others > 0 {
             line += &format!(" and {}", counted(*others as u64, "other domain", "other domains"));
         }
-        line += &format!(": {why}");
     }
     line
 }
@@ -195,7 +194,7 @@ mod tests {
         assert_eq!(
             line(&standing, Duration::from_secs(6)),
             "1,000 of 3,000 rows, 100/s, 1 min 40 s left; 500 addresses deliverable, 250 unverifiable; \
-             waiting for a.example and 2 other domains: greylisting"
+             waiting for a.example (greylisting) and 2 other domains"
         );
         let begun = Standing { rows: None, resumed: 0, awaited: None, ..standing };
         assert_eq!(

@@ -394,7 +394,7 @@ impl Sink {
         }
         let name = partial.display();
         CleanError {
-            message: format!("{}; finished rows are in {name}: continue with --resume", error.message),
+            message: format!("{}; finished checks are kept ({name}): continue with --resume", error.message),
             ..error
         }
     }

@@ -481,7 +481,7 @@ fn an_outage_stops_and_keeps_what_was_done() {
         "{said}"
     );
     assert!(said.contains("; name another resolver with --resolver, "), "{said}");
-    assert!(said.ends_with("; finished rows are in out.partial: continue with --resume"), "{said}");
+    assert!(said.ends_with("; finished checks are kept (out.partial): continue with --resume"), "{said}");
     let partial = desk.partial();
     assert!(cleaned.starts_with(&partial), "no verdict was invented");
     assert!(partial.lines().count() > 20);

@@ -123,6 +123,24 @@ impl DomainTimes {
         !is_held
     }
 
+    /// How long the engine tries to connect to the hosts, by the last attempt if there was one, in milliseconds.
+    fn connecting(&self) -> u64 {
+        if self.cause == Cause::Connection && self.attempt > 0 {
+            self.attempt.max(SILENT_MS)
+        } else {
+            CONNECTING_MS
+        }
+    }
+
+    /// How long the rows of a domain without a connection take whose present attempt ends after `ends` ms: with `--max-wait`,
+    /// they are tried again until it is over.
+    fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
+        let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
+        let wait = until.saturating_sub(facts.now);
+        let again = facts.max_wait > 0 && wait > ends;
+        (if again { wait + self.connecting() } else { ends }) as f64
+    }
+
     /// How long this number of rows takes at the mean rate of the domain, or at that of all if it is higher, in milliseconds.
     fn time_for(&self, rows: f64, now: u64, usual: f64) -> Option<f64> {
         let own = f64::from(self.replies) / now.saturating_sub(self.begun).max(1000) as f64;
@@ -303,6 +321,11 @@ impl TimeLeft {
                     lasting = lasting.max((times.until.max(now) - now + times.attempt) as f64).max(end);
                 }
             }
+            if times.cause == Cause::Connection && times.replies == 0 && asked > 0 {
+                // Its last attempt was one without an answer, so this one may take as long.
+                let left = (times.begun + times.attempt).saturating_sub(now);
+                connecting = connecting.max(left as f64);
+            }
             if !is_silent(times) {
                 let unread = f64::from(times.open + times.done) * more;
                 let rows = f64::from(asked - times.held.min(asked)) + unread;
@@ -312,8 +335,8 @@ impl TimeLeft {
             }
             awaited.add(number, asked, "no answer");
             let silent_for = now - times.last.max(times.begun);
-            if times.replies == 0 && silent_for < CONNECTING_MS && facts.max_wait == 0 {
-                connecting = connecting.max((CONNECTING_MS - silent_for) as f64);
+            if times.replies == 0 && silent_for < times.connecting() {
+                connecting = connecting.max(times.connected_until(facts, times.connecting() - silent_for));
             } else {
                 gives_up = true;
             }
@@ -405,6 +428,20 @@ mod tests {
         // A list of which a tenth is read.
         let all = RunFacts { read: 1000, rows: Some(10_000.0), ..facts(90_000, 90_000) };
         near(stated(&mut times, &all), 910.0);
+    }
+
+    #[test]
+    fn a_host_without_a_connection_is_waited_for_until_the_end_of_max_wait() {
+        let mut times = TimeLeft::default();
+        times.on_new(0, 0);
+        let given = |now: u64| RunFacts { max_wait: 120_000, silence: 120_000, read: 1, ..facts(now, 5000) };
+        near(stated(&mut times, &given(12_000)), 113.0 + CONNECTING_MS as f64 / 1000.0);
+        delay(&mut times, 0, Cause::Connection, [60_000, 124_000, 125_000]);
+        near(stated(&mut times, &given(62_000)), 63.0 + 60.0);
+        times.on_again(0, 124_000);
+        for now in [125_000, 140_000, 183_000] {
+            near(stated(&mut times, &given(now)), (184_000 - now) as f64 / 1000.0);
+        }
     }
 
     #[test]

@@ -163,7 +163,10 @@ pub async fn submit_link(visit: Visit) -> Result<Reply, Problem> {
 }
 
 fn used_up() -> Problem {
-    Problem::new(404, "This sign-in link was used or is older than 15 minutes. Ask for a new link.")
+    Problem::new(
+        404,
+        "This sign-in link was used, is older than 15 minutes, or was made before the password was set. Ask for a new link.",
+    )
 }
 
 /// `POST /signout`: ends the session of this request.

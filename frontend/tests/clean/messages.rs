@@ -128,7 +128,7 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
         let rows = std::fs::read_to_string(desk.path("list.out.partial")).unwrap().lines().count();
         assert!(
             said.contains(&format!("mailprobe: stopped after {rows} rows"))
-                && said.contains("; finished rows are in "),
+                && said.contains("; finished checks are kept ("),
             "{said}"
         );
         assert!(said.trim_end().ends_with("list.out.partial: continue with --resume"), "{said}");

@@ -31,7 +31,7 @@ fn results_behind_an_open_row_are_kept() {
     let mut desk = desk("list.csv", list);
     desk.checker.down = Some("deliverable@d0.com");
     let said = desk.error();
-    assert!(said.ends_with("; finished rows are in out.partial: continue with --resume"), "{said}");
+    assert!(said.ends_with("; finished checks are kept (out.partial): continue with --resume"), "{said}");
     let first: Vec<String> = desk.checker.submitted.keys().cloned().collect();
     assert!(first.len() > 5, "{first:?}");
     assert_eq!(desk.partial().lines().count(), 1, "no row could be written");
@@ -70,7 +70,7 @@ fn a_signal_waits_for_replies_and_keeps_them() {
     let (mut desk, said) = stopped(list);
     assert_eq!(
         said,
-        "stopped after 0 rows and 3 results that wait for the rows before them; finished rows are in out.partial: continue \
+        "stopped after 0 rows and 3 results that wait for the rows before them; finished checks are kept (out.partial): continue \
          with --resume"
     );
     assert_eq!(desk.checker.recalls, 1);

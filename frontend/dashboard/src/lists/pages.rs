@@ -267,7 +267,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
             ListState::Cancelled => {
                 p.notice.warn {
                     "The check was cancelled after " (grouped(done.checked)) " of " (grouped(list.to_check()))
-                    " different addresses; " (grouped(list.to_check() - done.checked)) " were not checked. " (sum_of_rows(list)) " " (charged(list, done))
+                    " different addresses; " (counted(list.to_check() - done.checked, "was", "were")) " not checked. " (sum_of_rows(list)) " " (charged(list, done))
                 }
                 @if list.addresses > 0 {
                     (results(list))

@@ -427,7 +427,7 @@ mod tests {
         let stop = Stop::Once(Signal::INT);
         let by = |signal: Signal| ExitStatus::from_raw(signal.as_raw());
         let said =
-            "mailprobe: stopped after 5 rows; finished rows are in a.partial: continue with --resume\n";
+            "mailprobe: stopped after 5 rows; finished checks are kept (a.partial): continue with --resume\n";
         let (soon, ran) = (Duration::from_secs(1), Duration::from_secs(9));
         assert!(complaint(stop, by(Signal::INT), soon, said, ran).is_empty());
         assert_eq!(complaint(stop, by(Signal::TERM), Duration::from_secs(9), "", ran).len(), 3);
