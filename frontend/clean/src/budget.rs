@@ -8,6 +8,9 @@ const BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A slot with a larger buffer releases the excess memory.
 const SLOT_BYTES_MAX: usize = 1024;
 
+/// Number of retries of a row.
+pub(super) const RETRIES_MAX: u8 = 8;
+
 /// A row in progress.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
 pub(super) struct AskedRow {
@@ -19,7 +22,7 @@ pub(super) struct AskedRow {
     pub key: u128,
     /// Whether its server has replied, and its answer comes later.
     pub is_held: bool,
-    /// Number of retries because its server answered "later".
+    /// Number of retries because its server answered "later" or not at all.
     pub retries: u8,
     /// The beginning of its wait, in milliseconds from the start of the run.
     pub since: Option<u64>,

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(said(&[], 0), "");
         assert_eq!(
             said(&[("session-closing", 60), (Left::BUDGET, 3001), (Left::BUDGET, 200), (Left::SILENT, 0)], 0),
-            "    refusal_budget                     2  not asked: its site has refused as many recipients as mailprobe allows \
+            "    refusal_budget                     2  not asked: the site of its mail server has refused as many recipients as mailprobe allows \
              in an hour: --max-wait 51m waits for the site's next hour, and `clean --retry` checks them later; many rows need several hours, \
              --pace fast fewer\n    \
              session-closing                    1  the mail server cannot answer for now: --max-wait 15m tries them again\n    \

@@ -90,11 +90,8 @@ trait Stream: Write {
 
 impl Stream for File {
     fn sync(&mut self) -> std::io::Result<()> {
-        match self.sync_all() {
-            // A pipe or a device has nothing to sync (EINVAL).
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => Ok(()),
-            synced => synced,
-        }
+        // A pipe or a device has nothing to sync.
+        if self.metadata()?.is_file() { self.sync_all() } else { Ok(()) }
     }
 }
 
@@ -503,7 +500,7 @@ fn open_partial(partial: &Path, options: &SinkOptions) -> Result<File, CleanErro
             let name = partial.display();
             let or = if options.is_sample { "" } else { ", or continue with --resume" };
             CleanError::failed(format!(
-                "{name} has finished checks of an earlier run, which --force does not replace: delete it to start again{or}"
+                "{name} is left from an earlier run, and --force does not replace it: delete it to start again{or}"
             ))
         } else {
             unwritable(partial, &error)

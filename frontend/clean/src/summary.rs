@@ -36,7 +36,7 @@ pub struct Summary {
     pub known_undated: bool,
     /// Number of results of the earlier output that were not fit for use.
     pub known_unused: u64,
-    /// Number of retries because a server answered "later".
+    /// Number of retries because a server answered "later" or not at all.
     pub retries: u64,
     /// Addresses that are unverifiable, but for which a later try may tell more.
     pub left: Left,
@@ -248,7 +248,7 @@ impl Summary {
     }
 
     fn write_counts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.total() == 0 {
+        if self.total() == 0 && matches!(self.extent, Extent::Whole) {
             writeln!(f, "warning: the list has no rows")?;
         }
         if self.duplicates > 0 {

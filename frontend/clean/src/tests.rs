@@ -487,7 +487,9 @@ fn an_outage_stops_and_keeps_what_was_done() {
     assert!(partial.lines().count() > 20);
 
     // A run without --resume loses nothing.
-    assert!(desk.error().starts_with("out.partial has finished checks of an earlier run, which --force does not replace: delete it to start again"));
+    assert!(desk.error().starts_with(
+        "out.partial is left from an earlier run, and --force does not replace it: delete it to start again"
+    ));
     assert_eq!(desk.partial(), partial);
 
     desk.checker.down = None;

@@ -11,8 +11,8 @@
 //! Replies are counted, not results: a session holds its answers until later replies prove them. Rows that are not read yet are
 //! expected to be like those that were read.
 
-use super::budget::AskedRow;
-use engine::proto::limits::CONNECT_TIMEOUT;
+use super::budget::{AskedRow, RETRIES_MAX};
+use engine::proto::limits::{CONNECT_TIMEOUT, HOST_DOWN};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -136,7 +136,8 @@ impl DomainTimes {
     /// they are tried again until it is over.
     fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
         let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
-        let wait = until.saturating_sub(facts.now);
+        let tried = (HOST_DOWN.as_millis() as u64 + self.connecting()) * u64::from(RETRIES_MAX);
+        let wait = until.saturating_sub(facts.now).min(tried);
         let again = facts.max_wait > 0 && wait > ends;
         (if again { wait + self.connecting() } else { ends }) as f64
     }
@@ -229,6 +230,9 @@ impl TimeLeft {
         let times = self.domain(domain);
         times.open = times.open.saturating_sub(1);
         times.done += 1;
+        if times.open == 0 {
+            (times.due, times.until) = (0, 0);
+        }
         let is_new = times.end(is_held, now);
         self.replies += u64::from(is_new);
     }
@@ -242,8 +246,15 @@ impl TimeLeft {
         times.put_off += 1;
         times.cause = cause;
         times.attempt = now.saturating_sub(times.begun);
+        if cause == Cause::Connection {
+            // A domain that was busy for long has begun long ago.
+            times.attempt = times.attempt.min(CONNECTING_MS);
+        }
         times.due = times.due.max(due);
-        times.until = times.until.max(until);
+        // The number of retries is bounded, too.
+        let tries = u64::from(RETRIES_MAX.saturating_sub(row.retries)) + 1;
+        let tried = now + (due.saturating_sub(now) + times.attempt) * tries;
+        times.until = times.until.max(until.min(tried));
         let is_new = times.end(row.is_held, now);
         self.replies += u64::from(is_new);
     }
@@ -322,9 +333,9 @@ impl TimeLeft {
                 }
             }
             if times.cause == Cause::Connection && times.replies == 0 && asked > 0 {
-                // Its last attempt was one without an answer, so this one may take as long.
-                let left = (times.begun + times.attempt).saturating_sub(now);
-                connecting = connecting.max(left as f64);
+                // Its last attempt was one without an answer, so this one may be, too, and take as long.
+                let ends = (times.begun + times.attempt).saturating_sub(now);
+                connecting = connecting.max(times.connected_until(facts, ends));
             }
             if !is_silent(times) {
                 let unread = f64::from(times.open + times.done) * more;
@@ -442,6 +453,29 @@ mod tests {
         for now in [125_000, 140_000, 183_000] {
             near(stated(&mut times, &given(now)), (184_000 - now) as f64 / 1000.0);
         }
+        // The number of tries ends a long wait sooner, and the next try hides nothing of it.
+        let mut times = TimeLeft::default();
+        times.on_new(0, 0);
+        let given = |now: u64| RunFacts { max_wait: 7_200_000, ..given(now) };
+        near(stated(&mut times, &given(12_000)), 8.0 * 120.0 + 60.0);
+        delay(&mut times, 0, Cause::Connection, [100, 60_000, 7_200_000]);
+        near(stated(&mut times, &given(1000)), 9.0 * 60.0);
+        times.on_again(0, 60_100);
+        near(stated(&mut times, &given(60_200)), 8.0 * 60.0);
+    }
+
+    #[test]
+    fn an_outage_of_seconds_is_not_as_long_as_the_run_before_it() {
+        let mut times = TimeLeft::default();
+        (0..4000).for_each(|_| times.on_new(0, 0));
+        for n in 1..=3600_u64 {
+            times.on_result(0, false, n * 1000);
+            draw(&mut times, n * 1000);
+        }
+        (0..400).for_each(|_| delay(&mut times, 0, Cause::Connection, [3_600_000, 3_605_000, 0]));
+        (0..400).for_each(|_| times.on_again(0, 3_605_000));
+        let left = stated(&mut times, &facts(3_606_000, 3_600_000));
+        assert!(left < 600.0, "{left} s");
     }
 
     #[test]

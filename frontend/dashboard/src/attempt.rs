@@ -74,7 +74,7 @@ async fn check(visit: &Visit, account: AccountId, email: &str) -> Result<Outcome
             let by = Authority::session(visit.signed_in()?.session);
             let checked =
                 full::check(&visit.checks, Payer { account, connection: None, by }, address).await?;
-            let repeat = "Nothing: this is your own answer from the last 24 hours. The address is asked about again when these have passed.";
+            let repeat = "Nothing: this is your own answer from the last 24 hours. After that, a check asks the mail server again.";
             (checked.reason, suggestion, if checked.cached { repeat } else { "1 credit." })
         }
     };

@@ -97,7 +97,7 @@ const AS_CATCH_ALL: &str = "no check can decide: decide as for catch_all";
 pub fn rule(name: &str) -> RuleWords {
     match name {
         "refusal_budget" => words(
-            "not asked: its site has refused as many recipients as mailprobe allows in an hour",
+            "not asked: the site of its mail server has refused as many recipients as mailprobe allows in an hour",
             "check again after an hour",
         ),
         "site_silent" => {
@@ -122,7 +122,7 @@ pub fn rule(name: &str) -> RuleWords {
             words("the mail server accepts every recipient, and refuses only after the message", AS_CATCH_ALL)
         }
         "source_rested" => words(
-            "not asked: its site has blocked this machine, and mailprobe leaves it alone for some time",
+            "not asked: the site of its mail server has blocked this machine, and mailprobe leaves it alone for some time",
             "check again after the rest, which takes 5 minutes to 6 hours",
         ),
         "ipv6_only" | "no_source" => words(

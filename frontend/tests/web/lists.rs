@@ -136,7 +136,7 @@ fn a_thousand_rows_go_from_upload_to_download() {
     let shown = server.get(&key, &format!("/v1{path}")).json();
     assert_eq!((&shown["found"]["column"], &shown["found"]["column_number"]), (&json!("E-Mail"), &json!(3)));
     assert_eq!((&shown["found"]["columns"], &shown["found"]["sheet"]), (&json!(3), &Value::Null));
-    page.says("Rows 1,000").says("Addresses 800").says("at most 800 credits ; the account has 5,000");
+    page.says("Rows 1,000").says("Addresses 800").says("about 800 credits ; the account has 5,000");
     assert!(!page.text().contains("<script>."), "{}", page.text());
     for page in ["download", "report"] {
         assert_eq!(browser.get(&format!("{path}/{page}")).status, 409);
@@ -389,7 +389,7 @@ fn a_list_that_costs_more_than_is_left_does_not_start_and_one_that_runs_out_stop
     let page = wait(&mut browser, &path, "Cost");
     let refused = browser.press(&page, &format!("{path}/start"));
     assert_eq!(refused.status, 402);
-    refused.says("cost up to 160 credits, and the account has 100");
+    refused.says("cost about 160 credits, and the account has 100");
     server.administer(&["account", "grant", email, "1000"]);
     server.administer(&["account", "grant", email, "9000"]);
     let mut content = String::new();

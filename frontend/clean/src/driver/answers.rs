@@ -1,6 +1,7 @@
 //! The handling of answers, and the end of the wait for missing answers.
 
 use super::super::CleanError;
+use super::super::budget::RETRIES_MAX;
 use super::super::left::Left;
 use super::super::outage::OUTAGE_PAUSE;
 use super::super::outcome::UNVERIFIABLE;
@@ -22,7 +23,7 @@ const LATER: Schedule = Schedule {
     delay_min: Duration::from_millis(1),
     delay_max: Duration::from_secs(15 * 60),
     is_doubling: false,
-    retries_max: Some(8),
+    retries_max: Some(RETRIES_MAX),
     has_last_try: true,
 };
 /// The budget of refused recipients of the site is spent. There may be thousands of such rows, so they do not return at once, even
@@ -139,7 +140,7 @@ impl Run<'_> {
                     );
                 }
                 let due = self.put_off.postpone(&mut self.parts.state, asked, now, millis(OUTAGE_PAUSE))?;
-                self.time_left.on_delay(asked, Cause::Connection, now, due, due);
+                self.time_left.on_delay(asked, Cause::Connection, now, due, 0);
                 self.budget.release(ticket);
                 Ok(())
             }

@@ -379,7 +379,7 @@ fn a_join_writes_all_or_nothing() {
     let error = desk.join().unwrap_err().message;
     assert!(
         error.ends_with(
-            "/out.partial has finished checks of an earlier run, which --force does not replace: delete it to start again, or continue with --resume"
+            "/out.partial is left from an earlier run, and --force does not replace it: delete it to start again, or continue with --resume"
         ),
         "{error}"
     );

@@ -450,7 +450,7 @@ fn a_sample_does_not_take_the_files_of_another_run() {
     let other = State::open(desk.args.output.as_deref(), 0).unwrap();
     assert_eq!(
         desk.error(),
-        "out.partial has finished checks of an earlier run, which --force does not replace: delete it to start again"
+        "out.partial is left from an earlier run, and --force does not replace it: delete it to start again"
     );
     assert!(desk.path("out.state").exists());
     drop(other);

@@ -35,7 +35,7 @@ pub async fn start(visit: Visit) -> Result<Reply, Problem> {
             return Ok(page::see_other(format!("/lists/{}", list.id)));
         }
         Err(StartError::Insufficient { required, available }) => format!(
-            "The addresses that are left cost up to {required} credits, and the account has {available}. The page Plan says how to get more."
+            "The addresses that are left cost about {required} credits, and the account has {available}. The page Plan says how to get more."
         ),
         Err(StartError::Inactive { .. }) => {
             "The subscription is not active: nothing can be charged.".to_owned()
@@ -234,7 +234,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                         dt { "Duplicates" } dd { (grouped(duplicates)) ", free" }
                         dt { "Checked within 24 hours" } dd { (grouped(list.known)) ", free" }
                         dt { "Rows without an address" } dd { (grouped(list.rows - list.addresses)) ", free" }
-                        dt { "Cost" } dd { strong { "at most " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
+                        dt { "Cost" } dd { strong { "about " (grouped(list.price())) " credits" } "; the account has " (grouped(credits)) "." @if let Some(found) = &list.found { " The cost is as of " (time(found.read_at)) ", when the list was read." } }
                     }
                     @if list.by_row {
                         p.soft { "Each row with an address costs one credit, including duplicates and repeats." }
@@ -252,7 +252,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
                 (progress(list, done))
             },
             ListState::Paused => {
-                p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost at most " (grouped(remaining_price(list))) " credits." }
+                p.notice.warn { (list.why) " " (grouped(left)) " addresses are left, which cost about " (grouped(remaining_price(list))) " credits." }
                 (progress(list, done))
                 (start("Continue the check"))
             }
@@ -280,7 +280,7 @@ fn standing(visit: &Visit, list: &List, credits: u64, done: &Progress) -> Result
 
 /// The report and the form for a download.
 fn results(list: &List) -> Markup {
-    let all = if list.state == ListState::Completed { "All rows" } else { "All rows that were checked" };
+    let all = if list.state == ListState::Completed { "All rows" } else { "All rows with a result" };
     let classes = [
         ("", all),
         ("deliverable", "Deliverable"),

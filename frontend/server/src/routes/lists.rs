@@ -95,7 +95,7 @@ fn not_started(error: StartError) -> Refusal {
         }),
         StartError::Insufficient { required, available } => {
             let message = format!(
-                "The list costs at most {required} credits, and the account has {available}. Get more credits, then start the list again."
+                "The addresses that are left cost about {required} credits, and the account has {available}. Get more credits, then start the list again."
             );
             let mut refusal = Refusal::new(ErrorCode::InsufficientCredits, message);
             refusal.body.credits_remaining = Some(available);

@@ -128,10 +128,10 @@ fn create_batch() -> Value {
         "tags": ["Batch"],
         "summary": "Start a batch",
         "description": "Costs 1 credit for each submitted address, charged at once. If one address is not \
-            valid, the whole batch is refused and nothing is charged. If the service itself reaches no \
-            mail server or no DNS resolver at all, or its budget of refused recipients of a site is used up, the \
-            rows that were not asked get the reason `unverifiable`, and their credits are returned. Any other \
-            `unverifiable` row is charged.",
+            valid, the whole batch is refused and nothing is charged. The credits of rows without an answer are \
+            returned: if the service itself reaches no mail server or no DNS resolver at all, if its budget of \
+            refused recipients of a site is used up, or if the batch is cancelled. Such rows have the reason \
+            `unverifiable`. An `unverifiable` row with an answer is charged.",
         "parameters": [key],
         "requestBody": body::<BatchBody>(examples::batch_requests()),
         "responses": responses("202", accepted, &answers::INVALID_BATCH, &refused),
