@@ -30,6 +30,12 @@ impl<'a> Object<'a> {
         serde_json::from_str(value.get()).ok()
     }
 
+    /// Whether the value of a key is an array or an object.
+    pub fn is_nested(&self, key: &str) -> bool {
+        let value = self.0.iter().rev().find(|(k, _)| k == key);
+        value.is_some_and(|(_, value)| value.get().starts_with(['[', '{']))
+    }
+
     /// The keys with their values as a cell shows them: a text without its quotes, other values as they were written, `null` as
     /// nothing.
     pub fn shown(&self) -> impl Iterator<Item = (&str, String)> {

@@ -106,12 +106,14 @@ pub struct Notes {
     pub cells_with_more: u64,
     /// Number of rows with more values than the list has columns. The further values follow the verdict.
     pub long_rows: u64,
+    /// Number of JSON objects with an array or an object in place of an address. They have no address.
+    pub nested_values: u64,
 }
 
 impl Notes {
     /// The counts for people, one line each. `encoding` is the name of the encoding of the list.
     pub fn lines(&self, encoding: &str) -> Vec<String> {
-        let Notes { undecoded_rows, cells_with_more, long_rows } = *self;
+        let Notes { undecoded_rows, cells_with_more, long_rows, nested_values } = *self;
         let line = |count: u64, one: &str, many: &str, rest: &str| {
             (count > 0).then(|| format!("{} {} {rest}", grouped(count), if count == 1 { one } else { many }))
         };
@@ -125,6 +127,12 @@ impl Notes {
                 "several addresses; only the first one was checked",
             ),
             line(long_rows, "row has", "rows have", "more values than columns; these follow the verdict"),
+            line(
+                nested_values,
+                "row has",
+                "rows have",
+                "an array or an object in place of an address, so it was not checked; write one row per address",
+            ),
         ];
         lines.into_iter().flatten().collect()
     }
@@ -319,6 +327,7 @@ impl Source {
                 let object = Object::parse(&self.line).map_err(|why| self.broken(why))?;
                 json::begin(&object, &self.shape.columns.verdicts[0], &mut row.prefix);
                 let text = object.text(&self.shape.key);
+                self.notes.nested_values += u64::from(text.is_none() && object.is_nested(&self.shape.key));
                 row.address = text.and_then(|text| self.noted(in_cell(&text)));
             }
             Format::Text => {

@@ -131,7 +131,7 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
                 && said.contains("; finished checks are kept ("),
             "{said}"
         );
-        assert!(said.trim_end().ends_with("list.out.partial: continue with --resume"), "{said}");
+        assert!(said.trim_end().ends_with("list.out.partial): continue with --resume"), "{said}");
     }
 }
 

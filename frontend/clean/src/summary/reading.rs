@@ -61,6 +61,7 @@ impl Reading {
             "undecoded_rows": self.notes.undecoded_rows,
             "cells_with_more": self.notes.cells_with_more,
             "long_rows": self.notes.long_rows,
+            "nested_values": self.notes.nested_values,
         })
     }
 }

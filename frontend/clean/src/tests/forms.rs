@@ -247,6 +247,13 @@ fn columns_of_the_owner_stay() {
 }
 
 #[test]
+fn an_array_in_place_of_an_address_is_noted() {
+    let list = b"{\"email\":\"deliverable@x.com\"}\n{\"email\":[\"a@x.com\",\"b@x.com\"]}\n{\"email\":null}\n";
+    let said = desk("a.jsonl", list).run().unwrap().to_string();
+    assert!(said.contains("1 row has an array or an object in place of an address, so it was not checked"), "{said}");
+}
+
+#[test]
 fn the_summary_says_how_the_list_was_read() {
     let mut desk = desk(
         "a.txt",
@@ -268,7 +275,7 @@ fn the_summary_says_how_the_list_was_read() {
         serde_json::json!({
             "description": "CSV, separated by `|`, in windows-1252, addresses in column 2 (E-Mail)",
             "format": "csv", "encoding": "windows-1252", "separator": "|", "columns": [2],
-            "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0
+            "undecoded_rows": 0, "cells_with_more": 1, "long_rows": 0, "nested_values": 0
         })
     );
 }
