@@ -2,7 +2,7 @@
 //! separate thread.
 //!
 //! A hash takes a tenth of a second of a core and 64 MiB, and a frontend thread serves thousands of connections. So one
-//! thread computes all hashes, one after another, in turns over those who wait ([`lanes`]).
+//! thread computes all hashes, one after another, in turns over those who wait (`lanes.rs`).
 
 mod lanes;
 

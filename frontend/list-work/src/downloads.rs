@@ -3,7 +3,7 @@
 //! A piece of a download takes up to some milliseconds of work, and a frontend thread serves thousands of connections. So a
 //! download requests one piece after another from this thread, and its requests wait in a queue with those of all other
 //! downloads, in turns over accounts. An open download uses some MiB (the window of its compression, a row), so only a few are
-//! open at once. Others wait for a place, for a short time. A spreadsheet is converted elsewhere ([`crate::conversions`]): the
+//! open at once. Others wait for a place, for a short time. A spreadsheet is converted elsewhere (`conversions.rs`): the
 //! thread looks for its sheet from time to time, and the download gets its place when the sheet is there.
 //!
 //! If all places are taken and an account waits, one download gives way and ends early: a second one of another account, or one

@@ -248,9 +248,13 @@ fn columns_of_the_owner_stay() {
 
 #[test]
 fn an_array_in_place_of_an_address_is_noted() {
-    let list = b"{\"email\":\"deliverable@x.com\"}\n{\"email\":[\"a@x.com\",\"b@x.com\"]}\n{\"email\":null}\n";
+    let list =
+        b"{\"email\":\"deliverable@x.com\"}\n{\"email\":[\"a@x.com\",\"b@x.com\"]}\n{\"email\":null}\n";
     let said = desk("a.jsonl", list).run().unwrap().to_string();
-    assert!(said.contains("1 row has an array or an object in place of an address, so it was not checked"), "{said}");
+    assert!(
+        said.contains("1 row has an array or an object in place of an address, so it was not checked"),
+        "{said}"
+    );
 }
 
 #[test]
