@@ -29,8 +29,8 @@ pub struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// The address at which users reach the server: that of the running server, or that of the configuration, with a note on standard
-    /// error.
+    /// The address at which users reach the server. If no server runs, it is that of the configuration, and a note on standard error
+    /// says so.
     pub fn base_url(self) -> String {
         match execute_running(self, Command::BaseUrl) {
             Ok(Response::BaseUrl(url)) => url,
