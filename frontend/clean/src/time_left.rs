@@ -132,8 +132,8 @@ impl DomainTimes {
         }
     }
 
-    /// How long the rows of a domain without a connection take whose present attempt ends after `ends` ms: with `--max-wait`,
-    /// they are tried again until it is over.
+    /// How long the rows of this domain, which has no connection, still take if their present attempt ends after `ends` ms. With
+    /// `--max-wait`, the rows are tried again until that time is over.
     fn connected_until(&self, facts: &RunFacts, ends: u64) -> f64 {
         let until = if self.until > 0 { self.until } else { facts.progress + facts.max_wait };
         let tried = (HOST_DOWN.as_millis() as u64 + self.connecting()) * u64::from(RETRIES_MAX);
@@ -333,7 +333,7 @@ impl TimeLeft {
                 }
             }
             if times.cause == Cause::Connection && times.replies == 0 && asked > 0 {
-                // Its last attempt was one without an answer, so this one may be, too, and take as long.
+                // The last attempt at the domain got no answer, so the present attempt may take as long.
                 let ends = (times.begun + times.attempt).saturating_sub(now);
                 connecting = connecting.max(times.connected_until(facts, ends));
             }

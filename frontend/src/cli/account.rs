@@ -6,6 +6,7 @@ pub use super::place::Place;
 use super::place::{all_accounts, execute_or_tell, output_failed, unexpected};
 use super::table::{write_json, write_pairs, write_table};
 use clap::{Args, Subcommand};
+use lists::report::counted;
 use server::admin::{Command, LimitsShown, ListedAccount, Response, Shown};
 use std::io::{self, Write};
 use store::credits::calendar::Iso8601;
@@ -345,10 +346,8 @@ fn write_shown(out: &mut dyn Write, shown: &Shown) -> io::Result<()> {
     write_table(out, ["TIME", "KIND", "GRANTED", "SPENT", "EXPIRED", "NOTE"], &rows)?;
     let audit = &shown.audit;
     if audit.faults.is_empty() {
-        let plural =
-            |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
-        let entries = plural(audit.entries, "entry", "entries");
-        let holds = plural(audit.open_holds, "reservation", "reservations");
+        let entries = counted(audit.entries, "entry", "entries");
+        let holds = counted(audit.open_holds, "reservation", "reservations");
         writeln!(out, "\n{entries} and {holds} add up.")
     } else {
         writeln!(out, "\nThe ledger does not add up:")?;

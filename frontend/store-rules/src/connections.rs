@@ -123,7 +123,7 @@ impl Txn<'_> {
         if !fits || used {
             return refuse(ConnectError::Bad);
         }
-        // A deleted account has no sessions. Its row comes first: it guards them.
+        // A deleted account has no sessions. The row of the account is read first, because it guards them.
         if !self.has_account(new.account)? || !self.holds(by, new.account, now)? {
             return refuse(ConnectError::Outdated);
         }

@@ -155,7 +155,7 @@ impl Txn<'_> {
         if !fits(url, label) || WEBHOOKS.has(self.rows(), &key)? {
             return refuse(WebhookError::Bad);
         }
-        // A deleted account has neither sessions nor keys. Its row comes first: it guards the sessions.
+        // A deleted account has neither sessions nor keys. The row of the account is read first, because it guards the sessions.
         if !self.has_account(account)? || !self.holds(by, account, now)? {
             return refuse(StoreError::Outdated.into());
         }
