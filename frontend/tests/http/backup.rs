@@ -1,6 +1,6 @@
 //! Backups of a running server, and their restoration.
 
-use crate::http::server::{Server, mailprobe};
+use crate::http::server::{Server, mailprobe, until};
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 fn run(data: &Path, arguments: &[&OsStr]) -> Output {
     mailprobe(arguments.iter().copied().chain(["--data".as_ref(), data.as_os_str()]))
@@ -79,15 +78,10 @@ fn a_server_is_restored_as_it_was() {
         "/v1/verify/batch/{}",
         server.post(&server.live, "/v1/verify/batch", &batch).json()["batch_id"].as_str().unwrap()
     );
-    let began = Instant::now();
-    let results = loop {
+    let results = until(|| {
         let polled = server.get(&server.live, &path).json();
-        if polled["status"] == "completed" {
-            break polled;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{polled}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        if polled["status"] == "completed" { Ok(polled) } else { Err(polled.to_string()) }
+    });
     let expected = account(&server);
     let output = back_up(&server.data(), &file);
     assert!(output.status.success(), "{output:?}");

@@ -2,9 +2,9 @@
 
 use crate::http::client::Answer;
 use crate::http::clock::advance;
-use crate::http::server::{Server, get, post};
+use crate::http::server::{Server, get, post, until, until_true};
 use serde_json::{Value, json};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PATH: &str = "/v1/verify/batch";
 
@@ -35,16 +35,12 @@ pub fn poll(server: &Server, key: &str, id: &str) -> Value {
 
 /// Polls until the batch is completed; returns the reasons of its rows.
 pub fn reasons(server: &Server, key: &str, id: &str) -> Vec<String> {
-    let began = Instant::now();
-    loop {
+    let status = until(|| {
         let status = poll(server, key, id);
-        if status["status"] == "completed" {
-            let rows = status["results"].as_array().unwrap();
-            return rows.iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect();
-        }
-        assert!(began.elapsed() < Duration::from_secs(25), "{status}");
-        std::thread::sleep(Duration::from_millis(30));
-    }
+        if status["status"] == "completed" { Ok(status) } else { Err(status.to_string()) }
+    });
+    let rows = status["results"].as_array().unwrap();
+    rows.iter().map(|row| row["reason"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -287,11 +283,7 @@ fn the_terms_of_a_batch_go_by_the_clock() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(poll(&server, &server.live, &id)["checked"], 0);
     advance(&server, 1200 * 1000);
-    let began = Instant::now();
-    while poll(&server, &server.live, &id)["checked"] != 2 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(30));
-    }
+    until_true("two rows are checked", || poll(&server, &server.live, &id)["checked"] == 2);
     advance(&server, 2400 * 1000);
     assert_eq!(reasons(&server, &server.live, &id), ["unverifiable", "mailbox_exists", "unverifiable"]);
     assert_eq!((server.credits(), server.ledger()), (98, (0, 2)));
@@ -307,13 +299,10 @@ fn a_restart_goes_on_with_what_is_not_answered() {
         let locals: Vec<String> = (300..340).map(|delay| format!("mailbox_exists-{delay}")).collect();
         let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
         let id = id(&submit(&server, &server.live, &locals));
-        let first = loop {
-            let checked = poll(&server, &server.live, &id)["checked"].as_u64().unwrap();
-            if checked > 4 {
-                break checked;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
+        let first = until(|| match poll(&server, &server.live, &id)["checked"].as_u64().unwrap() {
+            checked @ 5.. => Ok(checked),
+            checked => Err(format!("{checked} rows are checked")),
+        });
         let server = server.restart_after(signal, &flags);
         let status = poll(&server, &server.live, &id);
         assert!(status["checked"].as_u64().unwrap() >= first && status["status"] == "processing", "{status}");
@@ -330,9 +319,7 @@ fn a_batch_of_a_deleted_account_is_not_asked_further() {
     let locals: Vec<String> = (1_000..1_060).map(|delay| format!("mailbox_exists-{delay}")).collect();
     let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
     let id = id(&submit(&server, &server.live, &locals));
-    while poll(&server, &server.live, &id)["checked"] == 0 {
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("a row is checked", || poll(&server, &server.live, &id)["checked"] != 0);
     server.administer(&["account", "delete", "default", "--yes"]);
     assert_eq!(server.get(&server.live, &format!("{PATH}/{id}")).status, 401);
     let asked =
@@ -353,9 +340,7 @@ fn nobody_waits_for_another_account_s_batch() {
     let locals: Vec<&str> = locals.iter().map(String::as_str).collect();
     let long = id(&submit(&server, &server.live, &locals));
     let short = id(&submit(&server, &stranger, &["mailbox_exists", "role_account"]));
-    let began = Instant::now();
     assert_eq!(reasons(&server, &stranger, &short), ["mailbox_exists", "role_account"]);
-    assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(poll(&server, &server.live, &long)["status"], "processing");
     // A single check does not wait for batches either.
     let mut connection = server.connect();

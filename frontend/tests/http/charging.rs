@@ -1,6 +1,6 @@
 //! Live keys: a credit is held, then settled or voided, whether or not the caller stays.
 
-use crate::http::server::{Server, post};
+use crate::http::server::{Server, post, until};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,10 @@ fn verify(server: &Server, local: &str) -> crate::http::client::Answer {
 
 /// Waits until the account has this number of credits.
 fn await_credits(server: &Server, expected: u64) {
-    let began = Instant::now();
-    while server.credits() != expected {
-        assert!(began.elapsed() < Duration::from_secs(10), "{} credits, not {expected}", server.credits());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until(|| match server.credits() {
+        credits if credits == expected => Ok(()),
+        credits => Err(format!("{credits} credits, not {expected}")),
+    });
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Connections: kept open, pipelined, slow, or too many.
 
 use crate::http::batches;
-use crate::http::server::{Server, get, post};
+use crate::http::server::{Server, get, post, until_true};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -154,16 +154,11 @@ fn a_peer_has_so_many_connections_and_others_have_theirs() {
     assert_eq!(other.read().status, 200);
     let [first, _second] = two;
     drop(first);
-    let began = Instant::now();
-    loop {
+    until_true("a place of a closed connection is free again", || {
         let mut again = server.connect();
         again.try_send(get("", "/livez"));
-        if again.try_read().is_some_and(|answer| answer.status == 200) {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(5), "a place of a closed connection is free again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        again.try_read().is_some_and(|answer| answer.status == 200)
+    });
     assert!(!server.administer(&["metrics"]).contains("{why=\"peer_limit\"} 0\n"));
 }
 
@@ -208,11 +203,7 @@ fn requests_without_an_end_hold_a_bounded_memory() {
             .find_map(|line| line.strip_prefix("mailprobe_connections_closed_total{why=\"memory\"} "));
         line.and_then(|count| count.parse::<u32>().ok()).expect("the metric")
     };
-    let began = Instant::now();
-    while closed() < 20 {
-        assert!(began.elapsed() < Duration::from_secs(8), "{} were closed", closed());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("20 are closed", || closed() >= 20);
     assert!(many[0].try_read().is_none(), "the one that has waited for longest is closed");
     assert!(closed() < 60, "no more than necessary");
     for connection in [&mut other[0], &mut many[119]] {

@@ -2,7 +2,7 @@
 
 use crate::http::batches;
 use crate::http::clock::advance;
-use crate::http::server::{Server, mailprobe};
+use crate::http::server::{Server, mailprobe, until};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
@@ -41,11 +41,7 @@ fn block_new_keys(server: &Server) -> Vec<PathBuf> {
 }
 
 fn await_ready(server: &Server, status: u16) {
-    let began = Instant::now();
-    while server.get("", "/readyz").status != status {
-        assert!(began.elapsed() < Duration::from_secs(25), "{}", server.log());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    until(|| if server.get("", "/readyz").status == status { Ok(()) } else { Err(server.log()) });
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! `/v1/lists`: upload whole and in parts, start, cancel, results, and what they cost.
 
 use crate::http::client::{Answer, Connection};
-use crate::http::server::{Server, get, post_with};
+use crate::http::server::{Server, get, post_with, until, until_true};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const LISTS: &str = "/v1/lists";
 
@@ -57,15 +57,10 @@ fn show(server: &Server, key: &str, id: &str) -> Value {
 /// Polls until the list has this status.
 #[track_caller]
 fn wait(server: &Server, key: &str, id: &str, status: &str) -> Value {
-    let began = Instant::now();
-    loop {
+    until(|| {
         let list = show(server, key, id);
-        if list["status"] == status {
-            return list;
-        }
-        assert!(began.elapsed() < Duration::from_secs(25), "{list}");
-        std::thread::sleep(Duration::from_millis(30));
-    }
+        if list["status"] == status { Ok(list) } else { Err(list.to_string()) }
+    })
 }
 
 /// Uploads a list and waits until it is ready.
@@ -219,17 +214,10 @@ fn an_upload_in_parts_continues_at_its_offset_also_after_a_kill() {
         request("PATCH", &key, &format!("{LISTS}/{id}"), "Upload-Offset: 100000\r\n", &content[100_000..]);
     broken.write_all(&part[..90_000]).unwrap();
     drop(broken);
-    let began = Instant::now();
-    let offset = loop {
-        let offset = show(&server, &key, &id)["offset"].as_u64().unwrap() as usize;
-        if offset > 100_000 {
-            break offset;
-        }
-        assert!(began.elapsed() < Duration::from_secs(20), "nothing of the part is kept");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+    let kept = || show(&server, &key, &id)["offset"].as_u64().unwrap() as usize;
+    until_true("a part is kept", || kept() > 100_000);
     std::thread::sleep(Duration::from_millis(200));
-    let offset = offset.max(show(&server, &key, &id)["offset"].as_u64().unwrap() as usize);
+    let offset = kept();
     assert!(offset > 100_000 && offset < content.len());
     let too_long = append(&server, &key, &id, offset, true, &content[offset - 1..]);
     assert_eq!((too_long.status, too_long.error().as_str()), (413, "request_too_large"));
@@ -318,16 +306,9 @@ fn a_broken_upload_of_a_whole_list_leaves_nothing() {
     let mut broken = TcpStream::connect(server.address).unwrap();
     broken.write_all(&ask[..150_000]).unwrap();
     let lists = || server.get(&server.live, LISTS).json()["lists"].as_array().unwrap().len();
-    let until = |count: usize| {
-        let began = Instant::now();
-        while lists() != count {
-            assert!(began.elapsed() < Duration::from_secs(20), "{} lists", lists());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    until(1);
+    until_true("the list is there", || lists() == 1);
     drop(broken);
-    until(0);
+    until_true("the list is gone", || lists() == 0);
 }
 
 #[test]
@@ -389,11 +370,7 @@ fn a_cancelled_list_pays_only_for_what_has_an_answer() {
         "email\nmailbox_exists@a.example\nnever@b.example\nnone\nnever@c.example\nnever@b.example\n";
     let id = ready(&server, &server.live, content);
     start(&server, &server.live, &id);
-    let began = Instant::now();
-    while show(&server, &server.live, &id)["checked"] != 1 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("a row is checked", || show(&server, &server.live, &id)["checked"] == 1);
     assert_eq!(server.ledger(), (3, 0));
     for _ in 0..2 {
         let cancelled = order(&server, &server.live, "POST", &format!("{id}/cancel"));
@@ -423,11 +400,7 @@ fn a_running_list_is_deleted_and_refunded() {
     let server = Server::start(&[]);
     let id = ready(&server, &server.live, "never@a.example\nnever@b.example\n");
     start(&server, &server.live, &id);
-    let began = Instant::now();
-    while server.ledger() != (2, 0) {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("both rows are held", || server.ledger() == (2, 0));
     assert_eq!(order(&server, &server.live, "DELETE", &id).status, 204);
     assert_eq!((server.ledger(), server.credits()), ((0, 0), 100));
 }
@@ -557,11 +530,9 @@ fn batches_are_listed_and_cancelled() {
     let cancel = |key: &str, id: &str| {
         server.send(request("POST", key, &format!("/v1/verify/batch/{id}/cancel"), "", b""))
     };
-    let began = Instant::now();
-    while crate::http::batches::poll(&server, &server.live, &open)["checked"] != 1 {
-        assert!(began.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("a row is checked", || {
+        crate::http::batches::poll(&server, &server.live, &open)["checked"] == 1
+    });
     assert_eq!(cancel(&server.stranger(), &open).status, 404);
     // A test key may read it, and not end it.
     let refused = cancel(&server.test, &open);
@@ -614,20 +585,12 @@ fn a_list_is_read_when_the_folder_of_temporary_files_is_back() {
     wait(&server, &server.live, &paid, "ready");
     std::fs::remove_dir(&temporary).unwrap();
     let list = send();
-    let says = |id: &str, status: &str| {
-        let began = Instant::now();
-        loop {
-            let list = show(&server, &server.live, id);
-            assert_eq!(list["status"], status, "{list}");
-            if let Some(why) = list["problem"].as_str() {
-                assert!(why.contains("tries the list again by itself"), "{why}");
-                break;
-            }
-            assert!(began.elapsed() < Duration::from_secs(25), "{list}");
-            std::thread::sleep(Duration::from_millis(30));
-        }
-    };
-    says(&list, "reading");
+    let why = until(|| {
+        let list = show(&server, &server.live, &list);
+        assert_eq!(list["status"], "reading", "{list}");
+        list["problem"].as_str().map(str::to_owned).ok_or_else(|| list.to_string())
+    });
+    assert!(why.contains("tries the list again by itself"), "{why}");
     std::fs::create_dir(&temporary).unwrap();
     let read = wait(&server, &server.live, &list, "ready");
     assert_eq!((&read["problem"], &read["rows"]), (&Value::Null, &json!(1)));

@@ -1,9 +1,8 @@
 //! The metrics of a server, over their own listener and over the admin socket.
 
 use crate::http::client::Connection;
-use crate::http::server::{Server, get, mailprobe, post};
+use crate::http::server::{Server, get, mailprobe, post, until};
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
 
 fn address(server: &Server) -> SocketAddr {
     let line = server.announced().iter().find_map(|line| line.strip_prefix("metrics: http://"));
@@ -37,15 +36,10 @@ fn requests_verdicts_and_credits_are_counted() {
     server.send("BREW /v1/account HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer secret\r\n\r\n");
     let batch = "{\"emails\":[\"inbox_full@secret.example\",\"catch_all-0@secret.example\"]}";
     assert_eq!(server.post(&server.live, "/v1/verify/batch", batch).status, 202);
-    let began = Instant::now();
-    let answer = loop {
+    let answer = until(|| {
         let answer = ask(&server, "GET /metrics");
-        if answer.body.contains("checks_total{mode=\"batch\"") {
-            break answer;
-        }
-        assert!(began.elapsed() < Duration::from_secs(10), "{}", answer.body);
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        if answer.body.contains("checks_total{mode=\"batch\"") { Ok(answer) } else { Err(answer.body) }
+    });
     assert_eq!(answer.status, 200);
     assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     let page = &answer.body;

@@ -15,6 +15,28 @@ use tempfile::TempDir;
 /// If this file is in its folder, a server's standard error is a pipe that nobody reads.
 pub const UNREAD_LOG: &str = "unread-log";
 
+/// Looks until there is a value, and returns it; an error shows what there is instead. A loaded machine is slow, so this waits for a
+/// minute. The pauses grow, because a key may poll 600 times in a minute.
+#[track_caller]
+pub fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
+    let began = Instant::now();
+    loop {
+        match look() {
+            Ok(value) => return value,
+            Err(seen) => assert!(began.elapsed() < Duration::from_secs(60), "after a minute: {seen}"),
+        }
+        std::thread::sleep(
+            (began.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(500)),
+        );
+    }
+}
+
+/// As [`until`], for something that becomes true.
+#[track_caller]
+pub fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
+    until(|| if is_true() { Ok(()) } else { Err(what.into()) });
+}
+
 /// A running server with the scripted engine.
 pub struct Server {
     child: Child,
@@ -219,16 +241,18 @@ impl Server {
         assert_eq!(sent, 0);
     }
 
+    /// Waits until the log has a text this number of times.
+    #[track_caller]
+    pub fn logs(&self, text: &str, times: usize) {
+        until(|| match self.log() {
+            log if log.matches(text).count() >= times => Ok(()),
+            log => Err(log),
+        });
+    }
+
     /// Waits for the end of the process.
     pub fn wait(&mut self) -> ExitStatus {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
-            }
-            assert!(began.elapsed() < Duration::from_secs(30), "the server does not end: {}", self.log());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until(|| self.child.try_wait().unwrap().ok_or_else(|| "the server runs".into()))
     }
 
     /// Kills the server and starts another one on its folder.

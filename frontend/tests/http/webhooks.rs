@@ -4,13 +4,12 @@ mod receiver;
 
 use crate::http::client::Answer;
 use crate::http::clock::advance;
-use crate::http::server::{Server, post_with};
+use crate::http::server::{Server, post_with, until, until_true};
 use receiver::{Act, Receiver, ok, status};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 const ALLOWED: &[&str] = &["--webhook-allow-net", "127.0.0.0/8", "--test-clock"];
-const PATIENCE: Duration = Duration::from_secs(40);
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 fn call(server: &Server, key: &str, method: &str, path: &str, body: &str) -> Answer {
@@ -43,16 +42,11 @@ fn deliveries(server: &Server, id: &str) -> Vec<Value> {
 
 /// Waits until the newest delivery has this number of attempts.
 fn attempted(server: &Server, id: &str, count: usize) -> Value {
-    let began = Instant::now();
-    loop {
+    until(|| {
         let newest = deliveries(server, id).remove(0);
-        if newest["attempts"].as_array().unwrap().len() >= count {
-            return newest;
-        }
-        assert!(began.elapsed() < PATIENCE, "{newest}\n{}", server.log());
-        // Below the limit of requests.
-        std::thread::sleep(Duration::from_millis(300));
-    }
+        let attempts = newest["attempts"].as_array().unwrap().len();
+        if attempts >= count { Ok(newest) } else { Err(format!("{newest}\n{}", server.log())) }
+    })
 }
 
 /// Submits a batch of one address, and waits for its end.
@@ -61,11 +55,9 @@ fn complete(server: &Server, key: &str) -> String {
     let made = server.post(key, "/v1/verify/batch", &body);
     assert_eq!(made.status, 202, "{made:?}");
     let id = made.json()["batch_id"].as_str().unwrap().to_owned();
-    let began = Instant::now();
-    while server.get(key, &format!("/v1/verify/batch/{id}")).json()["status"] != "completed" {
-        assert!(began.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    until_true("the batch is completed", || {
+        server.get(key, &format!("/v1/verify/batch/{id}")).json()["status"] == "completed"
+    });
     id
 }
 

@@ -156,7 +156,8 @@ impl Browser {
         }
         head.push_str("\r\n");
         let mut stream = stream_from(self.source, self.address).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(60))).ok()?;
+        // A download of mostly blank lines says nothing for long where the machine is loaded.
+        stream.set_read_timeout(Some(Duration::from_secs(180))).ok()?;
         stream.write_all(head.as_bytes()).ok()?;
         Some(stream)
     }
