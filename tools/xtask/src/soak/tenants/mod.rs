@@ -38,7 +38,7 @@ struct TenantsSize {
 }
 
 const FULL: TenantsSize = TenantsSize {
-    samples: Samples { short: 200, medium: 9, long: 5 },
+    samples: Samples { short: 200, medium: 21, long: 5 },
     accounts: 21,
     keys: 58,
     visitors: 8,
