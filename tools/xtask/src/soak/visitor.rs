@@ -53,12 +53,24 @@ impl Visitor {
     }
 
     /// Signs in as a user who has signed up before, in a new browser.
-    pub fn sign_in(server: &ServerEndpoint, email: &str) -> Result<(), Failure> {
+    pub fn sign_in(server: &ServerEndpoint, email: &str) -> Result<HttpClient, Failure> {
         let mut browser = HttpClient::browser(server.clone());
         let page = expect(&mut browser, &HttpRequest::get("/signin"), 200)?;
         let mut fields = form(&page, "/signin")?;
         fields.extend([("email".into(), email.into()), ("password".into(), PASSWORD.into())]);
-        expect(&mut browser, &HttpRequest::form("/signin", &borrowed(&fields)), 303).map(drop)
+        expect(&mut browser, &HttpRequest::form("/signin", &borrowed(&fields)), 303)?;
+        Ok(browser)
+    }
+
+    /// Ends the session of a browser: an account has a limited number of them.
+    ///
+    /// # Errors
+    ///
+    /// The server did not end it.
+    pub fn sign_out(mut browser: HttpClient) -> Result<(), Failure> {
+        let page = expect(&mut browser, &HttpRequest::get("/"), 200)?;
+        let fields = form(&page, "/signout")?;
+        expect(&mut browser, &HttpRequest::form("/signout", &borrowed(&fields)), 303).map(drop)
     }
 
     /// Requests a page, which must be there.

@@ -150,7 +150,12 @@ impl Victim {
             Action::Page => {
                 expect(&mut self.visitor.client(), &HttpRequest::get("/"), 200)?;
             }
-            Action::SignIn => Visitor::sign_in(&self.server, &self.email)?,
+            Action::SignIn => {
+                let browser = Visitor::sign_in(&self.server, &self.email)?;
+                let took = began.elapsed();
+                Visitor::sign_out(browser)?;
+                return Ok(took);
+            }
             Action::Batch => self.batch()?,
             Action::Webhook => return self.webhook(),
             Action::Upload => drop(self.upload(&"x@a-1.example\n".repeat(UPLOAD_BYTES / 14), "unread")?),
