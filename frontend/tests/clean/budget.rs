@@ -1,6 +1,7 @@
 //! The budget of refused recipients applies over several runs, whatever their end.
 
-use super::{Desk, count, until};
+use super::{Desk, count};
+use crate::until_true;
 
 const SCENARIO: &str = r#"
 [[domain]]
@@ -66,7 +67,7 @@ fn a_kill_loses_no_counts() {
     let (list, state) = (desk.list("three", unknown("three.example")), desk.path("state"));
     let flags = ["--state", state.to_str().unwrap(), "--max-wait", "3600"];
     let mut run = desk.clean(&list, &flags);
-    until("some recipients are asked about", || asked(&desk, "three.example") > 5);
+    until_true("some recipients are asked about", || asked(&desk, "three.example") > 5);
     run.kill().unwrap();
     run.wait().unwrap();
     // The file is missing if no row was answered.

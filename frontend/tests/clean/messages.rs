@@ -1,6 +1,7 @@
 //! What `check` and `clean` say on standard error, and the lines of addresses without an answer.
 
-use super::{Desk, until};
+use super::Desk;
+use crate::until_true;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -118,7 +119,7 @@ fn a_signal_ends_a_list_with_the_way_to_continue() {
         let list = desk.list("list", fast.chain((0..40).map(|n| format!("user-{n}@slow.example"))));
         // With few sessions, which are divided among the shards, the slow site could have the only one of its shard first.
         let run = desk.clean(&list, &["--state", "none", "--unordered"]);
-        until("rows are written", || {
+        until_true("rows are written", || {
             std::fs::read_to_string(desk.path("list.out.partial")).is_ok_and(|rows| rows.lines().count() > 5)
         });
         kill_process(Pid::from_child(&run), signal).unwrap();

@@ -12,7 +12,6 @@ mod stalls;
 use mailnet::{Mailnet, Running, Scenario};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A mail internet, and a folder for lists.
@@ -76,14 +75,4 @@ fn said(output: &Output) -> String {
 /// The number of rows that end like this.
 fn count(output: &str, end: &str) -> usize {
     output.lines().filter(|line| line.ends_with(end)).count()
-}
-
-/// Waits until a condition is true.
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(30), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

@@ -3,9 +3,9 @@
 use crate::contract::client::{Answer, Call, Connection, encode, get, post};
 use crate::contract::shapes;
 use crate::contract::world::{Server, number};
+use crate::until;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 pub struct Account<'s> {
     pub server: &'s Server,
@@ -94,15 +94,10 @@ impl<'s> Account<'s> {
     /// Polls until the batch is completed.
     #[track_caller]
     pub fn finish(&self, id: &str) -> Value {
-        let began = Instant::now();
-        loop {
+        until(|| {
             let status = self.poll(id);
-            if status["status"] == "completed" {
-                return status;
-            }
-            assert!(began.elapsed() < Duration::from_secs(60), "the batch does not end: {status}");
-            std::thread::sleep(Duration::from_millis(30));
-        }
+            if status["status"] == "completed" { Ok(status) } else { Err(status.to_string()) }
+        })
     }
 
     /// Submits a batch and waits for its results.

@@ -4,6 +4,7 @@ use crate::contract::accounts::{Account, batch, fast, verify, verify_by_get};
 use crate::contract::client::Answer;
 use crate::contract::resolver::{Lie, Resolver, Says};
 use crate::contract::world::{Server, address, number};
+use crate::until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -20,17 +21,15 @@ fn fresh() -> String {
 
 /// Asks about other addresses until one is confirmed.
 fn until_back(account: &Account<'_>) {
-    let began = Instant::now();
-    loop {
+    until(|| {
         let answer = account.call(verify(&fresh()));
         if answer.status == 200 {
             assert_eq!(answer.json()["reason"], "mailbox_exists");
-            return;
+            return Ok(());
         }
         assert_down(&answer);
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not come back");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        Err(format!("{answer:?}"))
+    });
 }
 
 fn reasons(batch: &Value) -> Vec<&str> {

@@ -4,6 +4,7 @@ use crate::contract::accounts::{Account, addresses, batch, fast, verify};
 use crate::contract::client::Answer;
 use crate::contract::resolver::Resolver;
 use crate::contract::world::{HOUR, MARGIN, Server, address, domain, mailbox};
+use crate::until;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -41,15 +42,12 @@ fn until_down(account: &Account<'_>) -> u64 {
 
 /// Asks until there is a true verdict again, which also ends the effects of the outage.
 fn until_back(account: &Account<'_>) {
-    let (began, before) = (Instant::now(), account.credits());
-    loop {
+    let before = account.credits();
+    until(|| {
         let answer = account.call(verify(&mailbox()));
-        if answer.status == 200 && answer.json()["reason"] == "mailbox_exists" {
-            break;
-        }
-        assert!(began.elapsed() < Duration::from_secs(60), "it does not come back: {answer:?}");
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        let is_back = answer.status == 200 && answer.json()["reason"] == "mailbox_exists";
+        if is_back { Ok(()) } else { Err(format!("{answer:?}")) }
+    });
     let paid = before - account.credits();
     assert!(paid <= 3, "a few may have been under way: {paid}");
 }

@@ -2,7 +2,8 @@
 
 use crate::http::client::Answer;
 use crate::http::clock::advance;
-use crate::http::server::{Server, get, post, until, until_true};
+use crate::http::server::{Server, get, post};
+use crate::{until, until_true};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -2,7 +2,8 @@
 
 use crate::http::batches::{id, poll, reasons, submit};
 use crate::http::client::Answer;
-use crate::http::server::{Server, get, mailprobe, until, until_true};
+use crate::http::server::{Server, get, mailprobe};
+use crate::{until, until_true};
 use serde_json::json;
 use std::ffi::OsStr;
 use std::time::Duration;

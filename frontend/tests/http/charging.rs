@@ -1,6 +1,7 @@
 //! Live keys: a credit is held, then settled or voided, whether or not the caller stays.
 
-use crate::http::server::{Server, post, until};
+use crate::http::server::{Server, post};
+use crate::until;
 use serde_json::json;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,8 @@
 //! Connections: kept open, pipelined, slow, or too many.
 
 use crate::http::batches;
-use crate::http::server::{Server, get, post, until_true};
+use crate::http::server::{Server, get, post};
+use crate::until_true;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 

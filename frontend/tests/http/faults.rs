@@ -2,20 +2,20 @@
 
 use crate::http::batches;
 use crate::http::clock::advance;
-use crate::http::server::{Server, mailprobe, until};
+use crate::http::server::{Server, mailprobe};
+use crate::{until, until_true};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// Prevents the creation of key files for the next hours, by folders with the names of their drafts.
 fn block_new_keys(server: &Server) -> Vec<PathBuf> {
     let keys = server.data().join("keys");
-    let began = Instant::now();
     // The files of this hour and the next, for each of five classes, are created at the start.
-    let known = loop {
+    let known = until(|| {
         let names = fs::read_dir(&keys).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
         let known: Vec<(String, u64)> = names
             .filter_map(|name| {
@@ -23,12 +23,8 @@ fn block_new_keys(server: &Server) -> Vec<PathBuf> {
                 Some((class.to_owned(), hour.parse().ok()?))
             })
             .collect();
-        if known.len() >= 10 {
-            break known;
-        }
-        assert!(began.elapsed() < Duration::from_secs(25), "{known:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    };
+        if known.len() >= 10 { Ok(known) } else { Err(format!("{known:?}")) }
+    });
     let is_last = |(class, hour): &(String, u64)| !known.contains(&(class.clone(), hour + 1));
     let last: Vec<_> = known.iter().filter(|key| is_last(key)).collect();
     assert!(last.len() >= 5, "{known:?}");
@@ -41,7 +37,7 @@ fn block_new_keys(server: &Server) -> Vec<PathBuf> {
 }
 
 fn await_ready(server: &Server, status: u16) {
-    until(|| if server.get("", "/readyz").status == status { Ok(()) } else { Err(server.log()) });
+    until_true(&format!("/readyz is {status}"), || server.get("", "/readyz").status == status);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `/v1/lists`: upload whole and in parts, start, cancel, results, and what they cost.
 
 use crate::http::client::{Answer, Connection};
-use crate::http::server::{Server, get, post_with, until, until_true};
+use crate::http::server::{Server, get, post_with};
+use crate::{until, until_true};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,7 +1,8 @@
 //! The metrics of a server, over their own listener and over the admin socket.
 
 use crate::http::client::Connection;
-use crate::http::server::{Server, get, mailprobe, post, until};
+use crate::http::server::{Server, get, mailprobe, post};
+use crate::until;
 use std::net::SocketAddr;
 
 fn address(server: &Server) -> SocketAddr {

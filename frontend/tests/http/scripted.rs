@@ -38,8 +38,9 @@ pub const ASKED: &str = "MAILPROBE_SCRIPTED_ASKED";
 /// The variable that turns the test program into that mailprobe; its arguments, one per line.
 pub const ARGUMENTS: &str = "MAILPROBE_SCRIPTED_ARGUMENTS";
 
-/// The arguments of the test program for that.
-pub const PROGRAM: [&str; 3] = ["http::scripted::is_mailprobe", "--exact", "--nocapture"];
+/// The arguments of the test program for that. With a single thread, as on a machine with one core, the harness would begin the
+/// first line of the output with the name of the test.
+pub const PROGRAM: [&str; 4] = ["http::scripted::is_mailprobe", "--exact", "--nocapture", "--test-threads=2"];
 
 /// This is no test: with the variable this program is mailprobe with that engine.
 #[test]

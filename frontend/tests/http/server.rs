@@ -2,6 +2,7 @@
 
 use crate::http::client::{Answer, Connection};
 use crate::http::scripted::{ARGUMENTS, ASKED, PROGRAM};
+use crate::until;
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use std::ffi::OsStr;
@@ -14,28 +15,6 @@ use tempfile::TempDir;
 
 /// If this file is in its folder, a server's standard error is a pipe that nobody reads.
 pub const UNREAD_LOG: &str = "unread-log";
-
-/// Looks until there is a value, and returns it; an error shows what there is instead. A loaded machine is slow, so this waits for a
-/// minute. The pauses grow, because a key may poll 600 times in a minute.
-#[track_caller]
-pub fn until<T>(mut look: impl FnMut() -> Result<T, String>) -> T {
-    let began = Instant::now();
-    loop {
-        match look() {
-            Ok(value) => return value,
-            Err(seen) => assert!(began.elapsed() < Duration::from_secs(60), "after a minute: {seen}"),
-        }
-        std::thread::sleep(
-            (began.elapsed() / 10).clamp(Duration::from_millis(20), Duration::from_millis(500)),
-        );
-    }
-}
-
-/// As [`until`], for something that becomes true.
-#[track_caller]
-pub fn until_true(what: &str, mut is_true: impl FnMut() -> bool) {
-    until(|| if is_true() { Ok(()) } else { Err(what.into()) });
-}
 
 /// A running server with the scripted engine.
 pub struct Server {

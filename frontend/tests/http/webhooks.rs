@@ -4,7 +4,8 @@ mod receiver;
 
 use crate::http::client::Answer;
 use crate::http::clock::advance;
-use crate::http::server::{Server, post_with, until, until_true};
+use crate::http::server::{Server, post_with};
+use crate::{until, until_true};
 use receiver::{Act, Receiver, ok, status};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ fn attempted(server: &Server, id: &str, count: usize) -> Value {
     until(|| {
         let newest = deliveries(server, id).remove(0);
         let attempts = newest["attempts"].as_array().unwrap().len();
-        if attempts >= count { Ok(newest) } else { Err(format!("{newest}\n{}", server.log())) }
+        if attempts >= count { Ok(newest) } else { Err(newest.to_string()) }
     })
 }
 

@@ -1,6 +1,7 @@
 //! A receiver of webhooks with a script: what it does with each request, in turn.
 
 use crate::http::certificate::tls;
+use crate::until;
 use data_encoding::BASE64;
 use ring::hmac;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -9,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a receiver does with a request that it has read.
 #[derive(Clone)]
@@ -111,15 +112,10 @@ impl Receiver {
 
     /// Waits for so many requests.
     pub fn wait(&self, count: usize) -> Vec<Got> {
-        let began = Instant::now();
-        loop {
-            let got = self.got();
-            if got.len() >= count {
-                return got;
-            }
-            assert!(began.elapsed() < Duration::from_secs(40), "{} of {count} requests", got.len());
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(|| match self.got() {
+            got if got.len() >= count => Ok(got),
+            got => Err(format!("{} of {count} requests", got.len())),
+        })
     }
 }
 

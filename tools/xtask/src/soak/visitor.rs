@@ -52,7 +52,7 @@ impl Visitor {
         Ok(Visitor { browser, csrf })
     }
 
-    /// Signs in as a user who has signed up before, in a new browser.
+    /// Signs in as a user who has signed up before, in a new browser, and returns the browser.
     pub fn sign_in(server: &ServerEndpoint, email: &str) -> Result<HttpClient, Failure> {
         let mut browser = HttpClient::browser(server.clone());
         let page = expect(&mut browser, &HttpRequest::get("/signin"), 200)?;
@@ -62,11 +62,7 @@ impl Visitor {
         Ok(browser)
     }
 
-    /// Ends the session of a browser: an account has a limited number of them.
-    ///
-    /// # Errors
-    ///
-    /// The server did not end it.
+    /// Signs out. The newest sessions of an account end its oldest ones, so a campaign that signs in often must sign out too.
     pub fn sign_out(mut browser: HttpClient) -> Result<(), Failure> {
         let page = expect(&mut browser, &HttpRequest::get("/"), 200)?;
         let fields = form(&page, "/signout")?;
