@@ -20,6 +20,8 @@ const DOMAINS: usize = 1000;
 /// Local parts that are not role addresses.
 const PEOPLE: [&str; 5] = ["anna", "bruno", "clara", "dmitri", "emil"];
 const LIST_LIMIT: Duration = Duration::from_secs(900);
+/// What Postfix logs when all its processes are busy.
+const STRESS_WORDS: &str = "has reached its process limit";
 /// How many complaints are printed; the rest is counted.
 const SHOWN: usize = 10;
 
@@ -170,7 +172,10 @@ pub fn clean(
         Ok(said)
     } else {
         let shown = wrong.iter().take(SHOWN).map(|line| format!("\n        {line}")).collect::<String>();
-        Err(format!("{said}{shown}"))
+        let stressed = read(&net.folder.join(format!("{name}.log")))?.contains(STRESS_WORDS);
+        let why =
+            if stressed { "\n        Postfix was under stress: all its processes were busy" } else { "" };
+        Err(format!("{said}{why}{shown}"))
     };
     tally.check(name, outcome);
     Ok(figure.with_right(right))
