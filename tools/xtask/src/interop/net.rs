@@ -85,9 +85,11 @@ impl Net {
     /// A command that runs a shell script in a namespace, with its own mounts and process ids. The last command of the
     /// script is the server. When the script is killed, its mounts disappear and its processes die. The shell remains
     /// the first process of its namespace, because a server that changes its user would not get the signal of its
-    /// parent's death. A server stands for a machine of its own, so what else this machine computes must not slow it down:
-    /// its priority is the highest. (A Postfix that is slow to say that a client has too many connections soon has all its
-    /// processes busy, and is then under stress for 1,000 s.)
+    /// parent's death.
+    ///
+    /// A server stands for a machine of its own, so what else this machine computes must not slow it down: its priority is the
+    /// highest. If a Postfix is slow to say that a client has too many connections, all its processes are soon busy, and it
+    /// is under stress for the next 1,000 s.
     pub fn script(&self, space: NetNamespace, script: &str) -> Command {
         let mut command = self.command(space, "nice");
         command.args(["-n", "-20", "unshare"]);
